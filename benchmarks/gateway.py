@@ -32,7 +32,7 @@ import uvicorn
 from agentserver import HandlerMetadata, HandlerResponse, xmlify
 from agentserver.assembly import Principal, build
 from agentserver.core.blueprint import Limits
-from agentserver.gateways.http import DoorOptions, HttpDoor
+from agentserver.gateways.http import DoorOptions, HttpDoor, TokenKeeper
 from agentserver.gateways.http.options import names
 from agentserver.gateways.http.serving import bound, served
 from agentserver.gateways.principals import Caller, Rate, Rates, Role
@@ -111,9 +111,8 @@ async def serve() -> None:
     hosts, origins = names(port, local=True, secure=False)
     bare = Starlette(routes=[Route("/", echo, methods=["POST"])])
     async with build(organism) as server:
-        door = HttpDoor(
-            server, DoorOptions(hosts, origins, streams=1000, held=10_000), People(), Rates(time.monotonic)
-        )
+        keeper = TokenKeeper(People(), Rates(time.monotonic))
+        door = HttpDoor(server, DoorOptions(hosts, origins, streams=1000, held=10_000), keeper)
         async with (
             door.open(),
             served(door, door_socket, None, 10_000),

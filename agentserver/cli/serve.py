@@ -145,7 +145,7 @@ class _Doorway:
 
 def _serve(ctx: click.Context, organism: Organism, doorway: _Doorway, *, console: bool) -> None:
     from agentserver.cli.run import opened_console
-    from agentserver.gateways.http import HttpDoor
+    from agentserver.gateways.http import HttpDoor, TokenKeeper
     from agentserver.gateways.http.serving import served
     from agentserver.gateways.principals import Rates
     from agentserver.telemetry.metrics import Metrics
@@ -165,8 +165,8 @@ def _serve(ctx: click.Context, organism: Organism, doorway: _Doorway, *, console
     def measured() -> bytes:
         return metrics.text(server.queues(), len(server.approvals()), len(door.holding), server.lost)
 
-    rates, name = Rates(time.monotonic), organism.name
-    door = HttpDoor(server, options, serving.tokens, rates, parts, metrics=measured, name=name)
+    keeper = TokenKeeper(serving.tokens, Rates(time.monotonic))
+    door = HttpDoor(server, options, keeper, parts, metrics=measured, name=organism.name)
     beside = opened_console(server, ending) if console else partial(_closing, ending, server, door)
 
     async def open_door() -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os.path
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from agentserver.config.code.agents import Around, check_keys, equipped
 from agentserver.config.code.binding import Binder
@@ -144,7 +144,6 @@ def _assemble(
     provenance = _provenance(home, files[0], declared, (bound, handoffs, policy), report)
     _check_bound(importer, files[0], bound, report)
     guards, outward = _guards(files[0], bound, binder), _outward(files, declared, environ, report)
-    serving, otel, door = outward
     if report.failed:
         return None
     return Organism(
@@ -161,10 +160,8 @@ def _assemble(
         provenance=provenance,
         guards=guards,
         models=language_models,
-        serving=serving,
-        door=door,
         mcp=servers,
-        otel=otel,
+        **outward,
     )
 
 
@@ -248,15 +245,21 @@ def _equipped(
     return equipped(bound, declared, Around(models, limits), binder.report), models
 
 
+class _Outward(TypedDict):
+    serving: McpServing | None
+    otel: Otel | None
+    door: DoorKeys | None
+
+
 def _outward(
     files: Sequence[Parsed],
     declared: Sequence[DeclaredListener],
     environ: Mapping[str, str],
     report: Mistakes,
-) -> tuple[McpServing | None, Otel | None, DoorKeys | None]:
+) -> _Outward:
     """What others are offered, and told."""
-    otel, door = read_otel(files[0], environ, report), read_http(files[0], report)
-    return _serving(files, declared, report), otel, door
+    otel, door = read_otel(files[0], environ, report), read_http(files[0].document, files[0].faulty, report)
+    return {"serving": _serving(files, declared, report), "otel": otel, "door": door}
 
 
 def _serving(

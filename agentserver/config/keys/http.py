@@ -15,8 +15,10 @@ from agentserver.config.keys.fields import Body, RelativePath, Strict, given
 from agentserver.config.organism import DoorKeys
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from agentserver.config.findings import Mistakes
-    from agentserver.config.validation import Parsed
+    from agentserver.config.yaml.document import Document
 
 PUBLIC_PATTERN: Final = r"^https?://[A-Za-z0-9.\-]+(:[0-9]{1,5})?$|^https?://\[[0-9A-Fa-f:]+\](:[0-9]{1,5})?$"
 MOST_PORT: Final = 65_535
@@ -98,10 +100,9 @@ MaybeHttp: TypeAlias = Annotated[
 ]
 
 
-def read_http(main: Parsed, report: Mistakes) -> DoorKeys | None:
-    """The door of an organism; None where it has none. What does not go together is reported."""
-    document = main.document
-    if "http" not in document.data.keys() - main.faulty:
+def read_http(document: Document, faulty: Collection[str], report: Mistakes) -> DoorKeys | None:
+    """The door of an organism; None where it has none, or one that is faulty. What does not go together is reported."""
+    if "http" not in document.data.keys() - faulty:
         return None
     entry = HttpEntry.model_validate(document.data["http"])
     host, port = address(entry.bind)

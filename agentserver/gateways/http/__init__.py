@@ -4,7 +4,8 @@ Internal.
 """
 
 from agentserver.gateways.http.door import HttpDoor
+from agentserver.gateways.http.gate import TokenKeeper
 from agentserver.gateways.http.options import DoorOptions
 from agentserver.gateways.http.parts import DoorPart
 
-__all__ = ["DoorOptions", "DoorPart", "HttpDoor"]
+__all__ = ["DoorOptions", "DoorPart", "HttpDoor", "TokenKeeper"]

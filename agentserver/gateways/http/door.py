@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from agentserver.gateways.http.options import DoorOptions
-    from agentserver.gateways.http.parts import DoorHost, KnownTokens, RequestPace
+    from agentserver.gateways.http.parts import DoorHost
 
 DESCRIPTIONS: Final = 64
 """Descriptions that are kept: one for each set of listeners that a caller may address."""
@@ -41,8 +41,7 @@ class HttpDoor:
     Args:
         server: running.
         options: the settings.
-        known: the tokens.
-        pace: the rates.
+        keeper: asks for tokens.
         parts: further routes.
         metrics: gives the metrics as a text; None where there are none.
         name: of the organism.
@@ -52,19 +51,17 @@ class HttpDoor:
         self,
         server: DoorHost,
         options: DoorOptions,
-        known: KnownTokens,
-        pace: RequestPace,
+        keeper: TokenKeeper,
         parts: Iterable[DoorPart] = (),
         *,
         metrics: Callable[[], bytes] | None = None,
         name: str = "agentserver",
     ) -> None:
         self.host = server
-        self.holding = Holding(options, known)
+        self.holding = Holding(options, keeper.known)
         self._name, self._metrics = name, metrics
         self._descriptions: dict[tuple[str, ...] | None, bytes] = {}
         self._parts = (conversations.part(self.holding, options), deciding.part(), *self._own(), *parts)
-        keeper = TokenKeeper(known, pace)
         routes = [route for part in self._parts for route in keeper.routed(part)]
         router = Router(routes, redirect_slashes=False, default=_nowhere)
         self._gate = Gate(options, router, self)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -108,26 +108,24 @@ class Gate:
             raise too_large(self.options.body)
 
 
-@dataclass(frozen=True, slots=True)
 class TokenKeeper:
-    """Asks for tokens.
+    """Asks for tokens, and lets those who have one take turns.
 
     Args:
         known: the tokens.
         pace: the rates.
-        turns: of the requests of each principal.
     """
 
-    known: KnownTokens
-    pace: RequestPace
-    turns: Turns = field(default_factory=Turns)
+    def __init__(self, known: KnownTokens, pace: RequestPace) -> None:
+        self.known, self._pace = known, pace
+        self.turns = Turns()
 
     def caller(self, scope: Scope) -> Caller:
         """Whose request it is. Raises ProblemAnswer: 401 for an unknown token, 429 for too many."""
         found = self.known.authenticate(_token(scope[HEADS]))
         if found is None:
             raise ProblemAnswer(401, "A token is needed.", _NOBODY)
-        delay = self.pace.take(found)
+        delay = self._pace.take(found)
         if delay:
             raise ProblemAnswer(429, "Too many requests.", {"retry-after": str(int(delay) + 1)})
         return found

@@ -163,16 +163,22 @@ class Turns:
     async def _queue(self, name: str) -> None:
         queue, mine = self._waiting.setdefault(name, deque()), anyio.Event()
         queue.append(mine)
+        mine_now = False
         try:
             await mine.wait()
-        except BaseException:
-            if mine.is_set():  # it was given the turn, and cannot take it
-                self._next(name)
-            else:
-                queue.remove(mine)
-                if not queue:
-                    del self._waiting[name]
-            raise
+            mine_now = True
+        finally:
+            if not mine_now:
+                self._give_up(name, queue, mine)
+
+    def _give_up(self, name: str, queue: deque[anyio.Event], mine: anyio.Event) -> None:
+        """A request that was cancelled takes no turn; one that it was given goes to the next."""
+        if mine.is_set():
+            self._next(name)
+            return
+        queue.remove(mine)
+        if not queue:
+            del self._waiting[name]
 
     def _next(self, name: str) -> None:
         """Give a turn to the request that has waited longest."""

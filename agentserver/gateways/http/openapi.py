@@ -95,16 +95,15 @@ def _payloads(rules: Rules, listeners: Sequence[str]) -> tuple[dict[str, Any], d
     """The schemas of all payloads by their names in the description, and those of each listener."""
     schemas: dict[str, Any] = {}
     names: dict[str, str] = {}
+    takers = [(listener, codec) for listener in listeners for codec in taken(rules, listener)]
+    for _, codec in takers:
+        schema = json_schema(codec)
+        if codec.name not in names and not isinstance(schema, JsonRefusal):
+            key = names[codec.name] = _free(f"payload.{local(codec.name)}", schemas)
+            schemas[key] = _within(schema, f"#/components/schemas/{key}")
     told: dict[str, list[str]] = {}
-    for listener in listeners:
-        for codec in taken(rules, listener):
-            if codec.name not in names:
-                schema = json_schema(codec)
-                if isinstance(schema, JsonRefusal):
-                    continue
-                key = _free(f"payload.{local(codec.name)}", schemas)
-                names[codec.name] = key
-                schemas[key] = _within(schema, f"#/components/schemas/{key}")
+    for listener, codec in takers:
+        if codec.name in names:
             told.setdefault(listener, []).append(names[codec.name])
     return schemas, told
 
@@ -159,71 +158,55 @@ def _open() -> Mapping[str, Any]:
     }
 
 
+_PAYLOAD: Final = {
+    "name": "payload",
+    "in": "query",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 300},
+    "description": "The payload that the JSON is, where several are taken.",
+}
+_WAIT: Final = {
+    "name": "wait",
+    "in": "query",
+    "schema": {"type": "integer", "minimum": 0, "maximum": 99999},
+    "description": "Seconds for which an answer is waited for.",
+}
+_PREFER: Final = {
+    "name": "Prefer",
+    "in": "header",
+    "schema": {"type": "string", "enum": ["respond-async", "wait=1"]},
+}
+_HERE: Final = {"conversation": "$request.path.conversation"}
+
+
 def _send(
     listeners: Sequence[str], schemas: Mapping[str, Any], told: Mapping[str, Sequence[str]]
 ) -> Mapping[str, Any]:
     bodies = [_ref(name) for name in schemas]
     takes = "; ".join(f"{name}: {', '.join(each)}" for name, each in told.items())
     to: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": 300}
-    if listeners:
-        to["examples"] = list(listeners)[:20]
-    links = {
-        "cancel": {
-            "operationId": "cancel",
-            "parameters": {
-                "conversation": "$request.path.conversation",
-                "request": "$response.body#/request",
-            },
-        }
-    }
-    again = {
-        name: {"operationId": name, "parameters": {"conversation": "$request.path.conversation"}}
-        for name in ("events", "trace", "end")
-    }
+    to |= {"examples": list(listeners)[:20]} if listeners else {}
+    target = {"name": "to", "in": "query", "schema": to, "description": "The listener."}
+    taken = {JSON: {"schema": {"anyOf": bodies} if bodies else {}}, XML[0]: {"schema": {"type": "string"}}}
     return {
         "operationId": "send",
         "summary": "Send a message to a listener.",
         "description": f"What listeners take: {takes or 'nothing'}.",
-        "parameters": [
-            _ONE,
-            {"name": "to", "in": "query", "schema": to, "description": "The listener."},
-            {
-                "name": "payload",
-                "in": "query",
-                "schema": {"type": "string", "minLength": 1, "maxLength": 300},
-                "description": "The payload that the JSON is, where several are taken.",
-            },
-            {
-                "name": "wait",
-                "in": "query",
-                "schema": {"type": "integer", "minimum": 0, "maximum": 99999},
-                "description": "Seconds for which an answer is waited for.",
-            },
-            _KEY,
-            _LAST,
-            {
-                "name": "Prefer",
-                "in": "header",
-                "schema": {"type": "string", "enum": ["respond-async", "wait=1"]},
-            },
-        ],
-        "requestBody": {
-            "required": True,
-            "content": {
-                JSON: {"schema": {"anyOf": bodies} if bodies else {}},
-                XML[0]: {"schema": {"type": "string"}},
-            },
-        },
-        "responses": {
-            "200": {
-                "description": "The first reply.",
-                "content": {JSON: {"schema": _ref("Reply")}, XML[0]: {"schema": {"type": "string"}}},
-                "links": again,
-            },
-            "202": _is("Accepted", "It is accepted, and goes on.", links=links),
-            "204": {"description": "It came to rest without an answer."},
-            **_statuses(*_ALWAYS, *_BODY, 402, 404, 410, 415, 502, 503, 504),
-        },
+        "parameters": [_ONE, target, _PAYLOAD, _WAIT, _KEY, _LAST, _PREFER],
+        "requestBody": {"required": True, "content": taken},
+        "responses": {**_sent(), **_statuses(*_ALWAYS, *_BODY, 402, 404, 410, 415, 502, 503, 504)},
+    }
+
+
+def _sent() -> Mapping[str, Any]:
+    """The answers to a message that was accepted."""
+    request = {**_HERE, "request": "$response.body#/request"}
+    links = {"cancel": {"operationId": "cancel", "parameters": request}}
+    again = {name: {"operationId": name, "parameters": _HERE} for name in ("events", "trace", "end")}
+    said = {JSON: {"schema": _ref("Reply")}, XML[0]: {"schema": {"type": "string"}}}
+    return {
+        "200": {"description": "The first reply.", "content": said, "links": again},
+        "202": _is("Accepted", "It is accepted, and goes on.", links=links),
+        "204": {"description": "It came to rest without an answer."},
     }
 
 

@@ -14,7 +14,7 @@ import httpx
 from agentserver import HandlerMetadata, HandlerResponse, xmlify
 from agentserver.assembly import Principal, Server, Trust, build
 from agentserver.core.blueprint import Limits
-from agentserver.gateways.http import DoorOptions, HttpDoor
+from agentserver.gateways.http import DoorOptions, HttpDoor, TokenKeeper
 from agentserver.gateways.http.options import names
 from agentserver.gateways.http.serving import bound, served
 from agentserver.gateways.principals import Caller, Rate, Role
@@ -194,7 +194,9 @@ async def desk(*, parts=(), metrics=None, limits=None, pace=None, secure=None, e
     people = People(*EVERYBODY)
     settings = replace(DoorOptions(hosts, origins), **options)
     async with server:
-        door = HttpDoor(server, settings, people, pace or NoPace(), parts, metrics=metrics, name="desk")
+        door = HttpDoor(
+            server, settings, TokenKeeper(people, pace or NoPace()), parts, metrics=metrics, name="desk"
+        )
         async with door.open(), served(door, listening, secure, settings.connections):
             yield Desk(door, server, port, books, people, secure is not None)
 

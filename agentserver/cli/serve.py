@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from agentserver.cli import project, session
+from agentserver.cli import project, reloading, session
+from agentserver.cli.reloading import Hangups, unreloaded
 from agentserver.extras import MissingExtraError, require
 
 if TYPE_CHECKING:
@@ -83,14 +84,15 @@ PARTS: Final[tuple[Callable[[DoorServing], Iterable[DoorPart]], ...]] = (_mcp,)
 @click.command("serve", short_help="Open the door of an organism: HTTP for programs and people.")
 @project.organism_argument
 @click.option("--console", is_flag=True, help="Open the console as well; the door closes with it.")
+@reloading.reload_option
 @click.pass_context
-def command(ctx: click.Context, organism: Path | None, *, console: bool) -> None:
+def command(ctx: click.Context, organism: Path | None, *, console: bool, reloads: bool) -> None:
     """Let other programs and people reach ORGANISM where its http: says. Needs the extra http.
 
     Who calls shows a token: agentserver principals add NAME makes one. GET /openapi.json tells what can be asked.
 
     SIGTERM or Ctrl-C: no new message is taken, streams end with their reason, and what runs has the time of
-    limits.drain. A second one ends the process at once.
+    limits.drain. A second one ends the process at once. With --reload a SIGHUP loads ORGANISM again, as run does.
     """
     loaded = project.load(ctx, organism)
     if loaded.door is None:
@@ -114,7 +116,7 @@ def command(ctx: click.Context, organism: Path | None, *, console: bool) -> None
     except OSError as error:
         project.refuse(ctx, f"{loaded.files[0]}: http.bind: {keys.host}:{keys.port}: {error.strerror}")
     with contextlib.closing(listening):
-        _serve(ctx, loaded, _Doorway(keys, listening, secure), console=console)
+        _serve(ctx, loaded, _Doorway(keys, listening, secure), console=console, reloads=reloads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +145,9 @@ class _Doorway:
         return self.keys.public or f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def _serve(ctx: click.Context, organism: Organism, doorway: _Doorway, *, console: bool) -> None:
+def _serve(
+    ctx: click.Context, organism: Organism, doorway: _Doorway, *, console: bool, reloads: bool
+) -> None:
     from agentserver.cli.run import opened_console
     from agentserver.gateways.http import HttpDoor, TokenKeeper
     from agentserver.gateways.http.serving import served
@@ -172,6 +176,7 @@ def _serve(ctx: click.Context, organism: Organism, doorway: _Doorway, *, console
     async def open_door() -> int:
         async with (
             server,
+            hangups.reloading(server, organism.files[0]) if reloads else unreloaded(),
             serving.tokens.watching(),
             door.open(),
             served(door, doorway.listening, doorway.secure, options.connections),
@@ -179,7 +184,9 @@ def _serve(ctx: click.Context, organism: Organism, doorway: _Doorway, *, console
             project.say(doorway.told(), err=True)
             return await beside()
 
-    session.run(ctx, ending, open_door)
+    hangups = Hangups()
+    with hangups if reloads else contextlib.nullcontext():
+        session.run(ctx, ending, open_door)
 
 
 async def _closing(ending: GracefulEnd, server: Server, door: HttpDoor) -> int:

@@ -60,6 +60,7 @@ class HttpDoor:
         self.host = server
         self.holding = Holding(options, keeper.known)
         self._name, self._metrics = name, metrics
+        self._described = server.rules
         self._descriptions: dict[tuple[str, ...] | None, bytes] = {}
         self._parts = (conversations.part(self.holding, options), deciding.part(), *self._own(), *parts)
         routes = [route for part in self._parts for route in keeper.routed(part)]
@@ -108,6 +109,9 @@ class HttpDoor:
 
     async def _describe(self, request: Request) -> Response:
         may = caller(request).principal.may
+        if self.host.rules is not self._described:  # the organism was loaded again
+            self._described = self.host.rules
+            self._descriptions.clear()
         body = self._descriptions.get(may)
         if body is None:
             body = forms.dumped(described(self.host.rules, self._name, may))

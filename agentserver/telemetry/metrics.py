@@ -34,7 +34,6 @@ BOUNDS: Final = (0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 """The content type of the text."""
 
-_OVER: Final = {Event.HANDLED: "handled", Event.FAILED: "failed", Event.DROPPED: "dropped"}
 _CODES: Final = frozenset(map(str, Code))
 _QUEUES: Final = (
     ("queued", "Deliveries that wait until their listener has room."),
@@ -70,14 +69,13 @@ class Metrics:
             if event is Event.SENT:
                 continue
             listener = self._names.get(record.to, OTHER)
-            over = _OVER.get(event)
-            if over is not None:
-                self._deliveries[listener, over] += 1
+            if event is Event.HANDLED:
+                self._deliveries[listener, "handled"] += 1
+            else:
+                self._rarer(record, listener)
             if record.took is not None:
                 self._buckets[listener][bisect_left(BOUNDS, record.took)] += 1
                 self._seconds[listener] += record.took
-            if event is not Event.HANDLED:
-                self._rarer(record, listener)
 
     def _rarer(self, record: AuditRecord, listener: str) -> None:
         """Count what does not happen at every hop."""
@@ -86,7 +84,10 @@ class Metrics:
                 self._requests += 1
             case Event.REFUSED:
                 self._refusals[(_code(record),)] += 1
+            case Event.DROPPED:
+                self._deliveries[listener, "dropped"] += 1
             case Event.FAILED:
+                self._deliveries[listener, "failed"] += 1
                 self._failures[listener, _code(record)] += 1
             case Event.RETRIED:
                 self._retries[(listener,)] += 1

@@ -32,6 +32,7 @@ LONGEST: Final = 10_000
 KNOWN: Final = 4096
 """Attributes whose bytes are kept."""
 
+_DOUBLE: Final = struct.Struct("<d")
 _HEAD: Final = struct.Struct("<2s16s2s8scQcQ")
 """Trace, span, beginning and end, by the numbers of their fields."""
 
@@ -47,7 +48,8 @@ class Encoder:
     """
 
     def __init__(self, resource: Mapping[str, Value]) -> None:
-        self._abouts: dict[About, bytes] = {}
+        self._abouts: dict[str, bytes] = {}
+        self._numbers: dict[str, bytes] = {}
         self._pairs: dict[Pair, bytes] = {}
         scope = InstrumentationScope(name="agentserver")
         told = Resource(attributes=map(_pair, resource.items()))
@@ -74,7 +76,7 @@ class Encoder:
                 _nanoseconds(ended),
             ),
             b"\x22\x08" + parent if parent else b"",
-            self._abouts.get(about) or self._about(about),
+            self._abouts.get(about.name) or self._about(about),
             b"\x30\x03" if client else b"\x30\x01",
         ]
         known = self._pairs
@@ -92,10 +94,21 @@ class Encoder:
             name=_text(about.name), attributes=map(_pair, about.attributes)
         ).SerializeToString()
         if len(self._abouts) < KNOWN:
-            self._abouts[about] = made
+            self._abouts[about.name] = made
         return made
 
+    def _number(self, name: str, value: float) -> bytes:
+        """An attribute whose last 8 bytes are a number."""
+        before = self._numbers.get(name)
+        if before is None:
+            before = Written(attributes=[_pair((name, 1.0))]).SerializeToString()[:-8]
+            if len(self._numbers) < KNOWN:
+                self._numbers[name] = before
+        return before + _DOUBLE.pack(value)
+
     def _attribute(self, pair: Pair) -> bytes:
+        if type(pair[1]) is float:
+            return self._number(*pair)
         made: bytes = Written(attributes=[_pair(pair)]).SerializeToString()
         if isinstance(pair[1], str) and len(pair[1]) <= 100:  # noqa: PLR2004 - what comes again is a name or an id
             if len(self._pairs) >= KNOWN:

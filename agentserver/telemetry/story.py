@@ -47,6 +47,10 @@ CONTENT: Final = 8_000
 
 SYSTEM_ERROR: Final = "SystemError"
 
+_CONVERSATION, _SENDER = Attribute.CONVERSATION.value, Attribute.SENDER.value
+_PAYLOAD, _WAITED = Attribute.PAYLOAD.value, Attribute.WAITED.value
+"""Texts, and no members of an enumeration, whose hash is a call of Python."""
+
 
 class SpanEvent(NamedTuple):
     """An event of a span; ``at`` in seconds since the epoch."""
@@ -57,7 +61,7 @@ class SpanEvent(NamedTuple):
 
 
 class About(NamedTuple):
-    """What spans of one kind have in common."""
+    """What spans of one name have in common."""
 
     name: str
     attributes: tuple[Pair, ...]
@@ -203,16 +207,16 @@ class Story:
         began = record.at if record.took is None else record.at - record.took
         kind = self._kinds.get(record.to) or _kind(record.to, agent=False)
         more: list[Pair] = [
-            (Attribute.CONVERSATION, record.conversation),
-            (Attribute.SENDER, record.sender),
-            (Attribute.PAYLOAD, record.root),
+            (_CONVERSATION, record.conversation),
+            (_SENDER, record.sender),
+            (_PAYLOAD, record.root),
         ]
         if record.event is Event.DROPPED:
             more.append((Attribute.RESULTED, Event.DROPPED.value))
         if waiting is None:
             waiting = _Waiting(request.id, None)
         if waiting.sent is not None:
-            more.append((Attribute.WAITED, round(began - waiting.sent, 6)))
+            more.append((_WAITED, round(began - waiting.sent, 6)))
         if waiting.attempts:
             more.append((Attribute.ATTEMPTS, waiting.attempts + 1))
         if waiting.tokens or waiting.money:
@@ -291,7 +295,7 @@ class _Step:
         if event is Event.SENT:
             request.live[record.delivery] = _Waiting(self._by or request.id, record.at, record.message)
             self._said.messages.append(record.message)
-        elif event in _OVER:
+        elif event is Event.HANDLED or event is Event.FAILED or event is Event.DROPPED:
             self._over[record.delivery] = record, request
         else:
             self._rarer(record, request)
@@ -339,17 +343,16 @@ class _Step:
 _OPENING: Final = frozenset({Event.RECEIVED, Event.REDRIVEN, Event.REFUSED, Event.FLAGGED, Event.ATTEMPTED})
 """Events with which a request begins, where no delivery was handled in the step."""
 
-_OVER: Final = frozenset({Event.HANDLED, Event.FAILED, Event.DROPPED})
-_ACTING: Final = frozenset({Event.HANDLED, Event.FAILED, Event.RETRIED})
 
 
 def _acting(records: Iterable[AuditRecord]) -> str:
     """The delivery that a step is about; empty for a message from outside."""
     withdrawn = ""
     for record in records:
-        if record.event in _ACTING:
+        event = record.event
+        if event is Event.HANDLED or event is Event.FAILED or event is Event.RETRIED:
             return record.delivery
-        if record.event is Event.WITHDRAWN:
+        if event is Event.WITHDRAWN:
             withdrawn = record.delivery
     return withdrawn
 

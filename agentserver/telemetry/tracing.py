@@ -139,16 +139,14 @@ class _Asked:
         asked = model if backend is None else backend.model
         about = About(
             f"{Operation.CHAT} {asked}",
-            (
-                (Attribute.OPERATION, Operation.CHAT),
-                (Attribute.PROVIDER, "unknown" if backend is None else backend.provider),
-                (Attribute.REQUEST_MODEL, asked),
-            ),
+            ((Attribute.OPERATION, Operation.CHAT), (Attribute.REQUEST_MODEL, asked)),
         )
+        provider = Attribute.PROVIDER, "unknown" if backend is None else backend.provider
         if done is None:
-            return about, ()
+            return about, (provider,)
         usage = done.usage
         more: list[Pair] = [
+            provider,
             (Attribute.INPUT_TOKENS, usage.input_tokens),
             (Attribute.OUTPUT_TOKENS, usage.output_tokens),
         ]

@@ -1,8 +1,8 @@
 """What telemetry adds to a hop, as ratios measured in one run.
 
-The organism, the ways and the messages are those of hop.py. `off` tells nobody, `metrics` counts for Prometheus, `spans`
-sends a span of each delivery to a collector in a process of its own, `content` the messages too, `gone` has a collector
-that is not there. CPU time is that of the whole process with all its threads, from the first delivery that counts until
+The organism, the ways and the messages are those of hop.py. `off` tells nobody, `metrics` counts for Prometheus,
+`spans` sends a span of each delivery to a collector in a process of its own, `content` the messages too, `gone` has a
+collector that is not there. CPU time is that of the whole process with all its threads, from the first delivery that counts until
 the server has ended and sent what waited. Every figure comes from a fresh process; rounds are interleaved, and ratios
 are medians over rounds.
 
@@ -126,9 +126,7 @@ def main() -> None:
     print(f"{SIZE}, {args.rounds} rounds of {args.hops} deliveries; aim of spans {AIM}")
     print(f"{'':28}{'CPU us':>9}{'spread':>15}{'x off':>8}{'lost':>8}")
     for way in ("ask and answer", "chain of 10"):
-        rounds = [
-            {mode: measured(way, mode, args.hops, url) for mode in MODES} for _ in range(args.rounds)
-        ]
+        rounds = [{mode: measured(way, mode, args.hops, url) for mode in MODES} for _ in range(args.rounds)]
         for mode in MODES:
             cpu = [one[mode][0] for one in rounds]
             ratio = statistics.median(one[mode][0] / one["off"][0] for one in rounds)

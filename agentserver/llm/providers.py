@@ -11,7 +11,9 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from anthropic import AsyncAnthropic
+from anthropic import DefaultAsyncHttpxClient as AnthropicHttp
 from openai import AsyncOpenAI
+from openai import DefaultAsyncHttpxClient as OpenAIHttp
 from pydantic_ai import exceptions as raised
 from pydantic_ai.direct import model_request, model_request_stream
 from pydantic_ai.messages import (
@@ -32,10 +34,12 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
 from agentserver.completion import Completion, CompletionError, CompletionFault, ToolCall, Usage
+from agentserver.trace.traceparent import current
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from httpx import Request
     from pydantic_ai.messages import ModelMessage, ModelRequestPart, ModelResponsePart
     from pydantic_ai.models import Model
 
@@ -72,11 +76,18 @@ class RemoteBackend:
         key, url = backend.key or NO_KEY, backend.base_url or OWN[backend.provider]
         self._client: AsyncOpenAI | AsyncAnthropic
         self._model: Model
+        hooks = {"request": [_traced]}
         if backend.provider == "openai":
-            self._client = AsyncOpenAI(api_key=key, base_url=url, timeout=backend.timeout, max_retries=0)
+            openai = OpenAIHttp(event_hooks=hooks)
+            self._client = AsyncOpenAI(
+                api_key=key, base_url=url, timeout=backend.timeout, max_retries=0, http_client=openai
+            )
             self._model = OpenAIChatModel(backend.model, provider=OpenAIProvider(openai_client=self._client))
         else:
-            self._client = AsyncAnthropic(api_key=key, base_url=url, timeout=backend.timeout, max_retries=0)
+            anthropic = AnthropicHttp(event_hooks=hooks)
+            self._client = AsyncAnthropic(
+                api_key=key, base_url=url, timeout=backend.timeout, max_retries=0, http_client=anthropic
+            )
             self._model = AnthropicModel(
                 backend.model, provider=AnthropicProvider(anthropic_client=self._client)
             )
@@ -114,6 +125,13 @@ class RemoteBackend:
         logger.info("%s: %s (%s)", self._backend.name, fault.value, status or type(error).__name__)
         after, phase = getattr(error, "retry_after", None), getattr(error, "phase", None)
         return CompletionError(fault, self._backend.model, why, after, free=phase in {"pool", "connect"})
+
+
+async def _traced(request: Request) -> None:
+    """Name the span that a request to a provider is part of, if it is part of any."""
+    span = current()
+    if span is not None:
+        request.headers["traceparent"] = span
 
 
 def _parameters(prompt: Prompt) -> ModelRequestParameters:

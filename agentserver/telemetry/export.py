@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 STEPS: Final = 5_000
 """Committed steps that may wait to be told; those beyond them cost their spans."""
 
-WOKEN: Final = 500
+WOKEN: Final = 64
 """Steps after which the thread that tells them is woken before its time."""
 
 SPANS: Final = 8_192

@@ -52,6 +52,10 @@ _PAYLOAD, _WAITED = Attribute.PAYLOAD.value, Attribute.WAITED.value
 """Texts, and no members of an enumeration, whose hash is a call of Python."""
 
 
+_new = tuple.__new__
+"""Makes a tuple without the call of Python that its class would make; tests/test_tuples.py counts the fields."""
+
+
 class SpanEvent(NamedTuple):
     """An event of a span; ``at`` in seconds since the epoch."""
 
@@ -88,7 +92,7 @@ class Span(NamedTuple):
     about: About
     began: float
     ended: float
-    attributes: tuple[Pair, ...] = ()
+    attributes: Sequence[Pair] = ()
     events: Sequence[SpanEvent] = ()
     error: str = ""
     link: Traceparent | None = None
@@ -133,16 +137,16 @@ class _Waiting:
 class _Request:
     """A request that is not at rest. ``began`` is None for one whose beginning is not known."""
 
-    __slots__ = ("began", "conversation", "error", "events", "id", "link", "live", "sender", "told", "trace")
+    __slots__ = ("began", "error", "events", "id", "link", "live", "pair", "sender", "trace")
 
     def __init__(self, request: str, conversation: str) -> None:
-        self.trace, self.id, self.conversation = trace_id(request), span_id(request), conversation
+        self.trace, self.id = trace_id(request), span_id(request)
         self.live: dict[str, _Waiting] = {}
         self.events: list[SpanEvent] = []
         self.began: float | None = None
         self.link: Traceparent | None = None
         self.error = self.sender = ""
-        self.told = False
+        self.pair: Pair = (_CONVERSATION, conversation)
 
 
 class Story:
@@ -185,6 +189,13 @@ class Story:
         """
         if self._content is not None:
             records = redacted(records, self._content)
+        elif len(records) == 2 and records[0].event is Event.HANDLED and records[1].event is Event.SENT:  # noqa: PLR2004 - what nearly every step is
+            done, sent = records
+            request = self._requests.get(done.request)
+            if request is not None and sent.request == done.request:
+                own = span_id(done.delivery)
+                request.live[sent.delivery] = _Waiting(own, sent.at)
+                return [self.delivered(done, request, own, _NOTHING)]
         return _Step(self, self._requests, records, link).spans() if records else []
 
     def at(self, record: AuditRecord, *, acting: bool) -> _Request | None:
@@ -201,13 +212,13 @@ class Story:
                 self.forgotten += 1
         return request
 
-    def delivered(self, record: AuditRecord, request: _Request, said: _Said) -> Span:
-        """The span of a delivery that is over with this record."""
+    def delivered(self, record: AuditRecord, request: _Request, own: bytes, said: _Said) -> Span:
+        """The span of a delivery that is over with this record, under its id."""
         waiting = request.live.pop(record.delivery, None)
         began = record.at if record.took is None else record.at - record.took
         kind = self._kinds.get(record.to) or _kind(record.to, agent=False)
         more: list[Pair] = [
-            (_CONVERSATION, record.conversation),
+            request.pair,
             (_SENDER, record.sender),
             (_PAYLOAD, record.root),
         ]
@@ -225,14 +236,14 @@ class Story:
             more += _content(self._agents.get(record.to, False), waiting.message, said.messages)
         events = [*waiting.events, *said.events][:EVENTS] if waiting.events or said.events else ()
         error = record.code if record.event is Event.FAILED else ""
-        own = span_id(record.delivery)
-        return Span(request.trace, own, waiting.parent, kind, began, record.at, tuple(more), events, error)
+        ids = request.trace, own, waiting.parent
+        return _new(Span, (*ids, kind, began, record.at, more, events, error, None, False))
 
     def rested(self, request: _Request, at: float) -> Span | None:
         """The span of a request that is at rest; None where its beginning is not known."""
         if request.began is None:
             return None
-        more = ((Attribute.CONVERSATION, request.conversation), (Attribute.SENDER, request.sender))
+        more = (request.pair, (_SENDER, request.sender))
         return Span(
             request.trace,
             request.id,
@@ -250,8 +261,11 @@ class Story:
 class _Said(NamedTuple):
     """What a step says about the delivery that it is about."""
 
-    events: list[SpanEvent]
-    messages: list[bytes]
+    events: Sequence[SpanEvent]
+    messages: Sequence[bytes]
+
+
+_NOTHING: Final = _Said((), ())
 
 
 class _Step:
@@ -269,7 +283,9 @@ class _Step:
         self._by = span_id(self._acting) if self._acting else b""
         self._over: dict[str, tuple[AuditRecord, _Request]] = {}
         self._touched: dict[str, _Request] = {}
-        self._said = _Said([], [])
+        self._events: list[SpanEvent] = []
+        self._messages: list[bytes] = []
+        self._said = _Said(self._events, self._messages)
 
     def spans(self) -> list[Span]:
         """The spans that are over."""
@@ -281,8 +297,8 @@ class _Step:
             self._take(record, request)
         found = []
         for delivery, (record, request) in self._over.items():
-            said = self._said if delivery == self._acting else _Said([], [])
-            found.append(self._story.delivered(record, request, said))
+            said = self._said if delivery == self._acting else _NOTHING
+            found.append(self._story.delivered(record, request, span_id(delivery), said))
         for name, request in self._touched.items():
             if not request.live:
                 span = self._story.rested(request, self._records[0].at)
@@ -294,7 +310,7 @@ class _Step:
         event = record.event
         if event is Event.SENT:
             request.live[record.delivery] = _Waiting(self._by or request.id, record.at, record.message)
-            self._said.messages.append(record.message)
+            self._messages.append(record.message)
         elif event is Event.HANDLED or event is Event.FAILED or event is Event.DROPPED:
             self._over[record.delivery] = record, request
         else:
@@ -317,10 +333,10 @@ class _Step:
             case Event.ANSWERED | Event.ENDED:
                 self._left(record, request)
             case Event.REFUSED | Event.FLAGGED | Event.ATTEMPTED | Event.REPAIRED:
-                self._note(self._said.events if self._acting else request.events, record)
+                self._note(self._events if self._acting else request.events, record)
 
     def _left(self, record: AuditRecord, request: _Request) -> None:
-        self._said.messages.append(record.message)
+        self._messages.append(record.message)
         self._note(request.events, record)
         if record.root == SYSTEM_ERROR and not request.error:
             codes = [one.code for one in self._records if one.code]
@@ -342,7 +358,6 @@ class _Step:
 
 _OPENING: Final = frozenset({Event.RECEIVED, Event.REDRIVEN, Event.REFUSED, Event.FLAGGED, Event.ATTEMPTED})
 """Events with which a request begins, where no delivery was handled in the step."""
-
 
 
 def _acting(records: Iterable[AuditRecord]) -> str:

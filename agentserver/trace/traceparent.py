@@ -7,6 +7,7 @@ sends. Refuses to take anything of it over: who calls from outside chooses no id
 from __future__ import annotations
 
 import re
+import sys
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Traceparent", "caller", "coming_from", "parsed"]
+__all__ = ["Traceparent", "caller", "coming_from", "current", "parsed"]
 
 _FORM: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-[!-~]{0,200})?")
 
@@ -56,6 +57,18 @@ def coming_from(text: object) -> Iterator[None]:
         yield
     finally:
         _caller.reset(token)
+
+
+def current() -> str | None:
+    """The span that the present work is part of, as a ``traceparent``; None where there is none.
+
+    It is OpenTelemetry's current one, whose API is looked for only where something has imported it.
+    """
+    api = sys.modules.get("opentelemetry.trace")
+    found = None if api is None else api.get_current_span().get_span_context()
+    if found is None or not found.is_valid:
+        return None
+    return f"00-{found.trace_id:032x}-{found.span_id:016x}-{found.trace_flags & 1:02x}"
 
 
 def caller() -> Traceparent | None:

@@ -40,6 +40,7 @@ class Providers:
     url: str = ""
     asked: list = field(default_factory=list)
     keys: list = field(default_factory=list)
+    spans: list = field(default_factory=list)
     replies: list = field(default_factory=list)  # texts or calls that come before the usual ones
     retry_after: str = "0"
     failed: set = field(default_factory=set)
@@ -62,6 +63,7 @@ class Providers:
             "Bearer "
         )
         self.keys.append(key)
+        self.spans.append(request.headers.get("traceparent"))
         self.open += 1
         self.most = max(self.most, self.open)
         try:

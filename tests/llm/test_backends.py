@@ -6,6 +6,8 @@ import logging
 
 import anyio
 import pytest
+from opentelemetry.context import attach, detach
+from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
 
 from agentserver.completion import CompletionError, CompletionFault, Tool, ToolCall
 from tests.llm.conftest import models, request
@@ -120,3 +122,17 @@ async def test_a_result_that_follows_no_call_is_not_sent(remote, providers):
             await completer.complete("m", request(tools=(Tool("a.b", "", {}),)))
     assert providers.asked == []
     assert ToolCall("1", "a", "{}").arguments == "{}"
+
+
+@BOTH
+@pytest.mark.parametrize("told", [False, True])
+async def test_a_provider_is_named_the_span_that_asks_it(remote, providers, provider, told):
+    spanned = SpanContext(0xABC, 0xDEF, is_remote=False, trace_flags=TraceFlags(1))
+    token = attach(set_span_in_context(NonRecordingSpan(spanned))) if told else None
+    try:
+        async with models(remote(provider=provider)) as completer:
+            await completer.complete("m", request())
+    finally:
+        if token is not None:
+            detach(token)
+    assert providers.spans == [f"00-{0xABC:032x}-{0xDEF:016x}-01" if told else None]

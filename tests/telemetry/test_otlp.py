@@ -26,7 +26,7 @@ SPANS = st.builds(
     st.binary(min_size=16, max_size=16),
     st.binary(min_size=8, max_size=8),
     st.just(b"") | st.binary(min_size=8, max_size=8),
-    st.builds(About, TEXT, NAMED),
+    NAMED.map(lambda pairs: About(f"about {pairs}", pairs)),
     TIMES,
     TIMES,
     st.just(()),

@@ -1,0 +1,46 @@
+"""A trace goes on across the Model Context Protocol: named in what we call, and a link in what we serve."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import anyio.to_thread
+import pytest
+
+from tests.mcp.client.projects import Project
+from tests.telemetry.collector import collecting
+
+pytestmark = pytest.mark.anyio
+DESK = Path(__file__).parents[1] / "fixtures" / "mcp_desk"
+BASE = "OTEL_EXPORTER_OTLP_ENDPOINT"
+
+
+def called(tmp_path, endpoint):
+    """An organism whose listener is a tool of another organism; both tell the same collector."""
+    home = tmp_path / "desk"
+    shutil.copytree(DESK, home, ignore=shutil.ignore_patterns("__pycache__"))
+    serve = ["-m", "agentserver", "mcp", "serve", str(home / "organism.yaml")]
+    (tmp_path / "near").mkdir()
+    way = f"command: {json.dumps([sys.executable, *serve])}\n    env: [{BASE}]"
+    project = Project(tmp_path / "near", ["web"], way)
+    project.environ[BASE] = endpoint
+    project.lock()
+    return project
+
+
+async def test_the_request_at_a_server_of_ours_is_linked_to_the_call_of_a_client_of_ours(tmp_path):
+    with collecting() as collector:
+        project = await anyio.to_thread.run_sync(called, tmp_path, collector.endpoint)
+        async with project.running() as bed:
+            await bed.call("web", page="x")
+        spans = {span.name: span for span in collector.told().values()}
+    near, far = spans["execute_tool far.web"], spans["invoke_workflow desk"]
+    served = spans["execute_tool web"]
+    roots = [span for span in collector.told().values() if not span.parent_span_id]
+    linked = [link for span in roots for link in span.links]
+    assert [(link.trace_id, link.span_id) for link in linked] == [(near.trace_id, near.span_id)]
+    assert served.trace_id != near.trace_id
+    assert far.name.endswith("desk")

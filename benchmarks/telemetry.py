@@ -2,9 +2,9 @@
 
 The organism, the ways and the messages are those of hop.py. `off` tells nobody, `metrics` counts for Prometheus,
 `spans` sends a span of each delivery to a collector in a process of its own, `content` the messages too, `gone` has a
-collector that is not there. CPU time is that of the whole process with all its threads, from the first delivery that counts until
-the server has ended and sent what waited. Every figure comes from a fresh process; rounds are interleaved, and ratios
-are medians over rounds.
+collector that is not there. CPU time is that of the whole process with all its threads, from the first delivery that
+counts until the server has ended and sent what waited. Every figure comes from a fresh process; rounds are interleaved,
+and ratios are medians over rounds.
 
     ./run bench telemetry
 """
@@ -26,8 +26,11 @@ from typing import TYPE_CHECKING
 import anyio
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent / "shop"))
 
-from hop import PAYLOADS, WARM, WAYS, shop, shops
+import organism as shops
+import shop
+from hop import PAYLOADS, WARM, WAYS
 
 from agentserver.assembly import build
 from agentserver.config.organism import Otel

@@ -107,10 +107,11 @@ class Encoder:
         return before + _DOUBLE.pack(value)
 
     def _attribute(self, pair: Pair) -> bytes:
-        if type(pair[1]) is float:
-            return self._number(*pair)
+        name, value = pair
+        if type(value) is float:
+            return self._number(name, value)
         made: bytes = Written(attributes=[_pair(pair)]).SerializeToString()
-        if isinstance(pair[1], str) and len(pair[1]) <= 100:  # noqa: PLR2004 - what comes again is a name or an id
+        if isinstance(value, str) and len(value) <= 100:  # noqa: PLR2004 - what comes again is a name or an id
             if len(self._pairs) >= KNOWN:
                 self._pairs.clear()
             self._pairs[pair] = made

@@ -7,29 +7,20 @@ Refuses to know how spans are written and sent. Memory is bounded; no clock, no 
 
 from __future__ import annotations
 
-import json
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from agentserver.core.records.audit import Event
-from agentserver.core.records.details import (
-    NAMES,
-    Charge,
-    Grounds,
-    GuardNote,
-    GuardQuestions,
-    HandoffAttempt,
-)
+from agentserver.core.records.details import Charge
 from agentserver.core.records.wording import WORDING
-from agentserver.findings import Findings
 from agentserver.telemetry.names import Attribute, Operation
+from agentserver.telemetry.told import CONTENT, content, rule
 from agentserver.trace.redact import redacted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from agentserver.core.records.audit import AuditRecord
-    from agentserver.core.records.details import Detail
     from agentserver.trace.redact import Redaction
     from agentserver.trace.traceparent import Traceparent
 
@@ -41,9 +32,6 @@ REQUESTS: Final = 10_000
 
 EVENTS: Final = 100
 """Events of one span."""
-
-CONTENT: Final = 8_000
-"""Characters of a message, where spans hold any."""
 
 SYSTEM_ERROR: Final = "SystemError"
 
@@ -233,7 +221,7 @@ class Story:
         if waiting.tokens or waiting.money:
             more += (Attribute.TOKENS, waiting.tokens), (Attribute.COST, waiting.money / 1e6)
         if self._content is not None:
-            more += _content(self._agents.get(record.to, False), waiting.message, said.messages)
+            more += content(self._agents.get(record.to, False), waiting.message, said.messages)
         events = [*waiting.events, *said.events][:EVENTS] if waiting.events or said.events else ()
         error = record.code if record.event is Event.FAILED else ""
         ids = request.trace, own, waiting.parent
@@ -350,7 +338,7 @@ class _Step:
         if record.code:
             told.append((Attribute.CODE, record.code))
         if record.detail is not None:
-            told.append((Attribute.RULE, _rule(record.detail)))
+            told.append((Attribute.RULE, rule(record.detail)))
             if self._story._content is not None:  # noqa: SLF001 - of this module
                 told.append((Attribute.DETAIL, WORDING.whole(record.detail)[:CONTENT]))
         events.append(SpanEvent(str(record.event), record.at, tuple(told)))
@@ -375,33 +363,3 @@ def _acting(records: Iterable[AuditRecord]) -> str:
 def _kind(name: str, *, agent: bool) -> About:
     operation, named = (Operation.AGENT, Attribute.AGENT) if agent else (Operation.TOOL, Attribute.TOOL)
     return About(f"{operation} {name}", ((Attribute.OPERATION, operation), (named, name)))
-
-
-def _content(agent: bool, asked: bytes, said: Sequence[bytes]) -> tuple[Pair, ...]:  # noqa: FBT001 - within this module
-    """The messages of a delivery, in the form that the conventions have for each kind of span."""
-    given = asked.decode("utf-8", "replace")[:CONTENT]
-    answered = b"\n".join(said).decode("utf-8", "replace")[:CONTENT]
-    if agent:
-        return (Attribute.INPUT, _message("user", given)), (Attribute.OUTPUT, _message("assistant", answered))
-    return (Attribute.ARGUMENTS, given), (Attribute.RESULT, answered)
-
-
-def _message(role: str, text: str) -> str:
-    return json.dumps([{"role": role, "parts": [{"type": "text", "content": text}]}])
-
-
-def _rule(detail: Detail) -> str:
-    """The rule that a detail names, from the closed sets of the server and its guards."""
-    match detail:
-        case Findings():
-            return ",".join(dict.fromkeys(one.rule for one in detail.findings)) or detail.decision
-        case GuardNote():
-            return detail.guard
-        case GuardQuestions():
-            return ",".join(one.guard for one in detail.asked)
-        case Grounds():
-            return detail.ground.value
-        case HandoffAttempt():
-            return detail.reason or detail.result
-        case _:
-            return NAMES[type(detail)]

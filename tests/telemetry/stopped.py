@@ -49,7 +49,8 @@ async def run(endpoint: str, journal: Path) -> None:
     async with server:
         if HOLDING:
             handle = await server.open("ada")
-            say(await handle.send(server.rules.codecs.of(Ask).encode(Ask("hi")).encode(), "a"))
+            sent = await handle.send(server.rules.codecs.of(Ask).encode(Ask("hi")).encode(), "a")
+            say(sent.request)
             await anyio.sleep_forever()
         (left,) = await server.left_over("ada")
         handle = await server.resume("ada", left)

@@ -107,11 +107,16 @@ def server(
     Ends the command when it cannot be put together.
     """
     from agentserver.assembly import build
+    from agentserver.cli.check import unwalled
     from agentserver.extras import MissingExtraError, require
     from agentserver.payload.xmlify import PayloadError
 
     try:
-        if organism.mcp and (durable or recorded):  # it is going to run
+        if durable or recorded:  # it is going to run
+            lacking = [*map(str, unwalled(organism))]
+            if lacking:
+                refuse(ctx, *lacking)
+        if organism.mcp and (durable or recorded):
             require("mcp:", "mcp")
         if organism.models is not None and (durable or recorded):
             from agentserver.llm.completer import check_extra  # most organisms have none

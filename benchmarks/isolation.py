@@ -2,8 +2,9 @@
 
 Rounds alternate between the two, so that other work of the machine meets both. Printed are the medians of asking and
 being answered, one request after the other, and their ratio; the processor time of both processes for a request and its
-ratio, which other work of the machine changes less; the time from the start of a server with one such listener
-until it takes messages, less that of one without; and the memory of a worker that has answered.
+ratio, which other work of the machine changes less. A server without a journal is asked, then one with a journal, for
+whose disk both wait. Printed beside are the time from the start of a server with one such listener until it takes
+messages, less that of one without, and the memory of a worker that has answered.
 
     ./run bench isolation
     ./run bench isolation --quick
@@ -62,6 +63,7 @@ async def echo(payload: Say, metadata) -> HandlerResponse:
 
 ORGANISM = """
 name: isolation
+journal: {journal}
 listeners:
   - name: echo
     description: Answers.
@@ -81,13 +83,15 @@ PLACES = {
 
 
 @asynccontextmanager
-async def running(folder: Path, place: str) -> AsyncIterator[tuple[ServerHandle, float]]:
+async def running(folder: Path, place: str, *, durable: bool) -> AsyncIterator[tuple[ServerHandle, float]]:
     """A conversation with a server whose handler is in a place, and the seconds that its start took."""
-    path = folder / f"{place.replace(' ', '_')}.yaml"
-    path.write_text(ORGANISM.format(**PLACES[place]))
+    name = place.replace(" ", "_")
+    path = folder / f"{name}.yaml"
+    journal = f"{{path: {name}.sqlite}}" if durable else "none"
+    path.write_text(ORGANISM.format(journal=journal, **PLACES[place]))
     organism = load(path, environ={})
     began = time.perf_counter()
-    async with build(organism) as server:
+    async with build(organism, durable=durable) as server:
         yield await server.open("bench"), time.perf_counter() - began
     forget(organism)
 
@@ -129,15 +133,21 @@ def _own() -> int:
 
 
 async def main(rounds: int, times: int) -> None:
-    """Print the table."""
+    """Print the tables."""
+    for durable in (False, True):
+        await table(rounds, times, durable=durable)
+
+
+async def table(rounds: int, times: int, *, durable: bool) -> None:
+    """Print one."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "words_of_isolation.py").write_text(WORDS)
         for module in ("here", "there"):
             (folder / f"echo_of_isolation_{module}.py").write_text(HANDLER)
         async with (
-            running(folder, "in the server") as (here, quick),
-            running(folder, "behind the wall") as (there, slow),
+            running(folder, "in the server", durable=durable) as (here, quick),
+            running(folder, "behind the wall", durable=durable) as (there, slow),
         ):
             took: dict[str, list[float]] = {place: [] for place in PLACES}
             spent = dict.fromkeys(PLACES, 0.0)
@@ -150,7 +160,8 @@ async def main(rounds: int, times: int) -> None:
                     took[place] += await asked(handle, times)
                     spent[place] += used() - began
             memory = int(worker_file("status").split("VmRSS:")[1].split()[0]) / 1000
-    print(f"Landlock {landlock.version()}; {rounds} rounds of {times} requests")
+    kept = "with a journal" if durable else "without a journal"
+    print(f"Landlock {landlock.version()}; {rounds} rounds of {times} requests, {kept}")
     for place, each in took.items():
         cpu = spent[place] / len(each)
         print(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agentserver.cli import project
+from agentserver.cli.walls import unwalled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -144,30 +145,6 @@ def withheld(organism: Organism, codecs: Codecs) -> Iterator[ConfigMistake]:
             told = f"{payload.__qualname__}.{path} takes no reference: {said}"
             place = viewer.source
             yield ConfigMistake(Severity.WARNING, place.file, place.line, "view", told, _LOOSEN)
-
-
-def unwalled(organism: Organism) -> Iterator[ConfigMistake]:
-    """Errors about handlers and programs that ask for a wall where this machine cannot hold them."""
-    from agentserver.config.findings import ConfigMistake, Severity
-
-    sources = {bound.listener.name: bound.source for bound in organism.listeners}
-    asked = [
-        (bound.source, bool(bound.isolation.ports), False)
-        for bound in organism.listeners
-        if bound.isolation is not None
-    ] + [
-        (sources[server.tools[0].listener], bool(server.isolation.ports), server.isolation.fork)
-        for server in organism.mcp
-        if server.isolation is not None and server.tools
-    ]
-    if not asked:
-        return
-    from agentserver.worker.wall.raising import missing
-
-    for place, ports, fork in asked:
-        for lacking in missing(ports=ports, fork=fork):
-            told = f"this machine lacks {lacking}"
-            yield ConfigMistake(Severity.ERROR, place.file, place.line, "isolation", told, "")
 
 
 _LOOSEN = "make it text, give it bounds, or declare what it is worth under provenance: fields"

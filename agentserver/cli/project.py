@@ -107,7 +107,7 @@ def server(
     Ends the command when it cannot be put together.
     """
     from agentserver.assembly import build
-    from agentserver.cli.check import unwalled
+    from agentserver.cli.walls import unwalled
     from agentserver.extras import MissingExtraError, require
     from agentserver.payload.xmlify import PayloadError
 

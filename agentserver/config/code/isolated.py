@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ast
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, TypeAlias
+from urllib.parse import urlsplit
 
 from agentserver.config.findings import did_you_mean
 from agentserver.config.organism import Isolation
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
     from agentserver.config.code.userland import Project
     from agentserver.config.findings import Mistakes
+    from agentserver.config.keys.isolation import IsolationEntry
     from agentserver.config.validation import DeclaredListener
 
 
@@ -52,17 +55,18 @@ def isolated(declared: DeclaredListener, project: Project, report: Mistakes) -> 
     )
 
 
-def _mistakes(
-    declared: DeclaredListener, project: Project
-) -> Iterator[tuple[tuple[str | int, ...], str, str]]:
-    """Each mistake: its key, its message and a correction."""
+_Found: TypeAlias = tuple[tuple[str | int, ...], str, str]
+"""A mistake: its key, its message and a correction."""
+
+
+def _mistakes(declared: DeclaredListener, project: Project) -> Iterator[_Found]:
     entry = declared.entry
     asked = entry.isolation
     assert asked is not None  # see above
     if entry.handler is None:
         yield ("isolation",), "an agent that is made of a model has no code to run elsewhere", "leave it out"
         return
-    home, _, name = entry.handler.rpartition(".")
+    home = entry.handler.rpartition(".")[0]
     if not entry.payload_class and "payload_class" not in declared.faulty:
         yield (
             ("payload_class",),
@@ -77,12 +81,30 @@ def _mistakes(
             told = f'"{path}" stands in the handler\'s module, which the server would import for it'
             yield ("isolation",), told, "put the classes into a module of their own"
             break
+    yield from _of_handler(entry.handler, asked, project)
+    yield from _of_values(asked, project)
+
+
+def _of_handler(path: str, asked: IsolationEntry, project: Project) -> Iterator[_Found]:
+    home, _, name = path.rpartition(".")
     file = _file(project.root, home)
     if file is not None:
         yield from (((("handler",)), told, hint) for told, hint in _unfit(file, name, project.show(file)))
+        if asked.worker_lifespan is None and _needy(file, name):
+            told = f"{name} asks for a resource, and its process has none: it has no worker_lifespan"
+            yield ("isolation",), told, "name an async context manager: isolation: {worker_lifespan: ...}"
     elif find_spec(home.partition(".")[0]) is None:
         told = f'there is no module "{home}" in {project.root} or among the installed packages'
         yield ("handler",), told, did_you_mean(home, project.names())
+
+
+def _of_values(asked: IsolationEntry, project: Project) -> Iterator[_Found]:
+    proxied = any(name.upper().endswith("_PROXY") for name in asked.env)
+    for name, value in asked.env.items() if asked.ports and not proxied else ():
+        host = _nameless(value)
+        if host:
+            told = f"there is no DNS behind the wall, so {host} is not found"
+            yield ("isolation", "env", name), told, "give an address, or ask a listener that has the net"
     for i, path in enumerate(asked.read):
         told = unreadable(project, path)
         if told:
@@ -96,6 +118,30 @@ def unreadable(project: Project, path: str) -> str:
         return f'"{path}" is the whole project'
     if place is None or not place.exists():
         return f'"{path}" is nothing inside the project directory {project.shown}'
+    return ""
+
+
+def _needy(file: Path, name: str) -> bool:
+    """True when the handler's own code calls ``resource``."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (SyntaxError, ValueError):  # told of elsewhere
+        return False
+    made = (node for node in tree.body if isinstance(node, ast.AsyncFunctionDef) and node.name == name)
+    calls = (each.func for node in made for each in ast.walk(node) if isinstance(each, ast.Call))
+    return any(isinstance(called, ast.Attribute) and called.attr == "resource" for called in calls)
+
+
+def _nameless(value: str) -> str:
+    """The host of an address whose name has to be looked up; empty where there is none."""
+    try:
+        host = urlsplit(value).hostname if "://" in value else None
+    except ValueError:  # no address at all
+        return ""
+    try:
+        ip_address(host or "::")
+    except ValueError:
+        return host or ""
     return ""
 
 

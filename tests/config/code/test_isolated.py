@@ -93,6 +93,10 @@ def test_the_word_process_gives_every_default_and_values_replace_them(said, proj
         ("{read: [missing]}", '"missing" is nothing inside the project directory'),
         ("{read: [.]}", '"." is the whole project'),
         ('{env: {A: "${UNSET}"}}', "UNSET"),
+        (
+            "{ports: [443], env: {API: 'https://api.example/v1'}}",
+            "no DNS behind the wall, so api.example is not found",
+        ),
     ],
 )
 def test_mistakes_of_the_key(said, isolation, told):
@@ -100,6 +104,30 @@ def test_mistakes_of_the_key(said, isolation, told):
     assert finding.startswith("organism.yaml:8: ")
     assert told in finding
     assert "listeners.hostile" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    "isolation",
+    [
+        "{env: {API: 'https://api.example/v1'}}",
+        "{ports: [443], env: {API: 'https://192.0.2.7/v1', OTHER: 'https://[::1]:80', WORD: '://'}}",
+        "{ports: [3128], env: {API: 'https://api.example', HTTPS_PROXY: 'http://127.0.0.1:3128'}}",
+    ],
+)
+def test_addresses_need_no_names(said, isolation):
+    assert said(isolation) == []
+
+
+def test_a_handler_that_asks_for_a_resource_needs_a_lifespan_of_its_worker(said, project):
+    said()
+    code = "async def answer(payload, metadata):\n    return invocation().resource(dict)\n"
+    project.write("listeners/hostile.py", code)
+    text = ONE.format(handler="listeners.hostile.answer", payload="listeners.words.Ask", isolation="process")
+    (finding,) = project.findings(text)
+    assert finding.startswith("organism.yaml:8: ")
+    assert "no worker_lifespan" in finding
+    given = text.replace("process", "{worker_lifespan: listeners.life.span}")
+    assert project.findings(given) == []
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,52 @@
+"""A worker's process as it is looked at while it works."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from types import SimpleNamespace
+
+import anyio
+import pytest
+
+from agentserver.worker.running import Worker
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def worker():
+    ours, theirs = socket.socketpair()
+    handle = os.pidfd_open(os.getpid())
+    made = Worker(SimpleNamespace(pid=os.getpid()), handle, ours, 1000, None)
+    yield made
+    made.close()
+    theirs.close()
+
+
+async def looked(worker, call, cpu):
+    return await anyio.to_thread.run_sync(worker.taken, call, cpu, 0)
+
+
+def burn(seconds):
+    until = time.process_time() + seconds
+    while time.process_time() < until:
+        pass
+
+
+async def test_processor_time_is_that_of_one_call_and_counts_from_the_first_look(worker):
+    assert await looked(worker, 1, 0.2) == ""
+    burn(0.4)
+    assert await looked(worker, 2, 0.2) == "", "what an earlier call took is not this one's"
+    assert await looked(worker, 2, 0.2) == ""
+    burn(0.4)
+    assert "processor time" in await looked(worker, 2, 0.2)
+
+
+async def test_a_call_that_begins_during_a_look_is_looked_at_afresh(worker):
+    """A look runs in a thread: the next call may have begun by then, and must not find half of what it needs."""
+    worker.calls = 1
+    assert await looked(worker, worker.calls, 60) == ""
+    worker.calls = 2
+    assert await looked(worker, 1, 60) == await looked(worker, 2, 60) == ""

@@ -34,6 +34,9 @@ MOST = 200
 LATEST = 50
 """Conversations in which decisions and charges are looked for: those that were touched last."""
 
+STEPS = 10_000
+"""Steps of them that are read for it: the work does not grow with what is kept."""
+
 ROWS = 1000
 """Records of a conversation that a page shows: the last ones."""
 
@@ -146,8 +149,12 @@ def _charged(groups: Mapping[str, list[Amount]]) -> list[dict[str, Any]]:
 
 
 def _latest(reader: EngineReader) -> Iterator[AuditRecord]:
-    """The records of the conversations that were touched last."""
+    """The records of the conversations that were touched last, within so many steps."""
+    room = STEPS
     for one in islice(reader.conversations(), LATEST):
+        room -= one.steps
+        if room < 0:
+            return
         try:
             yield from reader.recorded_conversation(one.id).records()
         except (LookupError, UnreadableError):

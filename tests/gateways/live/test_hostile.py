@@ -114,12 +114,13 @@ def test_hidden_and_turned_characters_are_seen(running, visit):
     running.do(handle.close())
 
 
-@pytest.mark.parametrize(
-    "path", ["%00", "..%2f..", "%3Cimg%20src=x%20onerror=alert(1)%3E", "%E0%A4%A", "__proto__"]
-)
-def test_an_address_that_names_nothing_shows_nothing(running, visit, path):
+ADDRESSES = ["%00", "..%2f..", "%3Cimg%20src=x%20onerror=alert(1)%3E", "%E0%A4%A", "__proto__"]
+
+
+def test_an_address_that_names_nothing_shows_nothing(running, visit):
     page = visit(running)
     for kind in ("conversations", "approvals", "dead", ""):
-        page.goto(f"{running.address}/#/{kind}/{path}")
-        expect(page.get_by_role("heading", level=1)).to_be_visible()
+        for path in ADDRESSES:
+            page.goto(f"{running.address}/#/{kind}/{path}")
+            expect(page.get_by_role("heading", level=1)).to_be_visible()
     assert page.evaluate("document.querySelectorAll('img').length") == 0

@@ -24,3 +24,18 @@ export const read = (...parts) => asked("GET", at(parts));
 export const send = (body, ...parts) => asked("POST", at(parts), body);
 export const login = (token) => asked("POST", "/live/session", { token });
 export const logout = () => asked("DELETE", "/live/session");
+
+const PAUSE = 1000; // milliseconds between two readings
+
+// At most one reading a second, and none while the page is hidden.
+export function paced(again) {
+  let timer = 0;
+  const soon = () => {
+    timer ||= setTimeout(async () => {
+      timer = 0;
+      if (!document.hidden) await again().catch(() => {});
+      else soon();
+    }, PAUSE);
+  };
+  return { soon, stop: () => clearTimeout(timer) };
+}

@@ -1,6 +1,6 @@
 // Approvals: what waits for a person, one of them whole, and who decided what.
 
-import { read, send } from "./api.js";
+import { paced, read, send } from "./api.js";
 import { button, day, el, lines, link, put, replace, sign, spaced, span, table, way } from "./dom.js";
 import { lineage } from "./lineage.js";
 
@@ -27,11 +27,15 @@ async function all() {
     ], told.decided, "Nobody has decided anything yet, in the conversations that were touched last."));
   };
   await again();
+  const timer = paced(again);
   const clock = setInterval(() => timers.forEach((tick) => tick()), 1000);
   return {
     node: el("div", { class: "page" }, el("h1", {}, "Approvals"), inbox, el("h2", {}, "Who decided what"), history),
-    news: (told) => told.hops.some((hop) => EVENTS.has(hop.event)) && again().catch(() => {}),
-    stop: () => clearInterval(clock),
+    news: (told) => told.hops.some((hop) => EVENTS.has(hop.event)) && timer.soon(),
+    stop: () => {
+      clearInterval(clock);
+      timer.stop();
+    },
   };
 }
 

@@ -1,10 +1,8 @@
 // Conversations: a list, and one of them as the tree of its hops with what each says, costs, and why it went no further.
 
-import { read } from "./api.js";
+import { paced, read } from "./api.js";
 import { button, count, day, el, link, look, money, plain, put, replace, sign, spaced, table, way } from "./dom.js";
 import { lineage } from "./lineage.js";
-
-const PAUSE = 1000; // milliseconds between two readings
 
 export async function show([key], frame) {
   return key ? one(key, frame) : all();
@@ -57,19 +55,6 @@ async function one(key) {
     news: (told) => told.hops.some((each) => each.conversation === key) && timer.soon(),
     stop: timer.stop,
   };
-}
-
-// At most one reading a second, and none while the page is hidden.
-function paced(again) {
-  let timer = 0;
-  const soon = () => {
-    timer ||= setTimeout(async () => {
-      timer = 0;
-      if (!document.hidden) await again().catch(() => {});
-      else soon();
-    }, PAUSE);
-  };
-  return { soon, stop: () => clearTimeout(timer) };
 }
 
 function hop(key, row, opened) {

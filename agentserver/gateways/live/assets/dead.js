@@ -1,6 +1,6 @@
 // Dead letters: deliveries that were given up, to be tried again or discarded.
 
-import { read, send } from "./api.js";
+import { paced, read, send } from "./api.js";
 import { button, day, el, link, plain, replace, table, way } from "./dom.js";
 
 export async function show([key], frame) {
@@ -20,9 +20,11 @@ async function all() {
     ], told.letters, "Nothing was given up."), told.more && el("p", { class: "quiet" }, "Earlier ones are not listed."));
   };
   await again();
+  const timer = paced(again);
   return {
     node: el("div", { class: "page" }, el("h1", {}, "Dead letters"), listed),
-    news: (told) => told.hops.some((hop) => hop.event === "failed" || hop.event === "redriven") && again().catch(() => {}),
+    news: (told) => told.hops.some((hop) => hop.event === "failed" || hop.event === "redriven") && timer.soon(),
+    stop: timer.stop,
   };
 }
 

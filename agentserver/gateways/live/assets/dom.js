@@ -112,7 +112,8 @@ export const day = (seconds) => {
 
 export const count = (number) => number.toLocaleString("en");
 
-export const money = (millionths) => (millionths ? `$${(millionths / 1e6).toFixed(4)}` : "");
+export const money = (millionths) =>
+  (millionths ? `$${(millionths / 1e6).toFixed(millionths < 10000 ? 6 : 2)}` : "");
 
 export const span = (seconds) => {
   const left = Math.max(0, Math.floor(seconds));

@@ -14,10 +14,9 @@ from urllib.parse import quote
 
 from agentserver.characters.printing import visible
 from agentserver.handoff.plans import chain, steps
-from agentserver.handoff.plans.chain import StepSeverity
+from agentserver.handoff.plans.chain import StepMistake, StepSeverity
 from agentserver.handoff.validation import loader
-from agentserver.hygiene import rules
-from agentserver.hygiene.objections import Objection, Schema
+from agentserver.hygiene.objections import Objection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,7 +59,7 @@ class PlanFinding:
 
 
 def audit_plan(path: Path, root: Path, today: date) -> tuple[PlanFinding, ...]:
-    """The mistakes of a plan, by line.
+    """The mistakes of a plan, by line. Every schema that it names is opened.
 
     Args:
         path: the plan.
@@ -68,16 +67,15 @@ def audit_plan(path: Path, root: Path, today: date) -> tuple[PlanFinding, ...]:
         today: the day that decides how grave an untyped handoff is.
 
     Raises:
-        steps.StepsError: when the file is no plan.
+        steps.StepsError: when the file is no plan: no CSV, or one without the columns of a plan.
         OSError: when it cannot be read.
     """
-    rows = steps.read_rows(path)
+    rows = steps.read_rows(path, (chain.IN, chain.OUT))
     known: dict[str, str | Objection] = {}
 
     def identify(cell: str) -> str | Objection:
         if cell not in known:
-            schema = loader.admit(cell, root)
-            known[cell] = rules.identity(schema) if isinstance(schema, Schema) else schema[0]
+            known[cell] = loader.identity(cell, root)
         return known[cell]
 
     shifted = [
@@ -89,7 +87,14 @@ def audit_plan(path: Path, root: Path, today: date) -> tuple[PlanFinding, ...]:
         PlanFinding(rows[each.pair].line, str(each.code), each.severity, each.message)
         for each in chain.audit([row.cells for row in rows], today, identify)
     ]
-    return tuple(sorted((*shifted, *broken), key=lambda finding: finding.row))
+    alone = [
+        PlanFinding(
+            rows[at].line, str(StepMistake.REJECTED), StepSeverity.HARD, f"step {at + 1}: {column}: {why}"
+        )
+        for at, column, cell in chain.unpaired([row.cells for row in rows])
+        if isinstance(why := identify(cell), Objection)
+    ]
+    return tuple(sorted((*shifted, *broken, *alone), key=lambda finding: finding.row))
 
 
 def fails(findings: Sequence[PlanFinding]) -> bool:

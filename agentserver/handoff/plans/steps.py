@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 MOST: Final = 4 * 1024 * 1024
 """Bytes of a plan."""
@@ -43,11 +43,15 @@ class Row:
     overflow: tuple[str, ...] = ()
 
 
-def read_rows(path: Path | str) -> tuple[Row, ...]:
+def read_rows(path: Path | str, columns: Sequence[str] = ()) -> tuple[Row, ...]:
     """The steps with their lines; quoted cells may span lines, blank rows are no steps.
 
+    Args:
+        path: the file.
+        columns: those that it must have.
+
     Raises:
-        StepsError: when the file is no CSV with a header of distinct columns, or too large.
+        StepsError: when the file is no CSV with a header of distinct columns, lacks one of them, or is too large.
         OSError: when it cannot be read.
     """
     with Path(path).open("rb") as file:
@@ -56,18 +60,22 @@ def read_rows(path: Path | str) -> tuple[Row, ...]:
         raise StepsError(f"{path}: has more than {MOST} bytes")
     try:
         text = data.decode("utf-8-sig")
-        return tuple(_rows(path, text))
+        return tuple(_rows(path, text, columns))
     except UnicodeDecodeError:
         raise StepsError(f"{path}: is not UTF-8 text") from None
     except csv.Error as error:
         raise StepsError(f"{path}: {error}") from None
 
 
-def _rows(path: Path | str, text: str) -> Iterator[Row]:
+def _rows(path: Path | str, text: str, columns: Sequence[str]) -> Iterator[Row]:
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     header = [column.strip() for column in next(reader, [])]
     if not any(header) or len(set(header)) < len(header):
         raise StepsError(f"{path}: line 1: the header must name distinct columns")
+    lacking = [column for column in columns if column not in header]
+    if lacking:
+        hint = "" if len(header) > 1 else "; columns are separated by commas"
+        raise StepsError(f"{path}: line 1: has no column {' and no column '.join(lacking)}{hint}")
     before = reader.line_num
     for cells in reader:
         line, before = before + 1, reader.line_num

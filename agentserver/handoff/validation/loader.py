@@ -40,6 +40,19 @@ def admit(value: object, root: Path) -> Schema | tuple[Objection, ...]:
     return rules.inspect(schema) or schema
 
 
+def identity(cell: str, root: Path) -> str | Objection:
+    """The id of the schema that a plan's cell names, by its reference or by its ``$id``, opened and inspected."""
+    named = objections.json_id(cell)
+    place = None if named is None else objections.Reference(*named, objections.SchemaLanguage.JSON)
+    schema = admit(cell if place is None else objections.path(place), root)
+    if not isinstance(schema, Schema):
+        return schema[0]
+    own = rules.identity(schema)
+    if place is not None and own != cell:
+        return Objection("reference", "", f"{shown(cell)} is not the $id of its file, which is {shown(own)}")
+    return own
+
+
 def _read(root: Path, path: Path) -> bytes:
     """The file's bytes. Raises ValueError for a path that leads out of the root, or to no plain file."""
     resolved = path.resolve(strict=True)

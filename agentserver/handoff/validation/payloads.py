@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from datetime import date, datetime
+from functools import partial
 from multiprocessing import get_context
 from queue import Empty
 from typing import TYPE_CHECKING, Any, Final
@@ -17,7 +18,7 @@ from agentserver.handoff.plans import chain
 from agentserver.handoff.plans.steps import read_steps
 from agentserver.handoff.validation import loader
 from agentserver.handoff.validation.worker import TIMEOUT, ValidationFailed, ValidationWorker
-from agentserver.hygiene import limits, rules
+from agentserver.hygiene import limits
 from agentserver.hygiene.json import rules as json_rules
 from agentserver.hygiene.json import tree as json_tree
 from agentserver.hygiene.objections import Objection, Schema, SchemaLanguage
@@ -174,7 +175,7 @@ def audit_handoff_chain(
             Without it, the texts of the cells are.
     """
     day = today or datetime.now().astimezone().date()
-    identify = _as_written if repo_root is None else _opener(repo_root)
+    identify = _as_written if repo_root is None else partial(loader.identity, root=repo_root)
     return [
         Finding(str(each.code), str(each.severity), each.message)
         for each in chain.audit(steps, day, identify)
@@ -183,14 +184,6 @@ def audit_handoff_chain(
 
 def _as_written(cell: str) -> str | Objection:
     return cell
-
-
-def _opener(root: Path) -> Callable[[str], str | Objection]:
-    def identify(cell: str) -> str | Objection:
-        schema = loader.admit(cell, root)
-        return rules.identity(schema) if isinstance(schema, Schema) else schema[0]
-
-    return identify
 
 
 __all__ = [

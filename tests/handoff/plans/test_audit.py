@@ -76,6 +76,60 @@ def test_equal_cells_are_no_proof(root):
     assert {code for _, code, _ in found(root, *gone)} == {"PAYLOAD_REJECTED"}
 
 
+@pytest.mark.parametrize(
+    "named",
+    [
+        "https://x.example/schemas/handoff-payloads/a.v1.schema.json",
+        "../schemas/handoff-payloads/a.v1.schema.json",
+        "/etc/passwd",
+        "schemas/other/a.v1.schema.json",
+        "schemas/handoff-payloads/A.v1.schema.json",
+        "schemas/handoff-payloads/gone.v1.schema.json",
+        "gone/v1.schema.json",
+    ],
+)
+def test_every_schema_that_is_named_is_opened_where_no_pair_compares_it_too(root, named):
+    fits = f"2,{cell('a.v1')},{cell('a.v1')},"
+    assert found(root, f"1,{named},{cell('a.v1')},", fits) == [(2, "PAYLOAD_REJECTED", "HARD")]
+    assert found(root, f"1,,{cell('a.v1')},", f"2,{cell('a.v1')},{named},") == [
+        (3, "PAYLOAD_REJECTED", "HARD")
+    ]
+    assert found(root, f"1,,{named},", "2,,,") == [
+        (2, "PAYLOAD_UNTYPED", "HARD"),
+        (2, "PAYLOAD_REJECTED", "HARD"),
+    ]
+    assert found(root, "1,,,", f"2,{named},,") == [
+        (2, "PAYLOAD_UNTYPED", "HARD"),
+        (3, "PAYLOAD_REJECTED", "HARD"),
+    ]
+    assert found(root, f"1,{named},{named},") == [(2, "PAYLOAD_REJECTED", "HARD")] * 2
+
+
+def test_cells_may_hold_the_ids_that_the_document_compares(root):
+    assert found(root, "1,,a/v1.schema.json,", "2,a/v1.schema.json,,") == []
+    assert found(root, "1,,a/v1.schema.json,", f"2,{cell('a.v1')},,") == []
+    assert found(root, "1,,a/v1.schema.json,", "2,a/v2.schema.json,,") == [(2, "PAYLOAD_MISMATCH", "HARD")]
+    other = found(root, "1,,b/v1.schema.json,", "2,b/v1.schema.json,,")
+    assert {code for _, code, _ in other} == {"PAYLOAD_REJECTED"}
+    assert {code for _, code, _ in found(root, "1,,a/v1,", "2,a/v1,,")} == {"PAYLOAD_REJECTED"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("step;payload_schema_in;payload_schema_out\n1;;\n", "separated by commas"),
+        ("step\tpayload_schema_in\tpayload_schema_out\n1\t\t\n", "separated by commas"),
+        ("step,payload_schema_in\n1,\n", "no column payload_schema_out"),
+        ("step,notes\n", "no column payload_schema_in and no column payload_schema_out"),
+    ],
+)
+def test_a_file_without_the_columns_of_a_plan_is_none(root, text, said):
+    path = root / "p.steps.csv"
+    path.write_text(text)
+    with pytest.raises(StepsError, match=said):
+        audit_plan(path, root, DAY)
+
+
 def test_hard_findings_fail(root):
     rows = ("1,,,", "2,,,")
     early = audit_plan(plan(root, *rows), root, date(2026, 6, 30))

@@ -60,7 +60,7 @@ def record(verdict: Verdict, at: str) -> HandoffEntry:
             ("reason", None if isinstance(verdict, Approved) else str(verdict.reason)),
             ("params_keys", _keys(facts)),
             ("raw_len", facts.request.raw_len),
-            ("raw_event_len", len(facts.request.event)),
+            ("raw_event_len", len(facts.request.event) + len(facts.request.note)),
             ("sanitized_event_len", facts.sanitized),
             ("raw_sha256", facts.request.raw_sha256),
             ("event_sha256", digest(facts.request.event) if facts.request.event else None),

@@ -163,7 +163,7 @@ def _told(
 ) -> Verdict:
     """The last bounds, and what the target is told; ``texts`` are event and note."""
     event, note = (sanitize(text, FREE, around.scrub) if len(text) <= FREE else "" for text in texts)
-    facts = Facts(around.source, request, True, True, True, len(event))
+    facts = Facts(around.source, request, True, True, True, len(event) + len(note))
     if len(texts[0]) > checked.intent.event_most or len(texts[1]) > checked.intent.note_most:
         return Rejected(RequestRefusal.OVER_BOUND, facts)
     if not all(checked.slugs[name].within(value) for name, value in params if name in checked.slugs):

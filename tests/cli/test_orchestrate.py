@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import jsonschema
 import pytest
 
 from agentserver.assembly import Principal, Server, Trust
@@ -127,6 +132,80 @@ def test_a_session_that_is_lost_exits_1(orchestrate, service):
     result = orchestrate(SOURCE_SESSION_ID="sesn_src", **environ)
     assert result.exit_code == 1
     assert "session sesn_src: the service answers 404" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("agents", "said"),
+    [
+        ('{"launch-rader": "s"}', "did you mean 'launch-radar'?"),
+        ('{"mailer": "s"}', "which is no target of the vocabulary; there are: diligence-grid"),
+        ('{"launch-radar": ""}', "AGENT_IDS is no JSON object of texts"),
+    ],
+)
+def test_an_id_of_no_target_is_refused(orchestrate, agents, said):
+    result = orchestrate(SOURCE_SESSION_ID="s", AGENT_IDS=agents)
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+@pytest.mark.parametrize("name", ["system", "SYSTEM", "sys\u200btem"])
+@pytest.mark.parametrize("way", ["plain", "organism"])
+def test_a_source_that_nobody_can_be_is_refused(orchestrate, service, desk, name, way):
+    more = ["--organism", str(desk)] if way == "organism" else []
+    result = orchestrate(*more, SOURCE_SESSION_ID="s", SOURCE_AGENT=name, **service[1])
+    assert result.exit_code == 2
+    assert f"SOURCE_AGENT {name!r} " in result.stderr
+
+
+def test_a_rehearsal_sends_and_keeps_nothing_and_says_what_it_saw(orchestrate, service, tmp_path):
+    fake, environ = service
+    call = {**REQUEST["payload"], "target_agent": "launch-radar"}
+    fake.script = [Connection([fake.message(json.dumps(REQUEST)), fake.call(call), fake.over()])]
+    result = orchestrate("--dry-run", SOURCE_SESSION_ID="sesn_src", SOURCE_AGENT="triage", **environ)
+    assert result.exit_code == 0
+    assert fake.sent == []
+    assert not (tmp_path / "out").exists()
+    assert result.stdout.splitlines() == [
+        "listening to session sesn_src, whose agent is triage; nothing is handed over",
+        *["handoff of launch_review to launch-radar: approved"] * 2,
+    ]
+
+
+def test_the_vocabulary_is_an_organisms_with_its_targets(orchestrate, service, desk, tmp_path):
+    fake, environ = service
+    fake.script = [Connection([fake.message(json.dumps(REQUEST)), fake.over()])]
+    result = orchestrate(
+        "--vocabulary", str(desk), SOURCE_SESSION_ID="s", AGENT_IDS='{"launch-radar":"sesn_t"}', **environ
+    )
+    assert (result.exit_code, [to for to, _ in fake.sent]) == (0, ["sesn_t"])
+    assert "no target" in orchestrate(
+        "--vocabulary", str(desk), SOURCE_SESSION_ID="s", AGENT_IDS='{"docket-watcher":"x"}', **environ
+    ).stderr  # fmt: skip
+
+
+def test_the_tool_is_printed_for_registering(orchestrate):
+    tool = json.loads(orchestrate("--tool").stdout)
+    assert tool["name"] == "handoff_request"
+    jsonschema.Draft202012Validator.check_schema(tool["input_schema"])
+    judge = jsonschema.Draft202012Validator(tool["input_schema"])
+    asked = {"target_agent": "launch-radar", **REQUEST["payload"]}
+    assert judge.is_valid(asked)
+    assert judge.is_valid({**asked, "event": "why"})
+    assert not judge.is_valid({**asked, "params": {"ticket_id": "x y"}})
+    assert not judge.is_valid({**asked, "target_agent": "mailer"})
+
+
+def test_an_interrupt_ends_a_bridge_into_an_organism(service, desk, tmp_path):
+    fake, environ = service
+    fake.script = [Connection([], ends="open")]
+    variables = {**os.environ, **environ, "SOURCE_SESSION_ID": "s", "SOURCE_AGENT": "triage"}
+    argv = [sys.executable, "-m", "agentserver", "orchestrate", "--organism", str(desk)]
+    with subprocess.Popen(argv, cwd=tmp_path, env=variables, stderr=subprocess.DEVNULL) as bridge:
+        while not fake.opened:
+            assert bridge.poll() is None
+            time.sleep(0.05)
+        bridge.send_signal(signal.SIGINT)
+        assert bridge.wait(8) == 0
 
 
 DESK = Path(__file__).parents[2] / "examples/handoff"

@@ -14,9 +14,11 @@ import json
 import logging
 import time
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from agentserver.handoff.managed.stream import AgentStream, Attempt
+from agentserver.handoff.edge.cursor import Reached
+from agentserver.handoff.managed.stream import SEEN, AgentStream, Attempt
 from agentserver.handoff.requests import TYPE
 
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ ACCEPTED: Final = "The handoff was accepted."
 REFUSED: Final = "The handoff was refused."
 _LOG = logging.getLogger(__name__)
 _ENDED: Final = frozenset({"session.status_terminated", "session.deleted"})
+_TURN_ENDS: Final = frozenset({"session.status_idle", "session.error"})
+_TELLING: Final = frozenset({"agent.message", "agent.custom_tool_use"}) | _TURN_ENDS
 _REFUSED_FOR_NOW: Final = frozenset({408, 409, 429})
 _SERVER: Final = 500
 _NOT_TAKEN: Final = frozenset({429, 503, 529})
@@ -102,18 +106,39 @@ def _passing() -> tuple[type[Exception], ...]:
     return (anthropic.APIError, httpx2.HTTPError, httpx2.StreamError, json.JSONDecodeError)
 
 
+class Cursor(Protocol):
+    """Keeps how far a session was listened to, so that what it asked while nobody listened is heard."""
+
+    def read(self) -> Reached | None:
+        """What was kept; None when nothing was. Raises OSError, ValueError when it is spoiled."""
+        ...
+
+    def keep(self, reached: Reached) -> None:
+        """Keep it; when this returns it outlives the process. Raises OSError."""
+        ...
+
+
 class ManagedOutput:
     """One session's output, as attempts to hand work over.
+
+    An attempt counts as dealt with when the next one is asked for.
 
     Args:
         client: an ``anthropic.Anthropic``.
         session: the session's id.
         previews: whether messages are read while they are written; they may never be completed.
         patience: how failures are waited for.
+        cursor: how far the session was listened to before; None forgets it.
     """
 
     def __init__(
-        self, client: Any, session: str, *, previews: bool = False, patience: Patience = _PATIENT
+        self,
+        client: Any,
+        session: str,
+        *,
+        previews: bool = False,
+        patience: Patience = _PATIENT,
+        cursor: Cursor | None = None,
     ) -> None:
         self._events = client.beta.sessions.events
         self._session = session
@@ -122,19 +147,30 @@ class ManagedOutput:
         self._listener = AgentStream()
         self._since: Any = None  # the time of the last event that was had
         self._ended = False
+        self._cursor = cursor
+        self._before: frozenset[str] = frozenset()  # what an earlier listener dealt with
+        self._turn_began = ""
+        self._turn: list[tuple[str, str]] = []  # what was dealt with since then: ids and times
 
     def attempts(self) -> Iterator[Attempt]:
-        """Every attempt from now on until the session ends. Raises SourceLost."""
+        """Every attempt from where an earlier listener ended, or from now on, until the session ends.
+
+        Without an earlier listener, calls of the tool that still wait for an answer come first. Raises SourceLost, and
+        OSError or ValueError where the cursor cannot be read or kept.
+        """
         failed = 0
         started = False
         while not self._ended:
             try:
                 if not started:
-                    self._start()
+                    owed = self._start()
                     started = True
+                    yield from owed
                 for event in self._connection():
                     failed = 0
-                    yield from self._heard(event)
+                    heard = self._heard(event)
+                    yield from () if getattr(event, "id", None) in self._before else heard
+                    self._dealt_with(event)
             except _passing() as error:
                 self._permanent(error)
                 _LOG.warning("the session's stream was interrupted: %s", type(error).__name__)
@@ -164,11 +200,34 @@ class ManagedOutput:
         if status < _SERVER and status not in _REFUSED_FOR_NOW:
             raise SourceLost(f"session {self._session}: the service answers {status}") from error
 
-    def _start(self) -> None:
-        """Start behind what was said before."""
-        newest = next(iter(self._events.list(self._session, order="desc", limit=1)), None)
-        if newest is not None:
-            self._had(newest)
+    def _start(self) -> list[Attempt]:
+        """Start behind what an earlier listener dealt with, else behind what was said; gives the calls that wait."""
+        reached = None if self._cursor is None else self._cursor.read()
+        if reached is not None:
+            self._since = reached.since or None
+            self._turn_began, self._before = reached.since, frozenset(reached.had)
+            return []
+        waiting: dict[str, Any] = {}
+        for event in self._events.list(self._session, order="asc"):
+            self._had(event)
+            self._turn_began = _time(event)
+            self._turn = [each for each in self._turn if each[1] == self._turn_began]
+            self._turn.append((event.id, self._turn_began))
+            if event.type == "agent.custom_tool_use" and event.name == TYPE:
+                waiting[event.id] = event
+            waiting.pop(getattr(event, "custom_tool_use_id", ""), None)
+        return [attempt for event in waiting.values() for attempt in self._heard(event)]
+
+    def _dealt_with(self, event: Any) -> None:
+        """Keep that an event needs no more attention; a turn is read again from its beginning, for what it spans."""
+        identity = getattr(event, "id", None)
+        if self._cursor is None or event.type not in _TELLING or not isinstance(identity, str):
+            return
+        self._turn.append((identity, _time(event)))
+        if event.type in _TURN_ENDS or len(self._turn) > SEEN:
+            self._turn_began = _time(event) or self._turn_began
+            self._turn = [each for each in self._turn if each[1] == self._turn_began]
+        self._cursor.keep(Reached(self._turn_began, tuple(identity for identity, _ in self._turn)))
 
     def _connection(self) -> Iterator[Any]:
         """The events of one connection, those that were missed before it first."""
@@ -206,9 +265,14 @@ class ManagedOutput:
         if event.type == "agent.custom_tool_use" and event.name == TYPE:
             arguments = event.input if isinstance(event.input, dict) else {}
             return self._listener.call(event.id, arguments, json.dumps(arguments, default=str))
-        if event.type in {"session.status_idle", "session.error"}:
+        if event.type in _TURN_ENDS:
             return self._listener.turn_ended()
         return ()
+
+
+def _time(event: Any) -> str:
+    at = getattr(event, "processed_at", None)
+    return at.isoformat() if isinstance(at, datetime) else ""
 
 
 def _text(content: Any) -> str:

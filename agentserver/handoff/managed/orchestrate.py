@@ -7,7 +7,9 @@ delivered too.
 
 from __future__ import annotations
 
+import logging
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
 from agentserver.handoff import audit, requests
@@ -20,13 +22,14 @@ from agentserver.handoff.managed.stream import request
 from agentserver.handoff.reference import reference
 from agentserver.handoff.requests import RequestRefusal
 from agentserver.handoff.scrub import Scrub, sanitize
+from agentserver.hygiene.objections import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from agentserver.handoff.audit import AuditSink
     from agentserver.handoff.intents import Vocabulary
-    from agentserver.handoff.managed.agents import Outlet
+    from agentserver.handoff.managed.agents import Cursor, Outlet
     from agentserver.handoff.requests import HandoffRequest
 
 __all__ = ["extract_handoff", "frame_handoff", "run", "sanitize_event"]
@@ -34,6 +37,7 @@ __all__ = ["extract_handoff", "frame_handoff", "run", "sanitize_event"]
 UNKNOWN: Final = "unknown"
 FAILED: Final = 1
 BAD_USAGE: Final = 2
+_LOG = logging.getLogger("agentserver.bridge")
 
 
 class EnvironmentFault(ValueError):  # noqa: N818 - what is wrong, said to a person
@@ -138,19 +142,34 @@ def _delivered(approved: Approved, outlet: Outlet, agents: Mapping[str, str]) ->
     return approved if outlet.steer(identity, approved) else audit.undelivered(approved)
 
 
-def settings(environ: Mapping[str, str]) -> tuple[str, dict[str, str], str]:
+def settings(
+    environ: Mapping[str, str], targets: Collection[str] | None = None
+) -> tuple[str, dict[str, str], str]:
     """Source session, agent ids by slug and source agent from the environment.
 
     ``SOURCE_SESSION_ID`` is required; ``AGENT_IDS`` is a JSON object of texts, ``{}`` by default;
-    ``SOURCE_AGENT`` is ``unknown`` by default. Raises EnvironmentFault.
+    ``SOURCE_AGENT`` is ``unknown`` by default. Raises EnvironmentFault, also for an id of none of the ``targets``.
     """
     session = environ.get("SOURCE_SESSION_ID", "").strip()
     if not session:
         raise EnvironmentFault("SOURCE_SESSION_ID is not set: the session whose output is listened to")
     agents = requests.decode(environ.get("AGENT_IDS", "{}") or "{}")
-    if agents is None or not all(isinstance(value, str) for value in agents.values()):
+    if agents is None or not all(isinstance(value, str) and value for value in agents.values()):
         raise EnvironmentFault('AGENT_IDS is no JSON object of texts, such as {"launch-radar": "agent_123"}')
+    if targets is not None:
+        _known(agents, targets)
     return session, agents, environ.get("SOURCE_AGENT", "").strip() or UNKNOWN
+
+
+def _known(agents: Iterable[str], targets: Collection[str]) -> None:
+    """Raise EnvironmentFault where an id is given for a target that there is not."""
+    for slug in agents:
+        if slug not in targets:
+            near = get_close_matches(slug, targets, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(sorted(targets))}"
+            raise EnvironmentFault(
+                f"AGENT_IDS names {shown(slug)}, which is no target of the vocabulary; {hint}"
+            )
 
 
 def connect() -> Any:
@@ -171,6 +190,7 @@ def run(
     client: Any = None,
     environment_id: str = "",
     desk: Desk | None = None,
+    cursor: Cursor | None = None,
 ) -> None:
     """Listen to a managed agent's session and hand its requests over until the session ends.
 
@@ -181,6 +201,7 @@ def run(
         client: an ``anthropic.Anthropic``; made from its own environment variables when None.
         environment_id: where new sessions run; empty to steer sessions that exist.
         desk: vocabulary, record and clock.
+        cursor: how far the session was listened to before; None forgets it.
 
     Raises:
         agentserver.handoff.managed.agents.SourceLost: when the session cannot be listened to at all.
@@ -191,19 +212,53 @@ def run(
     service = client if client is not None else connect()
     desk = desk or Desk()
     outlet = managed.Steering(service, environment_id)
-    source = managed.ManagedOutput(service, source_session_id)
+    source = managed.ManagedOutput(service, source_session_id, cursor=cursor)
+    _LOG.info("listening to session %s, whose agent is %s", source_session_id, source_agent)
     for attempt in source.attempts():
         verdict = pass_on(desk, outlet, attempt.request, source_agent, agent_ids)
+        _LOG.info("%s", told(verdict))
         if attempt.call:
             source.answer(attempt.call, accepted=isinstance(verdict, Approved))
 
 
-def main(environ: Mapping[str, str], say: Callable[[str], None], start: Callable[..., None] = run) -> int:
-    """Run by environment variables; the exit code. ``ENVIRONMENT_ID`` is what ``run`` calls ``environment_id``."""
+def rehearse(
+    source_session_id: str, source_agent: str, *, client: Any, desk: Desk, say: Callable[[str], None]
+) -> None:
+    """Listen, judge and say: nothing is sent, answered, recorded or kept. Raises SourceLost."""
+    from agentserver.handoff.managed import agents as managed
+
+    say(f"listening to session {source_session_id}, whose agent is {source_agent}; nothing is handed over")
+    for attempt in managed.ManagedOutput(client, source_session_id).attempts():
+        say(told(desk.judge(attempt.request, source_agent)))
+
+
+def told(verdict: Verdict) -> str:
+    """What became of a handoff, by the vocabulary's names alone."""
+    request = verdict.facts.request
+    intent = request.intent if verdict.facts.intent_known else "an unknown intent"
+    target = request.target if verdict.facts.target_known else "an unknown target"
+    fate = "approved" if isinstance(verdict, Approved) else f"refused, {verdict.reason}"
+    return f"handoff of {intent} to {target}: {fate}"
+
+
+def main(
+    environ: Mapping[str, str],
+    say: Callable[[str], None],
+    start: Callable[..., None] = run,
+    targets: Collection[str] | None = None,
+) -> int:
+    """Run by environment variables; the exit code. ``ENVIRONMENT_ID`` is what ``run`` calls ``environment_id``.
+
+    Args:
+        environ: the variables.
+        say: told what is wrong with them.
+        start: runs.
+        targets: those that ``AGENT_IDS`` may name; None for any.
+    """
     from agentserver.handoff.managed.agents import SourceLost
 
     try:
-        session, agents, source = settings(environ)
+        session, agents, source = settings(environ, targets)
         start(session, agents, source, environment_id=environ.get("ENVIRONMENT_ID", "").strip())
     except EnvironmentFault as fault:
         say(str(fault))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import time
+from itertools import islice
 
 import pytest
 
 pytest.importorskip("anthropic")
 
+from agentserver.handoff.edge.cursor import Reached, SessionCursor
 from agentserver.handoff.judgement import Approved, Circumstances, judge
 from agentserver.handoff.managed.agents import ManagedOutput, Patience, SourceLost, Steering
 from agentserver.handoff.managed.orchestrate import Desk, run
@@ -75,6 +77,62 @@ def test_what_was_said_before_is_not_listened_to(fake):
     service.history = [service.message(json.dumps(request("OLD-1"))), service.idle()]
     service.script = [Connection([service.message(json.dumps(request("NEW-1"))), service.over()])]
     assert tickets(listen(client)) == ["NEW-1"]
+
+
+def listened(client, folder, most=100):
+    """The tickets of up to so many attempts of a listener with a cursor, which then ends as a killed process does."""
+    cursor = SessionCursor("sesn_src", folder)
+    attempts = ManagedOutput(client, "sesn_src", patience=Patience(sleep=[].append), cursor=cursor).attempts()
+    return tickets([attempt.request for attempt in islice(attempts, most)])
+
+
+def test_what_is_asked_while_nobody_listens_is_heard_at_the_next_start(fake, tmp_path):
+    service, client = fake
+    ask = lambda ticket: service.message(json.dumps(request(ticket)))  # noqa: E731
+    service.history = [ask("OLD-1"), service.idle()]
+    service.script = [Connection([ask("ONE-1"), service.idle(), ask("TWO-1"), ask("TWO-2")], ends="open")]
+    assert listened(client, tmp_path, 2) == ["ONE-1", "TWO-1"]
+    service.over_now.set()
+    service.history += [ask("TWO-3"), service.call({**request("TWO-4")["payload"], "target_agent": "x"})]
+    service.script = [Connection([ask("NEW-1"), service.over()])]
+    assert listened(client, tmp_path) == ["TWO-1", "TWO-2", "TWO-3", "TWO-4", "NEW-1"]
+    service.script = [Connection([service.over()])]
+    assert listened(client, tmp_path) == []
+
+
+def test_a_request_that_spans_messages_is_heard_whole_by_a_listener_that_starts_between_them(fake, tmp_path):
+    service, client = fake
+    text = json.dumps(request("SPAN-1"))
+    first = [service.message(json.dumps(request("ONE-1"))), service.message(text[:40]), service.message("")]
+    service.script = [Connection([*first, service.call({"target_agent": "x"})], ends="open")]
+    assert listened(client, tmp_path, 2) == ["ONE-1", "schema"]
+    service.over_now.set()
+    service.script = [Connection([service.message(text[40:]), service.idle(), service.over()])]
+    assert listened(client, tmp_path) == ["schema", "SPAN-1"]
+
+
+def test_a_call_that_waits_for_its_answer_is_taken_by_the_first_listener(fake, tmp_path):
+    service, client = fake
+    asked = {**request("WAITS-1")["payload"], "target_agent": "launch-radar"}
+    answered, waiting = service.call(asked), service.call(asked)
+    result = service.event("user.custom_tool_result", custom_tool_use_id=answered["id"], content=[])
+    service.history = [service.message(json.dumps(request("OLD-1"))), answered, result, waiting]
+    service.script = [Connection([service.over()])]
+    cursor = SessionCursor("sesn_src", tmp_path)
+    run("sesn_src", {"launch-radar": "sesn_t"}, client=client, desk=desk(Sink()), cursor=cursor)
+    assert [(to, events[0]["type"]) for to, events in service.sent] == [
+        ("sesn_t", "user.message"), ("sesn_src", "user.custom_tool_result")
+    ]  # fmt: skip
+    assert service.sent[1][1][0]["custom_tool_use_id"] == waiting["id"]
+
+
+def test_a_cursor_that_is_spoiled_is_named(fake, tmp_path):
+    cursor = SessionCursor("sesn_src", tmp_path)
+    cursor.keep(Reached("2026-07-02T00:00:01+00:00", ("a",)))
+    assert cursor.read() == Reached("2026-07-02T00:00:01+00:00", ("a",))
+    cursor.path.write_text("{")
+    with pytest.raises(ValueError, match="no note of how far"):
+        listened(fake[1], tmp_path)
 
 
 def test_a_typed_call_is_taken_and_answered(fake):

@@ -17,7 +17,7 @@ from agentserver.core.decide import approving, decisions, requeue
 from agentserver.core.decide.decisions import Accepted
 from agentserver.core.drafts.replies import normalise
 from agentserver.core.guard import NeedsApproval, Rules
-from agentserver.core.messages import Drafts, Failed, Finished, Moment, Outside, Returned
+from agentserver.core.messages import Cancelling, Drafts, Failed, Finished, Moment, Outside, Returned
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.core.state.budget import Room
 from agentserver.core.state.conversation import Conversation
@@ -105,13 +105,11 @@ class SampleConversation:
         data = self.rules.codecs.of(Told).encode(Told(request)).encode()
         return decisions.receive(conversation, Outside(data, request, "worker"), self.rules, self.moment())
 
-    def called(self, conversation: Conversation, request: str, own: str) -> Outcome:
+    def called(self, conversation: Conversation, request: str, own: str, to: str = "worker") -> Outcome:
         """The same of a message to which its sender gave an id."""
         data = self.rules.codecs.of(Told).encode(Told("the same each time")).encode()
-        key = receipts.key(conversation.principal, conversation.id, own, data, "worker")
-        return decisions.receive(
-            conversation, Outside(data, request, "worker", key), self.rules, self.moment()
-        )
+        key = receipts.key(conversation.principal, conversation.id, own, data, to)
+        return decisions.receive(conversation, Outside(data, request, to, key), self.rules, self.moment())
 
     def answered(self, conversation: Conversation, delivery: Delivery) -> Outcome:
         """The outcome of an invocation that answers: one delivery less."""
@@ -140,6 +138,12 @@ class SampleConversation:
     def requeued(self, conversation: Conversation, delivery: Delivery) -> Outcome:
         """The outcome of queueing a dead letter again."""
         return requeue.requeue(conversation, delivery, self.rules, self.moment())
+
+    def cancelled(self, conversation: Conversation, request: str) -> Outcome:
+        """The outcome of cancelling a request."""
+        outcome = decisions.cancel(conversation, Cancelling(request), self.rules, self.moment())
+        assert outcome is not None
+        return outcome
 
     def closed(self, conversation: Conversation) -> Outcome:
         """The outcome of closing."""

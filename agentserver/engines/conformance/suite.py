@@ -29,6 +29,7 @@ from agentserver.engines.conformance.sample import (
     Subject,
     hold,
 )
+from agentserver.engines.conformance.watching import WATCHING
 from agentserver.engines.conformance.whole import WHOLE
 from agentserver.ports import ConflictError
 
@@ -333,6 +334,7 @@ _CHECKS: tuple[Check, ...] = (
     *WHOLE,
     *LEFT,
     *RECEIPTS,
+    *WATCHING,
     the_calendar_outlives_a_restart,
     *ASIDE,
     *READER,

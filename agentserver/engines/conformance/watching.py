@@ -1,0 +1,182 @@
+"""The promises of every engine to gateways that hold no conversation: places, names, whose a conversation is.
+
+Owns the checks. They are part of the suite of ``engines/conformance/suite.py``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agentserver.core.messages import LAST, UNDECIDED, EventPlace
+from agentserver.core.receipts import given
+from agentserver.engines.conformance.sample import SampleConversation, Subject, hold
+from agentserver.ports import ConversationFound, ForgottenError
+
+if TYPE_CHECKING:
+    from agentserver.core.messages import Done, Reply
+    from agentserver.core.records.outcome import Outcome
+    from agentserver.ports import Engine
+
+MOST = 2
+"""Events that are read at once here."""
+
+
+async def what_left_after_a_place_is_there_or_said_to_be_gone(subject: Subject) -> None:
+    """Acknowledged or not, in order, a few at a time; also once the conversation is closed."""
+    sample = SampleConversation()
+    async with subject.open() as engine:
+        told = sample.said(sample.opened(), "1")
+        await engine.commit(told)
+        key, events = told.conversation.id, _none()
+        hold(await engine.left(key, UNDECIDED, MOST) == [], "nothing has left what was not answered")
+        for number in range(2, 5):
+            answered = sample.answered(told.conversation, told.ready[0])
+            await engine.commit(answered)
+            events += answered.replies
+            told = sample.said(answered.conversation, str(number))
+            await engine.commit(told)
+        await _are_left(engine, key, events)
+        engine.acknowledge(key, events[0].place)
+        await _are_left(engine, key, events)
+        engine.confirm(key, events[2].place)
+        await _are_left(engine, key, events)
+        hold(await _outbox(engine, key) == events[3:], "what was confirmed is not in the outbox any more")
+        closed = sample.closed(told.conversation)
+        await engine.commit(closed)
+        events += closed.replies
+        await _are_left(engine, key, events)
+    if subject.durable:
+        async with subject.open() as engine:
+            await _are_left(engine, key, events)
+
+
+async def what_left_an_aside_conversation_comes_after_the_rest(subject: Subject) -> None:
+    """The last words of its requests have places behind all others, and are given with them."""
+    sample = SampleConversation()
+    async with subject.open() as engine:
+        first = sample.said(sample.opened(), "1")
+        await engine.commit(first)
+        answered = sample.answered(first.conversation, first.ready[0])
+        await engine.commit(answered)
+        second = sample.said(answered.conversation, "2")
+        await engine.commit(second)
+        last = await engine.set_aside(second.conversation.id, "it cannot go on", 9.0)
+        await _are_left(engine, second.conversation.id, [*answered.replies, *last])
+        found = await engine.standing(second.conversation.id)
+        hold(found is not None and found.over, "what is set aside takes no message")
+
+
+async def an_engine_knows_whose_a_conversation_is(subject: Subject) -> None:
+    """While it is open, and for a while after."""
+    sample = SampleConversation()
+    async with subject.open() as engine:
+        one = sample.said(sample.opened("ada"), "1")
+        key = one.conversation.id
+        hold(await engine.standing(key) is None, "what was not committed is not known")
+        await engine.commit(one)
+        hold(await engine.standing(key) == ConversationFound(key, "ada", over=False), "an open one is known")
+        await engine.commit(sample.closed(one.conversation))
+        hold(await engine.standing(key) == ConversationFound(key, "ada", over=True), "so is a closed one")
+        hold(await engine.standing("unknown") is None, "no other is")
+
+
+async def a_name_is_given_once(subject: Subject) -> None:
+    """To a conversation that is about to begin; the first has it, while it lasts, and for a while after."""
+    sample = SampleConversation()
+    async with subject.open() as engine:
+        one = sample.said(sample.opened(), "1")
+        key = one.conversation.id
+        hold(await engine.claimed("name") is None, "no name is given at first")
+        hold(await engine.claim("name", key, 1.0) == key, "a name is given")
+        hold(await engine.claim("name", "other", 1.0) == key, "and not to another one")
+        hold(await engine.claim("another", "other", 1.0) == "other", "which may have another")
+        hold(await engine.claimed("name") == key, "it is known before the first commit")
+        await engine.commit(one)
+        await engine.commit(sample.closed(one.conversation))
+        hold(await engine.claimed("name") == key, "it is known when the conversation is over")
+    if subject.durable:
+        async with subject.open() as engine:
+            hold(await engine.claimed("name") == key, "and after a restart")
+            hold(await engine.claim("name", "third", 9.0) == key, "and not given again")
+
+
+async def a_receipt_says_that_a_message_was_refused(subject: Subject) -> None:
+    """With the code of the refusal; one of an accepted message says that it was not, whatever came of it later."""
+    sample = SampleConversation()
+    async with subject.open() as engine:
+        refused = sample.called(sample.opened(), "first", "mine", to="unknown")
+        taken = sample.called(refused.conversation, "second", "another")
+        failed = sample.failed(taken.conversation, taken.ready[0])
+        for outcome in (refused, taken, failed):
+            await engine.commit(outcome)
+        for outcome in (refused, taken):
+            await _receipt(engine, outcome)
+    if subject.durable:
+        async with subject.open() as engine:
+            for outcome in (refused, taken):
+                await _receipt(engine, outcome)
+
+
+async def a_cancelled_request_is_over_and_no_other(subject: Subject) -> None:
+    """It waits no more, its end is in the outbox, and its conversation goes on."""
+    sample = SampleConversation()
+    async with subject.open() as engine:
+        one = sample.said(sample.opened(), "1")
+        two = sample.said(one.conversation, "2")
+        cancelled = sample.cancelled(two.conversation, "1")
+        for outcome in (one, two, cancelled):
+            await engine.commit(outcome)
+        key = one.conversation.id
+        hold(await engine.load(key) == cancelled.conversation, "it is as the decision left it")
+        hold(await _outbox(engine, key) == list(cancelled.replies), "its end has left")
+    if subject.durable:
+        async with subject.open() as engine:
+            hold([active async for active in engine.active()] == [key], "the other goes on after a restart")
+            hold(await engine.load(key) == cancelled.conversation, "and is as it was")
+
+
+WATCHING = (
+    what_left_after_a_place_is_there_or_said_to_be_gone,
+    what_left_an_aside_conversation_comes_after_the_rest,
+    an_engine_knows_whose_a_conversation_is,
+    a_name_is_given_once,
+    a_receipt_says_that_a_message_was_refused,
+    a_cancelled_request_is_over_and_no_other,
+)
+"""Every check of this module."""
+
+
+async def _are_left(engine: Engine, key: str, events: list[Reply | Done]) -> None:
+    """From each place on the rest is given, or said to be gone with a place from which on it is given."""
+    places = [UNDECIDED, *[event.place for event in events], EventPlace(events[-1].place.version, LAST)]
+    for after in places:
+        found, last = _none(), after
+        try:
+            while page := await engine.left(key, last, MOST):
+                hold(len(page) <= MOST, "no more is given than was asked for")
+                found += page
+                last = page[-1].place
+        except ForgottenError as error:
+            hold(error.since > last, "what is gone is behind a later place")
+            continue
+        rest = [event for event in events if event.place > after]
+        plain = [event._replace(redelivered=False) for event in found]
+        hold(
+            plain == rest or (after == UNDECIDED and plain == rest[-len(plain) :]),
+            "what left after a place is there",
+        )
+
+
+def _none() -> list[Reply | Done]:
+    return []
+
+
+async def _outbox(engine: Engine, key: str) -> list[Reply | Done]:
+    return [event._replace(redelivered=False) async for event in engine.outbox(key)]
+
+
+async def _receipt(engine: Engine, outcome: Outcome) -> None:
+    found = given(outcome)
+    assert found is not None
+    name, receipt = found
+    hold(await engine.receipt(outcome.conversation.id, name) == receipt, "a receipt says what became of it")

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from agentserver.core.encoding.recorded import Aside, DeadLetter, RecordedConversation, Summary
+    from agentserver.core.encoding.recorded import (
+        Aside,
+        Charged,
+        DeadLetter,
+        DecidedApproval,
+        RecordedConversation,
+        Summary,
+    )
     from agentserver.core.state.approvals import Approval, ApprovalAnswer
     from agentserver.core.state.conversation import Conversation
 
@@ -24,7 +31,10 @@ class EngineReader(Protocol):
 
     @property
     def recorded(self) -> bool:
-        """True when steps are kept. Without them there is no replay, no dead letter and nothing that is closed."""
+        """True when steps are kept.
+
+        Without them there is no replay, no dead letter, no decision, no charge and nothing that is closed.
+        """
         ...
 
     def find(self, prefix: str) -> Sequence[str]:
@@ -49,6 +59,19 @@ class EngineReader(Protocol):
 
     def answers(self) -> Sequence[tuple[ApprovalAnswer, float]]:
         """The answers of people that no server has taken, each with its time in seconds since the epoch."""
+        ...
+
+    def decided(self, most: int = 100, principal: str | None = None) -> Sequence[DecidedApproval]:
+        """The messages that waited for a person and do no more, with who answered; the last ones, the latest first.
+
+        Args:
+            most: of them.
+            principal: whose conversations; None for all.
+        """
+        ...
+
+    def charged(self, since: float = 0.0) -> Sequence[Charged]:
+        """The charges since a time, in seconds since the epoch: by listener, model and principal, the dearest first."""
         ...
 
     def recorded_conversation(self, conversation: str) -> RecordedConversation:

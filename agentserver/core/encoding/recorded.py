@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from agentserver.core.encoding import record_rows, recording
 from agentserver.core.messages import Reply
 from agentserver.core.records.audit import Event
+from agentserver.core.records.details import Answered, Charge
 from agentserver.core.records.wording import WORDING
+from agentserver.spending import Amount
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +25,10 @@ if TYPE_CHECKING:
     from agentserver.core.records.audit import AuditRecord
     from agentserver.core.records.outcome import Cause, Outcome
 
-__all__ = ["Aside", "DeadLetter", "RecordedConversation", "RecordedStep", "Summary", "UnrecordedError"]
+__all__ = [
+    "Aside", "Charged", "DeadLetter", "DecidedApproval", "RecordedConversation", "RecordedStep", "Summary",
+    "UnrecordedError",
+]  # fmt: skip
 
 
 class UnrecordedError(LookupError):
@@ -137,6 +142,94 @@ class Aside(NamedTuple):
     at: float
     reason: str
     waiting: int
+
+
+class DecidedApproval(NamedTuple):
+    """A message that waited for a person, with what became of it.
+
+    Args:
+        approval: the id of the question.
+        sender: of the message.
+        to: the listener that it is for.
+        root: the local name of its payload.
+        granted: whether it went on.
+        answer: ``once``, ``always`` or ``deny``, or ``undone``: a denial, since the answer could not be carried out.
+            Empty where no person has answered, and where an earlier server kept it with ``by``.
+        by: the person who answered, by the name of its principal or of its user; empty where none has.
+        why: ``nobody`` could be asked, or it was too ``late`` for an answer; empty where a person has answered.
+        at: when, in seconds since the epoch.
+    """
+
+    conversation: str
+    principal: str
+    approval: str
+    sender: str
+    to: str
+    root: str
+    granted: bool
+    answer: str
+    by: str
+    why: str
+    at: float
+
+
+class Charged(NamedTuple):
+    """The charges for the work that a listener has done with one model for one principal.
+
+    Args:
+        listener: by its name; empty where what it was is not kept any more.
+        model: the name of the language model, or the word for other work. Empty where it is not known.
+        calls: how often.
+        tokens: what was charged; of work that has not been settled the most that it may cost.
+        money: the same, in millionths of a US dollar.
+    """
+
+    listener: str
+    model: str
+    principal: str
+    calls: int
+    tokens: int
+    money: int
+
+
+def decided(conversation: str, principal: str, approval: str, record: AuditRecord) -> DecidedApproval:
+    """The fate of a message that waited for a person, from the record of it."""
+    told = record.detail
+    said = (told.answer, told.by, "") if isinstance(told, Answered) else ("", "", getattr(told, "why", ""))
+    parts = (conversation, principal, approval, record.sender, record.to, record.root)
+    return DecidedApproval(*parts, record.event is Event.APPROVED, *said, record.at)
+
+
+class Charges:
+    """Charges on their way to a sum, in the order of their steps."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, tuple[tuple[str, str, str], Amount]] = {}
+        self._sums: dict[tuple[str, str, str], tuple[int, Amount]] = {}
+
+    def reserve(self, principal: str, moment: Moment, record: AuditRecord) -> None:
+        """Add work that was charged before it was done. Its id is the first of the moment."""
+        if isinstance(record.detail, Charge):
+            what = record.detail.what.partition(" (prompt ")[0]  # as llm/completer.py says it
+            most = Amount(record.detail.tokens, record.detail.money)
+            self._open[moment.id(0)] = ((record.to, what, principal), most)
+
+    def settle(self, principal: str, reservation: str, cost: Amount) -> None:
+        """Put what the work has cost in the place of that."""
+        key, _ = self._open.pop(reservation, (("", "", principal), cost))
+        self._add(key, cost)
+
+    def sums(self) -> tuple[Charged, ...]:
+        """The sums, the dearest first."""
+        for key, most in self._open.values():
+            self._add(key, most)
+        self._open.clear()
+        found = [Charged(*key, calls, cost.tokens, cost.money) for key, (calls, cost) in self._sums.items()]
+        return tuple(sorted(found, key=lambda one: (-one.money, -one.tokens, one[:3])))
+
+    def _add(self, key: tuple[str, str, str], cost: Amount) -> None:
+        calls, so_far = self._sums.get(key, (0, Amount()))
+        self._sums[key] = (calls + 1, so_far + cost)
 
 
 def given_up(outcome: Outcome) -> str | None:

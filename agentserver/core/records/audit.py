@@ -63,9 +63,12 @@ NOTED = frozenset(
         Event.ENDED,
         Event.CANCELLED,
         Event.CLOSED,
+        Event.APPROVED,
+        Event.WITHDRAWN,
+        Event.RESERVED,
     }
 )
-"""Events of which a record says more than the delivery concerned; every other is told by its delivery."""
+"""Events of which a record says more than the delivery concerned, or is read without it; every other is told by it."""
 
 
 class AuditRecord(NamedTuple):

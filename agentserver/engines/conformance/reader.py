@@ -21,7 +21,7 @@ from agentserver.engines.conformance.sample import (
 from agentserver.history.replay import replay
 
 if TYPE_CHECKING:
-    from agentserver.core.encoding.recorded import DeadLetter, Summary
+    from agentserver.core.encoding.recorded import DeadLetter, DecidedApproval, Summary
     from agentserver.core.guard import Rules
     from agentserver.core.records.outcome import Outcome
     from agentserver.ports import Engine, EngineReader
@@ -212,7 +212,69 @@ async def operators_see_after_a_restart_what_was_there(subject: Subject) -> None
         )
 
 
+async def operators_see_what_people_decided(subject: Subject) -> None:
+    """The last answers first: to which message, of whose conversation, by whom and when; denials without one, too."""
+    sample = SampleConversation(guards=(AskingGuard(),))
+    asked = [sample.said(sample.opened(name), "1") for name in ("ada", "bob")]
+    async with subject.open() as engine:
+        for outcome in asked:
+            await engine.commit(outcome)
+        if await _recorded(engine):
+            hold(await _decided(engine) == [], "what was not answered is not decided")
+        answers = [
+            sample.approved(asked[0].conversation, asked[0].conversation.approvals()[0]),
+            sample.denied(asked[1].conversation, asked[1].conversation.approvals()[0]),
+        ]
+        for outcome in answers:
+            await engine.commit(outcome)
+        if not await _recorded(engine):
+            hold(await _decided(engine) == [], "without steps no decision is known")
+            return
+        found = await _decided(engine)
+        seen = [(one.principal, one.granted, one.answer, one.by, one.why, one.to, one.at) for one in found]
+        ats = [outcome.conversation.touched for outcome in answers]
+        hold(
+            seen
+            == [
+                ("bob", False, "", "", "late", "worker", ats[1]),
+                ("ada", True, "once", "somebody", "", "worker", ats[0]),
+            ],
+            "a decision says who decided what, when and about what",
+        )
+        approvals = [outcome.conversation.approvals()[0].id for outcome in reversed(asked)]
+        hold([one.approval for one in found] == approvals, "and to which question it was the answer")
+        await engine.commit(sample.closed(answers[0].conversation))
+        hold(len(await _decided(engine, "ada")) == 1, "of one principal, also when its conversation is over")
+        hold(await engine.read(lambda reader: len(reader.decided(1))) == 1, "as many as were asked for")
+
+
+async def operators_see_what_was_charged(subject: Subject) -> None:
+    """By listener, model and principal: what was settled, and what is reserved for what is not."""
+    sample = SampleConversation()
+    said = sample.said(sample.opened("ada"), "1")
+    steps = [said]
+    for what, cost in (("small", 5), ("small", 7), ("large", None)):
+        steps += sample.priced(steps[-1].conversation, said.ready[0], what, cost)
+    async with subject.open() as engine:
+        for outcome in steps:
+            await engine.commit(outcome)
+        found = await engine.read(lambda reader: list(reader.charged()))
+        if not await _recorded(engine):
+            hold(found == [], "without steps no charge is known")
+            return
+        seen = sorted((one.listener, one.model, one.principal, one.calls, one.tokens) for one in found)
+        hold(
+            seen == [("worker", "large", "ada", 1, 100), ("worker", "small", "ada", 2, 12)],
+            "what was charged is summed by listener, model and principal",
+        )
+        late = steps[-1].conversation.touched
+        later = await engine.read(lambda reader: list(reader.charged(late)))
+        hold([one.model for one in later] == ["large"], "or only what was charged since a time")
+
+
 READER = (
+    operators_see_what_people_decided,
+    operators_see_what_was_charged,
     an_engine_says_what_it_can_do,
     a_conversation_is_found_and_listed,
     operators_see_what_is_at_work,
@@ -287,6 +349,10 @@ async def _listed(engine: Engine) -> list[Summary]:
 async def _seen(engine: Engine, asked: Outcome) -> tuple[object, ...]:
     active = await engine.read(lambda reader: list(reader.active()))
     return await _listed(engine), active, await _loaded_alike(engine, asked)
+
+
+async def _decided(engine: Engine, principal: str | None = None) -> list[DecidedApproval]:
+    return await engine.read(lambda reader: list(reader.decided(100, principal)))
 
 
 async def _dead(engine: Engine) -> list[DeadLetter]:

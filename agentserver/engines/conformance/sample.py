@@ -14,15 +14,27 @@ from agentserver.contract import Code, HandlerResponse, TodoComplete, TodoUntil
 from agentserver.core import receipts
 from agentserver.core.blueprint import Blueprint, Limits, Listener
 from agentserver.core.decide import approving, decisions, requeue
+from agentserver.core.decide.charging import charges
 from agentserver.core.decide.decisions import Accepted
 from agentserver.core.drafts.replies import normalise
 from agentserver.core.guard import NeedsApproval, Rules
-from agentserver.core.messages import Cancelling, Drafts, Failed, Finished, Moment, Outside, Returned
-from agentserver.core.state.approvals import Answer, ApprovalAnswer
+from agentserver.core.messages import (
+    Cancelling,
+    Drafts,
+    Failed,
+    Finished,
+    Moment,
+    Outside,
+    Reserving,
+    Returned,
+    Settling,
+)
+from agentserver.core.state.approvals import Answer, ApprovalAnswer, Unasked
 from agentserver.core.state.budget import Room
 from agentserver.core.state.conversation import Conversation
 from agentserver.payload.codec import Codecs
 from agentserver.payload.xmlify import xmlify
+from agentserver.spending import Amount
 from agentserver.wire.envelope import Bounds
 
 if TYPE_CHECKING:
@@ -134,6 +146,28 @@ class SampleConversation:
         outcome = approving.decide(conversation, answered, self.rules, self.moment())
         assert outcome is not None
         return outcome
+
+    def denied(self, conversation: Conversation, approval: Approval) -> Outcome:
+        """The outcome of a question that no person has answered in time."""
+        answered = ApprovalAnswer(approval.id, approval.digest, Answer.DENY, Unasked.LATE)
+        outcome = approving.decide(conversation, answered, self.rules, self.moment())
+        assert outcome is not None
+        return outcome
+
+    def priced(
+        self, conversation: Conversation, delivery: Delivery, what: str, cost: int | None
+    ) -> list[Outcome]:
+        """The outcomes of a charge of 100 tokens at most, and of what it has cost, where that is known."""
+        asked = Reserving(delivery, what, Amount(100))
+        reserved = charges.reserve(conversation, asked, self.rules, self.moment())
+        assert reserved is not None
+        if cost is None:
+            return [reserved]
+        key = [*reserved.conversation.spending.open][-1]
+        done = Settling(delivery, key, Amount(cost))
+        settled = charges.settle(reserved.conversation, done, self.rules, self.moment())
+        assert settled is not None
+        return [reserved, settled]
 
     def requeued(self, conversation: Conversation, delivery: Delivery) -> Outcome:
         """The outcome of queueing a dead letter again."""

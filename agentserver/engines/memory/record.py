@@ -6,19 +6,26 @@ tests, and for a look into one run.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.core.encoding import record_rows, recording
 from agentserver.core.encoding.recorded import (
+    Charged,
+    Charges,
     DeadLetter,
+    DecidedApproval,
     RecordedConversation,
     RecordedStep,
     Summary,
     UnrecordedError,
+    decided,
     given_up,
 )
 from agentserver.core.encoding.recording import Origin
-from agentserver.core.messages import Redriven, Requeued
+from agentserver.core.messages import Redriven, Requeued, Reserving, Settling
+from agentserver.core.records.audit import Event
+from agentserver.core.state.approvals import ApprovalAnswer
 from agentserver.ports import UnfitError
 
 if TYPE_CHECKING:
@@ -27,7 +34,7 @@ if TYPE_CHECKING:
     from agentserver.core.encoding.recorded import Aside
     from agentserver.core.messages import Delivery
     from agentserver.core.records.outcome import Outcome
-    from agentserver.core.state.approvals import Approval, ApprovalAnswer
+    from agentserver.core.state.approvals import Approval
     from agentserver.core.state.conversation import Conversation
 
 FOUND = 8
@@ -42,6 +49,8 @@ class MemoryRecord:
         self._latest: dict[str, Conversation] = {}
         self._deliveries: dict[str, dict[str, Delivery]] = {}
         self._dead: dict[str, DeadLetter] = {}
+        self._decided: list[DecidedApproval] = []
+        self._priced: list[Outcome] = []
 
     def encoded(self, outcome: Outcome) -> RecordedStep:
         """A step as it is recorded. Raises UnfitError, and nothing is recorded then."""
@@ -66,12 +75,40 @@ class MemoryRecord:
         deliveries.update({delivery.id: delivery for delivery in step.added})
         if isinstance(outcome.cause, Requeued | Redriven):
             del self._dead[outcome.cause.delivery.id]
+        self._note(outcome)
         reason = given_up(outcome)
         if reason is not None and outcome.done is not None:
             letter = deliveries[outcome.done]
             self._dead[letter.id] = DeadLetter(
                 letter, after.principal, reason, float(after.touched), open=True
             )
+
+    def _note(self, outcome: Outcome) -> None:
+        """Record what a person has decided, and what was charged."""
+        after, cause = outcome.conversation, outcome.cause
+        if isinstance(cause, Reserving | Settling):
+            self._priced.append(outcome)
+        elif isinstance(cause, ApprovalAnswer):
+            record = next(one for one in outcome.records if one.event in {Event.APPROVED, Event.WITHDRAWN})
+            self._decided.append(decided(after.id, after.principal, cause.approval, record))
+
+    def decided(self, most: int, principal: str | None) -> list[DecidedApproval]:
+        """The last decisions of people, the latest first."""
+        found = (one for one in reversed(self._decided) if principal in {None, one.principal})
+        return list(islice(found, most))
+
+    def charged(self, since: float) -> tuple[Charged, ...]:
+        """The charges since a time."""
+        charges = Charges()
+        for outcome in self._priced:
+            principal, cause = outcome.conversation.principal, outcome.cause
+            if outcome.moment is None or outcome.moment.now < since:
+                continue
+            if isinstance(cause, Settling):
+                charges.settle(principal, cause.reservation, cause.cost)
+            else:
+                charges.reserve(principal, outcome.moment, outcome.records[0])
+        return charges.sums()
 
     def recorded_conversation(self, conversation: str) -> RecordedConversation:
         """Everything that is recorded of a conversation. Raises LookupError."""
@@ -140,6 +177,14 @@ class MemoryReader(NamedTuple):
     def answers(self) -> tuple[tuple[ApprovalAnswer, float], ...]:
         """None: no other process can leave an answer."""
         return ()
+
+    def decided(self, most: int = 100, principal: str | None = None) -> list[DecidedApproval]:
+        """The last decisions of people, the latest first."""
+        return [] if self.record is None else self.record.decided(most, principal)
+
+    def charged(self, since: float = 0.0) -> tuple[Charged, ...]:
+        """The charges since a time."""
+        return () if self.record is None else self.record.charged(since)
 
     def recorded_conversation(self, conversation: str) -> RecordedConversation:
         """Everything that is recorded of a conversation. Raises LookupError."""

@@ -19,6 +19,7 @@ from agentserver.core.receipts import Receipt
 from agentserver.engines.sqlite.care import answers as journal_answers
 from agentserver.engines.sqlite.care import aside as journal_aside
 from agentserver.engines.sqlite.care import events as journal_events
+from agentserver.engines.sqlite.care import past as journal_past
 from agentserver.engines.sqlite.care.events import EVENT, event_of
 from agentserver.engines.sqlite.care.maintenance import broken_link
 from agentserver.engines.sqlite.file import DRIVER, open_reading, told
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from agentserver.core.encoding.recorded import Aside
+    from agentserver.core.encoding.recorded import Aside, Charged, DecidedApproval
     from agentserver.core.guard import CoreGuard
     from agentserver.core.messages import Done, EventPlace, Reply
     from agentserver.core.state.approvals import Approval, ApprovalAnswer
@@ -198,6 +199,14 @@ class Reader:
     def answers(self) -> list[tuple[ApprovalAnswer, float]]:
         """The answers that other processes have left."""
         return journal_answers.found(self._connection)
+
+    def decided(self, most: int = 100, principal: str | None = None) -> list[DecidedApproval]:
+        """The last answers of people, the latest first. Raises UnreadableError."""
+        return journal_past.answers(self._connection, most, principal)
+
+    def charged(self, since: float = 0.0) -> tuple[Charged, ...]:
+        """The charges since a time. Raises UnreadableError."""
+        return journal_past.charged(self._connection, since)
 
     def altered(self, recorded: RecordedConversation) -> int | None:
         """The first version whose step does not continue the chain."""

@@ -169,6 +169,10 @@ MIGRATIONS: Final = (
     ) strict, without rowid;
     create index opening_of on opening(conversation);
     """,
+    """
+    create index step_decided on step(number) where substr(cause, 1, 9) = x'5b2264656369646522';
+    create index step_priced on step(at) where substr(cause, 1, 9) in (x'5b2272657365727665', x'5b22736574746c6522');
+    """,
 )
 """The migrations, each from one version to the next. The version of a file is the number of those it has seen.
 
@@ -179,6 +183,7 @@ Seals, marks and the ``form`` of a step's link: see engines/sqlite/proof/seal.py
 ``answer``: see engines/sqlite/care/answers.py. ``head``: see engines/sqlite/proof/head.py. ``calendar``: see
 engines/sqlite/calendar.py. ``handoff``: see engines/sqlite/care/handoffs.py.
 ``aside``: see engines/sqlite/care/aside.py. ``opening``: see engines/sqlite/care/openings.py.
+``step_decided``, ``step_priced``: the steps whose cause begins with the answer of a person, or with a charge.
 ``conversation.rights``: of its principal; empty where they are full (core/encoding/parts.py).
 ``state``, ``step.changes``: see engines/sqlite/stored.py.
 ``value``: see core/encoding/snapshot.py. Since version 10 there are entries of logs among them.

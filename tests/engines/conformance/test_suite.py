@@ -184,7 +184,7 @@ class Shared(MemoryEngine):
     """Has one outbox."""
 
     async def outbox(self, conversation):
-        for events in self._outbox.values():
+        for events in self._left.waiting.values():
             for event in events.values():
                 yield event
 
@@ -196,7 +196,7 @@ class Deaf(MemoryEngine):
 
 class Rash(MemoryEngine):
     def abandon(self, conversation):
-        self._outbox.clear()
+        self._left.waiting.clear()
 
 
 class Leaking(MemoryEngine):
@@ -207,7 +207,7 @@ class Leaking(MemoryEngine):
             await super().commit(outcome)
         except ConflictError:
             left = {event.place: event for event in outcome.replies}
-            self._outbox.setdefault(outcome.conversation.id, {}).update(left)
+            self._left.waiting.setdefault(outcome.conversation.id, {}).update(left)
             raise
 
 
@@ -247,7 +247,7 @@ class Silent(MemoryEngine):
 
     async def set_aside(self, conversation, reason, at):
         events = await super().set_aside(conversation, reason, at)
-        self._outbox.pop(conversation, None)
+        self._left.waiting.pop(conversation, None)
         return events
 
 

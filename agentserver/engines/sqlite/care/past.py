@@ -1,0 +1,90 @@
+"""The answers of people and the charges in a journal, found by the steps that were decided about them.
+
+Owns how such a step is found without a look at the others, and what of it operators read. Refuses to change anything.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from agentserver.core.encoding import record_rows
+from agentserver.core.encoding.recorded import Charged, Charges, DecidedApproval, decided
+from agentserver.core.encoding.snapshot import UnreadableError
+from agentserver.core.messages import Moment
+from agentserver.core.records.audit import Event
+from agentserver.engines.sqlite.stored import COLUMNS, read_delivery
+from agentserver.spending import Amount
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Collection
+
+    from agentserver.core.messages import Delivery
+    from agentserver.core.records.audit import AuditRecord
+
+_DECIDED = "substr(s.cause, 1, 9) = x'5b2264656369646522'"
+_PRICED = "substr(s.cause, 1, 9) in (x'5b2272657365727665', x'5b22736574746c6522')"
+_SETTLE = "settle"
+
+
+def answers(connection: sqlite3.Connection, most: int, principal: str | None) -> list[DecidedApproval]:
+    """The last answers of people, and denials in their place, the latest first."""
+    rows = connection.execute(
+        "select c.number, c.id, c.principal, s.at, s.cause, s.records from step s"  # noqa: S608 - our own text
+        f" join conversation c on c.number = s.conversation where {_DECIDED}"
+        " and (?1 is null or c.principal = ?1) order by s.number desc limit ?2",
+        (principal, most),
+    ).fetchall()
+    found = []
+    for number, key, whose, at, cause, records in rows:
+        approval = json.loads(cause)[1]
+        record = _record(connection, (number, key, at), records, {Event.APPROVED, Event.WITHDRAWN})
+        found.append(decided(key, whose, str(approval), record))
+    return found
+
+
+def charged(connection: sqlite3.Connection, since: float) -> tuple[Charged, ...]:
+    """The charges of the steps since a time."""
+    rows = connection.execute(
+        "select c.number, c.id, c.principal, s.at, s.seed, s.cause, s.records from step s"  # noqa: S608 - our own text
+        f" join conversation c on c.number = s.conversation where {_PRICED} and s.at >= ?"
+        " order by s.at, s.number",
+        (since,),
+    )
+    charges = Charges()
+    for number, key, principal, at, seed, cause, records in rows:
+        kind, _, _, what, tokens, money = json.loads(cause)
+        if kind == _SETTLE:
+            charges.settle(principal, what, Amount(tokens, money))
+        else:
+            record = _record(connection, (number, key, at), records, {Event.RESERVED})
+            charges.reserve(principal, Moment(at, seed), record)
+    return charges.sums()
+
+
+def _record(
+    connection: sqlite3.Connection, place: tuple[int, str, float], records: bytes, events: Collection[str]
+) -> AuditRecord:
+    """The one record of these events in a step. Raises UnreadableError."""
+    number, key, at = place
+    row = next((one for one in json.loads(records) if one[0] in events), None)
+    if row is None:
+        raise UnreadableError(f"conversation {key}: a step does not say what was decided")
+    deliveries: dict[str, Delivery] = {}
+    if len(row) < record_rows.LONG:  # as an earlier server wrote it: its delivery says the rest
+        deliveries = {row[1]: _delivery(connection, number, key, row[1])}
+    (record,) = record_rows.load_records(json.dumps([row]).encode(), key, at, deliveries, ())
+    return record
+
+
+def _delivery(connection: sqlite3.Connection, number: int, key: str, delivery: str) -> Delivery:
+    row = connection.execute(
+        f"select {COLUMNS} from step s join delivery d"  # noqa: S608 - our own text
+        " on d.number >= s.first_delivery and d.number < s.first_delivery + s.deliveries"
+        " where s.conversation = ? and d.id = ?",
+        (number, delivery),
+    ).fetchone()
+    if row is None:
+        raise UnreadableError(f"conversation {key}: a delivery that was decided about is not there")
+    return read_delivery(key, row)

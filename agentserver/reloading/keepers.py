@@ -143,6 +143,8 @@ async def bound_listeners(
         completer = await stack.enter_async_context(Models(organism.models))
     if completer is not None and tracing is not None:
         completer = tracing.asked(completer, organism.models)
+    if tracing is not None:
+        tracing.know({bound.listener.name: bound.listener.agent for bound in organism.listeners})
     tools = await _tools(organism, stack)
     remotes = await stack.enter_async_context(remote(organism, rules))
     return {

@@ -49,8 +49,10 @@ class Metrics:
     """
 
     def __init__(self, listeners: Iterable[str]) -> None:
-        self._listeners = tuple(listeners)
-        self._names = {name: name for name in self._listeners}
+        self._names: dict[str, str] = {}
+        self._buckets = {OTHER: [0] * (len(BOUNDS) + 1)}
+        self._seconds = {OTHER: 0.0}
+        self._know(listeners)
         self._commits = self._requests = 0
         self._deliveries: Counter[Labels] = Counter()
         self._failures: Counter[Labels] = Counter()
@@ -58,8 +60,12 @@ class Metrics:
         self._retries: Counter[Labels] = Counter()
         self._tokens: Counter[Labels] = Counter()
         self._money: Counter[Labels] = Counter()
-        self._buckets = {name: [0] * (len(BOUNDS) + 1) for name in (*self._listeners, OTHER)}
-        self._seconds = dict.fromkeys(self._buckets, 0.0)
+
+    def _know(self, listeners: Iterable[str]) -> None:
+        """Count listeners by name that a reload has brought, too."""
+        for name in listeners:
+            if self._names.setdefault(name, name) not in self._buckets:
+                self._buckets[name], self._seconds[name] = [0] * (len(BOUNDS) + 1), 0.0
 
     def observe(self, records: tuple[AuditRecord, ...]) -> None:
         """Count one committed step. Neither blocks nor raises."""
@@ -105,13 +111,15 @@ class Metrics:
         """Everything as text. Raises ImportError without the extra ``http``.
 
         Args:
-            queues: by listener, the deliveries that wait for it and those that it has, at present.
+            queues: by listener, the deliveries that wait for it and those that it has, at present. Listeners that it
+                names count by name from now on.
             approvals: messages that wait for a person.
             watchers: readers of conversations.
             lost: spans that no collector took; None where none are told.
         """
         from prometheus_client import CollectorRegistry, generate_latest
 
+        self._know(queues)
         registry = CollectorRegistry(auto_describe=False)
         registry.register(_Collected(lambda: self._families(queues, approvals, watchers, lost)))
         return generate_latest(registry)
@@ -125,7 +133,7 @@ class Metrics:
         yield self._times()
         for place, (name, what) in enumerate(_QUEUES):
             gauge = GaugeMetricFamily(f"agentserver_{name}", what, labels=["listener"])
-            for listener in self._listeners:
+            for listener in self._names:
                 gauge.add_metric([listener], queues.get(listener, (0, 0))[place])
             yield gauge
         waiting = "Messages that wait for a person."

@@ -154,14 +154,19 @@ class Story:
         share: float = 1.0,
         content: Redaction | None = None,
     ) -> None:
-        self._agents, self._share, self._content = agents, share, content
+        self._share, self._content = share, content
         operation: tuple[Pair, ...] = ((Attribute.OPERATION, Operation.WORKFLOW),)
         self._workflow = About(
             f"{Operation.WORKFLOW} {organism}", (*operation, (Attribute.WORKFLOW, organism))
         )
-        self._kinds = {name: _kind(name, agent=agent) for name, agent in agents.items()}
+        self.know(agents)
         self._requests: dict[str, _Request] = {}
         self.forgotten = 0
+
+    def know(self, agents: Mapping[str, bool]) -> None:
+        """Tell of these listeners from now on; ``agents`` is as of the constructor. May be called from any thread."""
+        self._agents = agents
+        self._kinds = {name: _kind(name, agent=agent) for name, agent in agents.items()}
 
     @property
     def open(self) -> frozenset[bytes]:
@@ -318,6 +323,8 @@ class _Step:
                 self._note(waiting.events, record)
             case Event.ASKED | Event.APPROVED | Event.WITHDRAWN if waiting is not None:
                 self._note(waiting.events, record)
+            case Event.CANCELLED:
+                self._note(request.events, record)
             case Event.ANSWERED | Event.ENDED:
                 self._left(record, request)
             case Event.REFUSED | Event.FLAGGED | Event.ATTEMPTED | Event.REPAIRED:

@@ -96,6 +96,10 @@ class Tracing:
         spanned = SpanContext(int.from_bytes(trace), own, is_remote=False, trace_flags=flags)
         contexts.attach(set_span_in_context(NonRecordingSpan(spanned)))
 
+    def know(self, agents: Mapping[str, bool]) -> None:
+        """Learn of the listeners of an organism that was reloaded; see ``tracing``."""
+        self._story.know(agents)
+
     async def take_up(self, engine: Engine) -> None:
         """Learn what an earlier server has kept of requests that are not at rest, before anything else is told.
 

@@ -120,3 +120,16 @@ def test_each_time_is_in_the_buckets_that_hold_it(times):
         within = sum(took <= bound for took in times)
         assert found["agentserver_handler_seconds_bucket", "a", repr(bound)] == within
     assert found.get(("agentserver_handler_seconds_count", "a"), 0) == len(times)
+
+
+def test_a_listener_that_a_reload_brings_counts_by_its_name_from_the_next_scrape_on():
+    metrics = Metrics(["a"])
+    (step,) = [(AuditRecord(Event.HANDLED, 1.0, "c", "t", to="b", took=0.1),)]
+    metrics.observe(step)
+    assert (
+        scraped(metrics, {"a": (0, 0), "b": (0, 1)})["agentserver_deliveries_total", "other", "handled"] == 1
+    )
+    metrics.observe(step)
+    found = scraped(metrics, {"b": (0, 1)})
+    assert found["agentserver_deliveries_total", "b", "handled"] == 1
+    assert found["agentserver_running", "b"] == 1

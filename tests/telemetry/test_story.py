@@ -240,3 +240,23 @@ def test_no_order_of_records_raises_and_each_span_has_a_parent_or_is_a_request(s
         for span in shop.take(step):
             assert (span.parent == b"") == (span.about.name == "invoke_workflow shop")
             assert len(span.events) <= story.EVENTS
+
+
+def test_a_request_that_was_cancelled_says_so_and_is_over():
+    dropped, whole = told(
+        received(), (record(Event.CANCELLED, to="ada", at=2.0), record(Event.DROPPED, FIRST, at=2.0))
+    )
+    assert pairs(dropped)["agentserver.result"] == "dropped"
+    assert [one.name for one in whole.events] == ["cancelled"]
+
+
+def test_a_listener_that_a_reload_brings_is_told_as_what_it_is():
+    shop = Story("shop", SHOP)
+    shop.know({"a": False, "c": True})
+    assert next(span.about.name for step in received_by("c") for span in shop.take(step)) == "invoke_agent c"
+
+
+def received_by(name):
+    first, sent = received()
+    yield first._replace(to=name), sent._replace(to=name)
+    yield (record(Event.HANDLED, FIRST, name),)

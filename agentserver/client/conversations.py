@@ -162,11 +162,12 @@ class RemoteConversation:
     def _answer(self, response: httpx.Response) -> ReplyEvent | None:
         found: ReplyEvent | None = None
         if response.status_code == httpx.codes.NO_CONTENT:
+            request = response.headers.get("agentserver-request", "")
             place = response.headers.get("agentserver-place", "")
         else:
             found = values.reply(values.read_object(response.content))
-            place = found.place
-        self._taken.answered(place)
+            request, place = found.request, found.place
+        self._taken.answered(request, place)
         return found
 
     async def _delete(self, path: str) -> bool:

@@ -56,8 +56,9 @@ class Taken:
         """Nothing waits for the answer to this request: it is still to come, as an event."""
         self._owed.add(request)
 
-    def answered(self, place: str) -> None:
-        """An answer has come."""
+    def answered(self, request: str, place: str) -> None:
+        """An answer to this request has come."""
+        self._owed.discard(request)
         self._seen = max(self._seen, place, key=_order)
 
     def took(self, event: Event) -> bool:

@@ -13,7 +13,7 @@ from agentserver.cli import cli
 from agentserver.gateways.principals import Tokens
 
 YAML = """\
-organism: {name: desk}
+name: desk
 %s
 listeners:
   - {name: greeter, payload_class: handlers.Greet, handler: handlers.greet, description: greets}

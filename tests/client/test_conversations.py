@@ -131,6 +131,7 @@ async def test_no_answer_in_time_is_an_error_with_the_key_to_come_back_with():
             await conversation.ask({}, within=0.05)
         assert caught.value.request == "r1"
         assert await conversation.ask({}, key=caught.value.key) == GREETED
+        assert conversation.taken == "3-0"
         assert door.heard[0].headers["idempotency-key"] == door.heard[1].headers["idempotency-key"]
 
 

@@ -77,7 +77,17 @@ def _mcp(serving: DoorServing) -> Iterable[DoorPart]:
     yield DoorPart("mcp", (Route("/mcp", app),), open=True, lifespan=lifespan)
 
 
-PARTS: Final[tuple[Callable[[DoorServing], Iterable[DoorPart]], ...]] = (_mcp,)
+def _agui(serving: DoorServing) -> Iterable[DoorPart]:
+    """Listeners for front ends that speak AG-UI."""
+    if serving.organism.door is None or not serving.organism.door.agui:
+        return
+    require("http: agui:", "agui")
+    from agentserver.gateways.agui.runs import part
+
+    yield part()
+
+
+PARTS: Final[tuple[Callable[[DoorServing], Iterable[DoorPart]], ...]] = (_mcp, _agui)
 """The parts of the door beside its own: each gives none where the organism does not ask for it."""
 
 

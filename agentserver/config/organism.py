@@ -228,6 +228,7 @@ class DoorKeys:
         public: the address by which clients reach it, without a path; empty for that which is listened on.
         tls: the files of the certificate and of its key, relative to the project directory; None for plain HTTP.
         body: bytes of a request's body.
+        agui: whether front ends are answered that speak AG-UI.
     """
 
     host: str = "127.0.0.1"
@@ -235,6 +236,7 @@ class DoorKeys:
     public: str = ""
     tls: tuple[str, str] | None = None
     body: int = 1_000_000
+    agui: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,6 +84,11 @@ class HttpEntry(Strict):
         default=None, title="TLS", description="The certificate, where the door speaks TLS itself."
     )
     body: Body = Field(default=1_000_000, description='How long the body of a request may be, such as "1MB".')
+    agui: bool = Field(
+        default=False,
+        title="AG-UI",
+        description="true: front ends that speak AG-UI reach each listener at /v1/agui/LISTENER. Needs the extra agui.",
+    )
     behind_proxy: bool = Field(
         default=False,
         description="true: a proxy that speaks TLS stands before the door, and no client passes it by.",
@@ -125,4 +130,4 @@ def read_http(document: Document, faulty: Collection[str], report: Mistakes) -> 
         where = document.where(("http", "public_url"))
         report.error(where, "clients come by TLS", f'"public_url: https{public[4:]}"')
     tls = None if entry.tls is None else (entry.tls.certificate, entry.tls.key)
-    return DoorKeys(host, port, public, tls, entry.body)
+    return DoorKeys(host, port, public, tls, entry.body, entry.agui)

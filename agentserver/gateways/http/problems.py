@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from agentserver.contract import Code
 from agentserver.core.refusals import WORDINGS
+from agentserver.ports import Unkept
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -94,3 +95,14 @@ def over() -> ProblemAnswer:
 def too_large(most: int) -> ProblemAnswer:
     """The body has more bytes than are taken."""
     return ProblemAnswer(413, f"A body has at most {most} bytes.", {"connection": "close"})
+
+
+def unkept(why: Unkept) -> ProblemAnswer:
+    """The answer for a message of which nothing was kept."""
+    match why:
+        case Unkept.STOPPING:
+            return stopping()
+        case Unkept.OVER:
+            return over()
+        case Unkept.UNKEPT:
+            return unavailable()

@@ -20,7 +20,13 @@ from agentserver.core import receipts
 from agentserver.core.messages import UNDECIDED, Done, EventPlace, Progress, Reply
 from agentserver.gateways.http import forms
 from agentserver.gateways.http.parts import HEADS, DoorPart, acting, caller, header, host
-from agentserver.gateways.http.problems import ProblemAnswer, by_code, over, stopping, unavailable, unknown
+from agentserver.gateways.http.problems import (
+    ProblemAnswer,
+    by_code,
+    stopping,
+    unkept,
+    unknown,
+)
 from agentserver.gateways.http.routes.streams import EventStream, OverSocket, ServerSent
 from agentserver.ports import Ended, EngineError, OtherMessageError, Submitted, Unkept, UnkeptError
 from agentserver.trace.traceparent import coming_from
@@ -93,9 +99,9 @@ class ConversationRoutes:
         if self.holding.stopping:
             raise stopping()
         try:
-            handle = await host(request).open(who.principal, key=_key(request))
+            handle = await host(request).open(who.principal, key=_key(request), most=who.open)
         except UnkeptError as error:
-            raise _unkept(error.why) from None
+            raise unkept(error.why) from None
         handle.detach()
         headers = {"location": f"/v1/conversations/{handle.id}"}
         return _json({"conversation": handle.id}, 201, headers)
@@ -119,7 +125,7 @@ class ConversationRoutes:
         except OtherMessageError:
             raise ProblemAnswer(422, "Another message was sent under this Idempotency-Key.") from None
         if isinstance(submitted.code, Unkept):
-            raise _unkept(submitted.code)
+            raise unkept(submitted.code)
         if submitted.code is None and not wanted.wait:
             return _accepted(key, submitted)
         found = await self._first(request, who, submitted, wanted.wait)
@@ -202,17 +208,6 @@ class ConversationRoutes:
         wants_xml = any(one in accepted for one in forms.XML)
         xml = wants_xml or (kind in forms.XML and forms.JSON not in accepted)
         return _Wanted(to, payload, min(wait, self.options.wait), _key(request), xml)
-
-
-def _unkept(why: Unkept) -> ProblemAnswer:
-    """The answer for a message of which nothing was kept."""
-    match why:
-        case Unkept.STOPPING:
-            return stopping()
-        case Unkept.OVER:
-            return over()
-        case Unkept.UNKEPT:
-            return unavailable()
 
 
 async def _of(events: AsyncIterator[Item], request: str) -> Reply | Done | None:

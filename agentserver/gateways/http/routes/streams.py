@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import anyio
 from starlette.websockets import WebSocket, WebSocketDisconnect
@@ -59,6 +59,23 @@ async def gone(receive: Receive) -> None:
         pass
 
 
+class EventTeller(Protocol):
+    """Events that are told one by one, to one caller."""
+
+    @property
+    def caller(self) -> Caller:
+        """Whose stream it is."""
+        ...
+
+    async def run(self, say: Callable[[Any], Awaitable[None]]) -> None:
+        """Say the events, until there are no more."""
+        ...
+
+    def end(self, held: HeldConnection) -> Any:
+        """The last word."""
+        ...
+
+
 @dataclass
 class EventStream:
     """The events of one conversation for one caller.
@@ -102,19 +119,21 @@ class ServerSent:
         holding: the connections that are held.
         beat: seconds between two signs of life.
         wait: seconds after which it ends.
+        written: how an event is written.
     """
 
-    stream: EventStream
+    stream: EventTeller
     holding: Holding
     beat: float
     wait: float = inf
+    written: Callable[[Any], bytes] = forms.sent
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send events until they end, the caller goes, or the door ends it."""
         del scope
 
-        async def say(found: Mapping[str, Any]) -> None:
-            await send({"type": "http.response.body", "body": forms.sent(found), "more_body": True})
+        async def say(found: Any) -> None:
+            await send({"type": "http.response.body", "body": self.written(found), "more_body": True})
 
         with self.holding.hold(self.stream.caller) as held:
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
@@ -125,7 +144,7 @@ class ServerSent:
                 if waiting.cancelled_caught:
                     held.end(WAITED)
                 tasks.cancel_scope.cancel()
-        last = forms.sent(self.stream.end(held))
+        last = self.written(self.stream.end(held))
         with anyio.move_on_after(PARTING):
             await send({"type": "http.response.body", "body": last, "more_body": False})
 

@@ -102,8 +102,6 @@ class Workers:
             worker = await self._ready()
         except WorkerError as error:
             return reading.broken(str(error))
-        if worker.cleaning is not None:
-            await worker.cleaning
         worker.calls += 1
         worker.lines, worker.breach = 0, ""
         frame = reading.asked(next(self._numbers), accepted, current)
@@ -131,10 +129,24 @@ class Workers:
         """One that takes a call: kept warm, or fresh. One that died while nobody needed it costs no call."""
         while self._idle:
             worker = self._idle.pop()
-            if not worker.gone:
+            if not worker.gone and await self._clean(worker):
                 return worker
             await self._bury(worker)
         return await self._start()
+
+    async def _clean(self, worker: Worker) -> bool:
+        """Wait until its folder is empty; False when it cannot be. A call that is cancelled meanwhile gives it back."""
+        if worker.cleaning is None:
+            return True
+        try:
+            await asyncio.shield(worker.cleaning)
+        except asyncio.CancelledError:
+            self._idle.append(worker)
+            raise
+        except OSError:
+            return False
+        worker.cleaning = None
+        return True
 
     async def _warm(self) -> None:
         with suppress(WorkerError):  # it is logged

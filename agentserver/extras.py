@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 EXTRAS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "console": ("prompt_toolkit",),
-        "agui": ("ag_ui",),
-        "client": ("httpx",),
         "codegen": ("xsdata.codegen", "jinja2", "ruff"),
         "handoff": ("jsonschema",),
         "managed": ("anthropic",),
+        "http": ("prometheus_client", "starlette", "uvicorn", "websockets"),
+        "client": ("httpx",),
+        "agui": ("ag_ui",),
+        "otel": ("opentelemetry.sdk", "opentelemetry.proto"),
         "llm": ("pydantic_ai", "openai", "anthropic"),
         "tools": ("aiosmtplib", "httpx"),
-        "http": ("prometheus_client", "starlette", "uvicorn", "websockets"),
         "langchain": ("langchain",),
         "langchain-core": ("langchain_core",),
         "crewai": ("crewai",),
         "google-adk": ("google.adk",),
         "mcp": ("mcp",),
         "openai-agents": ("agents",),
-        "otel": ("opentelemetry.sdk", "opentelemetry.proto"),
     }
 )
 """The modules that each extra brings."""

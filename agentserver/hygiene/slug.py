@@ -146,7 +146,7 @@ def _counted(value: str, own: AbstractSet[str]) -> int:
 
 
 _LEET: Final = str.maketrans("0123456789@$", "oizeasgtbgas")
-_MIXED: Final = re.compile("(?<![A-Za-z0-9@$])[A-Za-z]*+[0-9@$][A-Za-z0-9@$]*+")
+_MIXED: Final = re.compile("(?<![0-9@$A-Za-z])[A-Za-z]*+[0-9@$][A-Za-z0-9@$]*+")
 _FEWEST: Final = 2
 """Letters that a run must have to be read as a word, and about as many as digits: ``v2`` is a label."""
 

@@ -16,6 +16,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitResult
 
+from agentserver import bearer
 from agentserver.assembly import Trust, build
 from agentserver.config import forget, load
 from agentserver.core.records.audit import Event
@@ -227,7 +228,7 @@ async def caller(url, token, mode="auto"):
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_by_http_a_token_has_one_conversation_however_often_its_host_connects(home, mode):
-    mine, other = tokens.fresh(), tokens.fresh()
+    mine, other = bearer.fresh(), bearer.fresh()
     known = tokens.read(f"# who may call\n{tokens.line('ada', mine)}\n{tokens.line('bob', other)}\n")
     async with desk(home, trust=Trust.RELAY) as (server, offering), web(offering, known) as url:
         async with caller(url, mine, mode) as client:
@@ -242,7 +243,7 @@ async def test_by_http_a_token_has_one_conversation_however_often_its_host_conne
 
 @pytest.mark.parametrize("header", [None, "Bearer", "Bearer wrong", "Basic YWRhOg=="])
 async def test_by_http_nobody_is_served_without_a_token(home, header):
-    known = tokens.read(tokens.line("ada", tokens.fresh()))
+    known = tokens.read(tokens.line("ada", bearer.fresh()))
     async with desk(home) as (server, offering), web(offering, known) as url, httpx2.AsyncClient() as http:
         headers = {"Authorization": header} if header else {}
         answer = await http.post(

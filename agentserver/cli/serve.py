@@ -87,7 +87,21 @@ def _agui(serving: DoorServing) -> Iterable[DoorPart]:
     yield part()
 
 
-PARTS: Final[tuple[Callable[[DoorServing], Iterable[DoorPart]], ...]] = (_mcp, _agui)
+def _live(serving: DoorServing) -> Iterable[DoorPart]:
+    """The live view, which asks for a token at its own login."""
+    from agentserver.gateways.http import DoorPart
+    from agentserver.gateways.live import Assets, LiveView
+
+    server = serving.server
+
+    def redact(text: str) -> str:
+        return server.organism.secrets.redact(text)  # those of the organism of now: it may have been reloaded
+
+    view = LiveView(server, serving.tokens, Assets(), name=serving.organism.name, secrets=redact)
+    yield DoorPart("live view", tuple(view.routes()), open=True)
+
+
+PARTS: Final[tuple[Callable[[DoorServing], Iterable[DoorPart]], ...]] = (_live, _mcp, _agui)
 """The parts of the door beside its own: each gives none where the organism does not ask for it."""
 
 

@@ -37,7 +37,7 @@ def visit(chromium):
     """Opens pages, each in a context of its own, and lets none of them break the policy or fail in a script."""
     contexts, faults = [], []
 
-    def visited(running, role="operator", path="", **how):
+    def visited(running, role="operator", path="", address="", **how):
         context = chromium.new_context(
             **{"viewport": {"width": 1280, "height": 900}, "locale": "en-GB", **how}
         )
@@ -52,7 +52,7 @@ def visit(chromium):
             ),
         )
         page.on("dialog", lambda dialog: (faults.append(f"dialog: {dialog.message}"), dialog.dismiss()))
-        page.goto(running.address + path)
+        page.goto((address or running.address) + path)
         if role is not None:
             page.get_by_label("Token of a principal").fill(TOKENS[role])
             page.get_by_role("button", name="Log in").click()

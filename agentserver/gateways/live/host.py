@@ -68,10 +68,6 @@ class LiveTokens(Protocol):
         """The caller whose token it is; None when it is nobody's."""
         ...
 
-    def refresh(self) -> None:
-        """Look whether anything has changed."""
-        ...
-
     def stands(self, caller: Caller) -> bool:
         """True while the caller's token counts, and for the same."""
         ...

@@ -68,7 +68,6 @@ class Sessions:
         found = self._open.get(_digest(key))
         if found is None:
             return None
-        self._tokens.refresh()
         if found.until <= self._clock() or not self._tokens.stands(found.caller):
             self.end(key)
             return None

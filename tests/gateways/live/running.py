@@ -30,9 +30,6 @@ class People:
     def authenticate(self, token):
         return self.known.get(token)
 
-    def refresh(self):
-        pass
-
     def stands(self, caller):
         return self.known.get(caller.grant) == caller
 

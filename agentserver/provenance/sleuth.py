@@ -7,17 +7,21 @@ told apart by context, so concurrent runs do not mix; a run inside a run belongs
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Final
 
 from agentserver.provenance.evidence.labels import Mode
 from agentserver.provenance.library.compat import IFCPolicy, TaintStore, TaintViolationError
+from agentserver.provenance.library.policy_file import load
+from agentserver.provenance.library.queries import Query, trusted_texts
 from agentserver.provenance.library.session import Confirm, Engine, undeclared
 from agentserver.provenance.policy.declarations import PlanSource, Policy, SinkRule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from agentserver.provenance.adapters.langchain import IFCCallbackHandler
     from agentserver.provenance.library.compat import Violation
@@ -38,11 +42,13 @@ class Sleuth:
         destinations: recipients that are always allowed.
         denylist: recipients that never are.
         mode: ``audit``, ``confirm`` or ``enforce``; anything else is an error.
-        policy: everything at once, instead of the lists.
+        policy: everything at once, instead of the lists; or the file that has it, by its path.
         strict: refuse every consequential call once anything untrusted was read.
         plan_mode: refuse every consequential call for which no plan was made (see ``Engine.set_plan``).
         confirm_callback: asked in ``confirm``; without it, ``confirm`` denies.
         confirm_timeout: seconds after which no answer is a no.
+
+    Raises OSError and PolicyError for a file that has no policy, ValueError for arguments that contradict each other.
     """
 
     def __init__(  # noqa: PLR0913  the seed's signature
@@ -53,7 +59,7 @@ class Sleuth:
         destinations: Sequence[str] | None = None,
         denylist: Sequence[str] | None = None,
         mode: str = Mode.AUDIT,
-        policy: IFCPolicy | Policy | None = None,
+        policy: IFCPolicy | Policy | str | PathLike[str] | None = None,
         *,
         strict: bool = False,
         plan_mode: bool = False,
@@ -66,6 +72,8 @@ class Sleuth:
         lists = (untrusted, consequential, destinations, denylist)
         if policy is not None and any(given is not None for given in lists):
             raise ValueError("give a policy or lists, not both")
+        if isinstance(policy, str | PathLike):
+            policy = load(fspath(policy))
         self.policy: IFCPolicy | Policy = policy or Policy(
             mode=Mode(mode),
             sources=tuple(untrusted or ()),
@@ -111,11 +119,17 @@ class Sleuth:
         self._latest = engine
         _RUNS.set({**(_RUNS.get() or {}), self._key: engine})
 
-    def run(self, query: str, **kwargs: Any) -> Any:
+    def run(self, query: Query, **kwargs: Any) -> Any:
         """Drives the agent from a fresh state. On a refusal, the explanation is the result.
 
+        Args:
+            query: what the principal says: a text, messages as dicts with ``role`` and ``content``, or a dict that has
+                them under ``messages``. The texts of users among them are the trusted words; it reaches the agent as
+                it is.
+            kwargs: go to the agent.
+
         Raises:
-            ValueError: there is no agent to run.
+            ValueError: there is no agent to run, or nothing of the query is a user's text.
         """
         drive = _sync_drive(self.agent)
         with self._boundary(query):
@@ -124,7 +138,7 @@ class Sleuth:
             except TaintViolationError as refused:
                 return refused.rendered
 
-    async def arun(self, query: str, **kwargs: Any) -> Any:
+    async def arun(self, query: Query, **kwargs: Any) -> Any:
         """``run`` for an event loop."""
         drive = _async_drive(self.agent)
         with self._boundary(query):
@@ -134,14 +148,15 @@ class Sleuth:
                 return refused.rendered
 
     @contextmanager
-    def _boundary(self, query: str) -> Iterator[None]:
+    def _boundary(self, query: Query) -> Iterator[None]:
         """A run inside a run adds no trusted words: its query may be a stranger's by now."""
         runs = _RUNS.get() or {}
         if self._key in runs:
             yield
             return
         engine = self._engine()
-        engine.set_query(query)
+        for words in trusted_texts(query):
+            engine.set_query(words)
         self._latest = engine
         token = _RUNS.set({**runs, self._key: engine})
         try:
@@ -177,8 +192,10 @@ def _takes_callbacks(agent: Any) -> bool:
     return not hasattr(agent, "run") and (hasattr(agent, "invoke") or hasattr(agent, "ainvoke"))
 
 
-def _framed(agent: Any, query: str) -> Any:
+def _framed(agent: Any, query: Query) -> Any:
     """The query in the shape that a Runnable takes: its channels, its keys or its own schema say which."""
+    if not isinstance(query, str):
+        return query if isinstance(query, Mapping) else {"messages": [*query]}
     wanted = getattr(agent, "channels", None) or getattr(agent, "input_keys", None)
     if wanted is None:
         schema = getattr(agent, "get_input_jsonschema", None)
@@ -188,7 +205,7 @@ def _framed(agent: Any, query: str) -> Any:
     return {"input": query} if "input" in wanted else query
 
 
-def _sync_drive(agent: Any) -> Callable[[str, dict[str, Any]], Any]:
+def _sync_drive(agent: Any) -> Callable[[Query, dict[str, Any]], Any]:
     if hasattr(agent, "run"):
         return lambda query, kwargs: _finished(agent.run(query, **kwargs))
     if hasattr(agent, "invoke"):
@@ -205,7 +222,7 @@ def _finished(result: Any) -> Any:
     return asyncio.run(result) if asyncio.iscoroutine(result) else result
 
 
-def _async_drive(agent: Any) -> Callable[[str, dict[str, Any]], Any]:
+def _async_drive(agent: Any) -> Callable[[Query, dict[str, Any]], Any]:
     for name in ("ainvoke", "arun"):
         method = getattr(agent, name, None)
         if method is not None:
@@ -213,14 +230,14 @@ def _async_drive(agent: Any) -> Callable[[str, dict[str, Any]], Any]:
             return lambda query, kwargs: method(_framed(agent, query) if framed else query, **kwargs)
     drive = _sync_drive_raw(agent)
 
-    async def driven(query: str, kwargs: dict[str, Any]) -> Any:
+    async def driven(query: Query, kwargs: dict[str, Any]) -> Any:
         result = drive(query, kwargs)
         return await result if asyncio.iscoroutine(result) else result
 
     return driven
 
 
-def _sync_drive_raw(agent: Any) -> Callable[[str, dict[str, Any]], Any]:
+def _sync_drive_raw(agent: Any) -> Callable[[Query, dict[str, Any]], Any]:
     if hasattr(agent, "run"):
         return lambda query, kwargs: agent.run(query, **kwargs)
     if callable(agent):

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from agentserver.extras import require
 from agentserver.handoff.edge.cursor import Reached
 from agentserver.handoff.managed.stream import SEEN, AgentStream, Attempt
 from agentserver.handoff.requests import TYPE
@@ -86,7 +87,8 @@ def _asked(error: Any) -> float | None:
 
 
 def connect() -> Any:
-    """A client by the SDK's own environment variables. Raises ImportError without the extra."""
+    """A client by the SDK's own environment variables. Raises MissingExtraError without the extra managed."""
+    require("a managed agent", "managed")
     import anthropic
 
     return anthropic.Anthropic()

@@ -14,6 +14,7 @@ from multiprocessing import get_context
 from queue import Empty
 from typing import TYPE_CHECKING, Any, Final
 
+from agentserver.extras import require
 from agentserver.handoff.plans import chain
 from agentserver.handoff.plans.steps import read_steps
 from agentserver.handoff.validation import loader
@@ -112,11 +113,13 @@ def validate(
 
     Raises:
         SchemaInvalid: for all that is wrong with schema, payload, worker or time.
+        MissingExtraError: without the extra handoff.
     """
     _assert_bounded_schema(schema)
     if _worker is not None:
         _by(_worker, payload, schema, timeout)
         return
+    require("validate", "handoff")
     try:
         with ValidationWorker() as worker:
             worker.validate(payload, schema, timeout=timeout)

@@ -66,7 +66,11 @@ def read_policy(text: str, name: str = "policy") -> Policy:
     Raises:
         PolicyError: the text is no YAML mapping, or says something that would otherwise be lost.
     """
-    written = read_yaml(text, name)
+    return policy_of(read_yaml(text, name), name)
+
+
+def policy_of(written: Written, name: str) -> Policy:
+    """The policy that a YAML text wrote. Raises PolicyError."""
     try:
         entry = PolicyEntry.model_validate(written.values)
     except ValidationError as error:

@@ -1,0 +1,158 @@
+"""``agentserver serve`` as a supervisor meets it: a real process, real sockets, SIGTERM and SIGHUP."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+
+import httpx
+import pytest
+
+from tests.cli.conftest import environment
+from tests.cli.test_reloading import CODE
+
+YAML = """
+name: demo
+listeners:
+  - {name: teller, handler: tell.tell, description: Tells.}
+journal: {path: out/journal.sqlite}
+http: {bind: "127.0.0.1:0"}
+limits: {drain: 30s}
+"""
+
+TIMEOUT = 30
+
+
+class Served:
+    """A server, its door, and a client with a token of a user."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.write()
+        added = subprocess.run(
+            [sys.executable, "-m", "agentserver", "principals", "add", "ada", "--may", "teller", "--trust", "orders"],
+            cwd=folder, env=environment(), capture_output=True, text=True, check=True, timeout=TIMEOUT,
+        )  # fmt: skip
+        token = max(re.findall(r"[A-Za-z0-9_.-]{40,}", added.stdout + added.stderr), key=len)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "agentserver", "serve", "--reload"],
+            cwd=folder, env=environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        self.address = self.process.stderr.readline().strip()
+        assert self.address.startswith("http://127.0.0.1:"), self.address + self.process.stderr.read()
+        self.client = httpx.Client(
+            base_url=self.address, timeout=TIMEOUT, headers={"authorization": f"Bearer {token}"}
+        )
+
+    def write(self, word="old", yaml=YAML, field=""):
+        code = CODE.replace("WORD", word).replace(
+            "class Ask:\n    text: str\n", f"class Ask:\n    text: str\n{field}"
+        )
+        (self.folder / "tell.py").write_text(code)
+        (self.folder / "organism.yaml").write_text(yaml)
+
+    def open(self):
+        answer = self.client.post("/v1/conversations")
+        assert answer.status_code == 201, answer.text
+        return f"/v1/conversations/{answer.json()['conversation']}"
+
+    def ask(self, path, text):
+        answer = self.client.post(f"{path}/messages?to=teller&wait=25", json={"text": text})
+        return answer.json()["value"]["text"] if answer.status_code == 200 else answer.status_code
+
+    def at_work(self):
+        assert self.process.stdout.readline() == "at work\n"
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def queued(self):
+        """Deliveries that are not done, once the process has ended."""
+        with closing(sqlite3.connect(self.folder / "out" / "journal.sqlite")) as journal:
+            return journal.execute("select count(*) from delivery where state = 0").fetchone()[0]
+
+    def end(self):
+        self.client.close()
+        with self.process as process:
+            process.kill()
+
+
+@pytest.fixture
+def served(tmp_path):
+    found = Served(tmp_path)
+    yield found
+    found.end()
+
+
+@pytest.fixture
+def threads():
+    with ThreadPoolExecutor(4) as pool:
+        yield pool
+
+
+def test_a_reload_changes_what_the_next_message_meets_and_nothing_that_runs(served, threads):
+    busy, other = served.open(), served.open()
+    slow = threads.submit(served.ask, busy, "slow")
+    served.at_work()
+    served.write("new", field="    mood: str = 'calm'\n")
+    served.signal(signal.SIGHUP)
+    told = served.process.stderr.readline()
+    assert "is reloaded; 1 conversations finish a step in the old code" in told
+    assert served.ask(other, "1") == "new 1"
+    assert not slow.done()
+    (served.folder / "go").touch()
+    assert slow.result(TIMEOUT) == "old slow"
+    assert served.ask(busy, "2") == "new 2"
+    assert '"mood"' in served.client.get("/openapi.json").text
+    served.write("third", YAML.replace("127.0.0.1:0", "127.0.0.1:9"))
+    served.signal(signal.SIGHUP)
+    assert "is not reloaded" in served.process.stderr.readline()
+    assert served.process.stderr.readline() == "http: has changed: it needs a restart\n"
+    assert served.ask(busy, "3") == "new 3"
+
+
+def test_a_drain_refuses_what_is_new_ends_streams_and_finishes_what_runs(served, threads):
+    busy, other = served.open(), served.open()
+    listening = threading.Event()
+
+    def follow():
+        with served.client.stream("GET", f"{other}/events") as stream:
+            listening.set()
+            return "".join(stream.iter_text())
+
+    stream = threads.submit(follow)
+    assert listening.wait(TIMEOUT)
+    slow = threads.submit(served.ask, busy, "slow")
+    served.at_work()
+    assert served.client.get("/readyz").status_code == 200
+    served.signal(signal.SIGTERM)
+    ended = stream.result(TIMEOUT)
+    last = json.loads(ended.rpartition("data:")[2].strip().splitlines()[0])
+    assert (last["type"], last["reason"]) == ("end", "stopping")
+    assert served.client.get("/readyz").status_code == 503
+    assert served.client.get("/healthz").status_code == 200
+    assert served.ask(other, "1") == 503
+    assert slow.result(TIMEOUT) in {"old slow", 202}  # 202: it goes on
+    (served.folder / "go").touch()
+    assert served.process.wait(TIMEOUT) == 0
+    assert served.queued() == 0
+
+
+def test_a_second_signal_ends_it_at_once_and_loses_nothing(served, threads):
+    busy = served.open()
+    asked = threads.submit(served.ask, busy, "slow")
+    served.at_work()
+    served.signal(signal.SIGTERM)
+    while served.client.get("/readyz").status_code != 503:
+        pass
+    served.signal(signal.SIGTERM)
+    assert served.process.wait(TIMEOUT) == 128 + signal.SIGTERM
+    asked.exception(TIMEOUT)  # it was answered that it goes on, or cut off
+    assert served.queued() == 1

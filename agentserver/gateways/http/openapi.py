@@ -228,7 +228,7 @@ def _events() -> Mapping[str, Any]:
         "responses": {
             "200": {
                 "description": "The events.",
-                "content": {"text/event-stream": {"schema": {"type": "string"}}},
+                "content": {"text/event-stream": {"schema": _ref("Event")}},
             },
             **_statuses(*_ALWAYS, 400, 404, 503),
         },
@@ -331,6 +331,9 @@ _OBJECTS: Final[Mapping[str, Any]] = {
     },
     "Approvals": _object({"approvals": {"type": "array", "items": _APPROVAL}}),
     "Conversation": _object({"conversation": _TEXT}),
+    "Event": _object(
+        {"event": {"enum": ["reply", "done", "progress", "end"]}, "data": _TEXT}, {"id": _PLACE}
+    ),
     "Problem": _object(
         {"title": _TEXT, "status": {"type": "integer"}},
         {

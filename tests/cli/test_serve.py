@@ -1,0 +1,182 @@
+"""``agentserver serve`` in a process of its own: it says where it is, ends at a signal, and says what it lacks."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import httpx
+import pytest
+
+from agentserver.core.state.principals import Principal, Trust
+from agentserver.gateways.principals import Caller, Rate, Role, file, tokens
+
+ORGANISM = """\
+name: desk
+listeners:
+  - {name: greeter, description: Greets., payload_class: served_desk.Greet, handler: served_desk.greet}
+limits: {drain: 1s}
+"""
+
+CODE = """\
+from dataclasses import dataclass
+
+import anyio
+
+from agentserver import HandlerMetadata, HandlerResponse, xmlify
+
+
+@xmlify
+@dataclass(frozen=True)
+class Greet:
+    name: str
+
+
+@xmlify
+@dataclass(frozen=True)
+class Greeting:
+    text: str
+
+
+async def greet(payload: Greet, metadata: HandlerMetadata) -> HandlerResponse:
+    if payload.name == "slow":
+        await anyio.sleep(60)
+    return HandlerResponse.respond(Greeting(f"Hello, {payload.name}"))
+"""
+
+
+@pytest.fixture
+def home(tmp_path):
+    (tmp_path / "served_desk.py").write_text(CODE)
+    (tmp_path / "organism.yaml").write_text(ORGANISM + "http: {bind: '127.0.0.1:0'}\n")
+    return tmp_path
+
+
+@pytest.fixture
+def token(home):
+    caller = Caller(Principal("ada", Trust.ORDERS, None), Role.OPERATOR, Rate(1000, "s"), 20)
+    return tokens.add(file.beside(home / "out" / "journal.sqlite"), caller)
+
+
+class Served:
+    """A server in a process of its own."""
+
+    def __init__(self, home, token, *options):
+        command = [sys.executable, "-m", "agentserver", "serve", *options, "organism.yaml"]
+        self.process = subprocess.Popen(
+            command,
+            cwd=home,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        told = self.process.stderr.readline()
+        found = re.fullmatch(r"(http://127\.0\.0\.1:\d+)\n", told)
+        assert found, told + self.process.stderr.read()
+        self.client = httpx.Client(
+            base_url=found[1], headers={"authorization": f"Bearer {token}"}, timeout=20
+        )
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.client.close()
+        self.process.kill()
+        self.process.communicate()
+
+    def open(self):
+        return f"/v1/conversations/{self.client.post('/v1/conversations').json()['conversation']}"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_answers_and_ends_at_a_signal(home, token, number):
+    with Served(home, token) as served:
+        path = served.open()
+        answer = served.client.post(f"{path}/messages?to=greeter", json={"name": "Ada"})
+        assert answer.json()["value"] == {"text": "Hello, Ada"}
+        assert 'listener="greeter"' in served.client.get("/metrics").text
+        began = time.monotonic()
+        served.process.send_signal(number)
+        assert served.process.wait(10) == 0
+        assert time.monotonic() - began < 5
+
+
+def test_what_runs_has_the_time_of_the_drain_and_its_stream_ends_with_the_reason(home, token):
+    with Served(home, token) as served:
+        path = served.open()
+        asked = {"prefer": "respond-async"}
+        served.client.post(f"{path}/messages?to=greeter", json={"name": "slow"}, headers=asked)
+        with served.client.stream("GET", f"{path}/events") as stream:
+            served.process.send_signal(signal.SIGTERM)
+            assert '"reason":"stopping"' in stream.read().decode()
+        assert served.process.wait(10) == 0
+
+
+def test_a_second_start_answers_a_retry_as_the_first_did(home, token):
+    key = {"idempotency-key": "k-1"}
+    with Served(home, token) as served:
+        path = served.open()
+        first = served.client.post(f"{path}/messages?to=greeter", json={"name": "Ada"}, headers=key).json()
+        served.process.kill()
+        served.process.wait(10)
+    with Served(home, token) as served:
+        again = served.client.post(f"{path}/messages?to=greeter", json={"name": "Ada"}, headers=key).json()
+    assert (again["request"], again["value"], again["place"]) == (
+        first["request"],
+        first["value"],
+        first["place"],
+    )
+
+
+def test_a_revoked_token_counts_no_more_within_a_second(home, token):
+    with Served(home, token) as served:
+        served.open()
+        tokens.revoke(file.beside(home / "out" / "journal.sqlite"), "ada")
+        until = time.monotonic() + 5
+        while served.client.post("/v1/conversations").status_code != 401:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+
+
+def test_with_the_console_the_door_closes_with_it(home, token):
+    with Served(home, token, "--console") as served:
+        served.open()
+        out, _ = served.process.communicate("@greeter Eva\n", timeout=20)
+        assert "Hello, Eva" in out
+        assert served.process.returncode == 0
+
+
+def run(home):
+    command = [sys.executable, "-m", "agentserver", "serve", "organism.yaml"]
+    return subprocess.run(command, cwd=home, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_an_organism_without_the_key_has_no_door(home):
+    (home / "organism.yaml").write_text(ORGANISM)
+    done = run(home)
+    assert done.returncode == 2
+    assert "has no http:" in done.stderr
+    assert "http: {}" in done.stderr
+
+
+def test_an_address_that_is_taken_is_said(home):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        (home / "organism.yaml").write_text(f"{ORGANISM}http: {{bind: '127.0.0.1:{port}'}}\n")
+        done = run(home)
+    assert done.returncode == 2
+    assert f"http.bind: 127.0.0.1:{port}: Address already in use" in done.stderr
+
+
+def test_a_certificate_that_cannot_be_used_is_said(home):
+    tls = "tls: {certificate: c.pem, key: k.pem}"
+    (home / "organism.yaml").write_text(f"{ORGANISM}http: {{bind: '127.0.0.1:0', {tls}}}\n")
+    done = run(home)
+    assert done.returncode == 2
+    assert "http.tls: cannot be used" in done.stderr

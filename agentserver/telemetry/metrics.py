@@ -31,9 +31,6 @@ OTHER: Final = "other"
 BOUNDS: Final = (0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 """Upper bounds, in seconds, of the buckets of a handler's time."""
 
-CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-"""The content type of the text."""
-
 _CODES: Final = frozenset(map(str, Code))
 _QUEUES: Final = (
     ("queued", "Deliveries that wait until their listener has room."),

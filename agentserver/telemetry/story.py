@@ -169,6 +169,11 @@ class Story:
         self._kinds = {name: _kind(name, agent=agent) for name, agent in agents.items()}
 
     @property
+    def holds(self) -> bool:
+        """True where spans hold messages."""
+        return self._content is not None
+
+    @property
     def open(self) -> frozenset[bytes]:
         """The traces of the requests that are not at rest."""
         return frozenset(request.trace for request in self._requests.values())
@@ -302,7 +307,8 @@ class _Step:
     def _take(self, record: AuditRecord, request: _Request) -> None:
         event = record.event
         if event is Event.SENT:
-            request.live[record.delivery] = _Waiting(self._by or request.id, record.at, record.message)
+            kept = record.message if self._story.holds else b""
+            request.live[record.delivery] = _Waiting(self._by or request.id, record.at, kept)
             self._messages.append(record.message)
         elif event is Event.HANDLED or event is Event.FAILED or event is Event.DROPPED:
             self._over[record.delivery] = record, request
@@ -346,7 +352,7 @@ class _Step:
             told.append((Attribute.CODE, record.code))
         if record.detail is not None:
             told.append((Attribute.RULE, rule(record.detail)))
-            if self._story._content is not None:  # noqa: SLF001 - of this module
+            if self._story.holds:
                 told.append((Attribute.DETAIL, WORDING.whole(record.detail)[:CONTENT]))
         events.append(SpanEvent(str(record.event), record.at, tuple(told)))
 

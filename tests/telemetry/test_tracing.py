@@ -12,7 +12,15 @@ from opentelemetry import trace
 
 from agentserver import HandlerResponse
 from agentserver.assembly import build
-from agentserver.completion import Completion, CompletionError, CompletionFault, Usage
+from agentserver.completion import (
+    Backend,
+    Completion,
+    CompletionError,
+    CompletionFault,
+    LanguageModels,
+    ModelChoice,
+    Usage,
+)
 from agentserver.config import load
 from agentserver.config.organism import Otel
 from agentserver.extras import MissingExtraError
@@ -161,6 +169,18 @@ async def test_a_completion_has_a_span_below_that_of_its_delivery():
     assert (attributes(bad)["error.type"], bad.status.code, bad.kind) == ("server", 2, 3)
     assert [one.span_id for one in completer.seen] == [int.from_bytes(chat.span_id) for chat in chats]
     assert "hunter2" not in str(chats)
+
+
+async def test_a_completion_is_told_of_the_backend_that_answered():
+    backends = {name: Backend(name, "scripted", model) for name, model in (("one", "m-0"), ("two", "m-1"))}
+    models = LanguageModels(backends, {"small": ModelChoice("small", ("one", "two"))})
+    with collecting() as collector:
+        await asked(
+            told(replace(SHOP, models=models), collector), Ask("x"), Ask("fail"), to="m", completer=Scripted()
+        )
+        good, bad = [one for one in collector.spans if one.name.startswith("chat")]
+    assert (good.name, attributes(good)["gen_ai.provider.name"]) == ("chat m-1", "scripted")
+    assert (bad.name, attributes(bad)["gen_ai.request.model"]) == ("chat m-0", "m-0")
 
 
 async def test_who_calls_from_outside_is_linked_and_chooses_no_id(tmp_path):

@@ -16,7 +16,7 @@ import anyio
 from agentserver.core.records.audit import Event
 from agentserver.gateways.live import telling
 from agentserver.payload.names import local
-from agentserver.ports import Lagged
+from agentserver.ports import Lagged, UnkeptError
 from agentserver.trace.redact import redacted
 
 if TYPE_CHECKING:
@@ -154,11 +154,12 @@ class Feed:
             self._over()
 
     async def _read(self) -> None:
-        async for step in self._host.records():
-            if isinstance(step, Lagged):
-                self._news.miss(step.missed)
-            else:
-                self._news.add(step)
+        with suppress(UnkeptError):  # the server stops
+            async for step in self._host.records():
+                if isinstance(step, Lagged):
+                    self._news.miss(step.missed)
+                else:
+                    self._news.add(step)
 
     async def _revoked(self) -> None:
         await self._tokens.revoked(self._caller)

@@ -16,6 +16,7 @@ from starlette.routing import Route
 
 from agentserver.core.decide import approving
 from agentserver.core.encoding.recorded import UnrecordedError
+from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.gateways.live import reading, telling
 from agentserver.gateways.live.assets import HEADERS
@@ -23,7 +24,7 @@ from agentserver.gateways.live.feed import Feed
 from agentserver.gateways.live.organism import Scenery
 from agentserver.gateways.live.sessions import Sessions
 from agentserver.gateways.principals import Role
-from agentserver.ports import EngineError
+from agentserver.ports import EngineError, QuotaError, UnkeptError
 from agentserver.trace.redact import EVERY, Redaction
 
 if TYPE_CHECKING:
@@ -48,6 +49,18 @@ BODY: Final = 4096
 
 FEEDS: Final = 100
 """Streams at once."""
+
+
+TROUBLES: Final[tuple[tuple[type[Exception], tuple[int, str]], ...]] = (
+    (UnrecordedError, (404, "this server keeps no record of what happens: it has no journal")),
+    (LookupError, (404, "there is no such thing, or not any more")),
+    (UnicodeEncodeError, (404, "there is no such thing, or not any more")),  # no text is called so
+    (UnreadableError, (500, "what is kept of it is not what was written")),
+    (QuotaError, (429, "its principal has as many conversations open as it may")),
+    (EngineError, (503, "nothing can be read or kept at present")),
+    (UnkeptError, (503, "nothing can be read or kept at present")),
+)
+"""The answer to each kind of trouble; the first that fits."""
 
 
 class LiveView:
@@ -267,7 +280,7 @@ class LiveView:
     async def _answer(self, request: Request, caller: Caller, asked: dict[str, Any]) -> Response:
         one = self._waiting(request)
         said, digest = asked.get("answer"), asked.get("digest")
-        if said not in set(Answer) or not isinstance(digest, str):
+        if not (isinstance(said, str) and said in set(Answer) and isinstance(digest, str)):
             return _refused(400, "it wants an answer and the digest that was shown")
         conversation = self._host.conversation(one.delivery.conversation)
         if conversation is not None and said != Answer.DENY:
@@ -283,12 +296,8 @@ class LiveView:
 async def _tried(answer: Callable[[], Awaitable[Any]]) -> Any:
     try:
         return await answer()
-    except UnrecordedError:
-        return _refused(404, "this server keeps no record of what happens: it has no journal")
-    except LookupError:
-        return _refused(404, "there is no such thing, or not any more")
-    except EngineError:
-        return _refused(503, "nothing can be read or kept at present")
+    except (LookupError, UnreadableError, UnicodeEncodeError, QuotaError, EngineError, UnkeptError) as error:
+        return _refused(*next(told for kind, told in TROUBLES if isinstance(error, kind)))
 
 
 async def _body(request: Request) -> dict[str, Any] | None:

@@ -136,6 +136,8 @@ def test_only_a_page_of_ours_changes_anything(client, waiting):
         b"[" * 3000,
         b'{"answer": 1, "digest": 2}',
         b'{"answer": "yes", "digest": ""}',
+        b'{"answer": [], "digest": ""}',
+        b'{"answer": "once", "digest": {}}',
         b" " * (BODY + 1),
         b"7",
     ],
@@ -170,6 +172,21 @@ def test_a_viewer_gets_no_content_no_digest_and_no_say(client, waiting):
         == 403
     )
     assert client.post("/live/dead/x", json={"do": "discard"}, headers={**headers, **OURS}).status_code == 403
+
+
+@pytest.mark.parametrize("name", ["x", "%FF", "%ED%A0%80", "%00", "a'b", "x" * 2000, "%F0%9F%98%80"])
+def test_what_is_not_there_is_not_found(client, name):
+    headers = {**session(client, "operator"), **OURS}
+    found = [
+        client.get(f"/live/{path}/{name}", headers=headers) for path in ("conversations", "approvals", "dead")
+    ]
+    found.append(client.get(f"/live/conversations/{name}/messages/{name}", headers=headers))
+    acts = ("requeue", "discard")
+    found += [client.post(f"/live/dead/{name}", json={"do": act}, headers=headers) for act in acts]
+    said = {"answer": "deny", "digest": ""}
+    found.append(client.post(f"/live/approvals/{name}", json=said, headers=headers))
+    assert {answer.status_code for answer in found} == {404}
+    assert client.post(f"/live/dead/{name}", json={"do": []}, headers=headers).status_code == 400
 
 
 def test_the_organism_is_laid_out_once(running, client):

@@ -112,7 +112,7 @@ async def test_progress_and_the_end_of_the_server_reach_a_watcher():
         await told.wait()
         return await answer(payload, metadata)
 
-    async with desk((listener("a"), work)) as d:
+    async with desk((listener("a", progress=True), work)) as d:
         handle = await d.open()
         items = d.pump.entrance.watch("console", handle.id, EventPlace(0, 0))
         waiting = asyncio.create_task(anext(items))

@@ -201,7 +201,7 @@ class Server(Serving):
             adopting.adopt(decided_by.guards)
         finishing, before = pump.reloads.swap(edition), self.organism
         self.organism, self.rules = organism, decided_by
-        self._keepers.retire(pump.reloads.moved(), partial(forget_afresh, before))
+        self._keepers.retire(pump.reloads.moved, partial(forget_afresh, before))
         return Reloaded(organism.name, finishing)
 
     async def __aexit__(

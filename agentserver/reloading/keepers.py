@@ -6,6 +6,7 @@ Owns the task that keeps them until no conversation needs them. Refuses to know 
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from agentserver.telemetry.tracing import Tracing
 
 T = TypeVar("T")
+
+logger = logging.getLogger("agentserver")
 
 
 async def attempted(work: Coroutine[Any, Any, T]) -> T | BaseException:
@@ -70,7 +73,8 @@ class EditionKeeper(Generic[T]):
         """Leave everything that was entered. Raises what leaving raises."""
         self._over.set()
         if self._task is not None:
-            await self._task
+            await asyncio.wait([self._task])
+            self._task.result()
 
     async def _keep(self, made: asyncio.Future[T]) -> None:
         async with AsyncExitStack() as stack:
@@ -96,7 +100,7 @@ class Keepers(Generic[T]):
         """Close what was opened last: nothing goes by it."""
         await self._open.pop().close()
 
-    def retire(self, moved: Coroutine[Any, Any, None], then: Callable[[], None]) -> None:
+    def retire(self, moved: Callable[[], Coroutine[Any, Any, None]], then: Callable[[], None]) -> None:
         """Close what was opened before the last, once conversations have moved; ``then`` comes after it."""
         task = asyncio.create_task(self._retire(moved, self._open[:-1], then))
         self._retiring.add(task)
@@ -111,13 +115,18 @@ class Keepers(Generic[T]):
             await self._open.pop(0).close()
 
     async def _retire(
-        self, moved: Coroutine[Any, Any, None], earlier: list[EditionKeeper[T]], then: Callable[[], None]
+        self,
+        moved: Callable[[], Coroutine[Any, Any, None]],
+        earlier: list[EditionKeeper[T]],
+        then: Callable[[], None],
     ) -> None:
-        await moved
+        await moved()
         for keeper in earlier:
+            failed = await attempted(keeper.close())
+            if failed is not None:
+                logger.error("an edition that is over could not be closed", exc_info=failed)
             if keeper in self._open:
                 self._open.remove(keeper)
-                await keeper.close()
         then()
 
 

@@ -1,0 +1,96 @@
+"""A listener with a process of its own: a reload starts new ones with the new code, and ends those of before."""
+
+import os
+from functools import partial
+from pathlib import Path
+
+import anyio
+import pytest
+
+from agentserver.assembly import Reloaded, build
+from agentserver.config import forget, load
+from agentserver.wire.envelope import read
+from agentserver.worker.wall.raising import missing
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(bool(missing(ports=False)), reason="this system cannot hold a wall: NOT tested"),
+]
+
+FORMS = """
+from dataclasses import dataclass
+from agentserver import xmlify
+
+@xmlify
+@dataclass
+class Ask:
+    text: str
+
+@xmlify
+@dataclass
+class Told:
+    text: str
+"""
+
+CODE = """
+import os
+from agentserver import HandlerResponse
+from apart_forms import Ask, Told
+
+async def tell(payload: Ask, metadata) -> HandlerResponse:
+    return HandlerResponse.respond(Told(f"WORD {os.getpid()}"))
+"""
+
+YAML = """
+name: demo
+listeners:
+  - name: teller
+    handler: apart_tell.tell
+    payload_class: apart_forms.Ask
+    replies: [apart_forms.Told]
+    description: Tells.
+    isolation: {warm: 1}
+"""
+
+
+def alive(pid):
+    return Path(f"/proc/{pid}").exists()
+
+
+async def test_worker_processes_are_those_of_the_edition(tmp_path):
+    def write(word):
+        (tmp_path / "apart_forms.py").write_text(FORMS)
+        (tmp_path / "apart_tell.py").write_text(CODE.replace("WORD", word))
+        (tmp_path / "organism.yaml").write_text(YAML)
+
+    async def loaded(**more):
+        return await anyio.to_thread.run_sync(
+            partial(load, tmp_path / "organism.yaml", environ=os.environ, **more)
+        )
+
+    async def ask(server):
+        codecs = server.rules.codecs
+        (kind,) = server.rules.blueprint.listeners["teller"].payloads
+        reply = await (await server.open("me")).ask(codecs.of(kind).encode(kind("x")).encode(), "teller")
+        element = read(reply.message).payload
+        word, pid = codecs.named(element.tag).decode(element).text.split()
+        return word, int(pid)
+
+    write("old")
+    first = await loaded()
+    try:
+        async with build(first) as server:
+            word, before = await ask(server)
+            assert (word, alive(before)) == ("old", True)
+            write("new")
+            assert isinstance(await server.reload(await loaded(afresh=True)), Reloaded)
+            word, after = await ask(server)
+            assert (word, after != before) == ("new", True)
+            with anyio.fail_after(20):
+                while alive(before):  # noqa: ASYNC110 - it is another process
+                    await anyio.sleep(0.01)
+            assert alive(after)
+        assert not alive(after)
+    finally:
+        forget(server.organism)
+        forget(first)

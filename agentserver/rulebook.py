@@ -21,8 +21,7 @@ from agentserver.core.usage import usage_instructions
 from agentserver.guards.hosting import hosted, named
 from agentserver.guards.intents import IntentRewriter
 from agentserver.guards.own import OrganismFacts, own_guards
-from agentserver.handoff.intents import Vocabulary
-from agentserver.handoff.usage import offered
+from agentserver.handoff.intents import Vocabulary, offered
 from agentserver.payload.codec import Codecs
 from agentserver.spending import NO_BUDGETS
 from agentserver.wire import envelope, familiar

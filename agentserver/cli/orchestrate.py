@@ -100,12 +100,12 @@ def _run(words: Vocabulary, dry: bool, session_id: str, agents: Any, source: str
     from agentserver.handoff.managed import orchestrate
 
     _fit(source, principals.taken(()))
-    desk, cursor = orchestrate.Desk(words), SessionCursor(session_id)
+    desk = orchestrate.Desk(words, cursor=SessionCursor(session_id))
     with closing(_client()) as client:
         if dry:
             orchestrate.rehearse(session_id, source, client=client, desk=desk, say=project.say)
         else:
-            orchestrate.run(session_id, agents, source, client=client, desk=desk, cursor=cursor, **more)
+            orchestrate.run(session_id, agents, source, client=client, desk=desk, **more)
 
 
 def _fit(source: str, taken: Collection[str]) -> None:

@@ -1,6 +1,7 @@
 """The closed vocabulary of handoffs.
 
-Owns what an intent declares and the checks that make a set of them a vocabulary. Refuses to know requests. A
+Owns what an intent declares, the checks that make a set of them a vocabulary, and the words by which a listener is told
+what it may ask. Refuses to know requests. A
 vocabulary that exists has been proved: every value is a slug by its type, whether a template interpolates it or the
 target is only given it. Descriptions belong in the free texts, which travel as data.
 """
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from agentserver.handoff.parameters import Parameter
+    from agentserver.hygiene.simple_types import Lexical
     from agentserver.hygiene.slug import Slug
 
 __all__ = ["Intent", "Vocabulary", "vocabulary"]
@@ -243,3 +245,51 @@ def narrowing(vocabulary: Vocabulary, peers: Mapping[str, AbstractSet[str]]) -> 
                     )
                 )
     return tuple(faults)
+
+
+# --- what a listener is told ----------------------------------------------------------------------------------------
+
+INTRODUCTION: Final = """\
+## Handing over work
+Send a Handoff with one of these intents, and each value as a param. Free text is shown to the listener as data."""
+MOST: Final = 20_000
+"""Characters of the text; intents beyond it are counted."""
+
+
+def offered(vocabulary: Vocabulary, peers: AbstractSet[str]) -> str:
+    """The intents by which a listener with these peers may hand work over; empty when there are none."""
+    lines = list(_offers((checked.intent for checked in vocabulary.intents.values()), peers))
+    if not lines:
+        return ""
+    kept: list[str] = [INTRODUCTION]
+    room = MOST - len(INTRODUCTION)
+    for line in lines:
+        room -= len(line) + 1
+        if room < 0:
+            break
+        kept.append(line)
+    left_out = len(lines) + 1 - len(kept)
+    return "\n".join([*kept, *([f"{left_out} more intents are not shown."] if left_out else [])])
+
+
+def _offers(intents: Iterable[Intent], peers: AbstractSet[str]) -> Iterator[str]:
+    for intent in intents:
+        targets = [target for target in intent.targets if target in peers]
+        if targets:
+            fields = [_value(each) for each in intent.parameters]
+            fields += [f"note: optional, free text of at most {intent.note_most} characters"] * bool(
+                intent.note
+            )
+            yield f"- {intent.name} (to {' or '.join(targets)}): {'; '.join(fields) or 'no values'}"
+
+
+def _value(parameter: Parameter) -> str:
+    optional = "" if parameter.required else "optional, "
+    return f"{parameter.name}: {optional}{_shape(parameter.lexical)}"
+
+
+def _shape(lexical: Lexical) -> str:
+    if lexical.choices:
+        return f"one of {', '.join(lexical.choices)}"
+    length = "" if lexical.most is None else f", at most {lexical.most} characters"
+    return f"text that matches {' and '.join(lexical.patterns)}{length}"

@@ -136,7 +136,9 @@ def words(value: str, own: AbstractSet[str] = frozenset()) -> int:
     free. Words in ``own``, lower-case, are not counted. A digit parts words or is a letter of one, whatever makes
     more of them.
     """
-    return max(_counted(value, own), _counted(_MIXED.sub(_as_letters, value), own))
+    told = _MIXED.sub(_as_letters, value)
+    plain = _counted(value, own)
+    return plain if told == value else max(plain, _counted(told, own))
 
 
 def _counted(value: str, own: AbstractSet[str]) -> int:

@@ -66,6 +66,7 @@ class Desk:
         vocabulary: what may be asked; the reference loop's when None.
         sink: where verdicts are recorded; the default file when None.
         clock: gives the time, ISO 8601 with zone.
+        cursor: how far the session was listened to; None forgets it.
     """
 
     def __init__(
@@ -73,7 +74,9 @@ class Desk:
         vocabulary: Vocabulary | None = None,
         sink: AuditSink | None = None,
         clock: Callable[[], str] = now,
+        cursor: Cursor | None = None,
     ) -> None:
+        self.cursor = cursor
         self._vocabulary = vocabulary or reference()
         self._sink = sink or AuditFile()
         self._clock = clock
@@ -190,7 +193,6 @@ def run(
     client: Any = None,
     environment_id: str = "",
     desk: Desk | None = None,
-    cursor: Cursor | None = None,
 ) -> None:
     """Listen to a managed agent's session and hand its requests over until the session ends.
 
@@ -200,8 +202,7 @@ def run(
         source_agent: the name under which the sender goes on record.
         client: an ``anthropic.Anthropic``; made from its own environment variables when None.
         environment_id: where new sessions run; empty to steer sessions that exist.
-        desk: vocabulary, record and clock.
-        cursor: how far the session was listened to before; None forgets it.
+        desk: vocabulary, record, clock and cursor.
 
     Raises:
         agentserver.handoff.managed.agents.SourceLost: when the session cannot be listened to at all.
@@ -212,7 +213,7 @@ def run(
     service = client if client is not None else connect()
     desk = desk or Desk()
     outlet = managed.Steering(service, environment_id)
-    source = managed.ManagedOutput(service, source_session_id, cursor=cursor)
+    source = managed.ManagedOutput(service, source_session_id, cursor=desk.cursor)
     _LOG.info("listening to session %s, whose agent is %s", source_session_id, source_agent)
     for attempt in source.attempts():
         verdict = pass_on(desk, outlet, attempt.request, source_agent, agent_ids)

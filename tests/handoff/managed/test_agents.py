@@ -118,8 +118,8 @@ def test_a_call_that_waits_for_its_answer_is_taken_by_the_first_listener(fake, t
     result = service.event("user.custom_tool_result", custom_tool_use_id=answered["id"], content=[])
     service.history = [service.message(json.dumps(request("OLD-1"))), answered, result, waiting]
     service.script = [Connection([service.over()])]
-    cursor = SessionCursor("sesn_src", tmp_path)
-    run("sesn_src", {"launch-radar": "sesn_t"}, client=client, desk=desk(Sink()), cursor=cursor)
+    kept = Desk(sink=Sink(), cursor=SessionCursor("sesn_src", tmp_path))
+    run("sesn_src", {"launch-radar": "sesn_t"}, client=client, desk=kept)
     assert [(to, events[0]["type"]) for to, events in service.sent] == [
         ("sesn_t", "user.message"), ("sesn_src", "user.custom_tool_result")
     ]  # fmt: skip

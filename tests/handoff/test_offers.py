@@ -2,10 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from agentserver.handoff.intents import Intent, vocabulary
+from agentserver.handoff.intents import INTRODUCTION, MOST, Intent, offered, vocabulary
 from agentserver.handoff.parameters import Parameter
 from agentserver.handoff.reference import reference
-from agentserver.handoff.usage import INTRODUCTION, MOST, offered
 from agentserver.hygiene.simple_types import Lexical
 
 INTENT = Intent(

@@ -22,10 +22,10 @@ from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.gateways.agui import asked as asking
 from agentserver.gateways.agui import telling
 from agentserver.gateways.http import forms
-from agentserver.gateways.http.parts import DoorPart, acting, host
+from agentserver.gateways.http.parts import DoorPart, acting, host, opened
 from agentserver.gateways.http.problems import ProblemAnswer, by_code, stopping, unkept, unknown
 from agentserver.gateways.http.routes.streams import ServerSent
-from agentserver.ports import Ended, Lagged, OtherMessageError, Unkept, UnkeptError, WatchEnd
+from agentserver.ports import Ended, Lagged, OtherMessageError, Unkept, WatchEnd
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -68,7 +68,7 @@ async def run(request: Request) -> ServerSent:
     if request.app.holding.stopping:
         raise stopping()
     data = _message(asked, listener, who, server)
-    conversation = await _opened(server, who, asked.thread)
+    conversation = await opened(server, who, asking.hashed("thread", asked.thread))
     try:
         submitted = await server.submit(who.name, conversation, data, listener, request=asked.key)
     except LookupError:
@@ -90,16 +90,6 @@ def _message(asked: RunAsked, listener: str, who: Caller, server: DoorHost) -> b
         raise by_code(Code.ROUTING)
     value = asking.value_for(asked, codecs)
     return forms.message(server.rules, forms.JSON, forms.dumped(value), listener, asked.name, may)
-
-
-async def _opened(server: DoorHost, who: Caller, thread: str) -> str:
-    """The conversation that a thread of the principal's is."""
-    try:
-        handle = await server.open(who.principal, key=asking.hashed("thread", thread), most=who.open)
-    except UnkeptError as error:
-        raise unkept(error.why) from None
-    handle.detach()
-    return handle.id
 
 
 def _check(server: DoorHost, conversation: str, answers: Sequence[InterruptAnswer], who: Caller) -> None:

@@ -5,11 +5,12 @@ Owns how a handler learns whose request it has, and the door's needs of a server
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from agentserver.gateways.http.problems import ProblemAnswer
-from agentserver.ports import Ingress
+from agentserver.gateways.http.problems import ProblemAnswer, unkept
+from agentserver.ports import Ingress, UnkeptError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from agentserver.trace.store import TraceBook
 
 T = TypeVar("T")
+
+logger = logging.getLogger("agentserver.http")
 
 CALLER = "agentserver.caller"
 """The key of a request's scope under which its caller is kept."""
@@ -119,3 +122,20 @@ def header(request: HTTPConnection, name: bytes) -> str:
 def host(request: HTTPConnection) -> DoorHost:
     """The server."""
     return cast("DoorHost", request.app.host)
+
+
+async def opened(server: DoorHost, who: Caller, key: str | None) -> str:
+    """The id of a conversation that is opened for a caller, or that it has under this key already.
+
+    Raises ProblemAnswer: 403 for one that the organism cannot know, such as one who may address a listener that went;
+    and QuotaError.
+    """
+    try:
+        handle = await server.open(who.principal, key=key, most=who.open)
+    except UnkeptError as error:
+        raise unkept(error.why) from None
+    except ValueError as error:
+        logger.warning("no conversation was opened: %s", error)
+        raise ProblemAnswer(403, "This organism and this principal's rights do not fit together.") from None
+    handle.detach()
+    return handle.id

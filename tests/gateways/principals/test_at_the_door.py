@@ -34,10 +34,8 @@ class Town:
         self.port, self.path, self.clock, self.server = port, path, clock, server
         self.tokens = {}
 
-    async def add(self, name, role=Role.USER, rate="1000/s", most=20):
-        caller = Caller(
-            Principal(name, Trust.ORDERS, ("cashier", "pauser", "vault")), role, Rate.of(rate), most
-        )
+    async def add(self, name, role=Role.USER, rate="1000/s", most=20, may=("cashier", "pauser", "vault")):
+        caller = Caller(Principal(name, Trust.ORDERS, may), role, Rate.of(rate), most)
         self.tokens[name] = await run_sync(tokens.add, self.path, caller)
 
     def client(self, name):
@@ -190,3 +188,12 @@ async def test_another_s_conversation_and_one_that_is_not_there_are_answered_wit
             other = await bob.request(method, "/v1/conversations/" + "0" * 32 + path, **body)
             assert (one.status_code, one.content) == (other.status_code, other.content)
             assert one.status_code == 404
+
+
+async def test_who_may_address_a_listener_that_went_is_refused_and_the_log_says_why(tmp_path, caplog):
+    gone = ["ada", Role.USER, "1000/s", 20, ("gone",)]
+    async with town(tmp_path, gone) as here, here.client("ada") as client:
+        answer = await client.post("/v1/conversations")
+    assert answer.status_code == 403
+    assert "gone" not in answer.text
+    assert "ada may address gone: there is no such listener" in caplog.text

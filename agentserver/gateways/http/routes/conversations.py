@@ -19,7 +19,7 @@ from agentserver.contract import Code
 from agentserver.core import receipts
 from agentserver.core.messages import UNDECIDED, Done, EventPlace, Progress, Reply
 from agentserver.gateways.http import forms
-from agentserver.gateways.http.parts import HEADS, DoorPart, acting, caller, header, host
+from agentserver.gateways.http.parts import HEADS, DoorPart, acting, caller, header, host, opened
 from agentserver.gateways.http.problems import (
     ProblemAnswer,
     by_code,
@@ -28,7 +28,7 @@ from agentserver.gateways.http.problems import (
     unknown,
 )
 from agentserver.gateways.http.routes.streams import EventStream, OverSocket, ServerSent
-from agentserver.ports import Ended, EngineError, OtherMessageError, Submitted, Unkept, UnkeptError
+from agentserver.ports import Ended, EngineError, OtherMessageError, Submitted, Unkept
 from agentserver.trace.traceparent import coming_from
 
 if TYPE_CHECKING:
@@ -98,13 +98,8 @@ class ConversationRoutes:
         who = acting(request)
         if self.holding.stopping:
             raise stopping()
-        try:
-            handle = await host(request).open(who.principal, key=_key(request), most=who.open)
-        except UnkeptError as error:
-            raise unkept(error.why) from None
-        handle.detach()
-        headers = {"location": f"/v1/conversations/{handle.id}"}
-        return _json({"conversation": handle.id}, 201, headers)
+        key = await opened(host(request), who, _key(request))
+        return _json({"conversation": key}, 201, {"location": f"/v1/conversations/{key}"})
 
     async def send(self, request: Request) -> Response:
         """Hand in a message; answer with the first reply where it comes in time."""

@@ -90,22 +90,26 @@ async def test_an_unknown_a_revoked_and_a_malformed_token_get_the_same_bytes(tmp
 
 async def test_revoking_ends_the_streams_of_that_token_and_no_others(tmp_path):
     async with town(tmp_path, ["ada"], ["bob"]) as here:
-        ended = []
+        opened, ended = [], []
 
         async def watch(name):
             async with here.client(name) as client:
                 path = (await client.post("/v1/conversations")).headers["location"]
                 async with client.stream("GET", f"{path}/events") as answer:
+                    opened.append(name)
                     ended.extend([name async for line in answer.aiter_lines() if "revoked" in line])
+
+        async def until(there):
+            with anyio.fail_after(20):
+                while not there():  # noqa: ASYNC110 - over HTTP
+                    await anyio.sleep(0.02)
 
         async with anyio.create_task_group() as tasks:
             for name in ("ada", "ada", "bob"):
                 tasks.start_soon(watch, name)
-            await anyio.sleep(0.3)
+            await until(lambda: len(opened) == 3)
             await run_sync(tokens.revoke, here.path, "ada")
-            with anyio.fail_after(10):
-                while len(ended) < 2:  # noqa: ASYNC110 - over HTTP
-                    await anyio.sleep(0.02)
+            await until(lambda: len(ended) == 2)
             await anyio.sleep(0.5)
             assert ended == ["ada", "ada"]
             tasks.cancel_scope.cancel()

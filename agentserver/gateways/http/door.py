@@ -78,16 +78,19 @@ class HttpDoor:
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
         """Be open: look after held connections, and enter what the parts need. Leaving it stops the door."""
-        async with AsyncExitStack() as stack, anyio.create_task_group() as tasks:
-            for part in self._parts:
-                if part.lifespan is not None:
-                    await stack.enter_async_context(part.lifespan())
+        async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.holding.look)
-            try:
-                yield
-            finally:
-                self.stop()
-                tasks.cancel_scope.cancel()
+            async with (
+                AsyncExitStack() as stack
+            ):  # inside: what parts have entered is left in the reverse order
+                for part in self._parts:
+                    if part.lifespan is not None:
+                        await stack.enter_async_context(part.lifespan())
+                try:
+                    yield
+                finally:
+                    self.stop()
+            tasks.cancel_scope.cancel()
 
     def _own(self) -> Iterable[DoorPart]:
         probes = (

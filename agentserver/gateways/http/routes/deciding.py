@@ -23,7 +23,7 @@ from agentserver.payload.json.values import read as read_json
 from agentserver.trace.redact import EVERY, Redaction, redacted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from starlette.requests import Request
 
@@ -31,9 +31,10 @@ if TYPE_CHECKING:
     from agentserver.core.state.approvals import Approval
     from agentserver.gateways.http.parts import DoorHost
     from agentserver.gateways.principals import Caller
+    from agentserver.ports import EngineReader
 
-HIDDEN: Final = Redaction((EVERY,))
-"""The redaction for viewers: of a message they learn its length and digest."""
+RECORDS: Final = 4096
+"""Records of a conversation that are shown at once: its latest."""
 
 
 def part() -> DoorPart:
@@ -60,7 +61,7 @@ async def approvals(request: Request) -> Response:
 
 def _approval(one: Approval, server: DoorHost, limit: float, who: Caller) -> Mapping[str, Any]:
     delivery = one.delivery
-    said = forms.payload_json(delivery.message, server.rules)
+    said = _cleaned(forms.payload_json(delivery.message, server.rules), server.rules.redact)
     asked = [{"guard": each.guard, "why": list(WORDING.lines(each.why))} for each in one.questions]
     if who.redacted:
         said = forms.hidden(said, len(delivery.message))
@@ -77,6 +78,15 @@ def _approval(one: Approval, server: DoorHost, limit: float, who: Caller) -> Map
         "digest": one.digest,
         "questions": asked,
     }
+
+
+def _cleaned(value: Any, redact: Callable[[str], str]) -> Any:
+    """A value without secrets."""
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, dict):
+        return {name: _cleaned(each, redact) for name, each in value.items()}
+    return [_cleaned(each, redact) for each in value] if isinstance(value, list) else value
 
 
 async def answer(request: Request) -> Response:
@@ -114,9 +124,23 @@ async def trace(request: Request) -> Response:
         await server.standing(who.sees, key)
     except LookupError:
         raise unknown() from None
-    records: Sequence[AuditRecord] = server.trace.of(key)
-    found = [_record(each, who, server) for each in (redacted(records, HIDDEN) if who.redacted else records)]
+    hidden = (EVERY,) if who.redacted else ()
+    records = redacted(await _records(server, key), Redaction(hidden, server.rules.redact))
+    found = [_record(each, who, server) for each in records]
     return Response(forms.dumped({"now": time.time(), "records": found}), media_type=forms.JSON)
+
+
+async def _records(server: DoorHost, conversation: str) -> Sequence[AuditRecord]:
+    """The latest records of a conversation: as the engine has them, or else those of late."""
+
+    def work(reader: EngineReader) -> Sequence[AuditRecord]:
+        return reader.recorded_conversation(conversation).records()
+
+    try:
+        found = await server.read(work)
+    except LookupError:  # of an engine that keeps no steps
+        found = server.trace.of(conversation)
+    return found[-RECORDS:]
 
 
 def _record(record: AuditRecord, who: Caller, server: DoorHost) -> Mapping[str, Any]:

@@ -74,6 +74,7 @@ def organism(heard: Heard, **limits: Any):
         return HandlerResponse.respond(Said(f"paid {payload.text}"))
 
     async def slow(payload: Say, metadata: HandlerMetadata) -> HandlerResponse:
+        heard.said.append(payload.text)
         await heard.free.wait()
         return HandlerResponse.respond(Said("at last"))
 

@@ -115,10 +115,10 @@ async def test_a_conversation_that_is_ended_cancels_its_run():
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(run)
             with anyio.fail_after(10):
-                while not (known := await ada.conversations()):  # noqa: ASYNC110 - over HTTP
+                while not ada.heard.said:  # noqa: ASYNC110 - over HTTP
                     await anyio.sleep(0.01)
-                await anyio.sleep(0.1)
-                await ada.server.end("ada", known[0])
+                (conversation,) = await ada.conversations()
+                await ada.server.end("ada", conversation)
         assert found[-1].outcome.type == "cancelled"
 
 

@@ -1,0 +1,77 @@
+"""One request ends, the conversation goes on, and the decision can be taken again."""
+
+from __future__ import annotations
+
+import pytest
+
+from agentserver import HandlerResponse
+from agentserver.contract import Code
+from agentserver.core.decide import decisions
+from agentserver.core.encoding import recording
+from agentserver.core.messages import Cancelling, Done, Outside, Reply
+from agentserver.core.records.audit import Event
+from agentserver.core.records.wording import WORDING
+from agentserver.history.replay import told
+from tests.core.paper import Answer, Ask, Paper, listener, rules
+
+SHOP = rules(listener("agent", "tool"), listener("tool"))
+ASK = SHOP.codecs.of(Ask).encode(Ask("x")).encode()
+
+
+def paper():
+    return Paper(
+        SHOP,
+        {
+            "agent": lambda call: HandlerResponse(Ask("sub"), "tool"),
+            "tool": lambda call: HandlerResponse.respond(Answer("there")),
+        },
+    )
+
+
+def two():
+    """A conversation in which two requests are under way."""
+    one = paper()
+    first = decisions.receive(one.conversation, Outside(ASK, "1", "agent"), SHOP, one.moment())
+    second = decisions.receive(first.conversation, Outside(ASK, "2", "tool"), SHOP, one.moment())
+    return one, second.conversation
+
+
+def cancelled(one, conversation, by="", request="1"):
+    return decisions.cancel(conversation, Cancelling(request, by), SHOP, one.moment())
+
+
+@pytest.mark.parametrize("by", ["", "ada"])
+def test_its_threads_close_its_principal_is_told_and_the_other_request_stays(by):
+    one, before = two()
+    outcome = cancelled(one, before, by)
+    after = outcome.conversation
+    assert list(after.requests) == ["2"]
+    assert {thread.owner for thread in after.tree.nodes.values()} == {after.principal, "tool"}
+    assert set(outcome.closed) == before.tree.nodes.keys() - after.tree.nodes.keys()
+    assert [type(event) for event in outcome.replies] == ([Reply, Done] if by else [Done])
+    assert outcome.replies[-1].answered == bool(by)
+    record = next(record for record in outcome.records if record.event is Event.CANCELLED)
+    assert (record.request, WORDING.whole(record.detail)) == ("1", "by ada" if by else "by its principal")
+    refused = [record.code for record in outcome.records if record.event is Event.REFUSED]
+    assert refused == []
+    if by:
+        assert Code.DENIED.value.encode() in outcome.replies[0].message
+
+
+@pytest.mark.parametrize("by", ["", "ada"])
+def test_it_is_recorded_and_decided_again_as_it_was(by):
+    one, before = two()
+    outcome = cancelled(one, before, by)
+    cause = recording.load(recording.dump(outcome), {}, recording.gone_out(outcome), SHOP)
+    assert cause == outcome.cause
+    assert recording.decide(before, cause, SHOP, outcome.moment) == outcome
+    assert told(cause) == f"the end of a request, by {by or 'its principal'}"
+
+
+def test_what_is_at_rest_or_unknown_is_not_cancelled():
+    one, before = two()
+    after = cancelled(one, before).conversation
+    for request in ("1", "unknown", ""):
+        assert cancelled(one, after, request=request) is None
+    with pytest.raises(LookupError):
+        recording.decide(after, Cancelling("1"), SHOP, one.moment())

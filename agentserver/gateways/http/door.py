@@ -78,19 +78,17 @@ class HttpDoor:
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
         """Be open: look after held connections, and enter what the parts need. Leaving it stops the door."""
-        async with anyio.create_task_group() as tasks:
+        async with (
+            anyio.create_task_group() as tasks,
+            AsyncExitStack() as stack,
+        ):  # what parts enter is left first
+            stack.callback(tasks.cancel_scope.cancel)
+            stack.callback(self.stop)
+            for part in self._parts:
+                if part.lifespan is not None:
+                    await stack.enter_async_context(part.lifespan())
             tasks.start_soon(self.holding.look)
-            async with (
-                AsyncExitStack() as stack
-            ):  # inside: what parts have entered is left in the reverse order
-                for part in self._parts:
-                    if part.lifespan is not None:
-                        await stack.enter_async_context(part.lifespan())
-                try:
-                    yield
-                finally:
-                    self.stop()
-            tasks.cancel_scope.cancel()
+            yield
 
     def _own(self) -> Iterable[DoorPart]:
         probes = (

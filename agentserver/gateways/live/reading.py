@@ -10,9 +10,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from agentserver.characters.printing import visible
-from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.core.records.audit import AuditRecord, Event
-from agentserver.core.records.details import Answered, Charge, KeptText
+from agentserver.core.records.details import Answered, Charge, KeptText, Unanswered
 from agentserver.core.records.wording import WORDING
 from agentserver.gateways.live import telling
 from agentserver.gateways.live.telling import NAME, name
@@ -22,20 +21,14 @@ from agentserver.trace import text
 from agentserver.trace.redact import redacted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
-    from agentserver.core.encoding.recorded import DeadLetter, Summary
+    from agentserver.core.encoding.recorded import Charged, DeadLetter, Summary
     from agentserver.ports import EngineReader
     from agentserver.trace.redact import Redaction
 
 MOST = 200
 """Conversations, dead letters and decisions that a page lists."""
-
-LATEST = 50
-"""Conversations in which decisions and charges are looked for: those that were touched last."""
-
-STEPS = 10_000
-"""Steps of them that are read for it: the work does not grow with what is kept."""
 
 ROWS = 1000
 """Records of a conversation that a page shows: the last ones."""
@@ -80,40 +73,31 @@ def message(reader: EngineReader, key: str, delivery: str, redaction: Redaction)
 
 
 def decided(reader: EngineReader, most: int = MOST) -> list[dict[str, Any]]:
-    """What people have decided, the latest first, in the conversations that were touched last."""
-    records = [record for record in _latest(reader) if record.event in {Event.APPROVED, Event.WITHDRAWN}]
-    records.sort(key=lambda record: record.at, reverse=True)
+    """What people have decided, the latest first."""
     return [
         {
-            "at": record.at,
-            "sender": name(record.sender),
-            "to": name(record.to),
-            "root": name(record.root),
-            "conversation": record.conversation,
-            "granted": record.event is Event.APPROVED,
-            "answer": visible(WORDING.first(record.detail)[:NAME]),
-            "by": visible(record.detail.by[:NAME]) if isinstance(record.detail, Answered) else "",
+            "at": one.at,
+            "sender": name(one.sender),
+            "to": name(one.to),
+            "root": name(one.root),
+            "conversation": one.conversation,
+            "granted": one.granted,
+            "answer": visible(
+                WORDING.first(Unanswered(one.why) if one.why else Answered(one.by, one.answer))[:NAME]
+            ),
+            "by": visible(one.by[:NAME]),
         }
-        for record in records[:most]
+        for one in reader.decided(most)
     ]
 
 
-def usage(reader: EngineReader) -> dict[str, Any]:
-    """What was charged, by listener and model in the conversations that were touched last, and by principal in all."""
-    listeners: dict[str, list[Amount]] = {}
-    models: dict[str, list[Amount]] = {}
-    principals: dict[str, list[Amount]] = {}
-    for listener, model, cost in charges(_latest(reader)):
-        listeners.setdefault(listener, []).append(cost)
-        models.setdefault(model, []).append(cost)
-    for one in reader.conversations():
-        if one.tokens or one.money:
-            principals.setdefault(one.principal, []).append(Amount(one.tokens, one.money))
+def usage(reader: EngineReader, since: float) -> dict[str, Any]:
+    """What was charged since a time, by listener, model and principal."""
+    found = reader.charged(since)
     return {
-        "listeners": _charged(listeners),
-        "models": _charged(models),
-        "principals": [{**each, "calls": None} for each in _charged(principals)],
-        "latest": LATEST,
+        "listeners": _charged((one.listener, one) for one in found),
+        "models": _charged((one.model, one) for one in found),
+        "principals": _charged((one.principal, one) for one in found),
     }
 
 
@@ -139,26 +123,18 @@ def _sum(costs: Iterable[Amount]) -> dict[str, int]:
     return {"tokens": total.tokens, "money": total.money}
 
 
-def _charged(groups: Mapping[str, list[Amount]]) -> list[dict[str, Any]]:
-    told = [(name(key), sum(costs, Amount()), len(costs)) for key, costs in groups.items()]
-    told.sort(key=lambda one: (-one[1].money, -one[1].tokens, one[0]))
+def _charged(found: Iterable[tuple[str, Charged]]) -> list[dict[str, Any]]:
+    """The charges of each name, the dearest first."""
+    calls: dict[str, int] = {}
+    costs: dict[str, Amount] = {}
+    for key, one in found:
+        calls[key] = calls.get(key, 0) + one.calls
+        costs[key] = costs.get(key, Amount()) + Amount(one.tokens, one.money)
+    told = sorted(costs, key=lambda key: (-costs[key].money, -costs[key].tokens, key))
     return [
-        {"name": key, "tokens": cost.tokens, "money": cost.money, "calls": calls}
-        for key, cost, calls in told[:MOST]
+        {"name": name(key), "tokens": costs[key].tokens, "money": costs[key].money, "calls": calls[key]}
+        for key in told[:MOST]
     ]
-
-
-def _latest(reader: EngineReader) -> Iterator[AuditRecord]:
-    """The records of the conversations that were touched last, within so many steps."""
-    room = STEPS
-    for one in islice(reader.conversations(), LATEST):
-        room -= one.steps
-        if room < 0:
-            return
-        try:
-            yield from reader.recorded_conversation(one.id).records()
-        except (LookupError, UnreadableError):
-            continue
 
 
 # Dead letters

@@ -47,6 +47,9 @@ HEADER: Final = "x-agentserver"
 BODY: Final = 4096
 """Bytes of a request."""
 
+USAGE: Final = 30 * 86400.0
+"""Seconds of which the usage is shown."""
+
 FEEDS: Final = 100
 """Streams at once."""
 
@@ -243,7 +246,8 @@ class LiveView:
         return _refused(400, "it wants requeue or discard")
 
     async def _usage(self, request: Request, caller: Caller) -> Response:  # noqa: ARG002 - one signature
-        return self._told(await self._host.read(reading.usage))
+        since = self._now() - USAGE
+        return self._told(await self._host.read(lambda reader: reading.usage(reader, since)))
 
     # Approvals
 

@@ -24,7 +24,7 @@ async function all() {
       ["message", (row) => el("span", {}, way(row.sender, row.to), " ", row.root)],
       ["decision", (row) => el("span", { class: row.granted ? "s-good" : "s-bad" }, sign(row.granted ? "good" : "bad"), " ", row.answer)],
       ["conversation", (row) => link(["conversations", row.conversation], row.conversation.slice(0, 13))],
-    ], told.decided, "Nobody has decided anything yet, in the conversations that were touched last."));
+    ], told.decided, "Nobody has decided anything yet."));
   };
   await again();
   const timer = paced(again);

@@ -16,13 +16,13 @@ export async function show() {
   return {
     node: el("div", { class: "page" }, el("h1", {}, "Usage"),
       el("p", { class: "quiet" }, "What is charged: what work has cost, and of work that is not settled the most that it may cost. ",
-        `By agent and by model: in the ${told.latest} conversations that were touched last.`),
+        "Of the last 30 days."),
       GROUPS.map(([key, title, head]) => el("section", {}, table(title, [
         [head, (row) => row.name || "not known"],
         ["tokens", (row) => count(row.tokens), "number"],
         ["", bar, "wide"],
         ["cost", (row) => money(row.money) || "-", "number"],
-        ["calls", (row) => (row.calls === null ? "" : count(row.calls)), "number"],
+        ["calls", (row) => count(row.calls), "number"],
       ], told[key], `${title}: nothing was charged.`)))),
   };
 }

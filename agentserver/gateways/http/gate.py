@@ -124,11 +124,26 @@ class TokenKeeper:
         """Whose request it is. Raises ProblemAnswer: 401 for an unknown token, 429 for too many."""
         found = self.known.authenticate(_token(scope[HEADS]))
         if found is None:
-            raise ProblemAnswer(401, "A token is needed.", _NOBODY)
+            raise _unknown()
         delay = self._pace.take(found)
         if delay:
             raise ProblemAnswer(429, "Too many requests.", {"retry-after": str(int(delay) + 1)})
         return found
+
+    def standing(self, found: Caller, receive: Receive) -> Receive:
+        """The body of a request, of one who still has to stand when the last of it comes.
+
+        Raises ProblemAnswer there (401): a body takes its time, in which a token may be revoked.
+        """
+
+        async def taken() -> Message:
+            message = await receive()
+            whole = message["type"] == "http.request" and not message.get("more_body", False)
+            if whole and not self.known.stands(found):
+                raise _unknown()
+            return message
+
+        return taken
 
     def routed(self, part: DoorPart) -> Sequence[BaseRoute]:
         """The routes of a part, each behind the question whose request it is."""
@@ -154,7 +169,8 @@ class _Asking:
             return
         scope[CALLER] = found = self.keeper.caller(scope)
         async with self.keeper.turns.turn(found.name):
-            await self.app(scope, receive, send)
+            reading = scope.get("method", "GET") in ("GET", "HEAD")  # what is held is looked after by Holding
+            await self.app(scope, receive if reading else self.keeper.standing(found, receive), send)
 
 
 class _Bounded:
@@ -203,6 +219,11 @@ def _token(heads: Mapping[bytes, bytes]) -> str:
     """The bearer token that a request shows; empty for none. No cookie counts: other sites can have one sent."""
     scheme, _, token = heads.get(b"authorization", b"").decode("latin-1").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def _unknown() -> ProblemAnswer:
+    """The answer to a token that counts for nobody."""
+    return ProblemAnswer(401, "A token is needed.", _NOBODY)
 
 
 def _refused(error: Exception) -> ProblemAnswer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import anyio
 import pytest
 
 from tests.gateways.http.desk import desk, opened, until
@@ -118,3 +119,34 @@ async def test_each_role_is_shown_of_a_trace_what_it_may_see():
         assert not any("message" in each or "detail" in each for each in mine)
         assert any(each.get("message", {}).get("value") == {"text": "paid 5"} for each in whole)
         assert "paid 5" not in str(less)
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_an_answer_that_is_finished_after_its_operator_was_revoked_counts_for_nothing(chunked):
+    async with desk() as door, door.client() as ada, door.client("olga") as olga:
+        await asked(door, ada)
+        (one,) = (await olga.get("/v1/approvals")).json()["approvals"]
+        body = f'{{"digest": "{one["digest"]}", "answer": "once"}}'.encode()
+        framing = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {len(body)}"
+        head = (
+            f"POST /v1/approvals/{one['id']} HTTP/1.1\r\nHost: 127.0.0.1:{door.port}\r\n"
+            f"Authorization: Bearer olga\r\nConnection: close\r\n{framing}\r\n\r\n"
+        )
+        first, rest = (b"%x\r\n%b\r\n" % (len(body), body), b"0\r\n\r\n") if chunked else (body[:9], body[9:])
+        async with await door.connect() as stream:
+            await stream.send(head.encode() + first)
+            await anyio.sleep(0.1)  # it is let in, and its body is read
+            del door.people.known["olga"]
+            await stream.send(rest)
+            await door.told(stream, b" 401 ")
+        assert door.server.approvals()
+        assert door.books.paid == 0
+
+
+async def test_a_viewer_gets_no_digest_of_a_message_which_few_tries_would_guess():
+    async with desk() as door, door.client() as ada, door.client("vera") as vera:
+        await asked(door, ada)
+        (one,) = (await vera.get("/v1/approvals")).json()["approvals"]
+        (kept,) = door.server.approvals()
+        assert one["digest"] == ""
+        assert kept.digest not in (await vera.get("/v1/approvals")).text

@@ -94,6 +94,10 @@ async def test_secrets_are_taken_out_before_anything_is_cut():
     assert found == ["x" * (LINE - 10) + "[gone]"]
 
 
+async def test_half_a_character_is_told_so_that_every_gateway_can_write_it():
+    assert await texts("a file called \udcff", redact=str) == ["a file called \\udcff"]
+
+
 async def test_more_than_a_few_at_once_are_dropped():
     assert await texts(*map(str, range(1000))) == [str(number) for number in range(BURST)]
 

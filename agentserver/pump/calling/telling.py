@@ -75,7 +75,10 @@ class Teller:
             raise TypeError(f"progress is told in text, not as {type(text).__name__}")
         if self._call.stopped or self._call.done() or not self._spend():
             return
-        line = " ".join(self._redact(str.__str__(text)).split())
+        said = (
+            self._redact(str.__str__(text)).encode("utf-8", "backslashreplace").decode()
+        )  # half a pair is no text
+        line = " ".join(said.split())
         if not line:
             return
         delivery = self._accepted.delivery

@@ -174,6 +174,8 @@ class LiveView:
             asked = await _body(request)
             if asked is None:
                 return _refused(400, f"it wants a JSON object and the header {HEADER}")
+            if self._sessions.caller(request.cookies.get(COOKIE, "")) is None:  # the body has taken its time
+                return _refused(401, "log in")
             return await _tried(partial(decide, request, caller, asked))
 
         return Route(path, answer, methods=["POST"])

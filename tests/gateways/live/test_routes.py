@@ -236,6 +236,29 @@ def test_revoking_a_token_ends_the_stream_within_a_second_and_the_session_too(ru
     assert client.get("/live/feed", headers=headers).status_code == 401
 
 
+def test_an_answer_that_is_finished_after_its_operator_was_revoked_counts_for_nothing(
+    running, client, waiting
+):
+    token = "interrupted".ljust(43, "x")
+    caller = Caller(Principal("ida", Trust.ORDERS, None), Role.OPERATOR, Rate(9, "s"), 9, token)
+    running.people.known[token] = caller
+    headers = {**OURS, "cookie": login(client, token).headers["set-cookie"].partition(";")[0]}
+    shown = client.get(f"/live/approvals/{waiting}", headers=headers).json()
+    data = json.dumps({"answer": "once", "digest": shown["digest"]}).encode()
+
+    def body():
+        yield data[:9]
+        time.sleep(0.2)  # it is let in, and its body is read
+        running.people.revoke(running, token)
+        yield data[9:]
+
+    headers["content-type"] = "application/json"
+    found = client.post(f"/live/approvals/{waiting}", content=body(), headers=headers)
+    assert found.status_code == 401
+    left = client.get("/live/approvals", headers=session(client, "operator")).json()["waiting"]
+    assert waiting in [each["id"] for each in left]
+
+
 def watching(running, number):
     """True once so many streams are open."""
     for _ in range(200):

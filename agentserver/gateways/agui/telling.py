@@ -126,7 +126,7 @@ def interrupt(one: Approval, rules: Rules, *, decides: bool) -> Interrupt:
             "digest": one.digest,
             "from": one.delivery.sender,
             "to": one.delivery.to,
-            **forms.payload_json(one.delivery.message, rules),
+            **forms.cleaned(forms.payload_json(one.delivery.message, rules), rules.redact),
         },
     )
 

@@ -21,7 +21,7 @@ from agentserver.wire import envelope
 from agentserver.wire.canonical import canonical
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from agentserver.core.guard import Rules
     from agentserver.payload.codec import Codec
@@ -164,6 +164,15 @@ def hidden(found: Mapping[str, Any], size: int) -> Mapping[str, Any]:
     """An object without what its message says, for those who may not read it."""
     less = {name: each for name, each in found.items() if name not in ("value", "xml", "text")}
     return {**less, "redacted": size}
+
+
+def cleaned(value: Any, redact: Callable[[str], str]) -> Any:
+    """A value without secrets, which ``redact`` takes out of a text."""
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, dict):
+        return {name: cleaned(each, redact) for name, each in value.items()}
+    return [cleaned(each, redact) for each in value] if isinstance(value, list) else value
 
 
 def problem_of(reply: Reply, rules: Rules) -> ProblemAnswer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 
 from agentserver import HandlerMetadata, HandlerResponse, invocation, xmlify
 from agentserver.assembly import Server, build
+from agentserver.config.yaml.secrets import Secrets
 from agentserver.core.blueprint import Limits
 from agentserver.gateways.agui.runs import part
 from agentserver.gateways.http import DoorOptions, HttpDoor, TokenKeeper
@@ -212,11 +213,11 @@ def abandoned(interrupt: Any) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def front(**limits: Any):
-    """A front end of ada's, a user."""
+async def front(secrets: tuple[str, ...] = (), **limits: Any):
+    """A front end of ada's, a user, of an organism that has these secrets."""
     heard = Heard()
     made = await anyio.to_thread.run_sync(lambda: organism(heard, **limits))
-    server = build(made, approver=Looking())
+    server = build(replace(made, secrets=Secrets.of(secrets)), approver=Looking())
     listening = bound("127.0.0.1", 0)
     port = listening.getsockname()[1]
     options = DoorOptions(*names(port, local=True, secure=False))

@@ -206,6 +206,12 @@ async def test_what_waits_for_a_person_interrupts_and_an_operator_resumes():
         assert (resumed[-1].outcome.type, ada.heard.said) == ("success", ["ten"])
 
 
+async def test_an_interrupt_tells_no_secret_of_the_organisms():
+    async with front(secrets=("hunter-two",)) as ada:
+        (one,) = interrupts(await ada.of("olga").run("vault", "pay with hunter-two"))
+        assert one.metadata["value"] == {"text": "pay with [redacted]"}
+
+
 @pytest.mark.parametrize("how", ["deny", "abandon"])
 async def test_an_operator_denies(how):
     async with front() as ada:

@@ -23,7 +23,7 @@ from agentserver.payload.json.values import read as read_json
 from agentserver.trace.redact import EVERY, Redaction, redacted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from starlette.requests import Request
 
@@ -61,7 +61,7 @@ async def approvals(request: Request) -> Response:
 
 def _approval(one: Approval, server: DoorHost, limit: float, who: Caller) -> Mapping[str, Any]:
     delivery = one.delivery
-    said = _cleaned(forms.payload_json(delivery.message, server.rules), server.rules.redact)
+    said = forms.cleaned(forms.payload_json(delivery.message, server.rules), server.rules.redact)
     asked = [{"guard": each.guard, "why": list(WORDING.lines(each.why))} for each in one.questions]
     if who.redacted:
         said = forms.hidden(said, len(delivery.message))
@@ -78,15 +78,6 @@ def _approval(one: Approval, server: DoorHost, limit: float, who: Caller) -> Map
         "digest": one.digest if who.decides else "",  # one would guess an amount by it
         "questions": asked,
     }
-
-
-def _cleaned(value: Any, redact: Callable[[str], str]) -> Any:
-    """A value without secrets."""
-    if isinstance(value, str):
-        return redact(value)
-    if isinstance(value, dict):
-        return {name: _cleaned(each, redact) for name, each in value.items()}
-    return [_cleaned(each, redact) for each in value] if isinstance(value, list) else value
 
 
 async def answer(request: Request) -> Response:

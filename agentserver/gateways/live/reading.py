@@ -50,12 +50,12 @@ def conversation(reader: EngineReader, key: str, redaction: Redaction) -> dict[s
     """One conversation, as the tree of its hops. Raises LookupError."""
     recorded = reader.recorded_conversation(key)
     records = redacted(recorded.records(), redaction)
-    rows = telling.tree(records)
+    hops = text.shown(records)
     return {
         "id": recorded.beginning.id,
         "principal": name(recorded.beginning.principal),
-        "rows": rows[-ROWS:],
-        "earlier": max(0, len(rows) - ROWS),
+        "rows": list(map(telling.row, hops[-ROWS:])),
+        "earlier": max(0, len(hops) - ROWS),
         "cost": _sum(cost for _, _, cost in charges(records)),
     }
 

@@ -22,7 +22,7 @@ from agentserver.trace.redact import redacted
 from agentserver.trace.terminal import cut
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
     from agentserver.core.messages import Question
     from agentserver.core.records.details import Detail
@@ -93,11 +93,6 @@ def _said(one: TracedHop, *, whole: bool) -> list[str]:
     payload = text.payload(one.record.message)
     shown = payload if whole or len(payload) <= SAID else payload[:SAID]
     return [visible(each) for each in shown.replace("\t", "    ").split("\n")]
-
-
-def tree(records: Sequence[AuditRecord]) -> list[dict[str, Any]]:
-    """The rows of a conversation, as the tree of a trace has them."""
-    return [row(one) for one in text.shown(records)]
 
 
 # Lineage

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 from agentserver.core.records.audit import AuditRecord, Event
 from agentserver.core.records.details import Charge
+from agentserver.gateways.live import reading, telling
 from agentserver.gateways.live.reading import charges
 from agentserver.spending import Amount
+from agentserver.trace.redact import Redaction
 
 
 def charge(event, delivery, what="", tokens=0, money=0, to="agent"):
@@ -37,3 +41,23 @@ def test_work_of_one_invocation_is_settled_in_its_order():
         ("agent", "large", Amount(2)),
         ("agent", "", Amount(3)),
     ]
+
+
+class Long:
+    """A reader of one conversation with many records."""
+
+    def __init__(self, records):
+        self.beginning = SimpleNamespace(id="c", principal="ann")
+        self.records = lambda: records
+
+    def recorded_conversation(self, key):
+        return self
+
+
+def test_only_the_rows_that_a_page_shows_are_made(monkeypatch):
+    made = []
+    monkeypatch.setattr(telling, "row", made.append)
+    records = [AuditRecord(Event.SENT, 1.0, "c", "t", "a", "b", delivery=str(n)) for n in range(3000)]
+    told = reading.conversation(Long(records), "c", Redaction())
+    assert [one.record.delivery for one in made] == [str(n) for n in range(2000, 3000)]
+    assert (len(told["rows"]), told["earlier"]) == (1000, 2000)

@@ -22,6 +22,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from threading import current_thread, main_thread
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -48,10 +49,17 @@ class Crash:
 
 
 def attempt(call: Callable[[], T]) -> T | Crash:
-    """Run code of the project; an exception of any kind comes back as a value."""
+    """Run code of the project; an exception of any kind comes back as a value.
+
+    Only a person's Ctrl-C goes on, which Python raises in the main thread alone.
+    """
     try:
         return call()
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - the project's code may raise anything
+    except (
+        BaseException
+    ) as error:  # a reload loads beside a server, which no exception of the project's may end
+        if isinstance(error, KeyboardInterrupt) and current_thread() is main_thread():
+            raise
         return Crash(error)
 
 

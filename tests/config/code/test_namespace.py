@@ -8,6 +8,7 @@ import sys
 import traceback
 import typing
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -169,6 +170,24 @@ def test_what_leads_nowhere_is_told_by_plain_names(project, space, path, message
     assert isinstance(found, Unresolved)
     assert found.message.startswith(message)
     assert space.name not in found.message
+
+
+@pytest.mark.parametrize(
+    "name", ["SystemExit", "KeyboardInterrupt", "GeneratorExit", "asyncio.CancelledError", "BaseException"]
+)
+def test_no_exception_of_a_module_ends_the_thread_that_loads_it(project, space, name):
+    """It would end the event loop of the server that reloads."""
+    project.write("listeners/bad.py", f"import asyncio\nraise {name}\n")
+    with ThreadPoolExecutor(1) as beside:
+        found = beside.submit(resolve, project, space, "listeners.bad.it").result()
+    assert isinstance(found, Unresolved)
+    assert "listeners/bad.py:2" in found.message
+
+
+def test_a_persons_interrupt_of_a_load_goes_on(project, space):
+    project.write("listeners/bad.py", "raise KeyboardInterrupt\n")
+    with pytest.raises(KeyboardInterrupt):
+        resolve(project, space, "listeners.bad.it")
 
 
 def test_there_is_nothing_above_a_top_level_package(project, space):

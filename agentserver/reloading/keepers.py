@@ -34,12 +34,19 @@ logger = logging.getLogger("agentserver")
 
 async def attempted(work: Coroutine[Any, Any, T]) -> T | BaseException:
     """What some work gives, or what it raises."""
-    task = asyncio.create_task(work)
+
+    async def trying() -> T | BaseException:
+        try:
+            return await work
+        except BaseException as error:  # noqa: BLE001 - a task that ends with SystemExit ends the event loop
+            return error
+
+    task = asyncio.create_task(trying())
     try:
         await asyncio.wait([task])
     finally:
         task.cancel()
-    return task.exception() or task.result()
+    return task.result()
 
 
 @dataclass(eq=False, slots=True)

@@ -207,6 +207,25 @@ class Mine(Guard):
         assert (await ask(server, "1")).text == "old 1"
 
 
+class Leaving(Remembering):
+    """Lets everything pass, and ends the process at another organism than the first."""
+
+    def __init__(self):
+        self.checked = 0
+
+    def check(self, listeners):
+        self.checked += 1
+        if self.checked > 1:
+            raise SystemExit("no more")
+
+
+async def test_a_check_that_would_end_the_process_keeps_the_old(place):
+    async with await place.server(guards={"mine": Leaving()}) as server:
+        place.write("new")
+        assert await place.reload(server) == NotReloaded(("SystemExit: no more",))
+        assert (await ask(server, "1")).text == "old 1"
+
+
 TRUSTING = """
 provenance: {}
 """

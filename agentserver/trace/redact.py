@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from lxml import etree
 
+from agentserver.core.records.audit import Event
 from agentserver.core.records.details import GuardAsks, GuardQuestions, reworded, words
 from agentserver.findings import Findings
 from agentserver.payload.names import local
@@ -21,6 +22,7 @@ from agentserver.wire import envelope
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from agentserver.core.blueprint import Blueprint
     from agentserver.core.records.audit import AuditRecord
     from agentserver.core.records.details import Detail
     from agentserver.findings import Delegation, FindingFacts
@@ -47,14 +49,28 @@ class Redaction:
         fields: patterns (``*``, ``?``, ``[...]``) of the local names of payload elements and attributes whose
             content goes. ``*`` leaves only how long a message is and its SHA-256.
         secrets: takes values that are not for reading out of a text.
+        names: the only receivers and payloads that are told of a refused message, whose sender may have written
+            anything there; None tells all.
     """
 
     fields: tuple[str, ...] = ()
     secrets: Callable[[str], str] = str
+    names: frozenset[str] | None = None
+
+    def name(self, event: Event, name: str) -> str:
+        """A receiver or a payload as it is told of an event; empty for one that its sender made up."""
+        known = self.names is None or event is not Event.REFUSED or name in self.names
+        return self.secrets(name) if known else ""
 
     def covers(self, name: str) -> bool:
         """True when a field's content is taken out."""
         return any(fnmatchcase(name, pattern) for pattern in self.fields)
+
+
+def names_of(blueprint: Blueprint) -> frozenset[str]:
+    """The names of an organism's listeners and payloads."""
+    payloads = (local(root) for roots in blueprint.roots.values() for root in roots)
+    return frozenset((*blueprint.listeners, *payloads))
 
 
 def redacted(records: Sequence[AuditRecord], redaction: Redaction) -> tuple[AuditRecord, ...]:
@@ -77,7 +93,8 @@ def redacted(records: Sequence[AuditRecord], redaction: Redaction) -> tuple[Audi
     return tuple(
         record._replace(
             sender=redaction.secrets(record.sender),
-            to=redaction.secrets(record.to),
+            to=redaction.name(record.event, record.to),
+            root=redaction.name(record.event, record.root),
             detail=None if detail is None else reworded(detail, cleaned),
             message=redaction.secrets(text).encode("utf-8", "backslashreplace"),
         )

@@ -25,7 +25,7 @@ from agentserver.gateways.live.organism import Scenery
 from agentserver.gateways.live.sessions import Sessions
 from agentserver.gateways.principals import Role
 from agentserver.ports import EngineError, QuotaError, UnkeptError
-from agentserver.trace.redact import EVERY, Redaction
+from agentserver.trace.redact import EVERY, Redaction, names_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -181,7 +181,9 @@ class LiveView:
         return Route(path, answer, methods=["POST"])
 
     def _redaction(self, caller: Caller) -> Redaction:
-        return Redaction((EVERY,) if caller.redacted else (), self._secrets)
+        if not caller.redacted:
+            return Redaction(secrets=self._secrets)
+        return Redaction((EVERY,), self._secrets, names_of(self._host.rules.blueprint))
 
     def _of(self, caller: Caller) -> dict[str, Any]:
         return {

@@ -121,6 +121,17 @@ async def test_each_role_is_shown_of_a_trace_what_it_may_see():
         assert "paid 5" not in str(less)
 
 
+async def test_a_viewer_reads_nothing_that_was_written_into_the_address_of_a_refused_message():
+    async with desk() as door, door.client() as ada, door.client("olga") as olga, door.client("vera") as vera:
+        path = await opened(ada)
+        headers = {"content-type": "application/xml"}
+        await ada.post(f"{path}/messages?to=my-secret", content=b'<a xmlns="urn:x"/>', headers=headers)
+        assert "my-secret" in (await olga.get(f"{path}/trace")).text
+        shown = await vera.get(f"{path}/trace")
+        assert "routing" in [each.get("code") for each in shown.json()["records"]]
+        assert "my-secret" not in shown.text
+
+
 @pytest.mark.parametrize("chunked", [False, True])
 async def test_an_answer_that_is_finished_after_its_operator_was_revoked_counts_for_nothing(chunked):
     async with desk() as door, door.client() as ada, door.client("olga") as olga:

@@ -236,6 +236,17 @@ def test_revoking_a_token_ends_the_stream_within_a_second_and_the_session_too(ru
     assert client.get("/live/feed", headers=headers).status_code == 401
 
 
+def test_a_viewer_reads_nothing_that_was_written_into_the_address_of_a_refused_message(running, client):
+    handle = running.open("ann")
+    running.say(handle, running.wish(ORDER), "my-secret")
+    told = [
+        client.get(f"/live/conversations/{handle.id}", headers=session(client, role)).text
+        for role in ("operator", "viewer")
+    ]
+    running.do(handle.close())
+    assert ["my-secret" in each for each in told] == [True, False]
+
+
 def test_an_answer_that_is_finished_after_its_operator_was_revoked_counts_for_nothing(
     running, client, waiting
 ):

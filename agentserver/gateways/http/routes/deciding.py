@@ -20,7 +20,7 @@ from agentserver.gateways.http.problems import ProblemAnswer, unknown
 from agentserver.gateways.http.routes.conversations import CONVERSATION
 from agentserver.payload.json.values import JsonRefusal
 from agentserver.payload.json.values import read as read_json
-from agentserver.trace.redact import EVERY, Redaction, redacted
+from agentserver.trace.redact import EVERY, Redaction, names_of, redacted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -115,8 +115,10 @@ async def trace(request: Request) -> Response:
         await server.standing(who.sees, key)
     except LookupError:
         raise unknown() from None
-    hidden = (EVERY,) if who.redacted else ()
-    records = redacted(await _records(server, key), Redaction(hidden, server.rules.redact))
+    redaction = Redaction(secrets=server.rules.redact)
+    if who.redacted:
+        redaction = Redaction((EVERY,), server.rules.redact, names_of(server.rules.blueprint))
+    records = redacted(await _records(server, key), redaction)
     found = [_record(each, who, server) for each in records]
     return Response(forms.dumped({"now": time.time(), "records": found}), media_type=forms.JSON)
 

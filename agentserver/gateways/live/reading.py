@@ -10,6 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from agentserver.characters.printing import visible
+from agentserver.contract import Code
 from agentserver.core.records.audit import AuditRecord, Event
 from agentserver.core.records.details import Answered, Charge, KeptText, Unanswered
 from agentserver.core.records.wording import WORDING
@@ -18,7 +19,7 @@ from agentserver.gateways.live.telling import NAME, name
 from agentserver.payload.names import local
 from agentserver.spending import Amount
 from agentserver.trace import text
-from agentserver.trace.redact import redacted
+from agentserver.trace.redact import EVERY, redacted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -172,6 +173,9 @@ def _letter(one: DeadLetter, redaction: Redaction, most: int | None) -> dict[str
     )
     (shown,) = redacted([record], redaction)
     reason = shown.detail.text if isinstance(shown.detail, KeptText) else ""
+    if EVERY in redaction.fields:  # it may quote another message, which is not at hand here to be looked for
+        code = reason.partition(":")[0]
+        reason = code if code in set(Code) else ""
     said = text.payload(shown.message)
     return {
         "delivery": delivery.id,

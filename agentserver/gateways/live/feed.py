@@ -119,6 +119,7 @@ class Feed:
         tokens: says when the caller's token counts no more; the stream ends then.
         caller: who reads.
         redaction: what the caller may not see.
+        stands: whether the session lasts in which the stream was asked for; the stream ends with it.
         over: called at the end.
     """
 
@@ -128,16 +129,17 @@ class Feed:
         tokens: LiveTokens,
         caller: Caller,
         redaction: Redaction,
+        stands: Callable[[], bool],
         over: Callable[[], None],
     ) -> None:
         self._host = host
         self._tokens = tokens
         self._caller = caller
         self._news = News(host, redaction, redact=caller.redacted)
-        self._over = over
+        self._stands, self._over = stands, over
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI
-        """Stream until the browser goes, the server stops or the token counts no more."""
+        """Stream until the browser goes, the server stops, the session ends or the token counts no more."""
         try:
             await send({"type": "http.response.start", "status": 200, "headers": list(HEADERS)})
             async with anyio.create_task_group() as tasks:
@@ -167,7 +169,7 @@ class Feed:
     async def _tell(self, send: Send) -> None:
         quiet = 0.0
         with suppress(OSError):  # the browser is gone
-            while True:
+            while self._stands():
                 told = self._news.take()
                 if told is not None or quiet >= QUIET:
                     text = ": here" if told is None else f"data: {json.dumps(told)}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -53,6 +54,8 @@ USAGE: Final = 30 * 86400.0
 FEEDS: Final = 100
 """Streams at once."""
 
+FEEDS_EACH: Final = 20
+"""Streams of one principal at once."""
 
 TROUBLES: Final[tuple[tuple[type[Exception], tuple[int, str]], ...]] = (
     (UnrecordedError, (404, "this server keeps no record of what happens: it has no journal")),
@@ -67,7 +70,7 @@ TROUBLES: Final[tuple[tuple[type[Exception], tuple[int, str]], ...]] = (
 
 
 class LiveView:
-    """The live view of one server. ``watching`` counts its streams.
+    """The live view of one server.
 
     Args:
         host: the server.
@@ -96,7 +99,12 @@ class LiveView:
         self._sessions = Sessions(tokens)
         self._scenery = Scenery(name)
         self._assets = assets
-        self.watching = 0
+        self._watching: Counter[str] = Counter()
+
+    @property
+    def watching(self) -> int:
+        """Streams at present."""
+        return self._watching.total()
 
     @property
     def laid_out(self) -> int:
@@ -208,14 +216,19 @@ class LiveView:
         told = await self._scenery.told(self._host.rules.blueprint)
         return self._told({**told, "queues": self._host.queues()})
 
-    async def _feed(self, request: Request, caller: Caller) -> Response | ASGIApp:  # noqa: ARG002 - one signature
-        if self.watching >= FEEDS:
+    async def _feed(self, request: Request, caller: Caller) -> Response | ASGIApp:
+        if self.watching >= FEEDS or self._watching[caller.name] >= FEEDS_EACH:
             return _refused(429, "too many pages watch")
-        self.watching += 1
-        return Feed(self._host, self._tokens, caller, self._redaction(caller), self._unfed)
+        self._watching[caller.name] += 1
+        key = request.cookies[COOKIE]
+        stands, over = partial(self._lasts, key), partial(self._unfed, caller.name)
+        return Feed(self._host, self._tokens, caller, self._redaction(caller), stands, over)
 
-    def _unfed(self) -> None:
-        self.watching -= 1
+    def _lasts(self, key: str) -> bool:
+        return self._sessions.caller(key) is not None
+
+    def _unfed(self, name: str) -> None:
+        self._watching -= Counter((name,))
 
     async def _conversations(self, request: Request, caller: Caller) -> Response:  # noqa: ARG002 - one signature
         return self._told(await self._host.read(reading.conversations))

@@ -9,8 +9,9 @@ import httpx
 import pytest
 
 from agentserver.core.state.principals import Principal, Trust
+from agentserver.gateways.live import routes
 from agentserver.gateways.live.assets import POLICY
-from agentserver.gateways.live.routes import BODY, COOKIE, FEEDS
+from agentserver.gateways.live.routes import BODY, COOKIE
 from agentserver.gateways.principals import Caller, Rate, Role
 from tests.gateways.live.conftest import desk
 from tests.gateways.live.running import TOKENS
@@ -279,15 +280,35 @@ def watching(running, number):
     return False
 
 
-def test_so_many_pages_watch_at_once_and_leaving_makes_room(running, client):
+def test_so_many_pages_watch_at_once_and_leaving_makes_room(running, client, monkeypatch):
     headers = session(client, "viewer")
     assert watching(running, 0)
-    running.view.watching = FEEDS
+    monkeypatch.setattr(routes, "FEEDS", 0)
     assert client.get("/live/feed", headers=headers).status_code == 429
-    running.view.watching = 0
+    monkeypatch.setattr(routes, "FEEDS", 1)
     with client.stream("GET", "/live/feed", headers=headers) as stream:
         assert stream.status_code == 200
         lines = stream.iter_lines()  # the connection is closed with it
         assert next(lines)
         assert running.view.watching == 1
+    assert watching(running, 0)
+
+
+def test_one_who_watches_often_keeps_nobody_else_from_it(running, client, monkeypatch):
+    monkeypatch.setattr(routes, "FEEDS_EACH", 1)
+    headers, other = session(client, "viewer"), session(client, "operator")
+    assert watching(running, 0)
+    with client.stream("GET", "/live/feed", headers=headers) as stream:
+        assert stream.status_code == 200
+        assert client.get("/live/feed", headers=headers).status_code == 429
+        with client.stream("GET", "/live/feed", headers=other) as beside:
+            assert beside.status_code == 200
+    assert watching(running, 0)
+
+
+def test_a_stream_ends_with_its_session(running, client):
+    headers = session(client, "viewer")
+    with client.stream("GET", "/live/feed", headers=headers) as stream:
+        assert client.delete("/live/session", headers={**headers, **OURS}).status_code == 200
+        assert "event: ended" in list(stream.iter_lines())
     assert watching(running, 0)

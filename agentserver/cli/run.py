@@ -117,8 +117,9 @@ async def _fetch(server: Server, screen: Screen) -> list[ServerHandle]:
     followed = []
     for key in await server.left_over(me):
         handle = await server.resume(me, key)
-        for event in handle.waiting():
-            await _show(event, server, screen)
+        while await handle.fetch():
+            for event in handle.waiting():
+                await _show(event, server, screen)
         conversation = server.conversation(key)
         if conversation is not None and conversation.requests:
             followed.append(handle)

@@ -214,7 +214,9 @@ class Engine(Protocol):
         """
         ...
 
-    async def left(self, conversation: str, after: EventPlace, most: int) -> Sequence[Reply | Done]:
+    async def left(
+        self, conversation: str, after: EventPlace, most: int, *, gaps: bool = False
+    ) -> Sequence[Reply | Done]:
         """The events that left a conversation after a place, acknowledged or not, in order; the first of them.
 
         Of a conversation that is kept each event is, or this says that it is not. What is given costs as much as there
@@ -225,6 +227,8 @@ class Engine(Protocol):
             after: the place; UNDECIDED begins with the earliest that is kept.
             most: how many events at most; and no more bytes of messages than PAGE, but one event at least. An empty
                 result says that there is no more.
+            gaps: give what is kept though something before it is not, in place of the ForgottenError. What was not
+                acknowledged is then among it.
 
         Raises ForgottenError when something that left after the place is not kept any more, LookupError when the
         conversation is not.

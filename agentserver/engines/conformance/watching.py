@@ -50,6 +50,27 @@ async def what_left_after_a_place_is_there_or_said_to_be_gone(subject: Subject) 
             await _are_left(engine, key, events)
 
 
+async def what_nobody_took_is_given_though_something_before_it_is_not_kept(subject: Subject) -> None:
+    """Whoever has only the place of an event that was not acknowledged gets the event."""
+    sample = SampleConversation()
+    async with subject.open() as engine:
+        told, events = sample.said(sample.opened(), "1"), _none()
+        await engine.commit(told)
+        key = told.conversation.id
+        for number in range(2, 6):
+            answered = sample.answered(told.conversation, told.ready[0])
+            await engine.commit(answered)
+            events += answered.replies
+            told = sample.said(answered.conversation, str(number))
+            await engine.commit(told)
+        for taken in (events[0], events[-1]):
+            engine.acknowledge(key, taken.place)
+        for event in events[1:-1]:
+            before = EventPlace(event.place.version, event.place.position - 1)
+            found = await engine.left(key, before, MOST, gaps=True)
+            hold(found[:1] == [event], "what was not acknowledged is given by its place")
+
+
 async def what_left_an_aside_conversation_comes_after_the_rest(subject: Subject) -> None:
     """The last words of its requests have places behind all others, and are given with them."""
     sample = SampleConversation()
@@ -137,6 +158,7 @@ async def a_cancelled_request_is_over_and_no_other(subject: Subject) -> None:
 
 WATCHING = (
     what_left_after_a_place_is_there_or_said_to_be_gone,
+    what_nobody_took_is_given_though_something_before_it_is_not_kept,
     what_left_an_aside_conversation_comes_after_the_rest,
     an_engine_knows_whose_a_conversation_is,
     a_name_is_given_once,

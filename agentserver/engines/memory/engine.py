@@ -5,6 +5,7 @@ Owns the committed conversations. Refuses to promise anything across a restart.
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from agentserver.core.aside import last_words
@@ -72,11 +73,9 @@ class MemoryEngine:
         if self._record is not None and step is not None:
             self._record.keep(outcome, step)
         if outcome.replies:
-            waiting = self._left.waiting.setdefault(after.id, {})
-            for event in outcome.replies:
-                waiting[event.place] = event
-            if not after.version % EACH:
-                self._left.trim(after.id)
+            self._left.add(after.id, outcome.replies)
+        if not after.version % EACH:
+            self._left.trim(after.id)
         if after.closed:
             self._close(after)
             return
@@ -128,7 +127,7 @@ class MemoryEngine:
         if gone is None:
             return ()
         events = last_words(conversation, gone.principal, gone.requests, EventPlace(gone.version + 1, -1))
-        self._left.waiting.setdefault(conversation, {}).update({event.place: event for event in events})
+        self._left.add(conversation, events)
         self._end(gone)
         return events
 
@@ -193,11 +192,13 @@ class MemoryEngine:
             self._names[conversation] = name
         return found
 
-    async def left(self, conversation: str, after: EventPlace, most: int) -> list[Reply | Done]:
+    async def left(
+        self, conversation: str, after: EventPlace, most: int, *, gaps: bool = False
+    ) -> list[Reply | Done]:
         """The events after a place. Raises LookupError."""
         if conversation not in self._kept and self._left.standing(conversation) is None:
             raise LookupError(conversation)
-        return self._left.after(conversation, after, most)
+        return self._left.after(conversation, after, most, gaps=gaps)
 
     async def receipt(self, conversation: str, name: str) -> Receipt | None:
         """The receipt of a commit under a key, while the conversation is open."""
@@ -224,7 +225,8 @@ class MemoryEngine:
 
     def confirm(self, conversation: str, place: EventPlace) -> None:
         """Let the events up to a place go."""
-        for each in [each for each in self._left.waiting.get(conversation, ()) if each <= place]:
+        waiting = self._left.waiting.get(conversation, ())
+        for each in list(takewhile(lambda each: each <= place, waiting)):
             self.acknowledge(conversation, each)
 
     def abandon(self, conversation: str) -> None:

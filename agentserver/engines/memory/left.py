@@ -6,7 +6,8 @@ conversations that are over, a little of the last ones. Refuses to know what an 
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from bisect import bisect_right
+from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.core.messages import UNDECIDED, Reply
@@ -14,7 +15,7 @@ from agentserver.ports import ConversationFound, ForgottenError
 from agentserver.ports.engine import PAGE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from agentserver.core.messages import Done, EventPlace
 
@@ -37,6 +38,9 @@ TAKEN_BYTES: Final = 65_536
 
 OVER: Final = 256
 """Conversations that are over and of which something is still known."""
+
+WHOLE: Final = 4
+"""The last of them of which all that nobody acknowledged is still known: a gateway may be reading it."""
 
 
 def weight(event: Event) -> int:
@@ -73,10 +77,23 @@ class LeftEvents:
         self.taken: dict[str, dict[EventPlace, Event]] = {}
         self.forgotten: dict[str, EventPlace] = {}
         self._over: OrderedDict[str, _Over] = OrderedDict()
+        self._whole: deque[str] = deque()
+        self._places: dict[str, list[EventPlace]] = {}  # in order, of those that were read, gaps among them
+
+    def add(self, conversation: str, events: Sequence[Event]) -> None:
+        """Events have left a conversation, behind all others."""
+        waiting = self.waiting.setdefault(conversation, {})
+        for event in events:
+            waiting[event.place] = event
+        places = self._places.get(conversation)
+        if places is not None:
+            places += [event.place for event in events]
+            if len(places) > EACH + 2 * (len(waiting) + len(self.taken.get(conversation, ()))):
+                places[:] = sorted(self._kept(conversation))
 
     def trim(self, conversation: str) -> None:
         """Hold a conversation to the bound of what waits."""
-        self._forget(conversation, trim(self.waiting[conversation], WAITING, WAITING_BYTES))
+        self._forget(conversation, trim(self.waiting.get(conversation, {}), WAITING, WAITING_BYTES))
 
     def take(self, conversation: str, event: Event) -> None:
         """An event of a watched conversation was acknowledged."""
@@ -84,39 +101,60 @@ class LeftEvents:
         taken[event.place] = event
         self._forget(conversation, trim(taken, TAKEN, TAKEN_BYTES))
 
-    def after(self, conversation: str, place: EventPlace, most: int) -> list[Event]:
-        """The first events after a place. Raises ForgottenError when one is not kept any more."""
+    def after(self, conversation: str, place: EventPlace, most: int, *, gaps: bool) -> list[Event]:
+        """The first events after a place. Raises ForgottenError when one is not kept any more, unless with ``gaps``."""
         over = self._over.get(conversation)
         if over is None:
             self.taken.setdefault(conversation, {})
-        if UNDECIDED < place < self.forgotten.get(conversation, UNDECIDED):
+        if not gaps and UNDECIDED < place < self.forgotten.get(conversation, UNDECIDED):
             raise ForgottenError(self.forgotten[conversation])
-        kept = self._kept(conversation) if over is None else over.left
+        kept = self._dicts(conversation) if over is None else (over.left,)
+        if conversation not in self._places:
+            self._places[conversation] = sorted({each for events in kept for each in events})
+        places = self._places[conversation]
         found: list[Event] = []
-        size = 0
-        for each in sorted([each for each in kept if each > place]):
-            event = kept[each]
-            size += weight(event)
-            if len(found) >= most or (found and size > PAGE):
+        size, first = 0, bisect_right(places, place)
+        looked = first
+        while looked < len(places) and len(found) < most:
+            each = places[looked]
+            for event in (events[each] for events in kept if each in events):
+                size += weight(event)
+                found.append(event)
+            if len(found) > 1 and size > PAGE:
+                found.pop()
                 break
-            found.append(event)
+            looked += 1
+        if looked - first > len(found):  # no gap is looked at twice
+            places[first:looked] = [event.place for event in found]
         return found
 
+    def _dicts(self, conversation: str) -> tuple[Mapping[EventPlace, Event], ...]:
+        return self.waiting.get(conversation, {}), self.taken.get(conversation, {})
+
     def _kept(self, conversation: str) -> Mapping[EventPlace, Event]:
-        waiting, taken = self.waiting.get(conversation, {}), self.taken.get(conversation, {})
+        waiting, taken = self._dicts(conversation)
         return {**taken, **waiting} if taken else waiting
 
     def close(self, conversation: str, principal: str, name: str) -> str:
         """A conversation is over, to which its principal gave this name; gives the name that is forgotten for it."""
-        left = dict(self._kept(conversation))
-        self._forget(conversation, trim(left, TAKEN, TAKEN_BYTES))
+        self._over[conversation] = _Over(principal, dict(self._kept(conversation)), name)
         self.taken.pop(conversation, None)
-        self._over[conversation] = _Over(principal, left, name)
+        self._places.pop(conversation, None)
+        self._whole.append(conversation)
+        if len(self._whole) > WHOLE:
+            self._part(self._whole.popleft())
         if len(self._over) <= OVER:
             return ""
         oldest, over = self._over.popitem(last=False)
         self.forgotten.pop(oldest, None)
+        self._places.pop(oldest, None)
         return over.name
+
+    def _part(self, conversation: str) -> None:
+        """Keep a little of a conversation that is over."""
+        left = self._over[conversation].left
+        self._forget(conversation, trim(left, TAKEN, TAKEN_BYTES))
+        self._places.pop(conversation, None)
 
     def standing(self, conversation: str) -> ConversationFound | None:
         """Whose a conversation was that is over; None for one that is not known."""

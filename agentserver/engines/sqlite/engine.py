@@ -281,7 +281,14 @@ class SqliteEngine:
         self._writer.check()
         return openings.claim(self._connection, name, conversation, at)
 
-    async def left(self, conversation: str, after: EventPlace, most: int) -> list[Reply | Done]:
+    async def left(
+        self,
+        conversation: str,
+        after: EventPlace,
+        most: int,
+        *,
+        gaps: bool = False,  # noqa: ARG002 - there are none
+    ) -> list[Reply | Done]:
         """The events after a place. All of a conversation are kept for as long as it is."""
         return await self._do(lambda: self._reader.left(conversation, after, most))
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from agentserver.core.messages import UNDECIDED, Done, Reply
 from agentserver.ports import Unkept, UnkeptError
+from agentserver.pump.ingress.backlog import Away, Backlog
 from agentserver.pump.ingress.progress import ProgressQueue
 from agentserver.pump.ingress.stream import Stream
 
@@ -147,7 +149,7 @@ class ServerHandle:
         self._principal = principal
         self._conversation = conversation
         self._hands = Hands(host, conversation, told)
-        self._all: Stream | None = None
+        self._all: Backlog | None = None
         self._asked: dict[str, list[Stream]] = {}
         self._latest = UNDECIDED
         self._progress = ProgressQueue()
@@ -249,23 +251,31 @@ class ServerHandle:
         if len(self._asked[request]) > 1:  # another task has it first, and may be done with it by then
             told = [event._replace(redelivered=True) for event in told]
         mine = [] if self._all is None else self._all.take(request)
-        stream.catch_up((*mine, *told))
+        known = {event.place for event in told}
+        if self._all is not None:  # those that the engine does not tell of any more
+            self._all.put_back(event for event in mine if isinstance(event, Away) and event.place not in known)
+        stream.catch_up((*(event for event in mine if not isinstance(event, Away)), *told))
         if self._over:
             stream.end()
-        return {event.place for event in told} - {event.place for event in mine}
+        return known - {event.place for event in mine}
 
     async def _tell_again(self, request: str) -> None:
         """Let ``events`` give again what left for a request, passed this handle, and was not acknowledged."""
         if self._all is None:
             return
         left = [event for event in await self._host.outbox(self._conversation) if event.request == request]
-        known = {event.place: event for event in self._all.take(request)}
-        known = {event.place: event for event in left if event.place <= self._latest} | known
+        known: dict[EventPlace, Event | Away] = {
+            event.place: event for event in left if event.place <= self._latest
+        }
+        known.update((event.place, event) for event in self._all.take(request))
         self._all.put_back(known[place] for place in sorted(known))
 
     async def _next(self, stream: Stream) -> Event | None:
         event = await stream.get()
-        return None if event is None else self._give(event)
+        if event is None:
+            self._let_go()
+            return None
+        return self._give(event)
 
     def _give(self, event: Event) -> Event:
         given = self._hands.give(event)
@@ -273,7 +283,12 @@ class ServerHandle:
         return given
 
     def events(self) -> AsyncIterator[Reply | Done]:
-        """Everything that ``replies`` and ``ask`` do not take from now on, until the conversation is over."""
+        """Everything that ``replies`` and ``ask`` do not take from now on, until the conversation is over.
+
+        However much waits, little of it is held here: the rest is read from the engine when its turn comes.
+
+        Raises EngineError when that cannot be done at present; to be called again then.
+        """
         return self._events(self.listen())
 
     async def _events(self, stream: Stream) -> AsyncIterator[Reply | Done]:
@@ -290,11 +305,15 @@ class ServerHandle:
         return self._progress.words()
 
     def waiting(self) -> Iterator[Reply | Done]:
-        """The events that ``events`` would give without waiting."""
+        """The events that ``events`` would give without waiting. More may be there once ``fetch`` has returned."""
         self._hands.back()
         while self._all is not None and (event := self._all.next_there()) is not None:
             yield self._give(event)
             self._hands.back()
+
+    async def fetch(self) -> bool:
+        """Read what is next for ``waiting`` from the engine; False when nothing is. Raises EngineError."""
+        return self._all is not None and await self._all.fetch()
 
     def detach(self) -> None:
         """Go without ending the conversation: what still comes is kept until its principal resumes it."""
@@ -333,10 +352,10 @@ class ServerHandle:
         """Pass a word of progress to who asked for it, if anybody did."""
         self._progress.put(progress)
 
-    def listen(self) -> Stream:
+    def listen(self) -> Backlog:
         """Keep events from now on, before anybody asks for them."""
         if self._all is None:
-            self._all = Stream()
+            self._all = Backlog(partial(self._host.left, self._conversation))
             if self._over:
                 self._all.end()
         return self._all

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Protocol
 from agentserver.contract import Code
 from agentserver.core import receipts
 from agentserver.core.messages import Outside
-from agentserver.ports import OtherMessageError, RepeatedError, Submitted, Unkept
+from agentserver.ports import EngineError, OtherMessageError, RepeatedError, Submitted, Unkept
 from agentserver.pump.ingress.handle import Returns, ServerHandle
+from agentserver.pump.ingress.watching import AT_ONCE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from agentserver.core.messages import Done, EventPlace, Progress, Reply
     from agentserver.core.receipts import Receipt
@@ -169,6 +170,17 @@ class Handles:
     async def outbox(self, conversation: str) -> list[Reply | Done]:
         """The events that left the conversation and were not acknowledged."""
         return [event async for event in self._engine.outbox(conversation)]
+
+    async def left(self, conversation: str, after: EventPlace) -> Sequence[Reply | Done] | None:
+        """The next events after a place that are kept; None once there is no engine to ask. Raises EngineError."""
+        try:
+            return await self._engine.left(conversation, after, AT_ONCE, gaps=True)
+        except LookupError:
+            return ()
+        except (EngineError, RuntimeError):  # its thread may be gone
+            if self._stopped:
+                return None
+            raise
 
     def acknowledge(self, conversation: str, place: EventPlace) -> None:
         """An event was taken."""

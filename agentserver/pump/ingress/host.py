@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Sequence
 
     from agentserver.core.messages import EventPlace, Outside
     from agentserver.ports import Submitted
@@ -44,6 +45,10 @@ class HandleHost(Protocol):
 
     async def outbox(self, conversation: str) -> list[Event]:
         """The events that left the conversation and were not acknowledged."""
+        ...
+
+    async def left(self, conversation: str, after: EventPlace) -> Sequence[Event] | None:
+        """The next events after a place that are kept, acknowledged or not; None when the server has stopped."""
         ...
 
     def acknowledge(self, conversation: str, place: EventPlace) -> None:

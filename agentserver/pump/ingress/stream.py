@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 Event: TypeAlias = Reply | Done
 
 
+def weight(event: Event) -> int:
+    """The bytes of an event's message."""
+    return len(event.message) if isinstance(event, Reply) else 0
+
+
 class Stream:
     """Events in order of their places. Several may take from one: each event goes to one of them."""
 
@@ -66,12 +71,6 @@ class Stream:
         """The events that are there already, taken out."""
         while (event := self.next_there()) is not None:
             yield event
-
-    def take(self, request: str) -> list[Event]:
-        """The events of one request that are there, taken out."""
-        there = tuple(self.rest())
-        self.put_back(event for event in there if event.request != request)
-        return [event for event in there if event.request == request]
 
     def drained(self) -> bool:
         """True when nothing is there."""

@@ -10,8 +10,9 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from agentserver.core.messages import Progress, Reply
+from agentserver.core.messages import Progress
 from agentserver.ports import Ended, ForgottenError, WatchEnd
+from agentserver.pump.ingress.stream import weight
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
@@ -61,7 +62,7 @@ class WatchQueue:
         """Add an event that has left. Where there is no room for it nothing waits any more."""
         if self.end is not None:
             return
-        self._bytes += _size(event)
+        self._bytes += weight(event)
         self._items.append(event)
         if len(self._items) > EVENTS or (self._bytes > BYTES and len(self._items) > 1):
             self._items.clear()
@@ -98,7 +99,7 @@ class WatchQueue:
                 item = self._items.popleft()
                 if isinstance(item, Progress):
                     return item
-                self._bytes -= _size(item)
+                self._bytes -= weight(item)
                 if self.take(item):
                     return item
             if self.end is not None:
@@ -186,7 +187,3 @@ class Watches:
             page = []
         watch.behind = bool(page) or watch.missed
         return page
-
-
-def _size(event: Event) -> int:
-    return len(event.message) if isinstance(event, Reply) else 0

@@ -50,8 +50,8 @@ async def what_left_after_a_place_is_there_or_said_to_be_gone(subject: Subject) 
             await _are_left(engine, key, events)
 
 
-async def what_nobody_took_is_given_though_something_before_it_is_not_kept(subject: Subject) -> None:
-    """Whoever has only the place of an event that was not acknowledged gets the event."""
+async def what_was_not_taken_is_given_though_something_before_it_is_not_kept(subject: Subject) -> None:
+    """The place of an event that was not acknowledged is enough to get the event."""
     sample = SampleConversation()
     async with subject.open() as engine:
         told, events = sample.said(sample.opened(), "1"), _none()
@@ -158,7 +158,7 @@ async def a_cancelled_request_is_over_and_no_other(subject: Subject) -> None:
 
 WATCHING = (
     what_left_after_a_place_is_there_or_said_to_be_gone,
-    what_nobody_took_is_given_though_something_before_it_is_not_kept,
+    what_was_not_taken_is_given_though_something_before_it_is_not_kept,
     what_left_an_aside_conversation_comes_after_the_rest,
     an_engine_knows_whose_a_conversation_is,
     a_name_is_given_once,

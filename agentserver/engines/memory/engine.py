@@ -73,15 +73,23 @@ class MemoryEngine:
         if self._record is not None and step is not None:
             self._record.keep(outcome, step)
         if outcome.replies:
-            self._left.add(after.id, outcome.replies)
+            waiting = self._left.waiting.setdefault(after.id, {})
+            for event in outcome.replies:
+                waiting[event.place] = event
+            if after.id in self._left.places:
+                self._left.add(after.id, outcome.replies)
         if not after.version % EACH:
             self._left.trim(after.id)
         if after.closed:
             self._close(after)
             return
         self._kept[after.id] = after
+        if after.id in self._receipts:
+            self._keep_told(outcome)
+
+    def _keep_told(self, outcome: Outcome) -> None:
         for event in outcome.replies:
-            keyed = self._keyed.get((after.id, event.request))
+            keyed = self._keyed.get((outcome.conversation.id, event.request))
             if keyed is not None:
                 keyed.append(event)
 
@@ -127,7 +135,7 @@ class MemoryEngine:
         if gone is None:
             return ()
         events = last_words(conversation, gone.principal, gone.requests, EventPlace(gone.version + 1, -1))
-        self._left.add(conversation, events)
+        self._left.waiting.setdefault(conversation, {}).update({event.place: event for event in events})
         self._end(gone)
         return events
 

@@ -40,7 +40,7 @@ OVER: Final = 256
 """Conversations that are over and of which something is still known."""
 
 WHOLE: Final = 4
-"""The last of them of which all that nobody acknowledged is still known: a gateway may be reading it."""
+"""The last of them of which all that was not acknowledged is still known: a gateway may be reading it."""
 
 
 def weight(event: Event) -> int:
@@ -69,7 +69,8 @@ class LeftEvents:
     """The events that have left conversations, by conversation and place.
 
     ``waiting`` are those that were not acknowledged, ``taken`` those of watched conversations that were;
-    ``forgotten`` is the latest place of each conversation that is not kept any more.
+    ``forgotten`` is the latest place of each conversation that is not kept any more; ``places`` are those of each that
+    was read, in order, and some that are not kept any more.
     """
 
     def __init__(self) -> None:
@@ -78,18 +79,14 @@ class LeftEvents:
         self.forgotten: dict[str, EventPlace] = {}
         self._over: OrderedDict[str, _Over] = OrderedDict()
         self._whole: deque[str] = deque()
-        self._places: dict[str, list[EventPlace]] = {}  # in order, of those that were read, gaps among them
+        self.places: dict[str, list[EventPlace]] = {}
 
     def add(self, conversation: str, events: Sequence[Event]) -> None:
-        """Events have left a conversation, behind all others."""
-        waiting = self.waiting.setdefault(conversation, {})
-        for event in events:
-            waiting[event.place] = event
-        places = self._places.get(conversation)
-        if places is not None:
-            places += [event.place for event in events]
-            if len(places) > EACH + 2 * (len(waiting) + len(self.taken.get(conversation, ()))):
-                places[:] = sorted(self._kept(conversation))
+        """Events have left a conversation that was read, behind all others, and wait."""
+        places = self.places[conversation]
+        places += [event.place for event in events]
+        if len(places) > EACH + 2 * sum(map(len, self._dicts(conversation))):
+            places[:] = sorted(self._kept(conversation))
 
     def trim(self, conversation: str) -> None:
         """Hold a conversation to the bound of what waits."""
@@ -109,9 +106,9 @@ class LeftEvents:
         if not gaps and UNDECIDED < place < self.forgotten.get(conversation, UNDECIDED):
             raise ForgottenError(self.forgotten[conversation])
         kept = self._dicts(conversation) if over is None else (over.left,)
-        if conversation not in self._places:
-            self._places[conversation] = sorted({each for events in kept for each in events})
-        places = self._places[conversation]
+        if conversation not in self.places:
+            self.places[conversation] = sorted({each for events in kept for each in events})
+        places = self.places[conversation]
         found: list[Event] = []
         size, first = 0, bisect_right(places, place)
         looked = first
@@ -139,7 +136,7 @@ class LeftEvents:
         """A conversation is over, to which its principal gave this name; gives the name that is forgotten for it."""
         self._over[conversation] = _Over(principal, dict(self._kept(conversation)), name)
         self.taken.pop(conversation, None)
-        self._places.pop(conversation, None)
+        self.places.pop(conversation, None)
         self._whole.append(conversation)
         if len(self._whole) > WHOLE:
             self._part(self._whole.popleft())
@@ -147,14 +144,14 @@ class LeftEvents:
             return ""
         oldest, over = self._over.popitem(last=False)
         self.forgotten.pop(oldest, None)
-        self._places.pop(oldest, None)
+        self.places.pop(oldest, None)
         return over.name
 
     def _part(self, conversation: str) -> None:
         """Keep a little of a conversation that is over."""
         left = self._over[conversation].left
         self._forget(conversation, trim(left, TAKEN, TAKEN_BYTES))
-        self._places.pop(conversation, None)
+        self.places.pop(conversation, None)
 
     def standing(self, conversation: str) -> ConversationFound | None:
         """Whose a conversation was that is over; None for one that is not known."""

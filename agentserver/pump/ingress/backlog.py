@@ -107,7 +107,7 @@ class Backlog(Stream):
             else:
                 self._hold(event._replace(redelivered=away.redelivered))
         if gone:
-            logger.warning("%d events that no gateway took are not kept any more", gone)
+            logger.warning("%d events that were not taken are not kept any more", gone)
 
     def next_there(self) -> Event | None:
         """The next event if it is held whole."""

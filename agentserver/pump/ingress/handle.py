@@ -253,7 +253,9 @@ class ServerHandle:
         mine = [] if self._all is None else self._all.take(request)
         known = {event.place for event in told}
         if self._all is not None:  # those that the engine does not tell of any more
-            self._all.put_back(event for event in mine if isinstance(event, Away) and event.place not in known)
+            self._all.put_back(
+                event for event in mine if isinstance(event, Away) and event.place not in known
+            )
         stream.catch_up((*(event for event in mine if not isinstance(event, Away)), *told))
         if self._over:
             stream.end()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from agentserver.core.messages import EventPlace, Reply
 from agentserver.engines.memory import left
 from agentserver.engines.memory.left import LeftEvents
+from tests.core.paper import Ask, listener
+from tests.pump.desk import answer, desk, until
 
 
 def reply(number):
@@ -60,3 +64,17 @@ def test_all_of_the_last_that_are_over_is_known_and_a_little_of_those_before():
         del known.waiting[str(name)]
     sizes = [len(known.after(str(name), EventPlace(0, 0), 1_000, gaps=True)) for name in range(10)]
     assert sizes == [left.TAKEN] * 6 + [500] * left.WHOLE
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("refused", [0, 1])
+async def test_what_waits_is_bounded_whichever_steps_give_the_answers(monkeypatch, refused):
+    monkeypatch.setattr(left, "WAITING", 10)
+    async with desk((listener("a"), answer)) as d:
+        handle = await d.open()
+        for _ in range(refused):  # a step of its own, by which the answers come in odd ones
+            await handle.send(b"<what>", "a")
+        for number in range(100):
+            await d.send(handle, Ask(str(number)))
+            await until(lambda: d.pump._accounts.pending == 0)
+        assert len(d.pump._engine._left.waiting[handle.id]) <= 10 + left.EACH

@@ -54,7 +54,7 @@ class UnkeptError(RuntimeError):
 
 
 _UNKEPT = {
-    "stopping": "the server is stopping",
+    "stopping": "the server is stopping or not running",
     "over": "the conversation is over",
     "unkept": "the server cannot keep messages at present",
 }

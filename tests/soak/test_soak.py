@@ -68,7 +68,7 @@ class Room:
             "locks": len(pump._steps.alone.inside),
             "handles": len(pump._handles.known),
             "told": len(pump._handles._told),
-            "outbox": len(self.engine._outbox),
+            "outbox": len(self.engine._left.waiting),
             "parsed": len(pump._parsed),
             "pending": pump._accounts.pending,
             "running": len(pump._invoker._calls),

@@ -74,6 +74,8 @@ def test_a_server_at_its_door_is_measured_and_linked(home, monkeypatch):
                     refused = client.get("/metrics", headers=ada)
             finally:
                 serving.terminate()
+            log = serving.stderr.read()
+        assert (serving.returncode, log) == (0, "")
         (root,) = [span for span in collector.spans if not span.parent_span_id]
     assert [f"00-{one.trace_id.hex()}-{one.span_id.hex()}-01" for one in root.links] == [GOOD]
     assert root.trace_id.hex() != GOOD[3:35]

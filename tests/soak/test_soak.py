@@ -111,6 +111,10 @@ def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+CLOSED = 300
+"""Conversations after which the engine knows as many closed ones as it ever does."""
+
+
 async def flat(r, once, count, settled):
     """Run ``once`` until what lives has settled, and ``count`` times more."""
     for _ in range(settled):
@@ -131,7 +135,7 @@ async def test_conversations_that_ask_and_close(soak_scale):
             assert (await handle.ask(r.data, "a")) is not None
             await handle.close()
 
-        await flat(r, once, 1000 * soak_scale, settled=200)
+        await flat(r, once, 1000 * soak_scale, settled=CLOSED)
 
 
 async def test_conversations_that_are_refused_crash_or_overrun(soak_scale, caplog):
@@ -144,7 +148,7 @@ async def test_conversations_that_are_refused_crash_or_overrun(soak_scale, caplo
                 assert (await handle.ask(r.data, name)).error
             await handle.close()
 
-        await flat(r, once, 150 * soak_scale, settled=100)
+        await flat(r, once, 150 * soak_scale, settled=CLOSED)
 
 
 async def test_conversations_that_close_while_handlers_run(soak_scale):
@@ -158,7 +162,7 @@ async def test_conversations_that_close_while_handlers_run(soak_scale):
             await handle.close()
             await asyncio.sleep(0)
 
-        await flat(r, once, 500 * soak_scale, settled=100)
+        await flat(r, once, 500 * soak_scale, settled=CLOSED)
 
 
 async def test_one_conversation_with_many_requests(soak_scale):

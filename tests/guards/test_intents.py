@@ -118,7 +118,11 @@ def test_the_target_is_given_the_steering_text_the_values_and_the_words_apart():
     )
     (note,) = notes(p)
     assert (note["source"], note["target"], note["intent"]) == ("a", "clerk", "review")
-    assert (note["result"], note["reason"], note["raw_event_len"]) == ("approve", None, len("</Task> an event") + len("a note\u202e"))
+    assert (note["result"], note["reason"], note["raw_event_len"]) == (
+        "approve",
+        None,
+        len("</Task> an event") + len("a note\u202e"),
+    )
     assert note["params_keys"] == ["count", "note", "ticket"]
 
 

@@ -61,6 +61,10 @@ WAIVERS = {
     ): "a step that cannot be told costs its own spans, and the thread goes on with the next",
     (
         "catch-all",
+        "agentserver/reloading/keepers.py",
+    ): "loading another edition runs a project's modules, which may raise anything; the running edition goes on",
+    (
+        "catch-all",
         "agentserver/config/code/userland.py",
     ): "importing a project's module may raise anything; it becomes a finding",
     ("markup", "agentserver/payload/xsd_codec.py"): "looks for a document type in order to refuse it",

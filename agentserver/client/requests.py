@@ -73,7 +73,7 @@ class Tries:
 
     async def pause(self, said: str | None = None) -> bool:
         """Wait before the next try, for as long as the door has said. False when there is none."""
-        asked = min(float(said), _LONGEST) if said is not None and said.isdigit() else 0.0
+        asked = min(float(said), _LONGEST) if said is not None and said.isascii() and said.isdigit() else 0.0
         pause, self._pause = max(asked, self._pause), min(self._pause * 2, _LAST)
         if pause > self.left:
             return False

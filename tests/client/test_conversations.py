@@ -73,6 +73,7 @@ PHASES = {
     "within the body": cut(answer(200, reply()), 120),
     "the door stops": STOPPING,
     "too many requests": RATE,
+    "it says no number of seconds": answer(429, {"status": 429}, [("retry-after", "\xb2")]),
     "a proxy has lost the door": answer(502, b"<html>", kind="text/html"),
 }
 

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 LOOK: Final = 0.4
 """Seconds between two looks at whether the callers of held connections still stand."""
 
+CROWD: Final = 256
+"""Requests of one principal at once, with those that wait and those whose body is to come: each holds a connection."""
+
 GONE: Final = "agentserver.gone"
 """The key of a request's scope under which the connection finds what to call when its client has gone."""
 
@@ -134,31 +137,46 @@ class Turns:
 
     def __init__(self, most: int = 4, brief: float = 0.05) -> None:
         self._most, self._brief = most, brief
+        self._present: dict[str, int] = {}
         self._working: dict[str, int] = {}
         self._waiting: dict[str, deque[anyio.Event]] = {}
 
     @asynccontextmanager
     async def turn(self, name: str) -> AsyncIterator[None]:
-        """Wait until it is the turn of a principal's request."""
-        working = self._working.get(name, 0)
-        if working < self._most:
-            self._working[name] = working + 1
-        else:
-            await self._queue(name)
-        ended = False
+        """Wait until it is the turn of a principal's request. Raises ProblemAnswer (429) when there are too many."""
+        with self._counted(name):
+            working = self._working.get(name, 0)
+            if working < self._most:
+                self._working[name] = working + 1
+            else:
+                await self._queue(name)
+            ended = False
 
-        def end() -> None:
-            nonlocal ended
-            if not ended:
-                ended = True
-                self._next(name)
+            def end() -> None:
+                nonlocal ended
+                if not ended:
+                    ended = True
+                    self._next(name)
 
-        timer = asyncio.get_running_loop().call_later(self._brief, end)
+            timer = asyncio.get_running_loop().call_later(self._brief, end)
+            try:
+                yield
+            finally:
+                timer.cancel()
+                end()
+
+    @contextmanager
+    def _counted(self, name: str) -> Iterator[None]:
+        present = self._present.get(name, 0)
+        if present >= CROWD:
+            raise ProblemAnswer(429, "Too many requests at once.", {"retry-after": "1"})
+        self._present[name] = present + 1
         try:
             yield
         finally:
-            timer.cancel()
-            end()
+            self._present[name] -= 1
+            if not self._present[name]:
+                del self._present[name]
 
     async def _queue(self, name: str) -> None:
         queue, mine = self._waiting.setdefault(name, deque()), anyio.Event()

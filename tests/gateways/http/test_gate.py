@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
+
 import anyio
 import pytest
 from starlette.responses import Response
 from starlette.routing import Route
 
 from agentserver.gateways.http import DoorPart
+from agentserver.gateways.http.held import CROWD
 from agentserver.gateways.http.parts import caller
 from tests.gateways.http.desk import desk, opened
 
@@ -153,6 +156,28 @@ async def test_a_rate_that_is_exceeded_is_told_when_to_come_again():
     async with desk(pace=Slow()) as door, door.client() as ada:
         answer = await ada.post("/v1/conversations")
         assert (answer.status_code, answer.headers["retry-after"]) == (429, "2")
+
+
+async def test_bodies_that_never_end_keep_one_principal_from_the_door_and_nobody_else():
+    async with desk() as door, door.client() as ada, door.client("bob") as bob, AsyncExitStack() as stack:
+        path = await opened(ada)
+        head = (
+            f"POST {path}/messages HTTP/1.1\r\nHost: 127.0.0.1:{door.port}\r\nAuthorization: Bearer ada\r\n"
+            "Content-Type: application/json\r\nContent-Length: 900\r\n\r\n"
+        )
+        for _ in range(CROWD):
+            stream = await stack.enter_async_context(await door.connect())
+            await stream.send(head.encode())
+        payment = (f"{path}/messages?to=cashier", {"amount": 1})
+        with anyio.fail_after(20):
+            while (refused := await ada.post(payment[0], json=payment[1])).status_code != 429:  # noqa: ASYNC110 - the door tells nobody
+                await anyio.sleep(0.05)
+        assert refused.headers["retry-after"] == "1"
+        assert (await bob.post("/v1/conversations")).status_code == 201
+        await stack.aclose()
+        with anyio.fail_after(5):
+            while (await ada.post(payment[0], json=payment[1])).status_code == 429:  # noqa: ASYNC110 - as above
+                await anyio.sleep(0.05)
 
 
 async def test_metrics_are_for_operators_and_viewers():

@@ -195,7 +195,9 @@ class Server(Serving):
         edition, pump = Edition(decided_by, bound), self._pump
         why = STOPPED if pump is None else tuple(map(named_alike, pump.reloads.unfit(edition)))
         if pump is None or why:
-            await self._keepers.drop()
+            failed = await attempted(self._keepers.drop())
+            if failed is not None:
+                logger.error("an edition that did not begin could not be closed", exc_info=failed)
             return NotReloaded(why)
         if adopting is not None:
             adopting.adopt(decided_by.guards)

@@ -40,20 +40,23 @@ async def reload(server: Server, path: Path) -> tuple[str, ...]:
 
     from agentserver import config
     from agentserver.assembly import Reloaded
+    from agentserver.reloading.fixed import refused
+    from agentserver.reloading.keepers import attempted
 
+    kept = f"{path} is not reloaded, and everything goes on as before:"
     read = partial(config.load, path, environ=os.environ, afresh=True)
-    try:
-        organism = await anyio.to_thread.run_sync(read, abandon_on_cancel=True)
-    except config.ConfigError as error:
-        return (f"{path} is not reloaded, and everything goes on as before:", *map(str, error.findings))
+    organism = await attempted(anyio.to_thread.run_sync(read, abandon_on_cancel=True))
+    if isinstance(organism, config.ConfigError):
+        return (kept, *map(str, organism.findings))
+    if isinstance(organism, BaseException):  # of the project's code, where none is looked for
+        return (kept, *refused(organism).why)
     found = await server.reload(organism)
     hide(organism.secrets)
     if isinstance(found, Reloaded):
         rest = f"; {found.finishing} conversations finish a step in the old code" if found.finishing else ""
         return (f"{path} is reloaded{rest}",)
     config.forget(organism)
-    redact = organism.secrets.redact
-    return (f"{path} is not reloaded, and everything goes on as before:", *map(redact, found.why))
+    return (kept, *map(organism.secrets.redact, found.why))
 
 
 class Hangups:

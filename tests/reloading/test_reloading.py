@@ -10,11 +10,15 @@ from functools import partial
 import anyio
 import pytest
 
+from agentserver import assembly
 from agentserver.assembly import NotReloaded, Reloaded, build
+from agentserver.cli.reloading import reload
 from agentserver.config import ConfigError, load
 from agentserver.contract import SystemError
 from agentserver.engines.memory import MemoryEngine
 from agentserver.guards import Guard
+from agentserver.reloading.fixed import named_alike
+from agentserver.reloading.keepers import bound_listeners
 
 pytestmark = pytest.mark.anyio
 
@@ -259,6 +263,44 @@ async def test_a_principal_who_would_be_a_listener(place):
         found = await place.reload(server)
         assert isinstance(found, NotReloaded)
         assert found.why == ("other has conversations open and would be a listener: it needs a restart",)
+
+
+async def test_an_edition_that_does_not_begin_and_cannot_be_closed_either_keeps_the_old(
+    place, monkeypatch, caplog
+):
+    def fail():
+        raise OSError("it clings")
+
+    async def clinging(*rest):
+        rest[-1].callback(fail)
+        return await bound_listeners(*rest)
+
+    async with await place.server() as server:
+        handle = await server.open("me")
+        place.write(yaml=YAML.replace("teller", "me"))
+        with monkeypatch.context() as patched:
+            patched.setattr(assembly, "bound_listeners", clinging)
+            assert await place.reload(server) == NotReloaded((named_alike("me"),))
+        assert "it clings" in caplog.text
+        assert (await ask(server, "1", handle)).text == "old 1"
+
+
+async def test_what_no_loader_expects_of_a_projects_code_is_told_and_keeps_the_old(place):
+    odd = """
+class Odd(type):
+    def __getattribute__(cls, name): raise SystemExit("odd")
+class tell(metaclass=Odd): pass
+"""
+    async with await place.server() as server:
+        place.write("new", code=CODE + odd)
+        kept, why = await reload(server, place.root / "organism.yaml")
+        assert kept.endswith("is not reloaded, and everything goes on as before:")
+        assert why == "SystemExit: odd"
+        assert (await ask(server, "1")).text == "old 1"
+        place.write("new")
+        assert await reload(server, place.root / "organism.yaml") == (
+            f"{place.root}/organism.yaml is reloaded",
+        )
 
 
 async def test_a_server_that_does_not_run(place):

@@ -10,8 +10,9 @@ import json
 import time
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+import anyio
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
     from agentserver.gateways.live.assets import Assets
     from agentserver.gateways.live.host import LiveHost, LiveTokens
     from agentserver.gateways.principals import Caller
+    from agentserver.ports import EngineReader
+
+T = TypeVar("T")
 
 COOKIE: Final = "__Host-agentserver-session"
 """A browser sends it over TLS alone, or to the machine it runs on, and to no other host or path."""
@@ -56,6 +60,9 @@ FEEDS: Final = 100
 
 FEEDS_EACH: Final = 20
 """Streams of one principal at once."""
+
+READS: Final = 2
+"""Readings of what the engine has kept at once: each holds what it reads, and a thread that others want, too."""
 
 TROUBLES: Final[tuple[tuple[type[Exception], tuple[int, str]], ...]] = (
     (UnrecordedError, (404, "this server keeps no record of what happens: it has no journal")),
@@ -100,6 +107,7 @@ class LiveView:
         self._scenery = Scenery(name)
         self._assets = assets
         self._watching: Counter[str] = Counter()
+        self._room = anyio.Semaphore(READS)
 
     @property
     def watching(self) -> int:
@@ -230,27 +238,29 @@ class LiveView:
     def _unfed(self, name: str) -> None:
         self._watching -= Counter((name,))
 
+    async def _read(self, work: Callable[[EngineReader], T]) -> T:
+        async with self._room:
+            return await self._host.read(work)
+
     async def _conversations(self, request: Request, caller: Caller) -> Response:  # noqa: ARG002 - one signature
-        return self._told(await self._host.read(reading.conversations))
+        return self._told(await self._read(reading.conversations))
 
     async def _conversation(self, request: Request, caller: Caller) -> Response:
         key, redaction = request.path_params["conversation"], self._redaction(caller)
-        return self._told(await self._host.read(lambda reader: reading.conversation(reader, key, redaction)))
+        return self._told(await self._read(lambda reader: reading.conversation(reader, key, redaction)))
 
     async def _message(self, request: Request, caller: Caller) -> Response:
         key, delivery = request.path_params["conversation"], request.path_params["delivery"]
         redaction = self._redaction(caller)
-        return self._told(
-            await self._host.read(lambda reader: reading.message(reader, key, delivery, redaction))
-        )
+        return self._told(await self._read(lambda reader: reading.message(reader, key, delivery, redaction)))
 
     async def _dead(self, request: Request, caller: Caller) -> Response:  # noqa: ARG002 - one signature
         redaction = self._redaction(caller)
-        return self._told(await self._host.read(lambda reader: reading.dead(reader, redaction)))
+        return self._told(await self._read(lambda reader: reading.dead(reader, redaction)))
 
     async def _letter(self, request: Request, caller: Caller) -> Response:
         delivery, redaction = request.path_params["delivery"], self._redaction(caller)
-        return self._told(await self._host.read(lambda reader: reading.letter(reader, delivery, redaction)))
+        return self._told(await self._read(lambda reader: reading.letter(reader, delivery, redaction)))
 
     async def _settle(self, request: Request, caller: Caller, asked: dict[str, Any]) -> Response:
         """Try a dead letter again, or give it up."""
@@ -264,13 +274,13 @@ class LiveView:
 
     async def _usage(self, request: Request, caller: Caller) -> Response:  # noqa: ARG002 - one signature
         since = self._now() - USAGE
-        return self._told(await self._host.read(lambda reader: reading.usage(reader, since)))
+        return self._told(await self._read(lambda reader: reading.usage(reader, since)))
 
     # Approvals
 
     async def _approvals(self, request: Request, caller: Caller) -> Response:  # noqa: ARG002 - one signature
         waiting = [self._asked(one, caller) for one in self._host.approvals()]
-        return self._told({"waiting": waiting, "decided": await self._host.read(reading.decided)})
+        return self._told({"waiting": waiting, "decided": await self._read(reading.decided)})
 
     def _asked(self, one: Approval, caller: Caller) -> dict[str, Any]:
         conversation = self._host.conversation(one.delivery.conversation)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 
+import anyio
+import anyio.lowlevel
 import httpx
 import pytest
 
@@ -304,6 +307,29 @@ def test_one_who_watches_often_keeps_nobody_else_from_it(running, client, monkey
         with client.stream("GET", "/live/feed", headers=other) as beside:
             assert beside.status_code == 200
     assert watching(running, 0)
+
+
+def test_only_so_many_pages_read_what_is_kept_at_once(running, client, monkeypatch):
+    headers, read, at_once = session(client, "viewer"), running.server.read, []
+    now = 0
+
+    async def counted(work):
+        nonlocal now
+        now += 1
+        at_once.append(now)
+        await anyio.lowlevel.checkpoint()
+        found = await read(work)
+        now -= 1
+        return found
+
+    monkeypatch.setattr(running.server, "read", counted)
+    with ThreadPoolExecutor(8) as people:
+        asked = [
+            people.submit(httpx.get, f"{running.address}/live/usage", headers=headers) for _ in range(16)
+        ]
+    assert {each.result().status_code for each in asked} == {200}
+    assert len(at_once) == 16
+    assert max(at_once) <= routes.READS
 
 
 def test_a_stream_ends_with_its_session(running, client):

@@ -105,6 +105,12 @@ class Stalled:
 class Socket(WebSocketsSansIOProtocol, Stalled):
     """A WebSocket whose client has to read."""
 
+    async def send(self, event: Any) -> None:
+        """Pass on what the application says. One that refuses has answered, which the library would call an error."""
+        await super().send(event)
+        refused = event["type"] == "websocket.http.response.body" and not event.get("more_body", False)
+        self.handshake_complete = self.handshake_complete or refused
+
     def pause_writing(self) -> None:
         """More is to be sent than the client takes."""
         super().pause_writing()

@@ -222,3 +222,17 @@ async def test_operators_see_others_and_viewers_see_no_content():
         assert less[0][2]["redacted"] > 0
         again = await read(olga, f"{path}/events?wait=0", **{"last-event-id": whole[0][1]})
         assert again[0][0] == "done"
+
+
+async def test_a_socket_that_is_refused_is_no_error_in_the_log(caplog):
+    async with desk() as door, door.client() as ada:
+        path = await opened(ada)
+        for token in ("nobody", "bob"):
+            with pytest.raises(InvalidStatus) as refused:
+                async with connect(
+                    f"ws://127.0.0.1:{door.port}{path}/events",
+                    additional_headers={"authorization": f"Bearer {token}"},
+                ):
+                    pass
+            assert refused.value.response.status_code in (401, 404)
+    assert not [each for each in caplog.records if each.levelname == "ERROR"]

@@ -11,10 +11,14 @@ import pytest
 from agentserver import HandlerResponse, xmlify
 from agentserver.contract import SystemError
 from agentserver.core.records.audit import Event
+from agentserver.core.state.approvals import Answer as Said
+from agentserver.core.state.approvals import ApprovalAnswer
 from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions
-from agentserver.pump import Callee
+from agentserver.guards.approval import ApprovalGuard
+from agentserver.guards.peers import PeersGuard
+from agentserver.pump import Callee, Observers
 from agentserver.pump.turns.editions import Edition
 from tests.core.paper import Answer, Ask, Note, listener, rules
 from tests.pump.desk import desk, until
@@ -129,6 +133,65 @@ async def test_a_message_that_waits_and_is_no_longer_valid_fails_as_after_a_rest
         d.rules = later.rules
         assert (await d.ask(OtherAsk(7), handle=handle)).text == "7"
         assert told == [OtherAsk(7)]
+
+
+class Person:
+    """Is shown what waits, and answers through the pump."""
+
+    def show(self, approval):
+        pass
+
+
+async def passing(payload, metadata):
+    if isinstance(payload, Ask):
+        return HandlerResponse(payload, "sink")
+    return HandlerResponse.respond(Answer(getattr(payload, "text", None) or payload.code))
+
+
+@pytest.mark.parametrize(
+    ("said", "later", "told"),
+    [
+        ("once", ((listener("a", "sink"), passing), (listener("sink"), saying("new"))), "new: hi"),
+        ("deny", ((listener("a", "sink"), passing), (listener("sink"), saying("new"))), "denied"),
+        ("once", ((listener("a"), passing),), "internal"),
+        ("once", ((listener("sink"), saying("new")),), None),
+    ],
+    ids=["granted", "denied", "receiver gone", "sender gone"],
+)
+async def test_what_waits_for_a_person_during_a_reload_is_answered_once_by_the_new_rules(
+    engine, said, later, told
+):
+    before = ((listener("a", "sink"), passing), (listener("sink"), saying("old")))
+    guards, people = [PeersGuard(), ApprovalGuard({"sink"})], Observers((), Person(), None)
+    async with engine, desk(*before, guards=guards, people=people, engine=engine) as d:
+        asked = asyncio.create_task(d.ask(Ask("hi"), "a"))
+        await until(d.pump.approvals)
+        d.pump.reloads.swap(edition(*later, guards=guards))
+        await d.pump.reloads.moved()
+        (one,) = d.pump.approvals()
+        answered = ApprovalAnswer(one.id, one.digest, Said(said), "somebody")
+        both = [d.pump.answer(one.delivery.conversation, answered) for _ in range(2)]
+        assert sorted(await asyncio.gather(*both)) == [False, True]
+        found = await asked
+        assert isinstance(found, SystemError) if told is None else found.text == told
+        assert not d.pump.approvals()
+
+
+@pytest.mark.parametrize("later", ["a", "b"])
+async def test_a_repetition_whose_delay_ends_after_a_reload_runs_once_in_the_new_code(engine, later):
+    tried = []
+
+    async def failing(payload, metadata):
+        tried.append("old")
+        raise ValueError("not yet")
+
+    async with engine, desk((listener("a", retries=3), failing), engine=engine) as d:
+        asked = asyncio.create_task(d.ask(Ask("hi")))
+        await until(lambda: tried and not d.pump.queues()["a"][1])
+        d.pump.reloads.swap(edition((listener(later, retries=3), saying("new"))))
+        found = await asked
+        assert tried == ["old"]
+        assert found.text == "new: hi" if later == "a" else isinstance(found, SystemError)
 
 
 async def test_two_reloads_while_a_handler_runs(engine):

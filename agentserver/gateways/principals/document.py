@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from agentserver.core.state import principals
 from agentserver.core.state.principals import Principal, Trust
 from agentserver.gateways.principals.callers import Caller, Rate, Role
+from agentserver.hygiene.json.tree import loads
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -67,6 +68,7 @@ class _File(_Strict):
 def read(data: bytes) -> tuple[Enrolled, ...]:
     """The entries of a file. Raises ValueError, which says what is wrong with it."""
     try:
+        loads(data.decode())  # refuses a member that stands twice
         found = tuple(map(_entry, _File.model_validate_json(data).principals))
     except ValidationError as error:
         first = error.errors()[0]

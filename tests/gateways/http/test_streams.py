@@ -166,6 +166,29 @@ async def test_what_was_taken_over_a_websocket_counts_as_taken():
             await until(lambda: (conversation, done["place"]) in confirmed)
 
 
+async def test_a_place_that_is_said_again_and_again_is_confirmed_once():
+    async with desk() as door, door.client() as ada:
+        path = await opened(ada)
+        asked = []
+        confirm = door.server.confirm
+
+        async def noting(principal, conversation, place):
+            asked.append(place_id(place))
+            await confirm(principal, conversation, place)
+
+        door.server.confirm = noting
+        await pay(ada, path, 5)
+        async with socket(door, f"{path}/events") as one:
+            first, done = json.loads(await one.recv()), json.loads(await one.recv())
+            for place in (first["place"], first["place"], done["place"], first["place"], done["place"]):
+                await one.send(json.dumps({"taken": place}))
+            await one.send("x")
+            with pytest.raises(ConnectionClosed):
+                while True:
+                    await one.recv()
+        assert asked == [first["place"], done["place"]]
+
+
 @pytest.mark.parametrize("word", ["x", "{}", '{"taken": 7}', '{"taken": "1-1", "more": 1}', "[" * 5000])
 async def test_a_word_that_is_none_ends_a_websocket(word):
     async with desk() as door, door.client() as ada:

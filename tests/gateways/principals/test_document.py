@@ -100,6 +100,13 @@ def test_a_file_of_another_form_is_illegible(data):
         document.read(data)
 
 
+def test_a_member_that_stands_twice_makes_the_file_illegible():
+    once = text(LINE).decode()
+    assert document.read(once.encode())
+    with pytest.raises(ValueError, match="once"):
+        document.read(once.replace('"role"', '"role": "user", "role"').encode())
+
+
 @given(st.binary(max_size=200))
 def test_any_bytes_are_read_or_refused(data):
     with contextlib.suppress(ValueError):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import anyio
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from agentserver.core.messages import Done, EventPlace, Reply
+from agentserver.core.messages import UNDECIDED, Done, EventPlace, Reply
 from agentserver.gateways.http import forms
 from agentserver.gateways.http.held import STOPPING
 from agentserver.payload.json.values import JsonRefusal
@@ -191,7 +191,8 @@ class OverSocket:
             await socket.close(code)
 
     async def _listen(self, socket: WebSocket, held: HeldConnection) -> None:
-        """Take the caller's word for what it has taken, until it goes."""
+        """Take the caller's word for what it has taken, until it goes. Its place rises: one said before is nothing new."""
+        latest = UNDECIDED
         while True:
             message = await socket.receive()
             if message["type"] != "websocket.receive":
@@ -201,7 +202,9 @@ class OverSocket:
             if place is None:
                 held.end(_UNFIT)
                 return
-            await self.taken(place)
+            if place > latest:
+                latest = place
+                await self.taken(place)
 
 
 _UNFIT: Final = "unfit"

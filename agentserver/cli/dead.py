@@ -25,7 +25,7 @@ from agentserver.cli.reading import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from agentserver.config.yaml.secrets import Secrets
@@ -44,9 +44,8 @@ def command() -> None:
     """Deliveries that were given up: their listener crashed, was late, or is not there any more."""
 
 
-def _chosen(ctx: click.Context, letters: Sequence[DeadLetter], prefix: str) -> DeadLetter:
-    found = [letter for letter in letters if letter.delivery.id.startswith(prefix)]
-    return the_only(ctx, found, f"dead letters begin with {prefix!r}")
+def _chosen(ctx: click.Context, reader: EngineReader, prefix: str) -> DeadLetter:
+    return the_only(ctx, reader.dead(prefix=prefix), f"dead letters begin with {prefix!r}")
 
 
 def _line(delivery: Delivery, at: float, more: str, secrets: Secrets) -> str:
@@ -79,7 +78,7 @@ def show(ctx: click.Context, delivery: str, organism: Path | None, journal: Path
 
     kept, secrets = source_and_secrets(ctx, organism, journal)
     with reading(ctx, kept) as reader:
-        letter = _chosen(ctx, reader.dead(), delivery)
+        letter = _chosen(ctx, reader, delivery)
     one = letter.delivery
     state = "open" if letter.open else "finished"
     for text in (
@@ -103,7 +102,7 @@ def discard(ctx: click.Context, delivery: str, organism: Path | None, journal: P
     from agentserver.engines.sqlite.reader import Reader
 
     with writing(ctx, located(ctx, organism, journal)) as connection:
-        letter = _chosen(ctx, Reader(connection).dead(), delivery)
+        letter = _chosen(ctx, Reader(connection), delivery)
         maintenance.discard(connection, letter.delivery.id)
     click.echo(f"{letter.delivery.id} is discarded")
 
@@ -153,7 +152,7 @@ def again(ctx: click.Context, delivery: str, organism: Path | None, journal: Pat
     from agentserver.core.decide.requeue import lives
 
     with _books(ctx, organism, journal) as books:
-        letter = _chosen(ctx, books.reader.dead(), delivery)
+        letter = _chosen(ctx, books.reader, delivery)
         one, conversation = letter.delivery, books.reader.load(letter.delivery.conversation)
         told = "queued again"
         if conversation is not None and lives(conversation, one):

@@ -82,8 +82,13 @@ class EngineReader(Protocol):
         """The first version whose step is not what was written; None when all are, or when nothing seals steps."""
         ...
 
-    def dead(self) -> Sequence[DeadLetter]:
-        """The dead letters, oldest first; those that were queued again or discarded are none."""
+    def dead(self, most: int | None = None, prefix: str = "") -> Sequence[DeadLetter]:
+        """The dead letters, oldest first; those that were queued again or discarded are none.
+
+        Args:
+            most: that are given, the latest; None for all.
+            prefix: of the ids of their deliveries. Messages of others are not read.
+        """
         ...
 
     def aside(self) -> Sequence[Aside]:

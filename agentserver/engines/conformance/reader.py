@@ -176,6 +176,14 @@ async def dead_letters_are_listed_in_their_order(subject: Subject) -> None:
             [letter.open for letter in letters] == [True, True, False],
             "a dead letter says whether its conversation is open",
         )
+        latest = await engine.read(lambda reader: list(reader.dead(2)))
+        hold(
+            latest == letters[1:],
+            "of more dead letters than are asked for the latest are given, oldest first",
+        )
+        one = letters[1].delivery.id
+        named = await engine.read(lambda reader: list(reader.dead(prefix=one)))
+        hold(named == letters[1:2], "a dead letter is found by the id of its delivery")
         first, *others = letters
         hold(await engine.discard(first.delivery.id), "a dead letter can be discarded")
         hold(await _dead(engine) == others, "what was discarded is no dead letter, and the others are")

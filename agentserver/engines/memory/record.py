@@ -128,10 +128,11 @@ class MemoryRecord:
         """Take a dead letter off the list; False when there is none of that id."""
         return self._dead.pop(delivery, None) is not None
 
-    def dead(self) -> list[DeadLetter]:
-        """The dead letters, oldest first."""
-        found = self._dead.values()
-        return [one._replace(open=not self._latest[one.delivery.conversation].closed) for one in found]
+    def dead(self, most: int | None, prefix: str) -> list[DeadLetter]:
+        """The dead letters, oldest first; of more than ``most`` the latest."""
+        found = [one for key, one in self._dead.items() if key.startswith(prefix)]
+        latest = found if most is None else found[max(0, len(found) - most) :]
+        return [one._replace(open=not self._latest[one.delivery.conversation].closed) for one in latest]
 
 
 class MemoryReader(NamedTuple):
@@ -196,9 +197,9 @@ class MemoryReader(NamedTuple):
         """None: steps in memory are not sealed."""
         return None
 
-    def dead(self) -> list[DeadLetter]:
-        """The dead letters, oldest first."""
-        return [] if self.record is None else self.record.dead()
+    def dead(self, most: int | None = None, prefix: str = "") -> list[DeadLetter]:
+        """The dead letters, oldest first; of more than ``most`` the latest."""
+        return [] if self.record is None else self.record.dead(most, prefix)
 
     def aside(self) -> tuple[Aside, ...]:
         """None: what is set aside is gone."""

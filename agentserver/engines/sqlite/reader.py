@@ -228,15 +228,17 @@ class Reader:
             raise UnreadableError(f"conversation {conversation}: the rights in it are none") from error
         return RecordedConversation(origin, steps, deliveries)
 
-    def dead(self) -> list[DeadLetter]:
-        """The dead letters, oldest first."""
+    def dead(self, most: int | None = None, prefix: str = "") -> list[DeadLetter]:
+        """The dead letters, oldest first; of more than ``most`` the latest."""
         rows = self._connection.execute(
             f"select {COLUMNS}, c.id, c.principal, d.reason, d.ended, c.closed is null from delivery d"  # noqa: S608
-            " join conversation c on c.number = d.conversation where d.state = 3 order by d.number"
-        )
+            " join conversation c on c.number = d.conversation where d.state = 3 and substr(d.id, 1, ?) = ?"
+            " order by d.number desc limit ?",
+            (len(prefix), prefix, -1 if most is None else most),
+        ).fetchall()
         return [
             DeadLetter(read_delivery(conversation, row), principal, reason, at, bool(is_open))
-            for *row, conversation, principal, reason, at, is_open in rows
+            for *row, conversation, principal, reason, at, is_open in reversed(rows)
         ]
 
     def aside(self) -> list[Aside]:

@@ -143,7 +143,7 @@ def _charged(found: Iterable[tuple[str, Charged]]) -> list[dict[str, Any]]:
 
 def dead(reader: EngineReader, redaction: Redaction, most: int = MOST) -> dict[str, Any]:
     """The dead letters, those that were given up last first."""
-    found = reader.dead()
+    found = reader.dead(most + 1)
     told = [_letter(one, redaction, telling.SAID) for one in found[: -most - 1 : -1]]
     return {"letters": told, "more": len(found) > most}
 
@@ -155,7 +155,7 @@ def letter(reader: EngineReader, delivery: str, redaction: Redaction) -> dict[st
 
 def found_letter(reader: EngineReader, delivery: str) -> DeadLetter:
     """The dead letter of a delivery. Raises LookupError."""
-    for one in reader.dead():
+    for one in reader.dead(prefix=delivery):
         if one.delivery.id == delivery:
             return one
     raise LookupError(delivery)

@@ -66,7 +66,7 @@ class DeadLetters:
 
 def _found(reader: EngineReader, delivery: str) -> tuple[DeadLetter, Principal]:
     """A dead letter, and the principal whose conversation it is from."""
-    for letter in reader.dead():
+    for letter in reader.dead(prefix=delivery):
         if letter.delivery.id == delivery:
             return letter, reader.recorded_conversation(letter.delivery.conversation).beginning.opener
     raise LookupError("no such dead letter")

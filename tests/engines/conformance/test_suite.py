@@ -296,8 +296,8 @@ class Stubborn(MemoryReader):
 
     seen: ClassVar[list] = []
 
-    def dead(self):
-        self.seen.extend(super().dead())
+    def dead(self, most=None, prefix=""):
+        self.seen.extend(super().dead(most, prefix))
         return self.seen
 
 
@@ -350,13 +350,25 @@ class Young(MemoryReader):
 class Ever(MemoryReader):
     """Takes every conversation for open."""
 
-    def dead(self):
-        return [each._replace(open=True) for each in super().dead()]
+    def dead(self, most=None, prefix=""):
+        return [each._replace(open=True) for each in super().dead(most, prefix)]
 
 
 class Latest(MemoryReader):
-    def dead(self):
-        return super().dead()[::-1]
+    def dead(self, most=None, prefix=""):
+        return super().dead(most, prefix)[::-1]
+
+
+class Earliest(MemoryReader):
+    """Gives the first of many dead letters."""
+
+    def dead(self, most=None, prefix=""):
+        return super().dead(None, prefix)[:most]
+
+
+class Nameless(MemoryReader):
+    def dead(self, most=None, prefix=""):
+        return super().dead(most)
 
 
 class Mixing(MemoryReader):
@@ -366,7 +378,10 @@ class Mixing(MemoryReader):
 
 @pytest.mark.parametrize(
     "reads",
-    [Blind, Stubborn, Jumbled, Anonymous, Alarmed, Backwards, Loose, Read, Young, Ever, Latest, Mixing],
+    [
+        Blind, Stubborn, Jumbled, Anonymous, Alarmed, Backwards, Loose, Read, Young, Ever, Latest, Earliest, Nameless,
+        Mixing,
+    ],  # fmt: skip
 )
 async def test_a_misleading_reader_is_found_out(reads):
     assert await broken_promises(Subject(type("Misled", (Reading,), {"reads": reads}), durable=False))

@@ -191,7 +191,7 @@ class OverSocket:
             await socket.close(code)
 
     async def _listen(self, socket: WebSocket, held: HeldConnection) -> None:
-        """Take the caller's word for what it has taken, until it goes. Its place rises: one said before is nothing new."""
+        """Take the caller's word for what it has taken, until it goes; a place said before says nothing new."""
         latest = UNDECIDED
         while True:
             message = await socket.receive()

@@ -379,9 +379,21 @@ class Mixing(MemoryReader):
 @pytest.mark.parametrize(
     "reads",
     [
-        Blind, Stubborn, Jumbled, Anonymous, Alarmed, Backwards, Loose, Read, Young, Ever, Latest, Earliest, Nameless,
+        Blind,
+        Stubborn,
+        Jumbled,
+        Anonymous,
+        Alarmed,
+        Backwards,
+        Loose,
+        Read,
+        Young,
+        Ever,
+        Latest,
+        Earliest,
+        Nameless,
         Mixing,
-    ],  # fmt: skip
+    ],
 )
 async def test_a_misleading_reader_is_found_out(reads):
     assert await broken_promises(Subject(type("Misled", (Reading,), {"reads": reads}), durable=False))

@@ -38,6 +38,11 @@ LASTING = (
 
 MAY_BLOCK = [
     # (blocking call, file that makes it, function that makes it): reason
+    (
+        "threading.Lock.acquire",
+        "coverage/collector.py",
+        "lock_data",
+    ),  # the tool that counts lines, among threads
 ]
 """Where an event loop may be blocked all the same. Each line says why waiting is right or cannot be avoided there."""
 

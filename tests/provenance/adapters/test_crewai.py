@@ -26,12 +26,12 @@ from tests.provenance.adapters.scene import (
 )
 
 pytestmark = pytest.mark.filterwarnings("default")
+framework("crewai", "crewai")  # else nothing of this process is changed for it
 os.environ |= {
     "CREWAI_DISABLE_TELEMETRY": "true",
     "CREWAI_TRACING_ENABLED": "false",
     "OTEL_SDK_DISABLED": "true",
 }
-framework("crewai", "crewai")
 
 from crewai import Agent, Crew, Task
 from crewai.llms.base_llm import BaseLLM

@@ -67,7 +67,7 @@ class Namespace:
     def modules(self) -> Mapping[str, ModuleType]:
         """The loaded modules by their plain names."""
         inside = f"{self.name}."
-        found = [(name, module) for name, module in list(sys.modules.items()) if name.startswith(inside)]
+        found = [(name, module) for name, module in sys.modules.copy().items() if name.startswith(inside)]
         return {name.removeprefix(inside): module for name, module in found}
 
     def close(self) -> None:

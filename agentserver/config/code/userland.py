@@ -178,7 +178,7 @@ class Importer:
         with _first_on_path(self.project.root):
             return tuple(
                 name
-                for name, module in list(sys.modules.items())
+                for name, module in sys.modules.copy().items()
                 if name not in self._before
                 and name.split(".", maxsplit=1)[0] != own
                 and self.project.holds(name, module)
@@ -281,7 +281,7 @@ def strangers(project: Project, inside: Mapping[str, ModuleType] = NOTHING) -> I
     top = {path.stem for path in project.root.iterdir()}
     loaded = {
         name: module
-        for name, module in [*inside.items(), *list(sys.modules.items())]
+        for name, module in [*dict(inside).items(), *sys.modules.copy().items()]
         if name.split(".", maxsplit=1)[0] in top and project.claims(name)
     }
     away = {name: module for name, module in loaded.items() if not project.holds(name, module)}

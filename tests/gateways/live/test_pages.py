@@ -129,6 +129,7 @@ def test_a_phone_is_wide_enough(running, visit):
 def test_who_wants_less_motion_sees_none(running, visit):
     page = visit(running, reduced_motion="reduce")
     expect(page.get_by_text("live", exact=True)).to_be_visible()
+    expect(page.locator(".traffic")).to_be_attached()
     page.evaluate(
         "window.moved = 0; new MutationObserver((found) => { window.moved += found.filter((each) => "
         "each.target.classList.contains('dot')).length }).observe(document.querySelector('.traffic'), "

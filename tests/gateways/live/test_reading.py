@@ -68,7 +68,7 @@ def test_only_the_rows_that_a_page_shows_are_made(monkeypatch):
 def test_a_viewer_is_not_told_what_another_message_said_as_the_reason_of_a_dead_letter():
     delivery = Delivery("d", "c", "r", "t", "o", "inbox", "clerk", "Wish", b"<a>none of it</a>", 1)
     dead = DeadLetter(delivery, "ann", "internal: ValueError: no account XX99MALLORY", 1.0, open=True)
-    reader = SimpleNamespace(dead=lambda: [dead])
+    reader = SimpleNamespace(dead=lambda most=None, prefix="": [dead][:most])
     assert "MALLORY" in str(reading.dead(reader, Redaction()))
     for told in (
         reading.dead(reader, Redaction((EVERY,)))["letters"][0],

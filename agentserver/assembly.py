@@ -165,7 +165,7 @@ class Server(Serving):
     def _opening(
         self, organism: Organism, decided_by: Rules
     ) -> Callable[[AsyncExitStack], Coroutine[Any, Any, Mapping[str, Callee]]]:
-        """What opens all that the listeners of one edition need."""
+        """Opens all that the listeners of one edition need."""
         return partial(bound_listeners, organism, decided_by, self.completer, self._tracing)
 
     async def reload(self, organism: Organism) -> Reloaded | NotReloaded:
@@ -258,7 +258,7 @@ class Server(Serving):
 
 
 async def traced(organism: Organism, engine: Engine, stack: AsyncExitStack) -> Tracing | None:
-    """What tells OpenTelemetry of an organism until the stack is left; None where it is told nothing.
+    """The teller of an organism to OpenTelemetry, until the stack is left; None where it is told nothing.
 
     Raises MissingExtraError where the YAML wants it, and OSError for certificates that cannot be read.
     """

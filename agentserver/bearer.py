@@ -25,7 +25,7 @@ def fresh() -> str:
 
 
 def digest(token: str) -> str:
-    """What is kept of a token: its SHA-256 in hexadecimal digits."""
+    """The part of a token that is kept: its SHA-256 in hexadecimal digits."""
     return _digest(token.encode())
 
 

@@ -5,6 +5,7 @@ Owns the library's server, which runs in a task group of ours and takes no signa
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import ssl
 from contextlib import asynccontextmanager
@@ -18,7 +19,6 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from agentserver.gateways.http.held import GONE
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import AsyncIterator
     from pathlib import Path
 
@@ -85,31 +85,12 @@ class Corked:
             self._pieces, self._bytes = [], 0
 
 
-class Stalled:
-    """Cuts the connection of a client that takes nothing. A part of protocols."""
+class Stalled(asyncio.Protocol):
+    """Cuts the connection of a client that takes nothing. Stands before the protocol that it is a part of."""
 
     transport: asyncio.Transport
     loop: asyncio.AbstractEventLoop
     _stuck: asyncio.TimerHandle | None = None
-
-    def _pause(self) -> None:
-        self._resume()
-        self._stuck = self.loop.call_later(STUCK, self.transport.abort)
-
-    def _resume(self) -> None:
-        if self._stuck is not None:
-            self._stuck.cancel()
-            self._stuck = None
-
-
-class Socket(WebSocketsSansIOProtocol, Stalled):
-    """A WebSocket whose client has to read."""
-
-    async def send(self, event: Any) -> None:
-        """Pass on what the application says. One that refuses has answered, which the library would call an error."""
-        await super().send(event)
-        refused = event["type"] == "websocket.http.response.body" and not event.get("more_body", False)
-        self.handshake_complete = self.handshake_complete or refused
 
     def pause_writing(self) -> None:
         """More is to be sent than the client takes."""
@@ -126,8 +107,27 @@ class Socket(WebSocketsSansIOProtocol, Stalled):
         self._resume()
         super().connection_lost(exc)
 
+    def _pause(self) -> None:
+        self._resume()
+        self._stuck = self.loop.call_later(STUCK, self.transport.abort)
 
-class DoorConnection(H11Protocol, Stalled):
+    def _resume(self) -> None:
+        if self._stuck is not None:
+            self._stuck.cancel()
+            self._stuck = None
+
+
+class Socket(Stalled, WebSocketsSansIOProtocol):
+    """A WebSocket whose client has to read."""
+
+    async def send(self, event: Any) -> None:
+        """Pass on what the application says. One that refuses has answered, which the library would call an error."""
+        await super().send(event)
+        refused = event["type"] == "websocket.http.response.body" and not event.get("more_body", False)
+        self.handshake_complete = self.handshake_complete or refused
+
+
+class DoorConnection(Stalled, H11Protocol):
     """A connection whose client has to say what it wants, and to read."""
 
     _late: asyncio.TimerHandle | None = None
@@ -162,20 +162,9 @@ class DoorConnection(H11Protocol, Stalled):
         super().timeout_keep_alive_handler()
         self._pause()
 
-    def pause_writing(self) -> None:
-        """More is to be sent than the client takes."""
-        super().pause_writing()
-        self._pause()
-
-    def resume_writing(self) -> None:
-        """The client has taken some."""
-        super().resume_writing()
-        self._resume()
-
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
         self._expected()
-        self._resume()
         super().connection_lost(exc)
         scope: Any = self.scope  # None before the first request
         gone = None if scope is None else scope.get(GONE)

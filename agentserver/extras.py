@@ -22,6 +22,8 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "http": ("prometheus_client", "starlette", "uvicorn", "websockets"),
         "client": ("httpx",),
         "agui": ("ag_ui",),
+        "nats": ("nats",),
+        "reload": ("watchfiles",),
         "otel": ("opentelemetry.sdk", "opentelemetry.proto"),
         "llm": ("pydantic_ai", "openai", "anthropic"),
         "tools": ("aiosmtplib", "httpx"),

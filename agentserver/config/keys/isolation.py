@@ -19,23 +19,28 @@ _Port = Annotated[int, Field(ge=1, le=65_535)]
 _Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=200)]
 
 
-class IsolationEntry(Strict):
-    """What a process of one listener may use; the rest of the machine is behind a wall."""
+class _Walled(Strict):
+    """What any program behind a wall may use; the rest of the machine is out of its reach."""
 
-    memory: Memory = Field(default=_DEFAULTS.memory, description='Address space, such as "512MB".')
-    cpu: Deadline = Field(default=_DEFAULTS.cpu, description="Processor time of one call.")
-    files: int = Field(default=_DEFAULTS.files, ge=16, le=65_536, description="Open files at once.")
     disk: Size = Field(default=_DEFAULTS.disk, description="All that it may have written at one time.")
-    read: list[RelativePath] = Field(
-        default_factory=list,
-        max_length=100,
-        description="Files and folders of the project that it reads, beside the packages of its own code.",
-    )
     scratch: bool = Field(
         default=_DEFAULTS.scratch, description="Whether it has a folder to write to (TMPDIR)."
     )
     ports: list[_Port] = Field(
         default_factory=list, max_length=100, description="TCP ports that it may connect to, at any address."
+    )
+
+
+class IsolationEntry(_Walled):
+    """What a process of one listener may use; the rest of the machine is behind a wall."""
+
+    memory: Memory = Field(default=_DEFAULTS.memory, description='Address space, such as "512MB".')
+    cpu: Deadline = Field(default=_DEFAULTS.cpu, description="Processor time of one call.")
+    files: int = Field(default=_DEFAULTS.files, ge=16, le=65_536, description="Open files at once.")
+    read: list[RelativePath] = Field(
+        default_factory=list,
+        max_length=100,
+        description="Files and folders of the project that it reads, beside the packages of its own code.",
     )
     recycle: int = Field(
         default=_DEFAULTS.recycle, ge=1, le=1_000_000, description="Calls after which a process is replaced."
@@ -69,7 +74,7 @@ def _spelled(value: Any) -> Any:
     return value
 
 
-class CommandIsolationEntry(Strict):
+class CommandIsolationEntry(_Walled):
     """What the program of an MCP server may use; the rest of the machine is behind a wall."""
 
     memory: Memory = Field(
@@ -78,17 +83,10 @@ class CommandIsolationEntry(Strict):
     files: int = Field(
         default=_OF_COMMANDS.files, ge=16, le=65_536, description="Open files of one process at once."
     )
-    disk: Size = Field(default=_OF_COMMANDS.disk, description="All that it may have written at one time.")
     read: list[RelativePath] = Field(
         default_factory=list,
         max_length=100,
         description="Files and folders of the project that it reads, beside those that its command names.",
-    )
-    scratch: bool = Field(
-        default=_OF_COMMANDS.scratch, description="Whether it has a folder to write to (TMPDIR)."
-    )
-    ports: list[_Port] = Field(
-        default_factory=list, max_length=100, description="TCP ports that it may connect to, at any address."
     )
     fork: bool = Field(
         default=_OF_COMMANDS.fork,

@@ -194,6 +194,11 @@ def fuzz(*args: str) -> None:
     pytest("-m", "hypothesis", "--numprocesses=auto", *endless, *args, env={"HYPOTHESIS_PROFILE": "fuzz"})
 
 
+def site() -> None:
+    """Build the site of the documentation into out/site; a dead link, an orphan or a page that fetches fails it."""
+    tool("mkdocs", "build", "--strict", "--quiet", env={"NO_MKDOCS_2_WARNING": "1"})
+
+
 def walls() -> None:
     """Print what hostile code tried behind the wall, and what it met on this kernel."""
     call(PYTHON, Path(__file__).with_name("hostile.py"))
@@ -332,6 +337,7 @@ TESTS = (
     Stage("coverage", coverage_bounds),
     Stage("walls", walls, needs=("tests/worker",), beside=True),
     Stage("wheel", try_wheel, needs=("README.md", "LICENSE")),
+    Stage("site", site, needs=("mkdocs.yml",)),
     Stage("bench", quick_benchmarks, needs=("benchmarks/hop.py",)),
 )
 
@@ -347,6 +353,7 @@ def select(verb: str, args: Sequence[str]) -> Sequence[Stage]:
         "docs": [Stage("docs", lambda: pytest("tests/test_docs.py", *args))],
         "adapters": [Stage("adapters", lambda: adapters(*args))],
         "agentdojo": [Stage("agentdojo", lambda: agentdojo(*args))],
+        "site": [Stage("site", site)],
         "walls": [Stage("walls", walls)],
         "crash": [Stage("crash", lambda: soak("tests/crash", *args))],
         "wheel": [Stage("wheel", try_wheel)],

@@ -36,6 +36,7 @@ SOAK_SCALE = 100
 BENCHMARKS = sorted((ROOT / "benchmarks").glob("[!_]*.py"))
 QUICK = {
     "agents": ("--quick",),
+    "cluster": ("--quick",),
     "durable": ("--quick",),
     "fairness": ("--quick",),
     "gateway": ("--quick",),

@@ -5,7 +5,8 @@ Owns what the verbs share: options of logging, the version, the meaning of exit 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -41,10 +42,13 @@ from agentserver.cli.reading import READERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from enum import StrEnum
 
     from agentserver.cli.reading import EngineOpener
 
 __all__ = ["cli", "main"]
+
+F = TypeVar("F", bound="Callable[..., Any]")
 
 INTERRUPTED = 130
 
@@ -112,6 +116,34 @@ def _show_version(ctx: click.Context, _param: click.Parameter, asked: bool) -> N
         ctx.exit()
 
 
+def _logging(name: str, words: type[StrEnum], text: str, **more: Any) -> Callable[[F], F]:
+    """An option of logging."""
+    kind = click.Choice([*map(str, words)])
+    return click.option(f"--log-{name}", type=kind, help=text, show_default=True, **more)
+
+
+def _log_otherwise(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    """Let what follows a verb count over what stands before it."""
+    if value is not None and isinstance(ctx.obj, Logging):
+        before = ctx.obj
+        ctx.obj = (
+            replace(before, level=Level(value))
+            if param.name == "log_level"
+            else replace(before, format=Format(value))
+        )
+
+
+def _add(group: click.Group, command: click.Command) -> None:
+    """Add a verb, which takes the options of logging as well, each of its own verbs too."""
+    group.add_command(command)
+    below = [command]
+    while below:
+        each = below.pop()
+        below += each.commands.values() if isinstance(each, click.Group) else ()
+        _logging("level", Level, "As before the verb.", callback=_log_otherwise, expose_value=False)(each)
+        _logging("format", Format, "As before the verb.", callback=_log_otherwise, expose_value=False)(each)
+
+
 @click.group(
     cls=_Root, name="agentserver", epilog=EXITS, context_settings={"help_option_names": ["-h", "--help"]}
 )
@@ -123,20 +155,8 @@ def _show_version(ctx: click.Context, _param: click.Parameter, asked: bool) -> N
     callback=_show_version,
     help="Show the version and exit.",
 )
-@click.option(
-    "--log-level",
-    type=click.Choice([*map(str, Level)]),
-    default=str(Level.WARNING),
-    show_default=True,
-    help="Least severity that is logged, to standard error.",
-)
-@click.option(
-    "--log-format",
-    type=click.Choice([*map(str, Format)]),
-    default=str(Format.TEXT),
-    show_default=True,
-    help="Text for people, or one JSON object a line.",
-)
+@_logging("level", Level, "Least severity that is logged, to standard error.", default=str(Level.WARNING))
+@_logging("format", Format, "Text for people, or one JSON object a line.", default=str(Format.TEXT))
 @click.pass_context
 def cli(ctx: click.Context, log_level: str, log_format: str) -> None:
     """Run and examine organisms of agents and tools that exchange typed messages."""
@@ -172,7 +192,7 @@ for _command in (
     orchestrate.command,
     completion.command,
 ):
-    cli.add_command(_command)
+    _add(cli, _command)
 
 
 def main(args: Sequence[str] | None = None, *, readers: EngineOpener | None = None) -> None:

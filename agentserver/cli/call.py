@@ -18,6 +18,7 @@ import click
 
 from agentserver.cli import project, session
 from agentserver.cli.ending import GracefulEnd
+from agentserver.cli.fields import CallCommand, chosen, complete_fields, complete_roots
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -67,16 +68,23 @@ class _Seconds(click.FloatRange):
 
 @click.command(
     "call",
+    cls=CallCommand,
     short_help="Send one message and print the answers.",
     context_settings={"ignore_unknown_options": True},
 )
 @click.argument("listener", shell_complete=project.listener_names)
-@click.argument("fields", nargs=-1, type=click.UNPROCESSED, metavar="--FIELD VALUE ...")
+@click.argument(
+    "fields",
+    nargs=-1,
+    type=click.UNPROCESSED,
+    metavar="--FIELD VALUE ...",
+    shell_complete=complete_fields,
+)
 @project.organism_option
 @click.option(
     "--payload", "file", type=click.File("rb"), help="Send the XML in this file; - is standard input."
 )
-@click.option("--root", help="Which payload, when LISTENER takes several.")
+@click.option("--root", shell_complete=complete_roots, help="Which payload, when LISTENER takes several.")
 @click.option("--set", "pairs", multiple=True, metavar="FIELD=VALUE", help="A field of any name.")
 @click.option("--timeout", type=_Seconds(min=0, min_open=True), help="Seconds to wait for answers.")
 @click.option(
@@ -92,8 +100,9 @@ class _Seconds(click.FloatRange):
 def command(ctx: click.Context, /, organism: Path | None, **asked: Any) -> None:
     """Send one message to LISTENER and print the answers.
 
-    Fields are options by name: --text "good day" --count 3. Nested fields have dotted names (--lines.0.sku A1), a
-    list is given by repeating its option. A field that is called like an option of this command goes by --set.
+    Fields are options by name: --text "good day" --count 3. Nested fields have dotted names (--lines.0.sku A1, the
+    first item is 0), a list is given by repeating its option. A field that is called like an option of this command
+    goes by --set. With a listener, --help lists its fields.
 
     Every answer is printed, until nothing more can come; without --timeout the deadlines of the listeners are the
     only limit. No person is asked for an approval: what needs one is refused at once.
@@ -144,19 +153,13 @@ def _compose(server: Server, call: CallOptions, values: list[tuple[str, str]]) -
 
 
 def _codec(server: Server, listener: str, root: str | None) -> Codec:
-    from agentserver.config.findings import did_you_mean
     from agentserver.payload.names import local
 
-    known = server.rules.blueprint.listeners
-    if listener not in known:
-        hint = did_you_mean(listener, known) or f"there are: {', '.join(known)}"
-        raise click.UsageError(f"no listener {listener!r}; {hint}")
-    codecs = {local(c.name): c for c in map(server.rules.codecs.of, known[listener].payloads)}
-    if root is None and len(codecs) == 1:
-        return next(iter(codecs.values()))
-    if root not in codecs:
-        raise click.UsageError(f"{listener} takes {', '.join(codecs)}: say which with --root")
-    return codecs[root]
+    codecs = chosen(server.rules, listener, root)
+    if len(codecs) > 1:
+        names = ", ".join(local(codec.name) for codec in codecs)
+        raise click.UsageError(f"{listener} takes {names}: say which with --root")
+    return codecs[0]
 
 
 async def _interruptible(ending: GracefulEnd, exchange: Callable[[], Awaitable[int]]) -> int:

@@ -1,6 +1,6 @@
-"""``agentserver completion``: the script by which a shell completes verbs, options and listeners.
+"""``agentserver completion``: the script by which a shell completes verbs, options, listeners and their fields.
 
-Owns nothing but the choice of the shell; click makes the script.
+Owns nothing but the choice of the shell; click makes the script, and ``fields`` knows what a listener takes.
 """
 
 from __future__ import annotations

@@ -7,13 +7,15 @@ what it means in markup; this module only knows where each belongs. Refuses to k
 from __future__ import annotations
 
 import difflib
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lxml import etree
 
-from agentserver.payload.fields.field_table import FieldKind, PayloadType, RecordType
-from agentserver.payload.fields.lexical import ScalarKind
+from agentserver.payload.corrections import label
+from agentserver.payload.fields.field_table import FieldKind, PayloadType, RecordType, Scalar
+from agentserver.payload.fields.lexical import BOOLS, WRITERS, ScalarKind
 from agentserver.provenance.evidence.labels import Standing
 from agentserver.provenance.policy.declared import declared
 from agentserver.wire.canonical import canonical
@@ -33,6 +35,80 @@ class FormMisfit:
     """The reasons why the typed fields make no payload; one line for each thing to correct."""
 
     lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FormField:
+    """One field as it is typed.
+
+    Args:
+        path: the names from the root down; INDEX stands for the number of an item.
+        label: its type in words.
+        required: whether a record that holds it needs it.
+        repeated: whether it may be given several times.
+        choices: the texts that it may hold; empty where they are not counted.
+        default: the text that stands for it when it is left out; None when there is none to show.
+        doc: its documentation, on one line.
+    """
+
+    path: tuple[str, ...]
+    label: str
+    required: bool = False
+    repeated: bool = False
+    choices: tuple[str, ...] = ()
+    default: str | None = None
+    doc: str = ""
+
+    @property
+    def name(self) -> str:
+        """The path as it is typed."""
+        return ".".join(self.path)
+
+
+INDEX = "N"
+"""What stands in the name of a field for the number of an item, which counts from 0."""
+
+
+def form_fields(codec: Codec) -> tuple[FormField, ...]:
+    """Every field that ``compose`` takes, in the order of the schema; none for a payload without a field table."""
+    table = table_of(codec)
+    return tuple(_form_fields(table.record, ())) if table else ()
+
+
+def _form_fields(record: RecordType, above: tuple[str, ...]) -> Iterator[FormField]:
+    for each in record.fields:
+        path = (*above, each.xml)
+        if isinstance(each.type, RecordType):
+            yield from _form_fields(each.type, (*path, INDEX) if each.repeated else path)
+        else:
+            yield FormField(
+                path,
+                label(each.type),
+                required=not each.optional,
+                repeated=each.repeated,
+                choices=_choices(each.type),
+                default=_default(each, each.type),
+                doc=" ".join(each.doc.split()),
+            )
+
+
+def _choices(scalar: Scalar) -> tuple[str, ...]:
+    if scalar.kind is ScalarKind.BOOL:
+        return tuple(text for text in BOOLS if text.isalpha())
+    return tuple(text for text, _ in scalar.choices)
+
+
+def _default(each: Field, scalar: Scalar) -> str | None:
+    """The text of a default that is a value; a factory may give another one each time."""
+    if each.default is None or each.default.factory is not None or each.default.value is None:
+        return None
+    value = each.default.value
+    if scalar.choices:
+        return next((text for text, meant in scalar.choices if meant == value), None)
+    try:
+        return WRITERS[scalar.kind](value)
+    except (TypeError, ValueError):  # a default that the schema would refuse is nothing to show
+        return None
 
 
 def pasted(codec: Codec) -> frozenset[str]:
@@ -75,6 +151,7 @@ def compose(codec: Codec, values: Sequence[tuple[str, str]]) -> bytes | FormMisf
         misfit = _put(table.record, root, name.split("."), text)
         if misfit:
             wrong.append(f"{name}: {misfit}")
+    wrong += _gaps(root, "")
     if wrong:
         return FormMisfit(tuple(wrong))
     try:
@@ -82,8 +159,29 @@ def compose(codec: Codec, values: Sequence[tuple[str, str]]) -> bytes | FormMisf
     except ValueError:
         return FormMisfit(("a value holds a character that XML cannot carry",))
     if not codec.valid(element):
-        return FormMisfit(tuple(f"{fault.path}: {fault.rule}" for fault in codec.faults(element)))
+        return FormMisfit(tuple(f"{_typed(fault.path)}: {fault.rule}" for fault in codec.faults(element)))
     return canonical(element)
+
+
+def _typed(path: str) -> str:
+    """A path of a correction, as in ``Order/items[2]/@no``, as it is typed: ``items.1.no``. The root's stays."""
+    _, _, below = path.partition("/")
+    return (
+        _NUMBER.sub(lambda found: f".{int(found[1]) - 1}", below.replace("@", "").replace("/", ".")) or path
+    )
+
+
+_NUMBER = re.compile(r"\[([0-9]+)\]")
+
+
+def _gaps(node: _Node, above: str) -> Iterator[str]:
+    """The items that are left out before one that is given."""
+    for name, items in node.records.items():
+        missing = next((index for index in range(len(items)) if index not in items), None)
+        if missing is not None:
+            yield f"{above}{name}.{missing}: is left out, and {above}{name}.{max(items)} is given"
+        for index, item in items.items():
+            yield from _gaps(item, f"{above}{name}.{index}.")
 
 
 def text_field(codec: Codec) -> str | None:

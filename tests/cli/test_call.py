@@ -89,7 +89,7 @@ def test_a_field_called_like_an_option_goes_by_set(command, here):
         (["both", "--name", "x"], "both takes Order, Greet: say which with --root"),
         (["both", "--root", "Ping"], "both takes Order, Greet: say which with --root"),
         (["greeter", "--name", "x", "--payload", "-"], "give fields or --payload, not both"),
-        (["waiter", "--seconds", "soon"], "Wait/seconds: must be "),
+        (["waiter", "--seconds", "soon"], "seconds: must be number"),
     ],
 )
 def test_usage_is_explained_and_exits_2(command, here, args, hint):

@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentserver.gateways.form import MAX_ITEMS, FormMisfit, compose, field_names, takes, text_field
+from agentserver.gateways.form import (
+    MAX_ITEMS,
+    FormMisfit,
+    compose,
+    field_names,
+    form_fields,
+    takes,
+    text_field,
+)
 from agentserver.payload.codec import Codecs
 from agentserver.wire import envelope
 from tests.gateways.payloads import Add, Colour, Greet, Item, Order, Ping, Wait
@@ -69,14 +77,34 @@ def test_a_text_arrives_as_it_was_typed(text):
         ([("gift.1.sku", "x")], "gift.1.sku: gift has no item 1"),
         ([(f"items.{MAX_ITEMS}.sku", "x")], f"items.{MAX_ITEMS}.sku: items has no item {MAX_ITEMS}"),
         ([("who", "\x1b")], "a value holds a character that XML cannot carry"),
-        ([("who", "x"), ("no", "many")], "Order/@no: must be integer"),
+        ([("who", "x"), ("no", "many")], "no: must be integer"),
         ([], "Order: missing element who: text"),
+        ([("who", "x"), ("items.0.sku", "a"), ("items.1.count", "x")], "items.1.count: must be integer"),
+        ([("who", "x"), ("items.0.sku", "a"), ("items.1.count", "3")], "items.1: missing element sku: text"),
+        ([("who", "x"), ("gift.count", "x")], "gift.count: must be integer"),
+        ([("who", "x"), ("items.2.sku", "a")], "items.0: is left out, and items.2 is given"),
+        (
+            [("who", "x"), ("items.0.sku", "a"), ("items.2.sku", "a")],
+            "items.1: is left out, and items.2 is given",
+        ),
     ],
 )
 def test_what_does_not_fit_is_named(values, line):
     made = compose(SHOP, values)
     assert isinstance(made, FormMisfit)
     assert line in made.lines
+
+
+def test_every_field_is_described_as_it_is_typed():
+    shown = {field.name: field for field in form_fields(SHOP)}
+    assert [*shown] == [
+        "who", "no", "colour", "items.N.sku", "items.N.count", "tags", "gift.sku", "gift.count",
+    ]  # fmt: skip
+    assert shown["who"].required
+    assert shown["tags"].repeated
+    assert shown["colour"].choices == ("red", "blue")
+    assert shown["items.N.count"].default == "1"
+    assert form_fields(SimpleNamespace(name="{urn:x}y", payload=int)) == ()
 
 
 def test_a_codec_without_a_table_takes_no_fields():

@@ -1,0 +1,216 @@
+"""What `call LISTENER --help` and a shell know of a listener's fields, and options of all verbs behind the verb."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+import pytest
+
+from tests.cli.conftest import organism
+
+PAINTER = '''
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Annotated, Literal
+
+from agentserver import Attribute, xmlify
+
+print("imported")
+
+
+class Colour(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+@dataclass(frozen=True)
+class Layer:
+    size: int
+    coats: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Wall:
+    height: float
+    layers: list[Layer] = field(default_factory=list)
+
+
+@xmlify
+@dataclass(frozen=True)
+class Paint:
+    """Something to be painted.
+
+    Args:
+        title: of the work.
+    """
+
+    title: str
+    number: Annotated[int | None, Attribute("no")] = None
+    colour: Colour = Colour.RED
+    gloss: bool = False
+    note: str = ""
+    finish: Literal["matt", "satin"] = "matt"
+    walls: list[Wall] = field(default_factory=list)
+
+
+@xmlify
+@dataclass(frozen=True)
+class Stop:
+    pass
+
+
+async def paint(payload: Paint, metadata):
+    return None
+
+
+async def either(payload: Paint | Stop, metadata):
+    return None
+'''
+
+EXAMPLE = "--title text --walls.0.height 1.5 --walls.0.layers.0.size 1 --walls.0.layers.0.coats text"
+
+LISTENERS = """
+name: painters
+listeners:
+  - {name: painter, description: Paints., handler: fields_of_painter.paint}
+  - {name: either, description: Paints or stops., handler: fields_of_painter.either}
+"""
+
+
+@pytest.fixture(scope="module")
+def studio(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("studio")
+    (folder / "fields_of_painter.py").write_text(PAINTER)
+    organism(folder, LISTENERS)
+    return folder
+
+
+@pytest.fixture
+def there(studio, monkeypatch):
+    monkeypatch.chdir(studio)
+
+
+def test_help_of_a_listener_lists_its_fields(command, there):
+    result = command("call", "painter", "--help")
+    assert result.exit_code == 0
+    assert result.output.removeprefix("imported\n").splitlines() == [
+        "Usage: agentserver call painter --FIELD VALUE ...",
+        "",
+        "  Paints.",
+        "  Paint: Something to be painted.",
+        "",
+        "  --title <text>  [required]",
+        "      of the work.",
+        "  --no <integer>",
+        "  --colour <one of red, blue>  [default: red]",
+        "  --gloss <true or false>  [default: false]",
+        "  --note <text>  [default: empty]",
+        "  --finish <one of matt, satin>  [default: matt]",
+        "  --walls.N.height <number>  [required in walls.N]",
+        "  --walls.N.layers.N.size <integer>  [required in walls.N.layers.N]",
+        "  --walls.N.layers.N.coats <text> ...",
+        "  N counts from 0: walls.0, then walls.1",
+        "",
+        f"  agentserver call painter {EXAMPLE}",
+        "",
+        "Options beside the fields: agentserver call --help",
+    ]
+
+
+def test_the_example_of_the_help_is_taken_as_it_stands(command, there):
+    shown = command("call", "painter", "-h").output
+    line = next(line for line in shown.splitlines() if line.startswith("  agentserver call painter --"))
+    assert command(*shlex.split(line)[1:]).stderr == "ended without an answer\n"
+
+
+def test_each_payload_of_a_listener_is_shown_or_the_one_that_is_asked_for(command, there):
+    both = command("call", "either", "--help").output
+    assert "call either --root Paint --FIELD" in both
+    assert "Stop has no fields." in both
+    assert "--title" not in command("call", "either", "--root", "Stop", "--help").output
+    assert "either takes Paint, Stop" in command("call", "either", "--root", "No", "--help").stderr
+
+
+def test_help_without_a_listener_is_that_of_the_verb(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "With a listener, --help lists its fields" in " ".join(command("call", "-h").output.split())
+    assert "begin with: agentserver init" in command("call", "painter", "-h").stderr
+
+
+def test_help_of_no_listener_names_those_that_there_are(command, there):
+    result = command("call", "panter", "--help")
+    assert result.exit_code == 2
+    assert 'did you mean "painter"?' in result.stderr
+
+
+def completed(command, kind, words):
+    """What a shell is offered for the last of the words, as its script asks for it."""
+    typed = words.split(" ")
+    place = typed[-1] if kind == "fish" else str(len(typed) - 1)
+    asked = {"_AGENTSERVER_COMPLETE": f"{kind}_complete", "COMP_WORDS": words, "COMP_CWORD": place}
+    lines = [line for line in command(env=asked).stdout.splitlines() if line]
+    if kind == "zsh":
+        return lines[1::3]
+    return [line.partition(",")[2].partition("\t")[0] for line in lines]
+
+
+@pytest.mark.parametrize("kind", ["bash", "zsh", "fish"])
+def test_each_shell_completes_fields_and_their_values(command, there, kind):
+    assert completed(command, kind, "agentserver call painter --c") == ["--colour"]
+    assert completed(command, kind, "agentserver call painter --colour b") == ["blue"]
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("painter --gloss ", ["true", "false"]),
+        ("painter --note ", []),
+        ("painter --fi", ["--finish"]),
+        ("painter --finish matt --fi", []),
+        ("painter --finish=matt --fi", []),
+        ("painter --finish = s", ["satin"]),
+        ("painter --walls.0.h", ["--walls.0.height"]),
+        ("painter --walls.0.height 1 --w", [
+            "--walls.1.height",
+            "--walls.0.layers.0.size", "--walls.1.layers.0.size", "--walls.0.layers.0.coats", "--walls.1.layers.0.coats",
+        ]),
+        ("either --root ", ["Paint", "Stop"]),
+        ("either --root Stop --t", ["--timeout", "--trace"]),
+        ("nobody --c", []),
+    ],
+)  # fmt: skip
+def test_what_comes_next(command, there, words, offered):
+    assert completed(command, "bash", f"agentserver call {words}") == offered
+
+
+def test_an_organism_with_mistakes_completes_nothing(command, tmp_path, monkeypatch):
+    organism(tmp_path, "name: x\nlisteners:\n  - {name: greeter, handler: no.such}\n")
+    monkeypatch.chdir(tmp_path)
+    assert completed(command, "bash", "agentserver call greeter --na") == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--log-format", "json", "call", "crash"),
+        ("call", "crash", "--log-format", "json"),
+        ("--log-format", "text", "call", "--log-format=json", "crash"),
+    ],
+)
+def test_options_of_logging_stand_before_the_verb_or_behind_it(command, here, words):
+    first, *_ = command(*words).stderr.splitlines()
+    assert json.loads(first)["level"] == "warning"
+
+
+def test_they_stand_behind_a_verb_of_a_verb(command, here):
+    assert "--log-format" in command("journal", "verify", "--help").output
+    assert "is not one of" in command("journal", "verify", "--log-level", "loud").stderr
+
+
+def test_the_level_behind_the_verb_counts(command, here):
+    assert "warning" in command("call", "crash", "--log-format", "json").stderr
+    said = command("call", "crash", "--log-format", "json", "--log-level", "error").stderr
+    assert said == "internal: The message could not be processed.\n"

@@ -12,10 +12,10 @@ from agentserver.core.decide import decisions
 from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.core.pieces import whole
 from agentserver.engines.conformance.suite import SampleConversation
-from agentserver.engines.sqlite import kept
 from agentserver.engines.sqlite.file import JournalOptions, open_writing
 from agentserver.engines.sqlite.proof.verify import findings
 from agentserver.engines.sqlite.reader import Reader
+from agentserver.engines.sqlite.steps import step as steps
 from agentserver.engines.sqlite.writer import Writer
 from tests.core.paper import Answer, Ask, Note, Paper, listener, rules
 from tests.core.test_sizes import FEW, MANY, pingpong
@@ -101,7 +101,7 @@ def test_to_read_a_conversation_costs_what_is_in_it_and_not_what_has_happened_in
         (since,) = connection.execute(
             "select sum(length(changes)) from step where version > coalesce((select version from state), 0)"
         ).fetchone()
-        assert (since or 0) <= kept.CHANGES
+        assert (since or 0) <= steps.CHANGES
         states.update(connection.execute("select version, length(data) from state"))
     assert 2 <= len(states) <= 6, "kept whole now and then"
     assert all(size < 2000 for _, size in states)
@@ -168,7 +168,7 @@ def test_a_commit_that_failed_has_changed_nothing_that_the_next_builds_on(connec
     ],
 )
 def test_a_state_with_the_changes_of_another_is_refused(connection, path, monkeypatch, damage):
-    monkeypatch.setattr(kept, "CHANGES", 500)
+    monkeypatch.setattr(steps, "CHANGES", 500)
     paper, writer = fresh(), Writer(connection, path)
     assert writer.commit(paper.outcomes) == [None]
     for _ in range(12):
@@ -183,7 +183,7 @@ def test_a_state_with_the_changes_of_another_is_refused(connection, path, monkey
 
 
 def test_what_is_over_leaves_no_state(connection, path, monkeypatch):
-    monkeypatch.setattr(kept, "CHANGES", 0)
+    monkeypatch.setattr(steps, "CHANGES", 0)
     story, writer = SampleConversation(), Writer(connection, path)
     said = story.said(story.opened(), "1")
     assert writer.commit([said]) == [None]

@@ -24,7 +24,7 @@ from agentserver.engines.sqlite.lock import Lock
 from agentserver.engines.sqlite.marks import MarkFile
 from agentserver.engines.sqlite.reader import Reader, reading
 from agentserver.engines.sqlite.rows import Left
-from agentserver.engines.sqlite.writer import Encoded, Writer
+from agentserver.engines.sqlite.writer import Writer
 from agentserver.ports import DamagedError, EngineError
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from agentserver.core.receipts import Receipt
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.conversation import Conversation
+    from agentserver.engines.sqlite.steps.step import Encoded
     from agentserver.ports import Answers, ConversationFound, EngineReader
 
     Waiting = tuple[Encoded, asyncio.Future[None]]

@@ -1,0 +1,248 @@
+"""An outcome as data: all that is kept of it, before it has numbers and seals.
+
+Owns what of the state a step has: its changes, or now and then the whole. Refuses to know rows, and whether the step is
+kept.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from agentserver.core.decide.dismissal import Dismissed
+from agentserver.core.encoding import changes, parts, record_rows, recording, snapshot
+from agentserver.core.encoding.recorded import given_up
+from agentserver.core.encoding.recording import Origin
+from agentserver.core.messages import Outside, Redriven, Reply, Requeued, TurnedAway
+from agentserver.core.receipts import given
+from agentserver.engines.sqlite.stored import row_delivery
+from agentserver.ports import EngineError, UnfitError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from agentserver.core.encoding.changes import Changes
+    from agentserver.core.guard import CoreGuard
+    from agentserver.core.messages import Done, Moment
+    from agentserver.core.records.outcome import Outcome
+    from agentserver.core.state.conversation import Conversation
+
+CHANGES: Final = 8192
+"""Bytes of changes up to which no state is kept whole, however small it is."""
+
+
+class GivenReceipt(NamedTuple):
+    """The receipt that a step gives for a message under its sender's id. ``name`` and ``content`` are of its key."""
+
+    name: str
+    content: str
+    request: str
+
+
+class LeavingEvent(NamedTuple):
+    """An event that leaves with a step: a reply when it has a message, else the end of a request.
+
+    Args:
+        flag: for a reply whether it is an error, for an end whether the request was answered.
+    """
+
+    request: str
+    sender: str | None
+    root: str | None
+    message: bytes | None
+    flag: int
+
+
+class Step(NamedTuple):
+    """All that is kept of an outcome. Deliveries are columns as of ``row_delivery``; texts and bytes are as they stand.
+
+    Args:
+        rights: of the principal; empty where they are full.
+        before: version of the conversation that it was decided on.
+        version: after it.
+        touched: seconds since the epoch.
+        moment: in which it was decided.
+        cause: what it was decided about.
+        records: of what happened.
+        outside: whether it takes a message from outside.
+        done: id of the delivery that was consumed.
+        reason: for which the consumed delivery is a dead letter; None when it is none.
+        added: new deliveries.
+        dropped: ids of deliveries that will never be handled.
+        revived: the dead letter that is queued again.
+        redriven: conversation and id of the dead letter that became a request of its own.
+        events: in order.
+        changes: of the state; empty when the state is whole, or the conversation over.
+        state: the whole state; empty when changes are given, or the conversation is over.
+        values: by owner and name; of the owners that have changed, or of all when ``replacing``.
+        entries: those that have come or, as None, are gone, by owner and name.
+    """
+
+    conversation: str
+    principal: str
+    root: str
+    rights: str
+    before: int
+    version: int
+    touched: float
+    closed: bool
+    moment: Moment
+    cause: bytes
+    records: bytes
+    outside: bool = False
+    receipt: GivenReceipt | None = None
+    done: str | None = None
+    reason: str | None = None
+    added: Sequence[tuple[object, ...]] = ()
+    dropped: Sequence[str] = ()
+    revived: tuple[object, ...] | None = None
+    redriven: tuple[str, str] | None = None
+    events: Sequence[LeavingEvent] = ()
+    changes: bytes = b""
+    state: bytes = b""
+    replacing: bool = False
+    values: Mapping[str, Mapping[str, bytes]] = MappingProxyType({})
+    entries: Mapping[str, Mapping[str, bytes | None]] = MappingProxyType({})
+
+
+class Encoded(NamedTuple):
+    """An outcome with what of it can be bytes whether or not it is kept.
+
+    Args:
+        moment: in which it was decided.
+        cause: what it was decided about.
+        records: of what happened.
+        changes: of the conversation; None when it is closed, or not known what it was.
+    """
+
+    outcome: Outcome
+    moment: Moment
+    cause: bytes
+    records: bytes
+    changes: Changes | None
+
+
+class Known(NamedTuple):
+    """What is stored of a conversation.
+
+    Args:
+        last: the conversation as it is stored.
+        room: bytes of changes that may still come before the state is kept whole again.
+    """
+
+    last: Conversation
+    room: int
+
+
+class Steps:
+    """Makes steps of outcomes.
+
+    Args:
+        guards: those whose memories are kept.
+    """
+
+    def __init__(self, guards: Sequence[CoreGuard] = ()) -> None:
+        self._known: dict[str, Known] = {}
+        self.adopt(guards)
+
+    def adopt(self, guards: Sequence[CoreGuard]) -> None:
+        """Keep the memories of these guards from now on."""
+        self._guards = tuple(guards)
+        self._dump = snapshot.dumping(self._guards)
+
+    def encode(self, outcome: Outcome) -> Encoded | EngineError:
+        """An outcome as far as it is the same whatever is stored, or why it cannot be kept."""
+        if outcome.moment is None:
+            return UnfitError("an outcome that no step has decided cannot be kept")
+        try:
+            cause, records = recording.dump(outcome), record_rows.dump_records(outcome)
+            changed = self._changes(outcome)
+        except (TypeError, ValueError) as error:
+            return UnfitError(f"an outcome that cannot be written: {error}")
+        return Encoded(outcome, outcome.moment, cause, records, changed)
+
+    def _changes(self, outcome: Outcome) -> Changes | None:
+        if outcome.since is None or outcome.conversation.closed:
+            return None
+        return changes.between(outcome.since, outcome.conversation, self._dump)
+
+    def step(self, encoded: Encoded) -> Step:
+        """The step of an outcome, if what is known to be stored is. Raises TypeError and ValueError."""
+        outcome, after = encoded.outcome, encoded.outcome.conversation
+        cause = outcome.cause
+        step = Step(
+            after.id,
+            after.principal,
+            after.tree.root,
+            parts.rights_text(after.rights) if not outcome.before else "",
+            outcome.before,
+            after.version,
+            float(after.touched),
+            after.closed,
+            encoded.moment,
+            encoded.cause,
+            encoded.records,
+            isinstance(cause, Outside | TurnedAway | Dismissed),
+            _receipt(outcome),
+            outcome.done,
+            given_up(outcome) if outcome.done is not None else None,
+            () if isinstance(cause, Requeued) else [*map(row_delivery, outcome.added)],
+            [one.id for one in outcome.dropped],
+            row_delivery(cause.delivery) if isinstance(cause, Requeued) else None,
+            (cause.delivery.conversation, cause.delivery.id) if isinstance(cause, Redriven) else None,
+            [*map(_event, outcome.replies)],
+        )
+        return self._with_state(step, encoded)
+
+    def _with_state(self, step: Step, encoded: Encoded) -> Step:
+        after, changed = encoded.outcome.conversation, encoded.changes
+        known = None if changed is None else self._stored(encoded.outcome)
+        if changed is None or known is None:
+            everything = snapshot.by_owner(snapshot.lasting(after, self._guards))
+            state = b"" if after.closed else snapshot.state(after)
+            return step._replace(replacing=True, values=everything, state=state)
+        values, entries = changed.values, changed.entries
+        if len(changed.state) <= known.room:
+            return step._replace(changes=changed.state, values=values, entries=entries)
+        return step._replace(state=snapshot.state(after), values=values, entries=entries)
+
+    def _stored(self, outcome: Outcome) -> Known | None:
+        """What is stored, when the outcome was decided on it: what it changes is all that differs then."""
+        since = outcome.since
+        if since is None:
+            return None
+        if not outcome.before:  # nothing is: unless something is in it already, it begins with its changes
+            opened = Origin.of(outcome.conversation).conversation()
+            return Known(since, CHANGES) if since == opened._replace(touched=since.touched) else None
+        known = self._known.get(outcome.conversation.id)
+        return known if known is not None and known.last is since else None
+
+    def kept(self, encoded: Encoded, step: Step) -> None:
+        """Take a step for stored."""
+        after = encoded.outcome.conversation
+        if after.closed:
+            self._known.pop(after.id, None)
+        elif step.state:
+            self._known[after.id] = Known(after, max(CHANGES, len(step.state)))
+        else:
+            known = self._known.get(after.id)
+            room = CHANGES if known is None or not step.before else known.room
+            self._known[after.id] = Known(after, room - len(step.changes))
+
+    def forget(self, conversation: str | None = None) -> None:
+        """Know no more what is stored of a conversation; of any without one."""
+        if conversation is None:
+            self._known.clear()
+        else:
+            self._known.pop(conversation, None)
+
+
+def _receipt(outcome: Outcome) -> GivenReceipt | None:
+    found = given(outcome)
+    return None if found is None else GivenReceipt(found[0], found[1].content, found[1].request)
+
+
+def _event(event: Reply | Done) -> LeavingEvent:
+    if isinstance(event, Reply):
+        return LeavingEvent(event.request, event.sender, event.root, event.message, int(event.error))
+    return LeavingEvent(event.request, None, None, None, int(event.answered))

@@ -16,6 +16,7 @@ from agentserver.engines.sqlite.file import JournalOptions, open_writing
 from agentserver.engines.sqlite.proof.verify import findings
 from agentserver.engines.sqlite.reader import Reader
 from agentserver.engines.sqlite.steps import step as steps
+from agentserver.engines.sqlite.steps.numbered import StepRows
 from agentserver.engines.sqlite.writer import Writer
 from tests.core.paper import Answer, Ask, Note, Paper, listener, rules
 from tests.core.test_sizes import FEW, MANY, pingpong
@@ -149,7 +150,7 @@ def test_a_commit_that_failed_has_changed_nothing_that_the_next_builds_on(connec
         raise ValueError("no")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Writer, "_add", broken)
+        patch.setattr(StepRows, "_add", broken)
         (error,) = writer.commit([made])
         assert error is not None
     assert writer.commit([made, step(paper)]) == [None, None]

@@ -20,7 +20,7 @@ from agentserver.engines.sqlite.lock import Files
 from agentserver.engines.sqlite.proof import head as journal_head
 from agentserver.engines.sqlite.rows import LEFT, Left, Rows
 from agentserver.engines.sqlite.steps.numbered import StepRows
-from agentserver.engines.sqlite.steps.step import Encoded, Steps
+from agentserver.engines.sqlite.steps.step import Encoded, StepMaker
 from agentserver.ports import EngineError, UnfitError
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Writer:
     ) -> None:
         self._connection = connection
         self._path = path
-        self._steps = Steps(guards)
+        self._steps = StepMaker(guards)
         self.adopt = self._steps.adopt
         self.encode = self._steps.encode
         self._limit = limit

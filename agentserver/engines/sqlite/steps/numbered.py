@@ -1,4 +1,4 @@
-"""Steps as rows: numbered, linked and sealed.
+"""StepMaker as rows: numbered, linked and sealed.
 
 Owns which versions are stored, the numbers that are given, and what each row is sealed with. The same steps in the same
 order give the same rows. Refuses to know where a step comes from, and transactions.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from agentserver.core.messages import Done, Reply
     from agentserver.engines.sqlite.rows import Rows
-    from agentserver.engines.sqlite.steps.step import Step
+    from agentserver.engines.sqlite.steps.step import StepData
     from agentserver.ports import EngineError
 
 _ID = 0
@@ -82,7 +82,7 @@ class StepRows:
         ).fetchone() or next((row[2:] for row in rows.receipts if row[:2] == place), None)
         return None if row is None else RepeatedError(Receipt(str(row[1]), str(row[0])))
 
-    def add(self, step: Step, rows: Rows) -> None:
+    def add(self, step: StepData, rows: Rows) -> None:
         """Add the rows of a step that nothing is to be said against."""
         kept = self._kept[step.conversation] if step.before else self._open(step, rows)
         self._keep_state(step, kept, rows)
@@ -96,7 +96,7 @@ class StepRows:
         if step.closed:
             del self._kept[step.conversation]
 
-    def _keep_state(self, step: Step, kept: Kept, rows: Rows) -> None:
+    def _keep_state(self, step: StepData, kept: Kept, rows: Rows) -> None:
         """Add the state of the conversation, unless the step itself has what changes, and its values."""
         if step.replacing:
             rows.values.update(kept.replace(step.values))
@@ -114,7 +114,7 @@ class StepRows:
             kept.state = seal.state(step.state)
             rows.wholes[kept.number] = (step.version, step.state)
 
-    def _add(self, step: Step, kept: Kept, rows: Rows) -> None:
+    def _add(self, step: StepData, kept: Kept, rows: Rows) -> None:
         """Add what a step makes for ever: the step with its changes, its deliveries, what it let go."""
         delivery, event = self._last["delivery"] + 1, self._last["event"] + 1
         added = self._add_deliveries(step, kept, rows)
@@ -148,7 +148,7 @@ class StepRows:
         self._kept[conversation] = kept
         return kept
 
-    def _open(self, step: Step, rows: Rows) -> Kept:
+    def _open(self, step: StepData, rows: Rows) -> Kept:
         self._last["conversation"] += 1
         kept = self._kept[step.conversation] = Kept(
             self._last["conversation"],
@@ -162,7 +162,7 @@ class StepRows:
         rows.opened.append((*key, kept.opened, kept.opened, 0, None, GENESIS, b"", kept.rights))
         return kept
 
-    def _add_deliveries(self, step: Step, kept: Kept, rows: Rows) -> list[bytes]:
+    def _add_deliveries(self, step: StepData, kept: Kept, rows: Rows) -> list[bytes]:
         """Gives the digest of each new row."""
         if step.revived is not None:
             self._revive(step.conversation, step.revived, kept, rows)
@@ -197,14 +197,14 @@ class StepRows:
             raise ValueError("what is no dead letter cannot be queued again")
         return int(row[0])
 
-    def _end_deliveries(self, step: Step, kept: Kept, rows: Rows) -> None:
+    def _end_deliveries(self, step: StepData, kept: Kept, rows: Rows) -> None:
         if step.done is not None:
             ending = DeliveryEnd.DONE if step.reason is None else DeliveryEnd.DEAD
             rows.end(kept.unqueue(step.done), ending, step.reason or "", step.touched)
         for delivery in step.dropped:
             rows.end(kept.unqueue(delivery), DeliveryEnd.DROPPED, "", step.touched)
 
-    def _add_events(self, step: Step, kept: Kept, rows: Rows) -> list[bytes]:
+    def _add_events(self, step: StepData, kept: Kept, rows: Rows) -> list[bytes]:
         """Gives the digest of each new row."""
         digests = []
         for position, event in enumerate(step.events):

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.conversation import Conversation
 
+    _State = tuple[
+        bytes, bytes, bool, Mapping[str, Mapping[str, bytes]], Mapping[str, Mapping[str, bytes | None]]
+    ]
+
 CHANGES: Final = 8192
 """Bytes of changes up to which no state is kept whole, however small it is."""
 
@@ -53,7 +57,7 @@ class LeavingEvent(NamedTuple):
     flag: int
 
 
-class Step(NamedTuple):
+class StepData(NamedTuple):
     """All that is kept of an outcome. Deliveries are columns as of ``row_delivery``; texts and bytes are as they stand.
 
     Args:
@@ -122,7 +126,7 @@ class Encoded(NamedTuple):
     changes: Changes | None
 
 
-class Known(NamedTuple):
+class StoredState(NamedTuple):
     """What is stored of a conversation.
 
     Args:
@@ -134,7 +138,7 @@ class Known(NamedTuple):
     room: int
 
 
-class Steps:
+class StepMaker:
     """Makes steps of outcomes.
 
     Args:
@@ -142,7 +146,7 @@ class Steps:
     """
 
     def __init__(self, guards: Sequence[CoreGuard] = ()) -> None:
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, StoredState] = {}
         self.adopt(guards)
 
     def adopt(self, guards: Sequence[CoreGuard]) -> None:
@@ -166,11 +170,11 @@ class Steps:
             return None
         return changes.between(outcome.since, outcome.conversation, self._dump)
 
-    def step(self, encoded: Encoded) -> Step:
+    def step(self, encoded: Encoded) -> StepData:
         """The step of an outcome, if what is known to be stored is. Raises TypeError and ValueError."""
         outcome, after = encoded.outcome, encoded.outcome.conversation
         cause = outcome.cause
-        step = Step(
+        return StepData(
             after.id,
             after.principal,
             after.tree.root,
@@ -191,43 +195,43 @@ class Steps:
             row_delivery(cause.delivery) if isinstance(cause, Requeued) else None,
             (cause.delivery.conversation, cause.delivery.id) if isinstance(cause, Redriven) else None,
             [*map(_event, outcome.replies)],
+            *self._state(encoded),
         )
-        return self._with_state(step, encoded)
 
-    def _with_state(self, step: Step, encoded: Encoded) -> Step:
+    def _state(self, encoded: Encoded) -> _State:
         after, changed = encoded.outcome.conversation, encoded.changes
         known = None if changed is None else self._stored(encoded.outcome)
         if changed is None or known is None:
             everything = snapshot.by_owner(snapshot.lasting(after, self._guards))
             state = b"" if after.closed else snapshot.state(after)
-            return step._replace(replacing=True, values=everything, state=state)
-        values, entries = changed.values, changed.entries
-        if len(changed.state) <= known.room:
-            return step._replace(changes=changed.state, values=values, entries=entries)
-        return step._replace(state=snapshot.state(after), values=values, entries=entries)
+            return b"", state, True, everything, {}
+        made, values, entries = changed
+        if len(made) <= known.room:
+            return made, b"", False, values, entries
+        return b"", snapshot.state(after), False, values, entries
 
-    def _stored(self, outcome: Outcome) -> Known | None:
+    def _stored(self, outcome: Outcome) -> StoredState | None:
         """What is stored, when the outcome was decided on it: what it changes is all that differs then."""
         since = outcome.since
         if since is None:
             return None
         if not outcome.before:  # nothing is: unless something is in it already, it begins with its changes
             opened = Origin.of(outcome.conversation).conversation()
-            return Known(since, CHANGES) if since == opened._replace(touched=since.touched) else None
+            return StoredState(since, CHANGES) if since == opened._replace(touched=since.touched) else None
         known = self._known.get(outcome.conversation.id)
         return known if known is not None and known.last is since else None
 
-    def kept(self, encoded: Encoded, step: Step) -> None:
+    def kept(self, encoded: Encoded, step: StepData) -> None:
         """Take a step for stored."""
         after = encoded.outcome.conversation
         if after.closed:
             self._known.pop(after.id, None)
         elif step.state:
-            self._known[after.id] = Known(after, max(CHANGES, len(step.state)))
+            self._known[after.id] = StoredState(after, max(CHANGES, len(step.state)))
         else:
             known = self._known.get(after.id)
             room = CHANGES if known is None or not step.before else known.room
-            self._known[after.id] = Known(after, room - len(step.changes))
+            self._known[after.id] = StoredState(after, room - len(step.changes))
 
     def forget(self, conversation: str | None = None) -> None:
         """Know no more what is stored of a conversation; of any without one."""

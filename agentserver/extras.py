@@ -17,6 +17,7 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "console": ("prompt_toolkit",),
         "codegen": ("xsdata.codegen", "jinja2", "ruff"),
+        "provenance": ("numpy",),
         "handoff": ("jsonschema",),
         "managed": ("anthropic",),
         "http": ("prometheus_client", "starlette", "uvicorn", "websockets"),

@@ -10,8 +10,6 @@ import logging
 import os
 import signal
 import sys
-from importlib.metadata import entry_points
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -58,10 +56,7 @@ settings.register_profile(
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "default")
 settings.load_profile(PROFILE)
 
-# ./run uses the package from the checkout, where no entry point announces its pytest plugin; an installed one has it.
-PLUGIN = "agentserver.testing.plugin"
-ANNOUNCED = any(entry.value == PLUGIN for entry in entry_points(group="pytest11"))
-pytest_plugins = [PLUGIN] if find_spec(PLUGIN) and not ANNOUNCED else []
+pytest_plugins = ["agentserver.testing.plugin"]
 
 
 def pytest_addoption(parser):

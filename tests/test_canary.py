@@ -22,7 +22,7 @@ from agentserver.cli import cli
 from agentserver.cli.logs import Format, JsonFormatter, Level, Logging, TextFormatter, configure
 from agentserver.config.yaml.secrets import MIN_LENGTH, RedactingFilter, Secrets
 from agentserver.provenance.evidence.labels import Call, Leaf, Mode
-from agentserver.provenance.explain import explain, without
+from agentserver.provenance.explaining import explain, without
 from agentserver.provenance.policy.declarations import Effect, Rule
 from agentserver.provenance.seen.derived import Later
 from agentserver.provenance.verdict import Decision, Finding, Verdict

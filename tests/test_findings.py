@@ -7,8 +7,8 @@ import pytest
 from agentserver.findings import PHRASES, REMEDIED, Exposed, Findings, Telling
 from agentserver.provenance import Observation, Standing
 from agentserver.provenance.evidence.labels import Call, Leaf, Mode
-from agentserver.provenance.explain import explain, facts
-from agentserver.provenance.judge import judge
+from agentserver.provenance.explaining import explain, facts
+from agentserver.provenance.judgement import judge
 from agentserver.provenance.ledger import Ledger
 from agentserver.provenance.policy.declarations import Policy, Rule
 from tests.core.samples import FOUND, TO, body

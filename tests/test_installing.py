@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 import sys
 
 import pytest
 
 from agentserver import extras
+from agentserver.config import ConfigError, load
 from agentserver.extras import EXTRAS, MissingExtraError, installed, installing, require
 from tests.test_packaging import PROJECT, ROOT, tracked
 
@@ -121,3 +123,36 @@ def test_a_module_in_a_package_that_is_not_there_is_missing(monkeypatch):
 
 def test_what_is_there_is_not_missed():
     require("code generation", "codegen")
+
+
+def test_marks_and_the_templates_of_projects_need_no_numpy():
+    """What payloads are marked with, and commands that judge nothing, work without the extra provenance."""
+    without = "import sys; sys.modules['numpy'] = None\n"
+    marked = "from agentserver.provenance import Amount, Destination, Id, Link, Secret\nimport agentserver.tools.files, agentserver.gateways.console.console\n"
+    asked = "import agentserver.provenance\nagentserver.provenance.Engine\n"
+    fine = subprocess.run(
+        [sys.executable, "-c", without + marked], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (fine.returncode, fine.stderr) == (0, "")
+    named = subprocess.run(
+        [sys.executable, "-c", without + asked], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert "MissingExtraError: the engine of provenance needs the extra provenance" in named.stderr
+
+
+def test_an_organism_that_tracks_origins_is_refused_with_the_line_and_the_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    path = tmp_path / "organism.yaml"
+    path.write_text("listeners: []\nprovenance: {}\n", "utf-8")
+    with pytest.raises(
+        ConfigError, match=r"organism.yaml:2: provenance: needs the extra provenance: in a checkout"
+    ):
+        load(path, environ={})
+
+
+def test_no_plugin_of_pytest_is_forced_on_the_environment_of_a_server():
+    assert "pytest11" not in PROJECT["project"].get("entry-points", {})
+
+
+def test_the_distribution_has_a_name_that_is_no_strangers():
+    assert PROJECT["project"]["name"] == f"{NAME}-xml"

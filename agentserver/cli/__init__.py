@@ -37,8 +37,9 @@ from agentserver.cli import (
 )
 from agentserver.cli.ending import follow
 from agentserver.cli.logs import Format, Level, Logging
-from agentserver.cli.project import SECRETS
+from agentserver.cli.project import SECRETS, refuse
 from agentserver.cli.reading import READERS
+from agentserver.extras import MissingExtraError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -77,11 +78,13 @@ class _Root(click.Group):
         return list(self.commands)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a verb; Ctrl-C ends it without a traceback."""
+        """Run a verb; Ctrl-C ends it without a traceback, and so does an extra that is missing."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
             ctx.exit(INTERRUPTED)
+        except MissingExtraError as error:
+            refuse(ctx, str(error))
         except click.ClickException as error:
             raise _legible(error, ctx.meta.get(SECRETS, str)) from None
 
@@ -105,7 +108,7 @@ def _version() -> str:
     from importlib.metadata import PackageNotFoundError, version
 
     try:
-        return version("agentserver")
+        return version("agentserver-xml")
     except PackageNotFoundError:
         return "from a checkout"
 

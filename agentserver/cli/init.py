@@ -29,8 +29,6 @@ SCHEMA = Path("config/organism.schema.json")
 )
 def command(directory: Path, *, force: bool) -> None:
     """Make a project in DIRECTORY: an organism, its listeners, a test."""
-    from agentserver.config.keys.editors import editor_schema
-
     if directory.is_dir() and any(directory.iterdir()) and not force:
         raise click.UsageError(f"{directory} is not empty; --force writes all the same")
     for name, text in (*scaffold(), (SCHEMA, editor_schema())):
@@ -38,6 +36,14 @@ def command(directory: Path, *, force: bool) -> None:
         project.say(f"wrote {directory / name}")
     click.echo()
     project.say(f"Now:  cd {directory} && agentserver run")
+
+
+def editor_schema() -> str:
+    """The schema of an organism's file, as it is packed; in a checkout it lies beside the package."""
+    package = files("agentserver")
+    packed = package / "schemas" / SCHEMA.name
+    beside = Path(str(package)).resolve().parent / "schemas" / SCHEMA.name
+    return (packed if packed.is_file() else beside).read_text(encoding="utf-8")
 
 
 def scaffold() -> Iterator[tuple[Path, str]]:

@@ -119,7 +119,6 @@ def _servers(
 
 
 def _asked(ctx: click.Context, server: McpServer, directory: Path) -> ServerFound:
-    from agentserver.extras import MissingExtraError
     from agentserver.mcp.client.connection import LostError
     from agentserver.mcp.client.locking import ask
     from agentserver.worker.commands.launching import launched, walled
@@ -128,7 +127,7 @@ def _asked(ctx: click.Context, server: McpServer, directory: Path) -> ServerFoun
     try:
         walled((server,))
         return ask(server, directory, launched)
-    except (LostError, MissingExtraError, WallError) as error:
+    except (LostError, WallError) as error:
         project.refuse(ctx, str(error))
 
 

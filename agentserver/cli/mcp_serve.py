@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agentserver.cli import project, session
-from agentserver.extras import MissingExtraError, require
+from agentserver.extras import require
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,10 +49,7 @@ def serve(ctx: click.Context, organism: Path | None, *, http: bool, port: int) -
     if serving is None:
         project.refuse(ctx, f"{loaded.files[0]}: has no mcp_server:, which says what is exposed")
     known = _tokens(ctx, loaded.project, serving) if http else {}
-    try:
-        require("agentserver mcp serve", "mcp")
-    except MissingExtraError as error:
-        raise click.ClickException(str(error)) from None
+    require("agentserver mcp serve", "mcp")
     from agentserver.mcp.serving import transport  # takes its time, in which no event loop may wait
 
     server = project.server(ctx, loaded, durable=True)

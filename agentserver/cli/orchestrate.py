@@ -17,7 +17,7 @@ import click
 
 from agentserver.cli import project, session
 from agentserver.cli.logs import Logging, configure
-from agentserver.extras import MissingExtraError, require
+from agentserver.extras import require
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -165,8 +165,5 @@ def _client() -> Any:
     """The service, with a way to authenticate. Raises click.ClickException without the SDK, EnvironmentFault."""
     from agentserver.handoff.managed import orchestrate
 
-    try:
-        require("a managed agent", "managed")
-    except MissingExtraError as error:
-        raise click.ClickException(str(error)) from None
+    require("a managed agent", "managed")
     return orchestrate.connect()

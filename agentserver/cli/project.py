@@ -108,7 +108,7 @@ def server(
     """
     from agentserver.assembly import build
     from agentserver.cli.walls import unwalled
-    from agentserver.extras import MissingExtraError, require
+    from agentserver.extras import require
     from agentserver.payload.xmlify import PayloadError
 
     try:
@@ -123,7 +123,7 @@ def server(
 
             check_extra(organism.models)
         return build(organism, durable=durable, recorded=recorded)
-    except (PayloadError, MissingExtraError) as error:
+    except PayloadError as error:
         refuse(ctx, str(error))
 
 

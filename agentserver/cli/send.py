@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 
 from agentserver.cli import project
-from agentserver.extras import MissingExtraError
 
 if TYPE_CHECKING:
     from agentserver.client import Client, RemoteConversation, ReplyEvent
@@ -70,11 +69,9 @@ def command(ctx: click.Context, /, message: str, url: str, token_file: Path | No
     plain = asked.pop("plain")
     sending = Sending(**asked)
     token, data = _token(ctx, token_file), _message(ctx, message)
-    try:
-        from agentserver.client import Client
-    except MissingExtraError as error:
-        raise click.ClickException(str(error)) from None
     import anyio
+
+    from agentserver.client import Client
 
     try:
         client = Client(url, token, plain=plain)

@@ -16,7 +16,7 @@ import click
 
 from agentserver.cli import project, reloading, session
 from agentserver.cli.reloading import Hangups, unreloaded
-from agentserver.extras import MissingExtraError, require
+from agentserver.extras import require
 
 if TYPE_CHECKING:
     import socket
@@ -122,10 +122,7 @@ def command(ctx: click.Context, organism: Path | None, *, console: bool, reloads
     if loaded.door is None:
         told = f"{loaded.files[0]}: has no http:, which says where the door is"
         project.refuse(ctx, f"{told} (a line 'http: {{}}' opens it at 127.0.0.1:8420)")
-    try:
-        require("agentserver serve", "http")
-    except MissingExtraError as error:
-        raise click.ClickException(str(error)) from None
+    require("agentserver serve", "http")
     from agentserver.gateways.http.serving import bound, tls
 
     keys = loaded.door
@@ -185,7 +182,7 @@ def _serve(
     options = doorway.options()
     try:
         parts = [part for each in PARTS for part in each(serving)]
-    except (ValueError, MissingExtraError) as error:
+    except ValueError as error:
         project.refuse(ctx, str(error))
     metrics = Metrics(bound.listener.name for bound in organism.listeners)
     server.meters = (*server.meters, metrics.observe)

@@ -36,6 +36,7 @@ from agentserver.config.wiring import (
 from agentserver.config.yaml.secrets import Secrets
 from agentserver.config.yaml.sources import Sources
 from agentserver.core.state.principals import Trust
+from agentserver.extras import installed, installing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -126,7 +127,7 @@ def _assemble(
 ) -> Organism | None:
     secrets, policy, environ = given
     home = importer.project
-    if not sources.documents:
+    if not sources.documents or _unfounded(sources.documents[0], policy, report):
         return None
     models = [_main(sources.documents[0])] + [IncludedFile] * (len(sources.documents) - 1)
     files = [parse(*pair, report) for pair in zip(sources.documents, models, strict=True)]
@@ -163,6 +164,14 @@ def _assemble(
         mcp=servers,
         **outward,
     )
+
+
+def _unfounded(main: Document, policy: Path | None, report: Mistakes) -> bool:
+    """True, and reported, when origins are to be tracked and what tracks them is not installed."""
+    if (policy is None and "provenance" not in main.data) or installed("provenance"):
+        return False
+    report.error(main.where(("provenance",)), f"needs the extra provenance: {installing('provenance')}")
+    return True
 
 
 def _provenance(

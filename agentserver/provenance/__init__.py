@@ -1,30 +1,35 @@
 """Value provenance: where the words of a call come from, and whether they may drive it.
 
-The library face is here; the pure engine is in the modules it is made of (``ledger``, ``judge``, ``policy``).
+The library face is here; the pure engine is in the modules it is made of (``ledger``, ``judgement``, ``policy``). All is
+imported when it is first used: what a payload is marked with needs nothing beside, the engine the extra ``provenance``.
 """
 
 from __future__ import annotations
 
-from agentserver.provenance.adapters.decorator import tracked_tool
-from agentserver.provenance.confidentiality.readers import Readers
-from agentserver.provenance.evidence.labels import Call, Leaf, Mode, Observation, Role, Standing, Trust
-from agentserver.provenance.evidence.leaves import leaves
-from agentserver.provenance.explain import explain
-from agentserver.provenance.judge import judge
-from agentserver.provenance.ledger import Ledger
-from agentserver.provenance.library.compat import (
-    IFCPolicy,
-    TaintedValue,
-    TaintStore,
-    TaintViolationError,
-    Violation,
-)
-from agentserver.provenance.library.session import Engine
-from agentserver.provenance.policy.declarations import Policy
-from agentserver.provenance.policy.file import PolicyError, read_policy
-from agentserver.provenance.policy.marks import Amount, Destination, Id, Link, Secret
-from agentserver.provenance.sleuth import Sleuth
-from agentserver.provenance.verdict import Decision, Verdict
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agentserver.provenance.adapters.decorator import tracked_tool
+    from agentserver.provenance.confidentiality.readers import Readers
+    from agentserver.provenance.evidence.labels import Call, Leaf, Mode, Observation, Role, Standing, Trust
+    from agentserver.provenance.evidence.leaves import leaves
+    from agentserver.provenance.explaining import explain
+    from agentserver.provenance.judgement import judge
+    from agentserver.provenance.ledger import Ledger
+    from agentserver.provenance.library.compat import (
+        IFCPolicy,
+        TaintedValue,
+        TaintStore,
+        TaintViolationError,
+        Violation,
+    )
+    from agentserver.provenance.library.session import Engine
+    from agentserver.provenance.policy.declarations import Policy
+    from agentserver.provenance.policy.file import PolicyError, read_policy
+    from agentserver.provenance.policy.marks import Amount, Destination, Id, Link, Secret
+    from agentserver.provenance.sleuth import Sleuth
+    from agentserver.provenance.verdict import Decision, Verdict
 
 __all__ = [
     "Amount",
@@ -58,3 +63,42 @@ __all__ = [
     "read_policy",
     "tracked_tool",
 ]
+
+_HOMES = {
+    "Amount": "policy.marks",
+    "Call": "evidence.labels",
+    "Decision": "verdict",
+    "Destination": "policy.marks",
+    "Engine": "library.session",
+    "IFCPolicy": "library.compat",
+    "Id": "policy.marks",
+    "Leaf": "evidence.labels",
+    "Ledger": "ledger",
+    "Link": "policy.marks",
+    "Mode": "evidence.labels",
+    "Observation": "evidence.labels",
+    "Policy": "policy.declarations",
+    "PolicyError": "policy.file",
+    "Readers": "confidentiality.readers",
+    "Role": "evidence.labels",
+    "Secret": "policy.marks",
+    "Sleuth": "sleuth",
+    "Standing": "evidence.labels",
+    "TaintStore": "library.compat",
+    "TaintViolationError": "library.compat",
+    "TaintedValue": "library.compat",
+    "Trust": "evidence.labels",
+    "Verdict": "verdict",
+    "Violation": "library.compat",
+    "explain": "explaining",
+    "judge": "judgement",
+    "leaves": "evidence.leaves",
+    "read_policy": "policy.file",
+    "tracked_tool": "adapters.decorator",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

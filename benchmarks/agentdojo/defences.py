@@ -11,7 +11,7 @@ from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
 
 from agentserver.provenance.evidence.labels import Call, Observation
 from agentserver.provenance.evidence.leaves import leaves
-from agentserver.provenance.judge import judge
+from agentserver.provenance.judgement import judge
 from agentserver.provenance.ledger import Ledger
 from agentserver.provenance.verdict import Decision
 from benchmarks.agentdojo.plans import plan

@@ -25,7 +25,7 @@ def test_the_project_is_whole(made):
     found = {str(path.relative_to(made)) for path in made.rglob("*") if path.is_file()}
     assert found == {
         ".gitignore", "README.md", "config/organism.yaml", "config/organism.schema.json", "listeners/__init__.py",
-        "listeners/greeter.py", "listeners/shouter.py", "tests/__init__.py", "tests/test_organism.py",
+        "listeners/greeter.py", "listeners/shouter.py", "tests/__init__.py", "tests/conftest.py", "tests/test_organism.py",
     }  # fmt: skip
 
 
@@ -48,7 +48,7 @@ def test_it_runs_at_once(made, shell):
 
 
 def test_its_own_tests_pass(made):
-    options = ["-q", "-p", "agentserver.testing.plugin", "-p", "no:cacheprovider"]
+    options = ["-q", "-p", "no:cacheprovider"]
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", *options],
         cwd=made,

@@ -61,7 +61,7 @@ def test_bad_agent_ids_are_named(orchestrate):
 def test_without_the_sdk_the_extra_is_named(orchestrate, monkeypatch):
     monkeypatch.setitem(sys.modules, "anthropic", None)
     result = orchestrate(SOURCE_SESSION_ID="s")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "a managed agent needs the extra managed: in a checkout, pip install '.[managed]'" in result.stderr
 
 

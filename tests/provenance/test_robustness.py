@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentserver.provenance import Ledger, Mode, Policy, PolicyError, explain, read_policy
-from agentserver.provenance.explain import facts
+from agentserver.provenance.explaining import facts
 from agentserver.provenance.library.approval import digest
 from tests.provenance.scenes import Scenario
 

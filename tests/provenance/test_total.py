@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from agentserver.provenance.evidence.labels import Call, Mode, Observation, Role
 from agentserver.provenance.evidence.leaves import leaves, typed_in
-from agentserver.provenance.explain import explain
-from agentserver.provenance.judge import judge
+from agentserver.provenance.explaining import explain
+from agentserver.provenance.judgement import judge
 from agentserver.provenance.ledger import Ledger
 from agentserver.provenance.library.approval import digest
 from agentserver.provenance.policy.declarations import ArgumentRule, Policy, SinkRule

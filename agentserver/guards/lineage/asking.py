@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from agentserver.contract import Code
 from agentserver.core.guard import Denied, NeedsApproval, Noted
-from agentserver.provenance.explain import MOST, facts, without
+from agentserver.provenance.explaining import MOST, facts, without
 from agentserver.provenance.library.approval import digest
 from agentserver.provenance.policy.declarations import Effect
 from agentserver.provenance.verdict import Decision

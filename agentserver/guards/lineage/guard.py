@@ -36,7 +36,7 @@ from agentserver.guards.lineage.view.viewer import Viewer
 from agentserver.payload.names import local
 from agentserver.provenance.evidence.labels import Call, Leaf, Mode, Observation, Role, Standing
 from agentserver.provenance.exits import bits_of
-from agentserver.provenance.judge import judge
+from agentserver.provenance.judgement import judge
 from agentserver.provenance.ledger import Ledger
 from agentserver.provenance.policy.declarations import PlanSource
 

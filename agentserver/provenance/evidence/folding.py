@@ -13,14 +13,10 @@ import re
 import unicodedata
 from collections import deque
 from itertools import compress, islice
-from typing import TYPE_CHECKING, Final
-
-import numpy as np
+from typing import Final
 
 from agentserver.characters.table import ALIKE, TABLE, unseen
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
+from agentserver.provenance.arrays import np, npt
 
 EXPANSION: Final = 4
 """Longest form of one character: a ligature of eighteen letters must not fill the index eighteenfold."""

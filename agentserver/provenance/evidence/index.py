@@ -12,8 +12,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
+from agentserver.provenance.arrays import np, npt
 
 SPAN: Final = 24
 """Shortest span that counts as evidence by itself, in bytes of the evidence form (spaces do not count)."""

@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
+from agentserver.provenance.arrays import np, npt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -12,9 +12,7 @@ from heapq import merge
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-
+from agentserver.provenance.arrays import np, npt
 from agentserver.provenance.evidence.folding import fold_bytes, fold_places
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentserver.provenance.evidence.labels import Mode, Observation, Standing, Trust
 from agentserver.provenance.evidence.leaves import leaves
-from agentserver.provenance.explain import explain
+from agentserver.provenance.explaining import explain
 from agentserver.provenance.ledger import Ledger
 from agentserver.provenance.policy.declarations import PlanSource, Policy, SinkRule
 from agentserver.provenance.policy.paths import covers

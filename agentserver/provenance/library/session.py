@@ -20,7 +20,7 @@ from agentserver.characters.printing import one_line
 from agentserver.provenance.evidence.labels import Call, Mode, Observation
 from agentserver.provenance.evidence.leaves import leaves
 from agentserver.provenance.exits import bits_of
-from agentserver.provenance.judge import judge
+from agentserver.provenance.judgement import judge
 from agentserver.provenance.library.compat import IFCPolicy, TaintStore, TaintViolationError, Violation
 from agentserver.provenance.verdict import Decision
 

@@ -13,18 +13,21 @@ from tests.machine import missing
 
 ROOT = Path(__file__).parents[3]
 PICTURES = ROOT / "docs" / "pictures"
+PATIENCE = 120_000
+"""Milliseconds until a test gives up on a page: a guard against hanging, and nothing that a page promises."""
 
 
 @pytest.fixture(scope="module")
 def chromium():
     """The system's chromium, driven by Playwright."""
     try:
-        from playwright.sync_api import sync_playwright
+        from playwright.sync_api import expect, sync_playwright
     except ImportError:
         missing("the live view is tried with playwright, which is not installed")
     path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if path is None:
         missing("the live view is tried in chromium, which is not installed here")
+    expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
         sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
         browser = playwright.chromium.launch(executable_path=path, args=[*sandbox, "--disable-dev-shm-usage"])
@@ -43,7 +46,7 @@ def visit(chromium):
         )
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(8_000)
+        page.set_default_timeout(PATIENCE)
         page.on("pageerror", lambda error: faults.append(f"pageerror: {error}"))
         page.on(
             "console",

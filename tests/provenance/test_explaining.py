@@ -7,7 +7,7 @@ import pytest
 from agentserver.core.encoding.detail_form import fields
 from agentserver.provenance import Mode, explain
 from agentserver.provenance.evidence.labels import Call, Leaf
-from agentserver.provenance.explain import facts
+from agentserver.provenance.explaining import facts
 from agentserver.provenance.library.approval import digest
 from agentserver.provenance.verdict import Decision
 from tests.provenance.scenes import Scenario, desk

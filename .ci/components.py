@@ -2,7 +2,8 @@
 
 Owns the environment that is listed (what a server with a door and a console needs, as the lock pins it), the file in
 the form of CycloneDX, and the table of it. The databases of vulnerabilities are pip-audit's; where none answers, which
-is told by every component being passed over, the stage says loudly that nothing was looked up. Refuses to know an index.
+is told by every component being passed over, the stage says loudly that nothing was looked up. Refuses to
+know an index.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Value provenance: where the words of a call come from, and whether they may drive it.
 
-The library face is here; the pure engine is in the modules it is made of (``ledger``, ``judgement``, ``policy``). All is
-imported when it is first used: what a payload is marked with needs nothing beside, the engine the extra ``provenance``.
+The library face is here; the pure engine is in the modules it is made of (``ledger``, ``judgement``, ``policy``). All
+is imported when it is first used: what a payload is marked with needs nothing beside, the engine the extra
+``provenance``.
 """
 
 from __future__ import annotations

@@ -36,6 +36,7 @@ from agentserver.config.organism import SourceLine
 from agentserver.config.yaml.secrets import Secrets
 from agentserver.core.blueprint import Limits, Listener
 from agentserver.core.guard import Rules
+from agentserver.engines.conformance.sample import at_work
 from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite import file as journal_file
 from agentserver.engines.sqlite.engine import SqliteEngine
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from agentserver.core.records.outcome import Outcome
+    from agentserver.ports import Share
 
 IN_FLIGHT = (1, 16, 64, 256)
 LATENCY = (1, 16, 256)
@@ -71,7 +73,7 @@ class Order:
 class Alone(SqliteEngine):
     """One commit per message: what grouping is compared with."""
 
-    def commit(self, outcome: Outcome) -> asyncio.Future[None]:
+    def commit(self, share: Share, outcome: Outcome) -> asyncio.Future[None]:  # noqa: ARG002 - there is one
         """Commit by itself."""
         return asyncio.ensure_future(self._alone(outcome))
 
@@ -249,7 +251,7 @@ async def recovery(path: Path) -> dict[str, float]:
     start = time.perf_counter()
     async with engine_of("sqlite", path) as engine:
         opened = time.perf_counter() - start
-        waiting = [await engine.load(key) async for key in engine.active()]
+        waiting = [await engine.load(key) for key in await at_work(engine)]
         took = time.perf_counter() - start
         (steps,) = engine._connection.execute("select count(*) from step").fetchone()  # noqa: SLF001 - counts only
     return {"open": opened, "all": took, "waiting": len(waiting), "steps": steps, "size": size, "log": log}

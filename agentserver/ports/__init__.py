@@ -4,11 +4,12 @@ Owns the seams: Engine, EngineReader, Clock, Ingress, Approver, Answers, Complet
 """
 
 from agentserver.completion import Completer
-from agentserver.ports.engine import NO_PAST, Engine, Marks, Past
+from agentserver.ports.engine import Engine
 from agentserver.ports.errors import (
     ConflictError,
     DamagedError,
     EngineError,
+    FencedError,
     ForgottenError,
     OtherMessageError,
     QuotaError,
@@ -26,14 +27,17 @@ from agentserver.ports.ingress import (
     Unkept,
     WatchEnd,
 )
+from agentserver.ports.marks import NO_PAST, Marks, Past
 from agentserver.ports.people import Answers, Approver
 from agentserver.ports.reading import EngineReader
+from agentserver.ports.sharing import Arrival, Share
 from agentserver.ports.time import Clock
 
 __all__ = [
     "NO_PAST",
     "Answers",
     "Approver",
+    "Arrival",
     "Clock",
     "Completer",
     "ConflictError",
@@ -44,6 +48,7 @@ __all__ = [
     "Engine",
     "EngineError",
     "EngineReader",
+    "FencedError",
     "ForgottenError",
     "Ingress",
     "Lagged",
@@ -52,6 +57,7 @@ __all__ = [
     "Past",
     "QuotaError",
     "RepeatedError",
+    "Share",
     "Submitted",
     "UnfitError",
     "Unkept",

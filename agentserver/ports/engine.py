@@ -5,10 +5,10 @@ Owns the needs that the pump has of an engine. Refuses to hold any implementatio
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
     from types import TracebackType
 
     from agentserver.core.messages import Done, EventPlace, Reply
@@ -17,62 +17,15 @@ if TYPE_CHECKING:
     from agentserver.core.state.conversation import Conversation
     from agentserver.core.state.elapsed import Calendar
     from agentserver.ports.ingress import ConversationFound
+    from agentserver.ports.marks import Marks
     from agentserver.ports.people import Answers
     from agentserver.ports.reading import EngineReader
+    from agentserver.ports.sharing import Arrival, Share
 
 T = TypeVar("T")
 
 PAGE = 262_144
 """Bytes of messages that ``Engine.left`` gives at once."""
-
-
-class Past(NamedTuple):
-    """The end of the server before, as far as it is known.
-
-    Args:
-        running: ids of the deliveries that were worked on; none after an end that was no delivery's fault.
-        held: the one that held the event loop until the process was ended for it; empty for none.
-        ends: suspects that are not acquitted, and how often the process ended while each ran alone.
-    """
-
-    running: frozenset[str]
-    held: str
-    ends: Mapping[str, int]
-
-
-NO_PAST = Past(frozenset(), "", {})
-
-
-class Marks(Protocol):
-    """Keeps for the next server what is being worked on. Nothing here raises; only ``past`` and ``begin`` wait."""
-
-    async def past(self) -> Past:
-        """The end of the server before; NO_PAST when that cannot be read."""
-        ...
-
-    async def begin(self, suspects: Mapping[str, int], calls: int) -> None:
-        """Keep the suspects with their ends for good, and make room for so many calls at once."""
-        ...
-
-    def enter(self, delivery: str) -> int:
-        """Mark a delivery; gives the slot to ``leave``."""
-        ...
-
-    def leave(self, slot: int) -> None:
-        """Clear a mark."""
-        ...
-
-    def acquit(self, delivery: str) -> None:
-        """Forget a suspect."""
-        ...
-
-    def hold(self, delivery: str) -> None:
-        """The process is about to be ended, because this one has held the event loop for too long."""
-        ...
-
-    def end(self) -> None:
-        """The end that comes now is no delivery's fault. May be called from any thread."""
-        ...
 
 
 class Engine(Protocol):
@@ -114,15 +67,43 @@ class Engine(Protocol):
         """
         ...
 
-    def commit(self, outcome: Outcome) -> Awaitable[None]:
+    # Who works on what
+
+    def shares(self) -> AsyncIterator[frozenset[Share]]:
+        """Everything that this process may work on: at once, and again after each change.
+
+        Once it ends, what it gave last stays. A share that is lost and regained comes back with another epoch.
+        """
+        ...
+
+    def share_of(self, conversation: str) -> Share | None:
+        """The share that a conversation is in, known or not; None when another process has it, or none has."""
+        ...
+
+    def homely(self, conversation: str) -> bool:
+        """True for an id of a new conversation that would be this process's."""
+        ...
+
+    async def give_up(self) -> None:
+        """Give all shares up on purpose: other processes take them without waiting. Nothing is regained."""
+        ...
+
+    # Work
+
+    def commit(self, share: Share, outcome: Outcome) -> Awaitable[None]:
         """Make an outcome permanent, whole or not at all. Commits of one conversation come one after the other.
 
         A coroutine, or a future of the loop: then the commit goes on by itself, and no worker waits for it.
 
         The key of an outside message is kept with it, and nothing is committed under a key of that name again.
 
-        Raises ConflictError when the stored conversation is not of version ``outcome.before``, RepeatedError when the
-        key is there, UnfitError when this outcome cannot be kept, EngineError when nothing can be kept at present.
+        Args:
+            share: the one that the conversation was in when the outcome was decided.
+            outcome: of one step.
+
+        Raises FencedError when the share is this process's no more, ConflictError when the stored conversation is not
+        of version ``outcome.before``, RepeatedError when the key is there, UnfitError when this outcome cannot be kept,
+        EngineError when nothing can be kept at present.
         """
         ...
 
@@ -145,16 +126,16 @@ class Engine(Protocol):
         """
         ...
 
-    def active(self) -> AsyncIterator[str]:
-        """Open conversations of which a delivery was committed and not consumed: what a restart takes up again."""
+    def at_work(self, share: Share) -> AsyncIterator[str]:
+        """Open conversations of which a delivery was committed and not consumed: what is taken up with a share."""
         ...
 
-    def open_conversations(self) -> AsyncIterator[tuple[str, str]]:
-        """Each open conversation with its principal."""
+    def open_conversations(self, share: Share) -> AsyncIterator[tuple[str, str]]:
+        """Each open conversation of a share with its principal."""
         ...
 
-    def idle(self, before: float) -> AsyncIterator[str]:
-        """Open conversations in which nothing has happened since, in seconds since the epoch."""
+    def idle(self, share: Share, before: float) -> AsyncIterator[str]:
+        """Open conversations of a share in which nothing has happened since, in seconds since the epoch."""
         ...
 
     async def expire(self, now: float, calendar: Calendar = ...) -> int:
@@ -259,4 +240,25 @@ class Engine(Protocol):
 
     def abandon(self, conversation: str) -> None:
         """A gateway wants nothing of what has left so far. Not waited for either."""
+        ...
+
+    # Conversations that another process has
+
+    async def hand_in(self, conversation: str, arrival: Arrival) -> None:
+        """Keep something for the process that has a conversation, or will have it. Raises EngineError."""
+        ...
+
+    def arrivals(self, share: Share) -> AsyncIterator[Arrival]:
+        """Everything handed in for a share that is not done with, in order, and what comes; ends when it is lost."""
+        ...
+
+    def arrived(self, share: Share, arrival: Arrival) -> None:
+        """An arrival is done with: what was decided about it is committed. Not waited for."""
+        ...
+
+    def heard(self) -> AsyncIterator[tuple[str, EventPlace]]:
+        """Each conversation of another process that something has left, with the place: ``left`` gives it.
+
+        Ends at once where there is no other process.
+        """
         ...

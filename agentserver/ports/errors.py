@@ -25,6 +25,10 @@ class ConflictError(EngineError):
     """The conversation has moved on since the outcome was decided: load it and decide again."""
 
 
+class FencedError(EngineError):
+    """Another process has the conversation now: let go of it. Nothing is decided again and nothing waited for."""
+
+
 class UnfitError(EngineError):
     """The outcome itself cannot be kept: the engine's answer to it stays the same."""
 

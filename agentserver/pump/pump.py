@@ -31,7 +31,7 @@ from agentserver.pump.ingress.handles import Handles
 from agentserver.pump.parsed import ParsedPayloads
 from agentserver.pump.reporting import NOBODY, Observers, Reporter
 from agentserver.pump.steps import Steps
-from agentserver.pump.tidying import left_over, sweep
+from agentserver.pump.tidying import sweep
 from agentserver.pump.timekeeper import Timekeeper
 from agentserver.pump.turns.accounts import Accounts
 from agentserver.pump.turns.apart import Apart
@@ -39,6 +39,8 @@ from agentserver.pump.turns.dispatch import Dispatcher
 from agentserver.pump.turns.editions import Editions, at_once
 from agentserver.pump.turns.reloads import Reloads
 from agentserver.pump.turns.schedule import Door, RunQueue, Schedule, Ticket, backoff
+from agentserver.pump.turns.shares import Shares
+from agentserver.pump.turns.taking import Taking
 from agentserver.pump.turns.unhurried import entirely
 from agentserver.pump.waiting import Waiting
 
@@ -99,7 +101,8 @@ class Pump:
         purses = Purses(editions, clock, self._charge)
         self._invoker = Invoker(editions, resources, self._apart, self._marks, purses, self._tell)
         self._live: dict[str, Conversation] = {}
-        self._steps = Steps(engine, self._live, self._find, self._release, self._forget)
+        self._shares = Shares(engine)
+        self._steps = Steps(engine, self._shares, self._live, self._find, self._release, self._forget)
         self._boundary = Boundary(
             editions,
             clock,
@@ -123,6 +126,7 @@ class Pump:
 
     def _lay_out(self, editions: Editions) -> None:
         """Make the turns of deliveries, and what a reload has to know of them."""
+        self._accounts = Accounts(self._limits)
         self._queue = RunQueue()
         self._door = Door()
         self._schedule = Schedule(at_once(editions.bound), self._queue.put)
@@ -135,8 +139,15 @@ class Pump:
             self._boundary.conclude,
             self._spawn,
         )
+        self._taking = Taking(
+            (self._engine, self._shares),
+            self._find,
+            (self._accounts, self._waiting),
+            (self._dispatcher, self._probation),
+            self._boundary.bury,
+            self._clock,
+        )
         self._parsed = ParsedPayloads()
-        self._accounts = Accounts(self._limits)
         self.reloads = Reloads(
             editions,
             (self._live, self._steps.alone, self._parsed),
@@ -165,11 +176,11 @@ class Pump:
     async def _run(self) -> AsyncIterator[None]:
         async with anyio.create_task_group() as self._tasks:
             await self._time.begin()
-            await self._take_up()
+            await self._taking.begin()
             for _ in range(self._limits.concurrency):
                 self._tasks.start_soon(self._work)
             self._tasks.start_soon(self._steps.let_go)
-            parts = self._live, self._engine, self._boundary, self._time
+            parts = self._live, self._engine, self._shares, self._boundary, self._time
             self._tasks.start_soon(sweep, *parts, lambda: self._limits.idle)
             self._tasks.start_soon(self._waiting.watch, self._time, self.answer)
             try:
@@ -199,20 +210,6 @@ class Pump:
             self._drained = anyio.current_time() + self._limits.drain
         with anyio.CancelScope(deadline=self._drained):
             await self._accounts.rest.wait()
-
-    async def _take_up(self) -> None:
-        """Schedule what an earlier run left; everything that waits in its conversations is in hand again."""
-        left = await left_over(self._engine, self._find, self._accounts, self._waiting)
-        queued = [ticket for ticket in left if ticket.delivery.to in self._editions.bound]
-        for ticket in (ticket for ticket in left if ticket.delivery.to not in self._editions.bound):
-            self._dispatcher.dispatch(ticket)
-        calls = self._limits.concurrency + sum(at_once(self._editions.bound).values())
-        dead, others = await self._probation.begin(queued, self._limits.fatal_ends, calls)
-        for ticket in dead:
-            self._tasks.start_soon(self._boundary.bury, ticket.delivery)
-        for ticket in others:
-            touched = self._live[ticket.delivery.conversation].touched
-            self._dispatcher.resume(ticket, touched, self._clock.moment().now)
 
     # Gateways
 
@@ -309,7 +306,7 @@ class Pump:
                 self.reloads.put_off(delivery)
                 continue
             editions.working[delivery.id] = delivery.conversation
-            mark = self._marks.enter(delivery.id) if self._marked else 0
+            mark = self._marks.enter(delivery.id, delivery.conversation) if self._marked else 0
             try:
                 conversation = self._live.get(delivery.conversation) or await self._find(
                     delivery.conversation
@@ -391,6 +388,7 @@ class Pump:
 
     def _forget(self, conversation: str) -> None:
         self._live.pop(conversation, None)
+        self._shares.pop(conversation, None)
         if self._editions.earlier:
             self._editions.forget(conversation)
         self._accounts.close(conversation)

@@ -21,11 +21,11 @@ from agentserver.pump.turns.schedule import backoff
 from agentserver.pump.turns.unhurried import begin, shielded, unhurried
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping
     from typing import Any
 
     from agentserver.core.state.conversation import Conversation
-    from agentserver.ports import Engine
+    from agentserver.ports import Engine, Share
     from agentserver.pump.turns.unhurried import Decision
 
     ToItsEnd: TypeAlias = Callable[[Coroutine[Any, Any, EngineError | None]], Awaitable[EngineError | None]]
@@ -49,6 +49,7 @@ class Steps:
 
     Args:
         engine: where conversations are kept.
+        shares: the share of each.
         live: those at work, as last committed.
         find: gives one from the engine, if it goes on.
         release: lets go what was committed.
@@ -58,12 +59,13 @@ class Steps:
     def __init__(
         self,
         engine: Engine,
+        shares: Mapping[str, Share],
         live: MutableMapping[str, Conversation],
         find: Callable[[str], Awaitable[Conversation | None]],
         release: Callable[[Outcome], None],
         forget: Callable[[str], None],
     ) -> None:
-        self._engine, self._live = engine, live
+        self._engine, self._shares, self._live = engine, shares, live
         self._find, self._release, self._forget = find, release, forget
         self.alone = Alone()
         self._committing: dict[str, asyncio.Future[None]] = {}
@@ -91,7 +93,8 @@ class Steps:
         return failure is None
 
     def _commit(self, outcome: Outcome, settled: Callable[[bool], None]) -> None:
-        committing = asyncio.ensure_future(self._engine.commit(outcome))
+        share = self._shares[outcome.conversation.id]
+        committing = asyncio.ensure_future(self._engine.commit(share, outcome))
         self._committing[outcome.conversation.id] = committing
         committing.add_done_callback(partial(self._settle, outcome, settled))
 
@@ -205,7 +208,7 @@ class Steps:
             if settled is not None and not self._over:
                 self._commit(outcome, settled)
                 return None
-            await self._engine.commit(outcome)
+            await self._engine.commit(self._shares[current.id], outcome)
             self._failing = False
         except Exception as error:
             if isinstance(error, EngineError) and not isinstance(error, UnfitError):

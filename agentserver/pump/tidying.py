@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING
 import anyio
 
 from agentserver.ports import EngineError
-from agentserver.pump.turns.schedule import Ticket, turn
+from agentserver.pump.turns.schedule import turn
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Callable, Mapping
 
     from agentserver.core.state.conversation import Conversation
     from agentserver.ports import Engine
     from agentserver.pump.boundary import Boundary
     from agentserver.pump.timekeeper import Timekeeper
-    from agentserver.pump.turns.accounts import Accounts
-    from agentserver.pump.waiting import Waiting
+    from agentserver.pump.turns.shares import Shares
 
 AT_ONCE = 500
 """Conversations that are looked at before the event loop gets a turn."""
@@ -33,29 +32,10 @@ LOOK = 3600.0
 """Seconds after which the clock is looked at again."""
 
 
-async def left_over(
-    engine: Engine,
-    find: Callable[[str], Awaitable[Conversation | None]],
-    accounts: Accounts,
-    waiting: Waiting,
-) -> list[Ticket]:
-    """Count what an earlier server left, and show what waits for a person; gives what may run."""
-    async for key, principal in engine.open_conversations():
-        accounts.open(key, principal)
-    found: list[Ticket] = []
-    async for key in engine.active():
-        conversation = await find(key)
-        if conversation is not None:
-            accounts.recount(conversation)
-            waiting.add(conversation.approvals())
-            inboxes = (thread.inbox for thread in conversation.tree.nodes.values() if thread.inbox)
-            found += [Ticket(conversation.principal, inbox[0]) for inbox in inboxes]
-    return found
-
-
 async def sweep(
     live: Mapping[str, Conversation],
     engine: Engine,
+    shares: Shares,
     boundary: Boundary,
     time: Timekeeper,
     limit: Callable[[], float],
@@ -63,11 +43,16 @@ async def sweep(
     """Close conversations in which nothing has happened for ``limit()`` seconds, for ever."""
     while True:
         await anyio.sleep(min(limit() / 4, LOOK))
-        await tidy(live, engine, boundary, time, limit())
+        await tidy(live, engine, shares, boundary, time, limit())
 
 
 async def tidy(
-    live: Mapping[str, Conversation], engine: Engine, boundary: Boundary, time: Timekeeper, limit: float
+    live: Mapping[str, Conversation],
+    engine: Engine,
+    shares: Shares,
+    boundary: Boundary,
+    time: Timekeeper,
+    limit: float,
 ) -> None:
     """Close conversations in which nothing has happened for ``limit`` seconds, also those that an earlier server left.
 
@@ -84,14 +69,19 @@ async def tidy(
         if idle(conversation):
             await boundary.close(conversation.id, "idle", idle)
     try:
-        left: list[str] = []
-        async for key in engine.idle(before):
-            left.append(key)
-            if not len(left) % AT_ONCE:
-                await turn()
-        for key in left:
+        for key in await _idle(engine, shares, before):
             if key not in live:
                 await boundary.close(key, "idle", idle, patient=False)
         await time.expire()
     except EngineError as error:
         logger.error("the journal could not be tidied: %s", error)  # noqa: TRY400 - the text says it all
+
+
+async def _idle(engine: Engine, shares: Shares, before: float) -> list[str]:
+    found: list[str] = []
+    for share in shares.held:
+        async for key in engine.idle(share, before):
+            found.append(key)
+            if not len(found) % AT_ONCE:
+                await turn()
+    return found

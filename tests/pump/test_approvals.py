@@ -393,8 +393,8 @@ class Gated(MemoryEngine):
         self.open, self.committing = asyncio.Event(), asyncio.Event()
         self.open.set()
 
-    async def commit(self, outcome):
-        await super().commit(outcome)
+    async def commit(self, share, outcome):
+        await super().commit(share, outcome)
         self.committing.set()
         await self.open.wait()
 

@@ -10,6 +10,7 @@ import pytest
 from agentserver import HandlerResponse, SystemError
 from agentserver.core.decide import decisions
 from agentserver.core.records.audit import Event
+from agentserver.engines.conformance.sample import at_work
 from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions, open_reading
@@ -136,10 +137,10 @@ async def test_guards_miss_nothing_of_a_message_that_no_listener_was_given(monke
 class Choosy(MemoryEngine):
     """Cannot keep what says ``poison``."""
 
-    async def commit(self, outcome):
+    async def commit(self, share, outcome):
         if any(b"poison" in event.message for event in outcome.replies if hasattr(event, "message")):
             raise UnfitError("it does not fit")
-        await super().commit(outcome)
+        await super().commit(share, outcome)
 
 
 async def test_an_outcome_that_cannot_be_kept_is_given_up():
@@ -165,7 +166,7 @@ async def test_failures_in_a_row_in_different_conversations_stop_the_server_and_
             await anyio.sleep(5)
     assert caught.group_contains(LookupError)
     dead = [record for record in d.records if record.event is Event.FAILED]
-    kept = [key async for key in engine.active()]
+    kept = await at_work(engine)
     received = [record for record in d.records if record.event is Event.RECEIVED]
     assert kept
     assert (len(dead), len(kept)) == (STREAK - 1, len(received) - len(dead))

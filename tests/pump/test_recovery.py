@@ -107,10 +107,10 @@ async def test_idle_conversations_of_an_earlier_run_are_closed(tmp_path):
 class Full(MemoryEngine):
     full = False
 
-    async def commit(self, outcome):
+    async def commit(self, share, outcome):
         if self.full:
             raise EngineError("the disk is full")
-        await super().commit(outcome)
+        await super().commit(share, outcome)
 
 
 async def test_while_nothing_can_be_kept_messages_are_refused_and_results_wait(monkeypatch):

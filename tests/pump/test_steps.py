@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from agentserver.engines.conformance.suite import SampleConversation
-from agentserver.ports import ConflictError, EngineError, UnfitError
+from agentserver.ports import ConflictError, EngineError, Share, UnfitError
 from agentserver.pump.steps import Steps, UndecidedError
 from tests.pump.desk import until
 
@@ -22,7 +22,7 @@ class Slow:
     def __init__(self):
         self.commits = []
 
-    def commit(self, outcome):
+    def commit(self, share, outcome):
         self.commits.append((outcome, asyncio.get_running_loop().create_future()))
         return self.commits[-1][1]
 
@@ -44,7 +44,14 @@ class Desk:
         self.conversation = self.story.said(self.story.opened(), "0").conversation
         self.live = {self.conversation.id: self.conversation}
         self.released, self.told = [], []
-        self.steps = Steps(self.engine, self.live, self.find, self.release, self.told.append)
+        self.steps = Steps(
+            self.engine,
+            {self.conversation.id: Share(0, 1)},
+            self.live,
+            self.find,
+            self.release,
+            self.told.append,
+        )
 
     async def find(self, conversation):
         return self.live.get(conversation)

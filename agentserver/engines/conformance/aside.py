@@ -8,7 +8,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agentserver.core.messages import Done, Reply
-from agentserver.engines.conformance.sample import BrokenPromiseError, SampleConversation, Subject, hold
+from agentserver.engines.conformance.sample import (
+    BrokenPromiseError,
+    SampleConversation,
+    Subject,
+    at_work,
+    going,
+    hold,
+    idle,
+    keep,
+)
 from agentserver.ports import ConflictError
 
 if TYPE_CHECKING:
@@ -22,11 +31,11 @@ async def what_is_set_aside_goes_on_no_more(subject: Subject) -> None:
     async with subject.open() as engine:
         one, other = (sample.said(sample.opened(), "1") for _ in range(2))
         for outcome in (one, other):
-            await engine.commit(outcome)
+            await keep(engine, outcome)
         await engine.set_aside(one.conversation.id, "nothing can be decided", 1.0)
         await _is_aside(engine, one, other)
         try:
-            await engine.commit(sample.said(one.conversation, "2"))
+            await keep(engine, sample.said(one.conversation, "2"))
         except ConflictError:
             pass
         else:
@@ -41,9 +50,9 @@ async def what_is_set_aside_goes_on_no_more(subject: Subject) -> None:
 async def _is_aside(engine: Engine, one: Outcome, other: Outcome) -> None:
     key, left = one.conversation.id, other.conversation.id
     hold(await engine.load(key) is None, "what is set aside is None")
-    hold([at async for at in engine.active()] == [left], "it is not at work")
-    hold([at async for at in engine.idle(1e12)] == [left], "it is not idle")
-    hold([at async for at, _ in engine.open_conversations()] == [left], "it is not open")
+    hold(await at_work(engine) == [left], "it is not at work")
+    hold(await idle(engine, 1e12) == [left], "it is not idle")
+    hold([at for at, _ in await going(engine)] == [left], "it is not open")
     hold(await engine.load(left) == other.conversation, "the others stay as they were")
 
 
@@ -52,11 +61,11 @@ async def requests_of_what_is_set_aside_are_answered(subject: Subject) -> None:
     sample = SampleConversation()
     async with subject.open() as engine:
         first = sample.said(sample.opened(), "1")
-        await engine.commit(first)
+        await keep(engine, first)
         answered = sample.answered(first.conversation, first.ready[0])
-        await engine.commit(answered)
+        await keep(engine, answered)
         second = sample.said(answered.conversation, "2")
-        await engine.commit(second)
+        await keep(engine, second)
         key = first.conversation.id
         for event in answered.replies:
             engine.acknowledge(key, event.place)
@@ -85,8 +94,8 @@ async def nothing_unknown_is_set_aside(subject: Subject) -> None:
     async with subject.open() as engine:
         hold(await engine.set_aside("nobody", "why not", 1.0) == (), "what is unknown tells nothing")
         said = sample.said(sample.opened(), "1")
-        await engine.commit(said)
-        await engine.commit(sample.closed(said.conversation))
+        await keep(engine, said)
+        await keep(engine, sample.closed(said.conversation))
         hold(await engine.set_aside(said.conversation.id, "why not", 1.0) == (), "nor does what is closed")
 
 

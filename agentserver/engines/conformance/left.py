@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agentserver.core.messages import Outside
-from agentserver.engines.conformance.sample import BrokenPromiseError, SampleConversation, Subject, hold
+from agentserver.engines.conformance.sample import BrokenPromiseError, SampleConversation, Subject, hold, keep
 from agentserver.ports import ConflictError, RepeatedError
 
 if TYPE_CHECKING:
@@ -43,10 +43,10 @@ async def a_refused_commit_leaves_nothing(subject: Subject) -> None:
     sample = SampleConversation()
     async with subject.open() as engine:
         first = sample.called(sample.opened(), "first", "mine")
-        await engine.commit(first)
+        await keep(engine, first)
         stale = sample.answered(first.conversation, first.ready[0])
         now = sample.said(first.conversation, "2")
-        await engine.commit(now)
+        await keep(engine, now)
         keyed = sample.called(first.conversation, "third", "another")
         for outcome in (stale, keyed):
             await _refused(engine, outcome, ConflictError)
@@ -67,8 +67,8 @@ async def a_principal_has_its_own_conversations(subject: Subject) -> None:
     async with subject.open() as engine:
         said = [sample.said(sample.opened(name), "1") for name in names]
         for outcome in said:
-            await engine.commit(outcome)
-        await engine.commit(sample.said(said[0].conversation, "2"))
+            await keep(engine, outcome)
+        await keep(engine, sample.said(said[0].conversation, "2"))
         for name in set(names):
             own = [one.conversation.id for one in said if one.conversation.principal == name]
             found = [key async for key in engine.conversations_of(name)]
@@ -101,9 +101,9 @@ async def _answered(
     """Commit a message and its answer; gives the outcome of the latter."""
     number = 0 if conversation is None else conversation.version
     said = sample.said(conversation or sample.opened(), str(number))
-    await engine.commit(said)
+    await keep(engine, said)
     answered = sample.answered(said.conversation, said.ready[0])
-    await engine.commit(answered)
+    await keep(engine, answered)
     return answered
 
 
@@ -113,7 +113,7 @@ async def _outbox(engine: Engine, outcome: Outcome) -> list[Reply | Done]:
 
 async def _refused(engine: Engine, outcome: Outcome, error: type[Exception]) -> None:
     try:
-        await engine.commit(outcome)
+        await keep(engine, outcome)
     except error:
         return
     raise BrokenPromiseError(f"it is refused with {error.__name__}")

@@ -17,6 +17,7 @@ from agentserver.engines.conformance.sample import (
     SampleConversation,
     Subject,
     hold,
+    keep,
 )
 from agentserver.history.replay import replay
 
@@ -44,9 +45,9 @@ async def a_conversation_is_found_and_listed(subject: Subject) -> None:
     async with subject.open() as engine:
         one, other = (sample.said(sample.opened(), "1") for _ in range(2))
         for outcome in (one, other):
-            await engine.commit(outcome)
+            await keep(engine, outcome)
         again = sample.said(one.conversation, "2")
-        await engine.commit(again)
+        await keep(engine, again)
         key = again.conversation.id
         hold(await _found(engine, key) == [key], "a conversation is found by its id")
         hold(key in await _found(engine, key[:20]), "a conversation is found by the beginning of its id")
@@ -66,7 +67,7 @@ async def a_conversation_is_found_and_listed(subject: Subject) -> None:
         if await _recorded(engine):
             hold(first.opened == one.conversation.touched, "a conversation is listed with when it was opened")
         answered = sample.answered(again.conversation, one.ready[0])
-        await engine.commit(answered)
+        await keep(engine, answered)
         (first,) = [each for each in await _listed(engine) if each.id == key]
         hold(
             first.unread == len(answered.replies),
@@ -80,9 +81,9 @@ async def operators_see_what_is_at_work(subject: Subject) -> None:
     async with subject.open() as engine:
         said, done, over = (sample.said(sample.opened(), "1") for _ in range(3))
         for outcome in (said, done, over):
-            await engine.commit(outcome)
-        await engine.commit(sample.answered(done.conversation, done.ready[0]))
-        await engine.commit(sample.closed(over.conversation))
+            await keep(engine, outcome)
+        await keep(engine, sample.answered(done.conversation, done.ready[0]))
+        await keep(engine, sample.closed(over.conversation))
         active = await engine.read(lambda reader: list(reader.active()))
         known = [each.conversation.id for each in (said, done, over)]
         hold([key for key in active if key in known] == known[:1], "what waits is at work, and nothing else")
@@ -97,17 +98,17 @@ async def operators_see_what_waits_for_a_person(subject: Subject) -> None:
     key, waiting = asked.conversation.id, asked.conversation.approvals()
     async with subject.open() as engine:
         hold(await engine.read(lambda reader: list(reader.approvals(key))) == [], "nothing unknown waits")
-        await engine.commit(asked)
+        await keep(engine, asked)
         hold(
             await engine.read(lambda reader: tuple(reader.approvals(key))) == waiting,
             "a message that waits for a person is seen as it was asked about",
         )
         hold(not await engine.read(lambda reader: list(reader.answers())), "it has no answer yet")
         other = sample.said(sample.opened(), "2")
-        await engine.commit(other)
+        await keep(engine, other)
         theirs = await engine.read(lambda reader: tuple(reader.approvals(other.conversation.id)))
         hold(theirs == other.conversation.approvals(), "of each conversation that which waits in it is seen")
-        await engine.commit(sample.approved(asked.conversation, waiting[0]))
+        await keep(engine, sample.approved(asked.conversation, waiting[0]))
         hold(
             await engine.read(lambda reader: list(reader.approvals(key))) == [],
             "what was answered is seen no more",
@@ -122,7 +123,7 @@ async def a_recorded_conversation_can_be_decided_again(subject: Subject) -> None
     async with subject.open() as engine:
         await _is_no_story(engine, "unknown", LookupError)
         for outcome in outcomes:
-            await engine.commit(outcome)
+            await keep(engine, outcome)
         if not await _recorded(engine):
             await _is_no_story(engine, key, UnrecordedError)
             return
@@ -138,10 +139,10 @@ async def what_a_listener_could_not_deal_with_is_listed(subject: Subject) -> Non
     async with subject.open() as engine:
         failing, well = (sample.said(sample.opened(), "1") for _ in range(2))
         for outcome in (failing, well):
-            await engine.commit(outcome)
-        await engine.commit(sample.answered(well.conversation, well.ready[0]))
+            await keep(engine, outcome)
+        await keep(engine, sample.answered(well.conversation, well.ready[0]))
         failed = sample.failed(failing.conversation, failing.ready[0])
-        await engine.commit(failed)
+        await keep(engine, failed)
         if not await _recorded(engine):
             hold(await _dead(engine) == [], "without steps nothing is listed as dead")
             return
@@ -151,7 +152,7 @@ async def what_a_listener_could_not_deal_with_is_listed(subject: Subject) -> Non
         hold(letter.delivery == failing.ready[0], "a dead letter is the delivery that failed")
         hold(bool(letter.reason), "a dead letter says why it was given up")
         hold((letter.principal, letter.open) == ("console", True), "a dead letter says whose it is")
-        await engine.commit(sample.requeued(failed.conversation, letter.delivery))
+        await keep(engine, sample.requeued(failed.conversation, letter.delivery))
         hold(await _dead(engine) == [], "what was queued again is no dead letter")
 
 
@@ -163,10 +164,10 @@ async def dead_letters_are_listed_in_their_order(subject: Subject) -> None:
             return
         said = [sample.said(sample.opened(), "1") for _ in range(3)]
         for outcome in said:
-            await engine.commit(outcome)
+            await keep(engine, outcome)
             failed = sample.failed(outcome.conversation, outcome.ready[0])
-            await engine.commit(failed)
-        await engine.commit(sample.closed(failed.conversation))
+            await keep(engine, failed)
+        await keep(engine, sample.closed(failed.conversation))
         letters = await _dead(engine)
         hold(
             [letter.delivery for letter in letters] == [one.ready[0] for one in said],
@@ -201,7 +202,7 @@ async def operators_see_after_a_restart_what_was_there(subject: Subject) -> None
     outcomes = (said, failing, illegible, failed, asked)
     async with subject.open() as engine:
         for outcome in outcomes:
-            await engine.commit(outcome)
+            await keep(engine, outcome)
         await engine.set_aside(illegible.conversation.id, "nothing can be decided", 9.0)
         before = await _seen(engine, asked)
     async with subject.open() as engine:
@@ -226,7 +227,7 @@ async def operators_see_what_people_decided(subject: Subject) -> None:
     asked = [sample.said(sample.opened(name), "1") for name in ("ada", "bob")]
     async with subject.open() as engine:
         for outcome in asked:
-            await engine.commit(outcome)
+            await keep(engine, outcome)
         if await _recorded(engine):
             hold(await _decided(engine) == [], "what was not answered is not decided")
         answers = [
@@ -234,7 +235,7 @@ async def operators_see_what_people_decided(subject: Subject) -> None:
             sample.denied(asked[1].conversation, asked[1].conversation.approvals()[0]),
         ]
         for outcome in answers:
-            await engine.commit(outcome)
+            await keep(engine, outcome)
         if not await _recorded(engine):
             hold(await _decided(engine) == [], "without steps no decision is known")
             return
@@ -251,7 +252,7 @@ async def operators_see_what_people_decided(subject: Subject) -> None:
         )
         approvals = [outcome.conversation.approvals()[0].id for outcome in reversed(asked)]
         hold([one.approval for one in found] == approvals, "and to which question it was the answer")
-        await engine.commit(sample.closed(answers[0].conversation))
+        await keep(engine, sample.closed(answers[0].conversation))
         hold(len(await _decided(engine, "ada")) == 1, "of one principal, also when its conversation is over")
         hold(await engine.read(lambda reader: len(reader.decided(1))) == 1, "as many as were asked for")
 
@@ -265,7 +266,7 @@ async def operators_see_what_was_charged(subject: Subject) -> None:
         steps += sample.priced(steps[-1].conversation, said.ready[0], what, cost)
     async with subject.open() as engine:
         for outcome in steps:
-            await engine.commit(outcome)
+            await keep(engine, outcome)
         found = await engine.read(lambda reader: list(reader.charged()))
         if not await _recorded(engine):
             hold(found == [], "without steps no charge is known")

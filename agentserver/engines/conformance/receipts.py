@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from agentserver.core.messages import Done, Outside, Reply
 from agentserver.core.receipts import Receipt
-from agentserver.engines.conformance.sample import BrokenPromiseError, SampleConversation, Subject, hold
+from agentserver.engines.conformance.sample import BrokenPromiseError, SampleConversation, Subject, hold, keep
 from agentserver.ports import RepeatedError
 
 if TYPE_CHECKING:
@@ -23,13 +23,13 @@ async def an_id_of_the_senders_counts_once(subject: Subject) -> None:
     sample = SampleConversation()
     async with subject.open() as engine:
         first = sample.called(sample.opened(), "first", "mine")
-        await engine.commit(first)
+        await keep(engine, first)
         found = await _found(engine, sample.called(first.conversation, "second", "mine"))
         hold(found == _given(first), "a repetition is told what was committed before")
         hold(await engine.load(first.conversation.id) == first.conversation, "a repetition changes nothing")
         other = sample.called(sample.opened(), "first", "mine")
-        await engine.commit(other)
-        await engine.commit(sample.called(first.conversation, "third", "another"))
+        await keep(engine, other)
+        await keep(engine, sample.called(first.conversation, "third", "another"))
 
 
 async def a_receipt_is_found_by_its_name(subject: Subject) -> None:
@@ -37,8 +37,8 @@ async def a_receipt_is_found_by_its_name(subject: Subject) -> None:
     sample = SampleConversation()
     async with subject.open() as engine:
         first = sample.called(sample.opened(), "first", "mine")
-        await engine.commit(first)
-        await engine.commit(sample.said(first.conversation, "2"))
+        await keep(engine, first)
+        await keep(engine, sample.said(first.conversation, "2"))
         await _is_there(engine, first)
         hold(await engine.receipt(first.conversation.id, "other") is None, "no other name is known")
         hold(await engine.receipt("nobody", _name(first)) is None, "and none in another conversation")
@@ -49,7 +49,7 @@ async def a_receipt_is_found_by_its_name(subject: Subject) -> None:
         conversation = await _loaded(engine, first)
         found = await _found(engine, sample.called(conversation, "second", "mine"))
         hold(found == _given(first), "a repetition after a restart is told what was committed before it")
-        await engine.commit(sample.closed(conversation))
+        await keep(engine, sample.closed(conversation))
         await _is_there(engine, first)
 
 
@@ -58,9 +58,9 @@ async def what_was_told_can_be_told_again(subject: Subject) -> None:
     sample = SampleConversation()
     async with subject.open() as engine:
         first = sample.called(sample.opened(), "first", "mine")
-        await engine.commit(first)
+        await keep(engine, first)
         answered = sample.answered(first.conversation, first.ready[0])
-        await engine.commit(answered)
+        await keep(engine, answered)
         key = first.conversation.id
         hold(await _told(engine, key) == list(answered.replies), "what left is told, in order")
         engine.acknowledge(key, answered.replies[0].place)
@@ -83,7 +83,7 @@ RECEIPTS = (
 
 async def _found(engine: Engine, outcome: Outcome) -> Receipt:
     try:
-        await engine.commit(outcome)
+        await keep(engine, outcome)
     except RepeatedError as repeated:
         return repeated.receipt
     raise BrokenPromiseError("a message under an id that is there raises RepeatedError")

@@ -38,7 +38,7 @@ from agentserver.spending import Amount
 from agentserver.wire.envelope import Bounds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
     from types import TracebackType
 
     from lxml import etree
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Delivery
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.approvals import Approval
-    from agentserver.ports import Engine
+    from agentserver.ports import Engine, Share
 
 
 class BrokenPromiseError(AssertionError):
@@ -73,6 +73,34 @@ class Subject:
     def opened(self, guards: Sequence[CoreGuard]) -> Engine:
         """A new engine for conversations under these guards."""
         return self.open() if self.guarded is None else self.guarded(guards)
+
+
+def keep(engine: Engine, outcome: Outcome) -> Awaitable[None]:
+    """Commit an outcome, as a pump does that has the conversation."""
+    share = engine.share_of(outcome.conversation.id)
+    if share is None:
+        raise BrokenPromiseError("an engine that is alone has every conversation")
+    return engine.commit(share, outcome)
+
+
+async def held(engine: Engine) -> list[Share]:
+    """The shares that an engine has now."""
+    return sorted(await anext(engine.shares()))
+
+
+async def at_work(engine: Engine) -> list[str]:
+    """The conversations that are taken up with the shares of an engine."""
+    return [key for share in await held(engine) async for key in engine.at_work(share)]
+
+
+async def going(engine: Engine) -> list[tuple[str, str]]:
+    """The open conversations of an engine's shares, with their principals."""
+    return [one for share in await held(engine) async for one in engine.open_conversations(share)]
+
+
+async def idle(engine: Engine, before: float) -> list[str]:
+    """The conversations of an engine's shares in which nothing has happened since."""
+    return [key for share in await held(engine) async for key in engine.idle(share, before)]
 
 
 @xmlify

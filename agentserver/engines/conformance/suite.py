@@ -27,8 +27,13 @@ from agentserver.engines.conformance.sample import (
     Promise,
     SampleConversation,
     Subject,
+    at_work,
+    going,
     hold,
+    idle,
+    keep,
 )
+from agentserver.engines.conformance.sharing import SHARING
 from agentserver.engines.conformance.watching import WATCHING
 from agentserver.engines.conformance.whole import WHOLE
 from agentserver.ports import ConflictError
@@ -47,7 +52,7 @@ Check: TypeAlias = Callable[[Subject], Awaitable[None]]
 
 
 async def _open(engine: Engine) -> list[tuple[str, str]]:
-    return [one async for one in engine.open_conversations()]
+    return await going(engine)
 
 
 async def _runnable(engine: Engine) -> list[str]:
@@ -56,7 +61,7 @@ async def _runnable(engine: Engine) -> list[str]:
 
 async def _heads(engine: Engine) -> list[Delivery]:
     """The deliveries that a restart would take up: the first of every inbox of the conversations at work."""
-    found = [await engine.load(key) async for key in engine.active()]
+    found = [await engine.load(key) for key in await at_work(engine)]
     threads = [thread for one in found if one is not None for thread in one.tree.nodes.values()]
     return [thread.inbox[0] for thread in threads if thread.inbox]
 
@@ -67,10 +72,10 @@ async def a_committed_conversation_is_there(subject: Subject) -> None:
     async with subject.open() as engine:
         hold(await engine.load("nobody") is None, "an unknown conversation is None")
         first = sample.said(sample.opened(), "1")
-        await engine.commit(first)
+        await keep(engine, first)
         hold(await engine.load(first.conversation.id) == first.conversation, "a commit can be loaded")
         second = sample.said(first.conversation, "2")
-        await engine.commit(second)
+        await keep(engine, second)
         hold(await engine.load(first.conversation.id) == second.conversation, "the last commit counts")
 
 
@@ -80,10 +85,10 @@ async def a_stale_decision_changes_nothing(subject: Subject) -> None:
     async with subject.open() as engine:
         opened = sample.opened()
         mine, theirs = sample.said(opened, "mine"), sample.said(opened, "theirs")
-        await engine.commit(theirs)
+        await keep(engine, theirs)
         for stale in (mine, sample.said(sample.said(theirs.conversation, "3").conversation, "4")):
             try:
-                await engine.commit(stale)
+                await keep(engine, stale)
             except ConflictError:
                 pass
             else:
@@ -97,10 +102,10 @@ async def what_is_not_consumed_is_runnable(subject: Subject) -> None:
     sample = SampleConversation()
     async with subject.open() as engine:
         said = sample.said(sample.opened(), "1")
-        await engine.commit(said)
+        await keep(engine, said)
         hold(await _runnable(engine) == [said.ready[0].id], "a committed delivery is runnable")
         answered = sample.answered(said.conversation, said.ready[0])
-        await engine.commit(answered)
+        await keep(engine, answered)
         hold(await _runnable(engine) == [], "a consumed delivery is not")
 
 
@@ -109,8 +114,8 @@ async def a_closed_conversation_is_gone(subject: Subject) -> None:
     sample = SampleConversation()
     async with subject.open() as engine:
         said = sample.said(sample.opened(), "1")
-        await engine.commit(said)
-        await engine.commit(sample.closed(said.conversation))
+        await keep(engine, said)
+        await keep(engine, sample.closed(said.conversation))
         hold(await engine.load(said.conversation.id) is None, "a closed conversation is None")
         hold(await _runnable(engine) == [], "its deliveries are not runnable")
 
@@ -121,9 +126,9 @@ async def conversations_do_not_touch_each_other(subject: Subject) -> None:
     async with subject.open() as engine:
         ones = [sample.said(sample.opened(), "1") for _ in range(3)]
         for one in ones:
-            await engine.commit(one)
-        await engine.commit(sample.said(ones[1].conversation, "2"))
-        await engine.commit(sample.closed(ones[2].conversation))
+            await keep(engine, one)
+        await keep(engine, sample.said(ones[1].conversation, "2"))
+        await keep(engine, sample.closed(ones[2].conversation))
         hold(await engine.load(ones[0].conversation.id) == ones[0].conversation, "others stay as they were")
         left = [ones[0].ready[0].id, ones[1].ready[0].id]
         hold(set(left) <= set(await _runnable(engine)), "others' deliveries stay runnable")
@@ -136,11 +141,11 @@ async def a_restart_takes_up_what_was_committed(subject: Subject) -> None:
     sample = SampleConversation()
     async with subject.open() as engine:
         said = sample.said(sample.opened(), "1")
-        await engine.commit(said)
+        await keep(engine, said)
     async with subject.open() as engine:
         hold(await engine.load(said.conversation.id) == said.conversation, "a restart keeps conversations")
         hold(await _runnable(engine) == [said.ready[0].id], "a restart keeps deliveries")
-        await engine.commit(sample.answered(said.conversation, said.ready[0]))
+        await keep(engine, sample.answered(said.conversation, said.ready[0]))
     async with subject.open() as engine:
         hold(await _runnable(engine) == [], "a restart repeats nothing that was consumed")
 
@@ -156,12 +161,12 @@ async def a_restart_keeps_versions(subject: Subject) -> None:
         over = sample.said(sample.opened(), "1")
         closed = sample.closed(over.conversation)
         for outcome in (first, second, over, closed):
-            await engine.commit(outcome)
+            await keep(engine, outcome)
     late = sample.said(over.conversation, "late")
     async with subject.open() as engine:
         for stale in (first, sample.said(first.conversation, "other"), late, closed):
             try:
-                await engine.commit(stale)
+                await keep(engine, stale)
             except ConflictError:
                 pass
             else:
@@ -176,7 +181,7 @@ async def conversations_are_found_by_who_opened_them_and_by_age(subject: Subject
     sample = SampleConversation()
     async with subject.open() as engine:
         said = sample.said(sample.opened(), "1")
-        await engine.commit(said)
+        await keep(engine, said)
         key, touched = said.conversation.id, said.conversation.touched
         hold(
             key in [one async for one in engine.conversations_of("console")],
@@ -184,10 +189,10 @@ async def conversations_are_found_by_who_opened_them_and_by_age(subject: Subject
         )
         hold(key not in [one async for one in engine.conversations_of("other")], "and nobody else's")
         hold((key, "console") in await _open(engine), "it is listed with its principal")
-        hold(key in [one async for one in engine.idle(touched + 1)], "an untouched conversation is idle")
-        hold(key not in [one async for one in engine.idle(touched)], "one that was touched since is not")
-        await engine.commit(sample.closed(said.conversation))
-        hold(key not in [one async for one in engine.idle(touched + 9)], "a closed conversation is not idle")
+        hold(key in await idle(engine, touched + 1), "an untouched conversation is idle")
+        hold(key not in await idle(engine, touched), "one that was touched since is not")
+        await keep(engine, sample.closed(said.conversation))
+        hold(key not in await idle(engine, touched + 9), "a closed conversation is not idle")
         hold((key, "console") not in await _open(engine), "a closed conversation is not listed as open")
 
 
@@ -199,7 +204,7 @@ async def many_at_once_are_each_kept_or_refused(subject: Subject) -> None:
         outcomes = [sample.said(one, "1") for one in opened]
         stale = sample.said(opened[7], "stale")
         found = await asyncio.gather(
-            *(engine.commit(outcome) for outcome in (*outcomes, stale)), return_exceptions=True
+            *(keep(engine, outcome) for outcome in (*outcomes, stale)), return_exceptions=True
         )
         hold([bool(one) for one in found] == [False] * 20 + [True], "only the stale one is refused")
         hold(isinstance(found[-1], ConflictError), "a stale commit raises ConflictError")
@@ -214,8 +219,8 @@ async def a_repetition_outlives_a_restart(subject: Subject) -> None:
     sample = SampleConversation(retries=2)
     async with subject.open() as engine:
         said = sample.said(sample.opened(), "1")
-        await engine.commit(said)
-        await engine.commit(sample.failed(said.conversation, said.ready[0]))
+        await keep(engine, said)
+        await keep(engine, sample.failed(said.conversation, said.ready[0]))
     async with subject.open() as engine:
         found = await _heads(engine)
         hold([one.id for one in found] == [said.ready[0].id], "a repetition is runnable under the same id")
@@ -228,15 +233,15 @@ async def a_question_waits_for_its_answer(subject: Subject) -> None:
     asked = sample.said(sample.opened(), "1")
     key, (approval,) = asked.conversation.id, asked.conversation.approvals()
     async with subject.open() as engine:
-        await engine.commit(asked)
+        await keep(engine, asked)
         await _still_asked(engine, asked)
         if not subject.durable:
-            await engine.commit(sample.approved(asked.conversation, approval))
+            await keep(engine, sample.approved(asked.conversation, approval))
             hold(await _runnable(engine) == [approval.delivery.id], "what was approved is runnable")
             return
     async with subject.open() as engine:
         await _still_asked(engine, asked)
-        await engine.commit(sample.approved(asked.conversation, approval))
+        await keep(engine, sample.approved(asked.conversation, approval))
     async with subject.open() as engine:
         hold(await _runnable(engine) == [approval.delivery.id], "what was approved is runnable")
         found = await engine.load(key)
@@ -246,7 +251,7 @@ async def a_question_waits_for_its_answer(subject: Subject) -> None:
 async def _still_asked(engine: Engine, asked: Outcome) -> None:
     key = asked.conversation.id
     hold(await _runnable(engine) == [], "what waits for a person is not runnable")
-    hold(key in [one async for one in engine.active()], "a conversation in which something waits is at work")
+    hold(key in await at_work(engine), "a conversation in which something waits is at work")
     hold(await engine.load(key) == asked.conversation, "a question is kept as it was asked")
 
 
@@ -257,9 +262,9 @@ async def what_left_is_there_until_it_is_acknowledged(subject: Subject) -> None:
     sample = SampleConversation()
     async with subject.open() as engine:
         said = sample.said(sample.opened(), "1")
-        await engine.commit(said)
+        await keep(engine, said)
         answered = sample.answered(said.conversation, said.ready[0])
-        await engine.commit(answered)
+        await keep(engine, answered)
     key = said.conversation.id
     async with subject.open() as engine:
         left = [event async for event in engine.outbox(key)]
@@ -271,7 +276,7 @@ async def what_left_is_there_until_it_is_acknowledged(subject: Subject) -> None:
         engine.acknowledge(key, left[0].place)
     async with subject.open() as engine:
         hold([event async for event in engine.outbox(key)] == left[1:], "what was acknowledged is gone")
-        await engine.commit(sample.closed(answered.conversation))
+        await keep(engine, sample.closed(answered.conversation))
         hold(
             key in [one async for one in engine.conversations_of("console")],
             "a closed one belongs until it is fetched",
@@ -290,7 +295,7 @@ async def a_commit_is_there_when_it_is_told(subject: Subject) -> None:
         conversation = sample.opened()
         for number in range(5):
             outcome = sample.said(conversation, str(number))
-            await engine.commit(outcome)
+            await keep(engine, outcome)
             conversation = outcome.conversation
             hold(await engine.load(conversation.id) == conversation, "a commit is there when it is told")
 
@@ -331,6 +336,7 @@ _CHECKS: tuple[Check, ...] = (
     a_question_waits_for_its_answer,
     what_left_is_there_until_it_is_acknowledged,
     a_commit_is_there_when_it_is_told,
+    *SHARING,
     *WHOLE,
     *LEFT,
     *RECEIPTS,

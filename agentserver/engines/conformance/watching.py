@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from agentserver.core.messages import LAST, UNDECIDED, EventPlace
 from agentserver.core.receipts import given
-from agentserver.engines.conformance.sample import SampleConversation, Subject, hold
+from agentserver.engines.conformance.sample import SampleConversation, Subject, at_work, hold, keep
 from agentserver.ports import ConversationFound, ForgottenError
 
 if TYPE_CHECKING:
@@ -26,15 +26,15 @@ async def what_left_after_a_place_is_there_or_said_to_be_gone(subject: Subject) 
     sample = SampleConversation()
     async with subject.open() as engine:
         told = sample.said(sample.opened(), "1")
-        await engine.commit(told)
+        await keep(engine, told)
         key, events = told.conversation.id, _none()
         hold(await engine.left(key, UNDECIDED, MOST) == [], "nothing has left what was not answered")
         for number in range(2, 5):
             answered = sample.answered(told.conversation, told.ready[0])
-            await engine.commit(answered)
+            await keep(engine, answered)
             events += answered.replies
             told = sample.said(answered.conversation, str(number))
-            await engine.commit(told)
+            await keep(engine, told)
         await _are_left(engine, key, events)
         engine.acknowledge(key, events[0].place)
         await _are_left(engine, key, events)
@@ -42,7 +42,7 @@ async def what_left_after_a_place_is_there_or_said_to_be_gone(subject: Subject) 
         await _are_left(engine, key, events)
         hold(await _outbox(engine, key) == events[3:], "what was confirmed is not in the outbox any more")
         closed = sample.closed(told.conversation)
-        await engine.commit(closed)
+        await keep(engine, closed)
         events += closed.replies
         await _are_left(engine, key, events)
     if subject.durable:
@@ -55,14 +55,14 @@ async def what_was_not_taken_is_given_though_something_before_it_is_not_kept(sub
     sample = SampleConversation()
     async with subject.open() as engine:
         told, events = sample.said(sample.opened(), "1"), _none()
-        await engine.commit(told)
+        await keep(engine, told)
         key = told.conversation.id
         for number in range(2, 6):
             answered = sample.answered(told.conversation, told.ready[0])
-            await engine.commit(answered)
+            await keep(engine, answered)
             events += answered.replies
             told = sample.said(answered.conversation, str(number))
-            await engine.commit(told)
+            await keep(engine, told)
         for taken in (events[0], events[-1]):
             engine.acknowledge(key, taken.place)
         for event in events[1:-1]:
@@ -76,11 +76,11 @@ async def what_left_an_aside_conversation_comes_after_the_rest(subject: Subject)
     sample = SampleConversation()
     async with subject.open() as engine:
         first = sample.said(sample.opened(), "1")
-        await engine.commit(first)
+        await keep(engine, first)
         answered = sample.answered(first.conversation, first.ready[0])
-        await engine.commit(answered)
+        await keep(engine, answered)
         second = sample.said(answered.conversation, "2")
-        await engine.commit(second)
+        await keep(engine, second)
         last = await engine.set_aside(second.conversation.id, "it cannot go on", 9.0)
         await _are_left(engine, second.conversation.id, [*answered.replies, *last])
         found = await engine.standing(second.conversation.id)
@@ -94,9 +94,9 @@ async def an_engine_knows_whose_a_conversation_is(subject: Subject) -> None:
         one = sample.said(sample.opened("ada"), "1")
         key = one.conversation.id
         hold(await engine.standing(key) is None, "what was not committed is not known")
-        await engine.commit(one)
+        await keep(engine, one)
         hold(await engine.standing(key) == ConversationFound(key, "ada", over=False), "an open one is known")
-        await engine.commit(sample.closed(one.conversation))
+        await keep(engine, sample.closed(one.conversation))
         hold(await engine.standing(key) == ConversationFound(key, "ada", over=True), "so is a closed one")
         hold(await engine.standing("unknown") is None, "no other is")
 
@@ -112,8 +112,8 @@ async def a_name_is_given_once(subject: Subject) -> None:
         hold(await engine.claim("name", "other", 1.0) == key, "and not to another one")
         hold(await engine.claim("another", "other", 1.0) == "other", "which may have another")
         hold(await engine.claimed("name") == key, "it is known before the first commit")
-        await engine.commit(one)
-        await engine.commit(sample.closed(one.conversation))
+        await keep(engine, one)
+        await keep(engine, sample.closed(one.conversation))
         hold(await engine.claimed("name") == key, "it is known when the conversation is over")
     if subject.durable:
         async with subject.open() as engine:
@@ -129,7 +129,7 @@ async def a_receipt_says_that_a_message_was_refused(subject: Subject) -> None:
         taken = sample.called(refused.conversation, "second", "another")
         failed = sample.failed(taken.conversation, taken.ready[0])
         for outcome in (refused, taken, failed):
-            await engine.commit(outcome)
+            await keep(engine, outcome)
         for outcome in (refused, taken):
             await _receipt(engine, outcome)
     if subject.durable:
@@ -146,13 +146,13 @@ async def a_cancelled_request_is_over_and_no_other(subject: Subject) -> None:
         two = sample.said(one.conversation, "2")
         cancelled = sample.cancelled(two.conversation, "1")
         for outcome in (one, two, cancelled):
-            await engine.commit(outcome)
+            await keep(engine, outcome)
         key = one.conversation.id
         hold(await engine.load(key) == cancelled.conversation, "it is as the decision left it")
         hold(await _outbox(engine, key) == list(cancelled.replies), "its end has left")
     if subject.durable:
         async with subject.open() as engine:
-            hold([active async for active in engine.active()] == [key], "the other goes on after a restart")
+            hold(await at_work(engine) == [key], "the other goes on after a restart")
             hold(await engine.load(key) == cancelled.conversation, "and is as it was")
 
 

@@ -32,7 +32,7 @@ from agentserver.core.state.budget import Room
 from agentserver.core.state.conversation import Conversation
 from agentserver.core.state.growing.logs import LogChange
 from agentserver.core.state.principals import Principal, Trust
-from agentserver.engines.conformance.sample import Subject, Told, hold
+from agentserver.engines.conformance.sample import Subject, Told, hold, keep
 from agentserver.payload.codec import Codecs
 from agentserver.spending import Amount
 from agentserver.wire.envelope import Bounds
@@ -81,14 +81,14 @@ async def a_conversation_is_kept_whole(subject: Subject) -> None:
     outcomes = office.outcomes()
     async with subject.opened(office.rules.guards) as engine:
         for outcome in outcomes:
-            await engine.commit(outcome)
+            await keep(engine, outcome)
             _is(await engine.load(outcome.conversation.id), outcome.conversation)
     if not subject.durable:
         return
     other = Office(seed=1)
     for outcome in other.outcomes():
         async with subject.opened(other.rules.guards) as engine:
-            await engine.commit(outcome)
+            await keep(engine, outcome)
         async with subject.opened(other.rules.guards) as engine:
             _is(await engine.load(outcome.conversation.id), outcome.conversation)
 

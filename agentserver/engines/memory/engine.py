@@ -5,6 +5,7 @@ Owns the committed conversations. Refuses to promise anything across a restart.
 
 from __future__ import annotations
 
+from copy import copy
 from itertools import takewhile
 from typing import TYPE_CHECKING, Self, TypeVar
 
@@ -14,6 +15,7 @@ from agentserver.core.receipts import given
 from agentserver.core.state.elapsed import STEADY, Calendar
 from agentserver.engines.memory.left import EACH, LeftEvents
 from agentserver.engines.memory.record import MemoryReader, MemoryRecord
+from agentserver.engines.undivided import Undivided
 from agentserver.ports import ConflictError, ConversationFound, RepeatedError
 
 if TYPE_CHECKING:
@@ -24,14 +26,14 @@ if TYPE_CHECKING:
     from agentserver.core.receipts import Receipt
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.conversation import Conversation
-    from agentserver.ports import Answers, EngineReader, Marks
+    from agentserver.ports import Answers, EngineReader, Marks, Share
 
 __all__ = ["MemoryEngine"]
 
 T = TypeVar("T")
 
 
-class MemoryEngine:
+class MemoryEngine(Undivided):
     """Conversations by id. Of closed ones the last are known for a while, and all of them where steps are recorded.
 
     Args:
@@ -51,6 +53,13 @@ class MemoryEngine:
         self._names: dict[str, str] = {}
         self._receipts: dict[str, dict[str, Receipt]] = {}
         self._keyed: dict[tuple[str, str], list[Reply | Done]] = {}
+        self.own(1)
+
+    def beside(self) -> MemoryEngine:
+        """Another engine for the same conversations, as a second process would have; it has them from now on."""
+        other = copy(self)
+        other.take_from(self)
+        return other
 
     async def __aenter__(self) -> Self:
         """Nothing to open."""
@@ -61,12 +70,12 @@ class MemoryEngine:
     ) -> None:
         """Nothing to close."""
 
-    async def commit(self, outcome: Outcome) -> None:
-        """Keep the conversation as the outcome leaves it. Raises ConflictError on a stale version."""
+    async def commit(self, share: Share, outcome: Outcome) -> None:
+        """Keep the conversation as the outcome leaves it. Raises ConflictError on a stale version, FencedError."""
         after = outcome.conversation
         before = self._kept.get(after.id)
-        if (0 if before is None else before.version) != outcome.before:
-            raise ConflictError(after.id)
+        if (0 if before is None else before.version) != outcome.before or share != self._mine:
+            raise self.fenced(share) or ConflictError(after.id)
         step = None if self._record is None else self._record.encoded(outcome)
         if type(outcome.cause) is not Finished:  # as of most steps; no receipt is given for one
             self._keep_receipt(outcome)
@@ -139,18 +148,18 @@ class MemoryEngine:
         self._end(gone)
         return events
 
-    async def active(self) -> AsyncIterator[str]:
+    async def at_work(self, share: Share) -> AsyncIterator[str]:  # noqa: ARG002 - an engine's signature
         """Conversations in which something waits."""
         for conversation in list(self._kept.values()):
             if not all(thread.quiet for thread in conversation.tree.nodes.values()):
                 yield conversation.id
 
-    async def open_conversations(self) -> AsyncIterator[tuple[str, str]]:
+    async def open_conversations(self, share: Share) -> AsyncIterator[tuple[str, str]]:  # noqa: ARG002 - an engine's signature
         """Every conversation with its principal."""
         for conversation in list(self._kept.values()):
             yield conversation.id, conversation.principal
 
-    async def idle(self, before: float) -> AsyncIterator[str]:
+    async def idle(self, share: Share, before: float) -> AsyncIterator[str]:  # noqa: ARG002 - an engine's signature
         """Conversations that nothing touched since."""
         for conversation in list(self._kept.values()):
             if conversation.touched < before:

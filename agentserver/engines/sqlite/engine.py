@@ -17,7 +17,7 @@ from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.core.messages import UNDECIDED
 from agentserver.core.state.elapsed import STEADY, Calendar
 from agentserver.engines.sqlite import calendar as journal_calendar
-from agentserver.engines.sqlite.care import maintenance, openings
+from agentserver.engines.sqlite.care import claims, maintenance, openings
 from agentserver.engines.sqlite.care.answers import LeftAnswers
 from agentserver.engines.sqlite.file import DRIVER, JournalOptions, open_writing, told
 from agentserver.engines.sqlite.lock import Lock
@@ -25,6 +25,7 @@ from agentserver.engines.sqlite.marks import MarkFile
 from agentserver.engines.sqlite.reader import Reader, reading
 from agentserver.engines.sqlite.rows import Left
 from agentserver.engines.sqlite.writer import Writer
+from agentserver.engines.undivided import Undivided
 from agentserver.ports import DamagedError, EngineError
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.conversation import Conversation
     from agentserver.engines.sqlite.steps.step import Encoded
-    from agentserver.ports import Answers, ConversationFound, EngineReader
+    from agentserver.ports import Answers, ConversationFound, EngineReader, Share
 
     Waiting = tuple[Encoded, asyncio.Future[None]]
 
@@ -53,7 +54,7 @@ PATIENCE = 4
 logger = logging.getLogger("agentserver.journal")
 
 
-class SqliteEngine:
+class SqliteEngine(Undivided):
     """A journal at work. Everything in it is done by one thread, in order.
 
     Args:
@@ -102,7 +103,7 @@ class SqliteEngine:
         """
         with ExitStack() as stack:
             stack.callback(self._thread.shutdown, wait=False)
-            await self._do(self._begin)
+            self.own(await self._do(self._begin))
             stack.pop_all()
         return self
 
@@ -117,7 +118,8 @@ class SqliteEngine:
         finally:
             self._thread.shutdown(wait=False)  # it has nothing left to do; joining it would block the loop
 
-    def _begin(self) -> None:
+    def _begin(self) -> int:
+        """Open everything; gives the epoch that begins."""
         with ExitStack() as stack:
             lock = stack.enter_context(Lock(self._options.path))
             stack.callback(self.marks.close)
@@ -128,7 +130,9 @@ class SqliteEngine:
             self._before = self._reader.last_event()
             for damage in self._reader.damaged():
                 logger.error("%s: %s", self._options.path, damage)
+            epoch = claims.claim(self._connection)
             self._open = stack.pop_all()
+        return epoch
 
     def adopt(self, guards: Sequence[CoreGuard]) -> None:
         """Keep the memories of these guards from now on, those of before among them. To be called while it is open."""
@@ -138,14 +142,15 @@ class SqliteEngine:
 
     # Writing
 
-    def commit(self, outcome: Outcome) -> asyncio.Future[None]:
+    def commit(self, share: Share, outcome: Outcome) -> asyncio.Future[None]:
         """Make an outcome permanent, together with all others that wait.
 
-        The future raises ConflictError on a stale version, EngineError when it cannot be kept.
+        The future raises FencedError under another share than that of this opening, ConflictError on a stale version,
+        EngineError when it cannot be kept.
         """
         done = asyncio.get_running_loop().create_future()
         # Here rather than in the thread: two threads that both run Python slow each other down.
-        encoded = self._writer.encode(outcome)
+        encoded = self.fenced(share) or self._writer.encode(outcome)
         if isinstance(encoded, EngineError):
             done.set_exception(encoded)
             return done
@@ -231,17 +236,17 @@ class SqliteEngine:
         """Let a conversation go on no more. Commits to it that are waiting are stale."""
         return await self._do(lambda: self._writer.set_aside(conversation, reason, at))
 
-    async def active(self) -> AsyncIterator[str]:
+    async def at_work(self, share: Share) -> AsyncIterator[str]:  # noqa: ARG002 - an engine's signature
         """Conversations of which a delivery is not consumed."""
         for key in await self._do(self._reader.active):
             yield key
 
-    async def open_conversations(self) -> AsyncIterator[tuple[str, str]]:
+    async def open_conversations(self, share: Share) -> AsyncIterator[tuple[str, str]]:  # noqa: ARG002 - an engine's signature
         """Each open conversation with its principal."""
         for key, principal in await self._do(self._reader.open_conversations):
             yield key, principal
 
-    async def idle(self, before: float) -> AsyncIterator[str]:
+    async def idle(self, share: Share, before: float) -> AsyncIterator[str]:  # noqa: ARG002 - an engine's signature
         """Open conversations that nothing touched since."""
         for key in await self._do(lambda: self._reader.idle(before)):
             yield key

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from agentserver.ports import Share
+
 HEADER: Final = struct.Struct("<8sIIB47x64s")
 """Magic with the version, suspects, marks, 1 if the end is no call's fault, the slot of the one that held the loop."""
 
@@ -52,14 +54,14 @@ class MarkFile:
         self._free: list[int] = []
         self._suspects: dict[str, int] = {}
 
-    async def past(self) -> Past:
+    async def past(self, share: Share) -> Past:  # noqa: ARG002 - there is one
         """The marks of the last server."""
         try:
             return read(await asyncio.to_thread(_content, self._path))
         except OSError:
             return NO_PAST
 
-    async def begin(self, suspects: Mapping[str, int], calls: int) -> None:
+    async def begin(self, share: Share, suspects: Mapping[str, int], calls: int) -> None:  # noqa: ARG002 - there is one
         """Make the file anew: durably what is known of suspects, and room for so many calls."""
         await asyncio.to_thread(self._make, suspects, calls)
 
@@ -88,7 +90,7 @@ class MarkFile:
         first += SLOT.size * len(suspects)
         self._free = list(range(first, len(data), SLOT.size))
 
-    def enter(self, delivery: str) -> int:
+    def enter(self, delivery: str, conversation: str) -> int:  # noqa: ARG002 - a port's signature
         """Mark a delivery; gives the slot to ``leave``."""
         if not self._free or self._map is None:
             return UNMARKED

@@ -173,6 +173,10 @@ MIGRATIONS: Final = (
     create index step_decided on step(number) where substr(cause, 1, 9) = x'5b2264656369646522';
     create index step_priced on step(at) where substr(cause, 1, 9) in (x'5b2272657365727665', x'5b22736574746c6522');
     """,
+    """
+    create table claim (epoch integer not null) strict;
+    insert into claim values (0);
+    """,
 )
 """The migrations, each from one version to the next. The version of a file is the number of those it has seen.
 
@@ -187,6 +191,7 @@ engines/sqlite/calendar.py. ``handoff``: see engines/sqlite/care/handoffs.py.
 ``conversation.rights``: of its principal; empty where they are full (core/encoding/parts.py).
 ``state``, ``step.changes``: see engines/sqlite/stored.py.
 ``value``: see core/encoding/snapshot.py. Since version 10 there are entries of logs among them.
+``claim``: see engines/sqlite/care/claims.py.
 ``receipt``: the messages that came under an id of their sender's; see core/receipts.py.
 """
 

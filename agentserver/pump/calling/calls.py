@@ -14,6 +14,7 @@ from agentserver.pump.calling.prompt import PromptTask
 
 if TYPE_CHECKING:
     from agentserver.core.blueprint import Listener
+    from agentserver.core.messages import Delivery
 
 T = TypeVar("T")
 
@@ -54,11 +55,11 @@ class RunningCall(PromptTask, Generic[T]):
         keeper: its owner, which a call may need in its first step: a handler can close its own thread there.
         loop: the event loop that runs.
         listener: whose handler it is.
-        delivery: the id of the delivery that it is called with.
+        delivery: that it is called with.
     """
 
     def __init__(
-        self, keeper: Keeper[T], loop: asyncio.AbstractEventLoop, listener: Listener, delivery: str
+        self, keeper: Keeper[T], loop: asyncio.AbstractEventLoop, listener: Listener, delivery: Delivery
     ) -> None:
         super().__init__(loop=loop)
         self._keeper = keeper

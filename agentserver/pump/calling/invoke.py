@@ -111,7 +111,9 @@ class Invoker:
     def holder(self, task: object) -> LoopHolder | None:
         """The call that a task is of, an abandoned one among them. May be asked from another thread."""
         calls = (*self._calls.values(), *(call for left in self._abandoned.values() for call in left))
-        return next((LoopHolder(call.listener.name, call.delivery) for call in calls if call is task), None)
+        return next(
+            (LoopHolder(call.listener.name, call.delivery.id) for call in calls if call is task), None
+        )
 
     async def end(self) -> None:
         """Let what was cancelled come to its end, for a moment."""
@@ -133,7 +135,7 @@ class Invoker:
             return Finished(delivery, accepted.element, busy)
         began = self._steady()
         # asyncio.get_running_loop() would ask the system for the id of the process.
-        call: _Call = RunningCall(self, worker.get_loop(), listener, delivery.id)
+        call: _Call = RunningCall(self, worker.get_loop(), listener, delivery)
         self._calls[delivery.thread] = call
         try:
             run = self._run if bound.remote is None else self._run_elsewhere
@@ -160,7 +162,7 @@ class Invoker:
         name = call.listener.name
         left = self._abandoned.setdefault(name, set())
         left.add(call)
-        mark = self._marks.enter(call.delivery)  # it may end the process yet
+        mark = self._marks.enter(call.delivery.id, call.delivery.conversation)  # it may end the process yet
         call.add_done_callback(lambda _: self._marks.leave(mark))
         call.add_done_callback(lambda _: left.discard(call))
         logger.error(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from agentserver.core.messages import Delivery
-    from agentserver.ports import Marks, Past
+    from agentserver.ports import Marks, Past, Share
     from agentserver.pump.turns.schedule import Ticket
 
 logger = logging.getLogger("agentserver.pump")
@@ -74,24 +74,27 @@ class Probation:
         self._now: str | None = None
 
     async def begin(
-        self, queued: Iterable[Ticket], fatal: int, calls: int
+        self, share: Share, queued: Iterable[Ticket], fatal: int, calls: int
     ) -> tuple[list[Ticket], list[Ticket]]:
-        """Let the suspects of what an earlier server left run; gives what is to be given up, and the rest.
+        """Let the suspects of what an earlier server left in a share run; gives what is to be given up, and the rest.
 
         Args:
+            share: that was gained.
             queued: what may run now.
             fatal: ends after which a delivery is given up.
             calls: how many may be worked on at once.
         """
         known = {ticket.delivery.id: ticket for ticket in queued}
-        verdict = judge(await self._marks.past(), tuple(known), fatal)
-        await self._marks.begin(verdict.ends, calls)
-        dead, self._suspects = [known.pop(key) for key in verdict.dead], deque(map(known.pop, verdict.alone))
-        for ticket in self._suspects:
+        verdict = judge(await self._marks.past(share), tuple(known), fatal)
+        await self._marks.begin(share, verdict.ends, calls)
+        dead, alone = [known.pop(key) for key in verdict.dead], [known.pop(key) for key in verdict.alone]
+        self._suspects += alone
+        for ticket in alone:
             to, key = ticket.delivery.to, ticket.delivery.id
             text = "%s was at work on %s when the process ended, %d times alone: it runs alone now"
             logger.warning(text, to, key, verdict.ends[key])
-        self._next()
+        if self._now is None:
+            self._next()
         return dead, list(known.values())
 
     def put(self, ticket: Ticket) -> None:
@@ -122,14 +125,14 @@ class Probation:
 class Unmarked:
     """The marks of an engine that does not outlive the process."""
 
-    async def past(self) -> Past:
+    async def past(self, share: Share) -> Past:  # noqa: ARG002 - the port's signature
         """Nothing is known."""
         return NO_PAST
 
-    async def begin(self, suspects: Mapping[str, int], calls: int) -> None:
+    async def begin(self, share: Share, suspects: Mapping[str, int], calls: int) -> None:
         """There is nothing to begin."""
 
-    def enter(self, delivery: str) -> int:  # noqa: ARG002 - the port's signature
+    def enter(self, delivery: str, conversation: str) -> int:  # noqa: ARG002 - the port's signature
         """No slot."""
         return 0
 

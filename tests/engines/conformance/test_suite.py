@@ -16,6 +16,7 @@ from agentserver.core.state.principals import FULL
 from agentserver.core.state.todos import TodoBook
 from agentserver.engines.conformance import suite
 from agentserver.engines.conformance.reader import an_engine_says_what_it_can_do
+from agentserver.engines.conformance.sample import keep
 from agentserver.engines.conformance.suite import (
     CHECKS,
     BrokenPromiseError,
@@ -48,8 +49,8 @@ async def test_the_memory_engine_needs_nothing_for_a_conversation_of_which_all_w
     one = story.said(story.opened(), "1")
     answered = story.answered(one.conversation, one.ready[0])
     async with MemoryEngine() as engine:
-        await engine.commit(one)
-        await engine.commit(answered)
+        await keep(engine, one)
+        await keep(engine, answered)
         for event in answered.replies:
             assert engine.reader().outbox
             engine.acknowledge(one.conversation.id, event.place)
@@ -63,16 +64,16 @@ class Forgetful(MemoryEngine):
 
 
 class Careless(MemoryEngine):
-    async def commit(self, outcome):
+    async def commit(self, share, outcome):
         self._kept[outcome.conversation.id] = outcome.conversation
 
 
 class Late(MemoryEngine):
     """Refuses a stale commit after having made it."""
 
-    async def commit(self, outcome):
+    async def commit(self, share, outcome):
         try:
-            await super().commit(outcome)
+            await super().commit(share, outcome)
         except ConflictError:
             self._kept[outcome.conversation.id] = outcome.conversation
             raise
@@ -81,14 +82,14 @@ class Late(MemoryEngine):
 class Impatient(MemoryEngine):
     """Takes what only waits for a person for finished."""
 
-    async def active(self):
-        async for key in super().active():
+    async def at_work(self, share):
+        async for key in super().at_work(share):
             if any(thread.inbox for thread in self._kept[key].tree.nodes.values()):
                 yield key
 
 
 class Idle(MemoryEngine):
-    async def active(self):
+    async def at_work(self, share):
         return
         yield
 
@@ -98,7 +99,7 @@ class Global(MemoryEngine):
 
     version = 0
 
-    async def commit(self, outcome):
+    async def commit(self, share, outcome):
         if outcome.before != self.version:
             raise ConflictError
         self.version += 1
@@ -202,9 +203,9 @@ class Rash(MemoryEngine):
 class Leaking(MemoryEngine):
     """Lets go what a refused commit would have let go."""
 
-    async def commit(self, outcome):
+    async def commit(self, share, outcome):
         try:
-            await super().commit(outcome)
+            await super().commit(share, outcome)
         except ConflictError:
             left = {event.place: event for event in outcome.replies}
             self._left.waiting.setdefault(outcome.conversation.id, {}).update(left)
@@ -214,9 +215,9 @@ class Leaking(MemoryEngine):
 class Receiving(MemoryEngine):
     """Gives a receipt for a commit that it refuses."""
 
-    async def commit(self, outcome):
+    async def commit(self, share, outcome):
         try:
-            await super().commit(outcome)
+            await super().commit(share, outcome)
         except ConflictError:
             if not isinstance(outcome.cause, Finished):
                 self._keep_receipt(outcome)
@@ -444,7 +445,7 @@ async def test_what_an_engine_says_of_itself_is_held_against_its_subject():
 async def test_steps_are_recorded_only_when_asked_for():
     story = SampleConversation()
     async with MemoryEngine() as engine:
-        await engine.commit(story.said(story.opened(), "1"))
+        await keep(engine, story.said(story.opened(), "1"))
         assert not await engine.read(lambda reader: reader.recorded)
 
 
@@ -454,11 +455,11 @@ async def test_what_cannot_be_recorded_is_not_kept():
     async with MemoryEngine(recorded=True) as engine:
         for outcome in (said._replace(moment=None), said._replace(cause=None)):
             with pytest.raises(UnfitError):
-                await engine.commit(outcome)
-        await engine.commit(said)
+                await keep(engine, outcome)
+        await keep(engine, said)
         with pytest.raises(UnfitError, match="no dead letter"):
-            await engine.commit(
-                said._replace(before=1, cause=Requeued(said.ready[0]), conversation=said.conversation)
+            await keep(
+                engine, said._replace(before=1, cause=Requeued(said.ready[0]), conversation=said.conversation)
             )
 
 

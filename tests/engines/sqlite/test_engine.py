@@ -15,6 +15,7 @@ from agentserver.core.decide import decisions
 from agentserver.core.decide.requeue import requeue
 from agentserver.core.messages import Done, Failed, Finished, Outside
 from agentserver.core.records.details import Failure
+from agentserver.engines.conformance.sample import going, idle, keep
 from agentserver.engines.conformance.suite import CHECKS, BrokenPromiseError, SampleConversation, Subject
 from agentserver.engines.sqlite.care import maintenance, restore
 from agentserver.engines.sqlite.engine import SqliteEngine
@@ -42,8 +43,8 @@ async def test_the_journal_keeps_every_promise(check, tmp_path):
 class Hasty(SqliteEngine):
     """Says committed before it is."""
 
-    async def commit(self, outcome):
-        task = asyncio.ensure_future(super().commit(outcome))
+    async def commit(self, share, outcome):
+        task = asyncio.ensure_future(super().commit(share, outcome))
         task.add_done_callback(lambda done: done.exception())
         await asyncio.sleep(0)
 
@@ -76,12 +77,12 @@ class Oblivious(SqliteEngine):
 
     async def __aenter__(self):
         await super().__aenter__()
-        self._earlier = {key async for key, _ in self.open_conversations()}
+        self._earlier = {key for key, _ in await going(self)}
         return self
 
-    def commit(self, outcome):
+    def commit(self, share, outcome):
         if outcome.before or outcome.conversation.id not in self._earlier:
-            return super().commit(outcome)
+            return super().commit(share, outcome)
         done = asyncio.get_running_loop().create_future()
         done.set_result(None)
         return done
@@ -119,7 +120,7 @@ async def test_operators_read_in_a_thread_of_their_own(tmp_path):
     story = SampleConversation()
     async with Journal(tmp_path / "j")() as engine:
         one = story.said(story.opened(), "1")
-        await engine.commit(one)
+        await keep(engine, one)
         writes = await engine._do(threading.get_ident)
         reads = await engine.read(lambda _reader: threading.get_ident())
         assert len({writes, reads, threading.get_ident()}) == 3
@@ -185,7 +186,7 @@ async def test_what_waits_in_one_turn_shares_a_transaction(tmp_path):
     async with Journal(tmp_path / "j")() as engine:
         seen = []
         engine._connection.set_trace_callback(lambda text: seen.append(text.lower()))
-        await asyncio.gather(*(engine.commit(story.said(story.opened(), "1")) for _ in range(50)))
+        await asyncio.gather(*(keep(engine, story.said(story.opened(), "1")) for _ in range(50)))
         engine._connection.set_trace_callback(None)
     assert seen.count("commit") <= 2
 
@@ -194,7 +195,7 @@ async def test_who_gives_up_waiting_for_a_commit_does_not_undo_it(tmp_path):
     story = SampleConversation()
     outcome = story.said(story.opened(), "1")
     async with Journal(tmp_path / "j")() as engine:
-        task = asyncio.ensure_future(engine.commit(outcome))
+        task = asyncio.ensure_future(keep(engine, outcome))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         task.cancel()
@@ -206,8 +207,8 @@ async def test_an_outcome_that_has_no_bytes_is_refused_at_once(tmp_path):
     outcome = story.said(story.opened(), "1")
     async with Journal(tmp_path / "j")() as engine:
         with pytest.raises(EngineError, match="no step has decided"):
-            await engine.commit(outcome._replace(moment=None))
-        await engine.commit(outcome)
+            await keep(engine, outcome._replace(moment=None))
+        await keep(engine, outcome)
 
 
 async def test_a_defect_of_the_writer_reaches_everybody_who_waits(tmp_path, monkeypatch):
@@ -218,18 +219,18 @@ async def test_a_defect_of_the_writer_reaches_everybody_who_waits(tmp_path, monk
 
     async with Journal(tmp_path / "j")() as engine:
         monkeypatch.setattr(engine._writer, "write", broken)
-        waiting = [engine.commit(story.said(story.opened(), "1")) for _ in range(2)]
+        waiting = [keep(engine, story.said(story.opened(), "1")) for _ in range(2)]
         found = await asyncio.gather(*waiting, return_exceptions=True)
         assert [type(error) for error in found] == [RuntimeError] * 2
         monkeypatch.undo()
-        await engine.commit(story.said(story.opened(), "1"))
+        await keep(engine, story.said(story.opened(), "1"))
 
 
 async def test_what_cannot_be_read_is_the_engines_error(tmp_path):
     story = SampleConversation()
     outcome = story.said(story.opened(), "1")
     async with Journal(tmp_path / "j")() as engine:
-        await engine.commit(outcome)
+        await keep(engine, outcome)
         engine._connection.execute("update conversation set state = cast('[99]' as blob), seal = x''")
         with pytest.raises(EngineError, match="format 99"):
             await engine.load(outcome.conversation.id)
@@ -297,7 +298,7 @@ async def test_a_damaged_journal_is_refused_with_advice(tmp_path):
     story = SampleConversation()
     async with Journal(tmp_path / "j")() as engine:
         for _ in range(50):
-            await engine.commit(story.said(story.opened(), "1"))
+            await keep(engine, story.said(story.opened(), "1"))
     data = bytearray((tmp_path / "j").read_bytes())
     data[8192:30000] = os.urandom(30000 - 8192)
     (tmp_path / "j").write_bytes(data)
@@ -321,15 +322,15 @@ async def test_on_a_full_disk_nothing_is_half_kept_and_work_goes_on_when_there_i
     story = SampleConversation()
     first = story.said(story.opened(), "1")
     async with Journal(tmp_path / "j")() as engine:
-        await engine.commit(first)
+        await keep(engine, first)
         (pages,) = engine._connection.execute("pragma page_count").fetchone()
         engine._connection.execute(f"pragma max_page_count = {pages}")
         refused = story.said(first.conversation, "x" * 20_000)
         with pytest.raises(EngineError, match="the disk is full"):
-            await engine.commit(refused)
+            await keep(engine, refused)
         assert await engine.load(first.conversation.id) == first.conversation
         engine._connection.execute("pragma max_page_count = 100000")
-        await engine.commit(refused)
+        await keep(engine, refused)
     async with Journal(tmp_path / "j")() as engine:
         assert await engine.load(first.conversation.id) == refused.conversation
 
@@ -338,10 +339,10 @@ async def test_a_journal_that_turns_read_only_refuses_and_keeps_what_it_has(tmp_
     story = SampleConversation()
     first = story.said(story.opened(), "1")
     async with Journal(tmp_path / "j")() as engine:
-        await engine.commit(first)
+        await keep(engine, first)
         engine._connection.execute("pragma query_only = on")
         with pytest.raises(EngineError, match="cannot be written"):
-            await engine.commit(story.said(first.conversation, "2"))
+            await keep(engine, story.said(first.conversation, "2"))
         assert await engine.load(first.conversation.id) == first.conversation
         engine._connection.execute("pragma query_only = off")
 
@@ -377,8 +378,8 @@ async def test_replies_of_this_run_are_not_marked_and_those_of_the_last_one_are(
     one = story.said(story.opened(), "1")
     answered = story.answered(one.conversation, one.ready[0])
     async with Journal(tmp_path / "j")() as engine:
-        await engine.commit(one)
-        await engine.commit(answered)
+        await keep(engine, one)
+        await keep(engine, answered)
         assert [event async for event in engine.outbox(one.conversation.id)] == list(answered.replies)
         engine.acknowledge(one.conversation.id, answered.replies[1].place)
     async with Journal(tmp_path / "j")() as engine:
@@ -421,8 +422,8 @@ async def test_a_failed_delivery_is_a_dead_letter_until_it_is_queued_again_or_di
     one, two = said(story)[0], said(story)[0]
     async with Journal(tmp_path / "j")() as engine:
         for outcome in (one, two):
-            await engine.commit(outcome)
-            await engine.commit(failed(story, outcome.conversation, outcome.ready[0]))
+            await keep(engine, outcome)
+            await keep(engine, failed(story, outcome.conversation, outcome.ready[0]))
         letters = await engine._do(engine._reader.dead)
         assert [(letter.delivery, letter.reason) for letter in letters] == [
             (one.ready[0], "internal: boom"),
@@ -430,7 +431,7 @@ async def test_a_failed_delivery_is_a_dead_letter_until_it_is_queued_again_or_di
         ]
         conversation = await engine.load(one.conversation.id)
         revived = requeue(conversation, letters[0].delivery, story.rules, story.moment())
-        await engine.commit(revived)
+        await keep(engine, revived)
         assert await engine.load(one.conversation.id) == revived.conversation
         discard = lambda: maintenance.discard(engine._connection, two.ready[0].id)  # noqa: E731
         assert await engine._do(discard)
@@ -446,8 +447,9 @@ async def test_a_failed_delivery_is_a_dead_letter_until_it_is_queued_again_or_di
             is None
         )
         with pytest.raises(EngineError):
-            await engine.commit(
-                requeue(await engine.load(two.conversation.id), two.ready[0], story.rules, story.moment())
+            await keep(
+                engine,
+                requeue(await engine.load(two.conversation.id), two.ready[0], story.rules, story.moment()),
             )
 
 
@@ -455,19 +457,19 @@ async def test_closed_conversations_age_out_and_their_room_is_used_again(tmp_pat
     story, path = SampleConversation(), tmp_path / "j"
     sizes = []
     async with Journal(path, retention=10.0)() as engine:
-        keep = story.said(story.opened(), "open")
-        await engine.commit(keep)
+        kept = story.said(story.opened(), "open")
+        await keep(engine, kept)
         for _ in range(6):
             for _ in range(40):
                 one = story.said(story.opened(), "x" * 500)
-                await engine.commit(one)
-                await engine.commit(story.closed(one.conversation))
+                await keep(engine, one)
+                await keep(engine, story.closed(one.conversation))
             now = one.conversation.touched + 100
             assert await engine.expire(now) <= 40
             engine._connection.execute("pragma wal_checkpoint").fetchall()
             sizes.append(path.stat().st_size)
-        assert await engine.load(keep.conversation.id) == keep.conversation
-        assert [key async for key in engine.idle(now)] == [keep.conversation.id]
+        assert await engine.load(kept.conversation.id) == kept.conversation
+        assert await idle(engine, now) == [kept.conversation.id]
     assert sizes[-1] <= sizes[1]
 
     def look():
@@ -495,7 +497,7 @@ async def test_a_copy_is_whole_and_may_be_of_some_conversations(tmp_path):
     ones = [story.said(story.opened(), str(n)) for n in range(3)]
     async with Journal(path)() as engine:
         for one in ones:
-            await engine.commit(one)
+            await keep(engine, one)
 
         def copy(name, *conversations):
             return engine._do(lambda: restore.export(path, tmp_path / name, conversations))
@@ -517,7 +519,7 @@ async def test_a_step_that_was_changed_on_the_disk_is_found(tmp_path):
     outcomes = said(story, 3)
     async with Journal(path)() as engine:
         for outcome in outcomes:
-            await engine.commit(outcome)
+            await keep(engine, outcome)
 
         def story_of():
             return engine._do(lambda: engine._reader.recorded_conversation(outcomes[0].conversation.id))

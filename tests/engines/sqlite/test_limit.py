@@ -7,6 +7,7 @@ import pytest
 from agentserver import HandlerResponse
 from agentserver.core.messages import Reply
 from agentserver.core.state.elapsed import STEADY
+from agentserver.engines.conformance.sample import keep
 from agentserver.engines.conformance.suite import SampleConversation
 from agentserver.engines.sqlite.care.maintenance import held
 from agentserver.engines.sqlite.engine import SqliteEngine
@@ -26,7 +27,7 @@ async def fill(engine, story):
     while True:
         outcome = story.said(story.opened(), "x" * 60)
         try:
-            await engine.commit(outcome)
+            await keep(engine, outcome)
         except EngineError as error:
             return kept, error
         kept.append(outcome)
@@ -45,12 +46,12 @@ async def test_beyond_its_limit_nothing_new_is_kept_and_what_is_in_hand_comes_to
         assert "its limit is 1048576 (journal.limit)" in str(error)
         for said in kept:
             answered = story.answered(said.conversation, said.ready[0])
-            await engine.commit(answered)
-            await engine.commit(story.closed(answered.conversation))
+            await keep(engine, answered)
+            await keep(engine, story.closed(answered.conversation))
         with pytest.raises(EngineError, match="Nothing new is accepted"):
-            await engine.commit(story.said(story.opened(), "1"))
+            await keep(engine, story.said(story.opened(), "1"))
         assert await engine.expire(1e9, STEADY) == len(kept)
-        await engine.commit(story.said(story.opened(), "1"))
+        await keep(engine, story.said(story.opened(), "1"))
     async with SqliteEngine(JournalOptions(tmp_path / "j")) as engine:
         more = await fill_some(engine, story, len(kept))
         assert len(more) == len(kept), "without a limit there is none"
@@ -59,7 +60,7 @@ async def test_beyond_its_limit_nothing_new_is_kept_and_what_is_in_hand_comes_to
 async def fill_some(engine, story, count):
     outcomes = [story.said(story.opened(), "x" * 60) for _ in range(count)]
     for outcome in outcomes:
-        await engine.commit(outcome)
+        await keep(engine, outcome)
     return outcomes
 
 

@@ -13,10 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentserver.engines.sqlite.marks import HEADER, MAGIC, MarkFile, blank, read
-from agentserver.ports import NO_PAST, Past
+from agentserver.ports import NO_PAST, Past, Share
 
 KEY = "7c9e6679-7425-40de-944b-e07fc1f90ae7"
 OTHER = "00000000-7425-40de-944b-e07fc1f90ae7"
+
+ONE = Share(0, 1)
 
 
 @pytest.fixture
@@ -30,14 +32,15 @@ def left_by(journal, code):
 import asyncio, os
 from pathlib import Path
 from agentserver.engines.sqlite.marks import MarkFile
+from agentserver.ports import Share
 marks = MarkFile(Path({str(journal)!r}))
-asyncio.run(marks.begin({{"s": 2, "t": 0}}, 3))
-slots = [marks.enter({KEY!r}), marks.enter({OTHER!r})]
+asyncio.run(marks.begin(Share(0, 1), {{"s": 2, "t": 0}}, 3))
+slots = [marks.enter({KEY!r}, "c"), marks.enter({OTHER!r}, "c")]
 {code}
 os._exit(1)
 """
     subprocess.run([sys.executable, "-c", script], check=False, cwd=Path(__file__).parents[3])
-    return asyncio.run(MarkFile(journal).past())
+    return asyncio.run(MarkFile(journal).past(ONE))
 
 
 def test_what_ran_is_known_when_the_process_is_gone(journal):
@@ -61,19 +64,19 @@ def test_whose_fault_an_end_was_is_known(journal, code, found):
 
 def test_there_are_as_many_marks_as_there_is_room_for(journal):
     marks = MarkFile(journal)
-    assert asyncio.run(marks.past()) == NO_PAST
-    asyncio.run(marks.begin({}, 2))
-    slots = [marks.enter(f"{number}") for number in range(3)]
-    assert asyncio.run(marks.past()).running == {"0", "1"}
+    assert asyncio.run(marks.past(ONE)) == NO_PAST
+    asyncio.run(marks.begin(ONE, {}, 2))
+    slots = [marks.enter(f"{number}", "c") for number in range(3)]
+    assert asyncio.run(marks.past(ONE)).running == {"0", "1"}
     for slot in slots:
         marks.leave(slot)
-    assert asyncio.run(marks.past()).running == frozenset()
-    assert len({marks.enter("x"), marks.enter("x")}) == 2
+    assert asyncio.run(marks.past(ONE)).running == frozenset()
+    assert len({marks.enter("x", "c"), marks.enter("x", "c")}) == 2
     marks.close()
     marks.close()
     marks.end()
-    marks.leave(marks.enter("y"))
-    assert asyncio.run(marks.past()).running == {"x"}
+    marks.leave(marks.enter("y", "c"))
+    assert asyncio.run(marks.past(ONE)).running == {"x"}
 
 
 @given(st.binary(max_size=400))
@@ -97,16 +100,16 @@ def test_any_file_can_be_read(data):
 )
 def test_what_is_torn_foreign_or_of_another_version_says_nothing(journal, data):
     (journal.parent / "journal.sqlite.marks").write_bytes(data)
-    assert asyncio.run(MarkFile(journal).past()) == NO_PAST
+    assert asyncio.run(MarkFile(journal).past(ONE)) == NO_PAST
 
 
 def test_what_is_no_file_says_nothing_and_is_done_without(journal, caplog):
     (journal.parent / "journal.sqlite.marks").mkdir()
     marks = MarkFile(journal)
-    assert asyncio.run(marks.past()) == NO_PAST
-    asyncio.run(marks.begin({}, 1))
+    assert asyncio.run(marks.past(ONE)) == NO_PAST
+    asyncio.run(marks.begin(ONE, {}, 1))
     assert "no marks are kept" in caplog.text
-    marks.leave(marks.enter("x"))
+    marks.leave(marks.enter("x", "c"))
     marks.hold("x")
     marks.end()
 
@@ -123,9 +126,9 @@ def test_what_has_no_end_says_nothing_and_gives_way(journal, made):
     path = journal.parent / "journal.sqlite.marks"
     made(path)
     marks = MarkFile(journal)
-    assert asyncio.run(marks.past()) == NO_PAST
-    asyncio.run(marks.begin({"s": 1}, 1))
-    assert asyncio.run(marks.past()) == Past(frozenset(), "", {"s": 1})
+    assert asyncio.run(marks.past(ONE)) == NO_PAST
+    asyncio.run(marks.begin(ONE, {"s": 1}, 1))
+    assert asyncio.run(marks.past(ONE)) == Past(frozenset(), "", {"s": 1})
     assert path.is_file()
     assert not path.is_symlink()
 
@@ -134,6 +137,6 @@ def test_what_has_no_end_says_nothing_and_gives_way(journal, made):
 def test_a_directory_that_cannot_be_written_is_done_without(journal):
     journal.parent.chmod(0o500)
     marks = MarkFile(journal)
-    asyncio.run(marks.begin({}, 1))
+    asyncio.run(marks.begin(ONE, {}, 1))
     journal.parent.chmod(0o700)
-    assert asyncio.run(marks.past()) == NO_PAST
+    assert asyncio.run(marks.past(ONE)) == NO_PAST

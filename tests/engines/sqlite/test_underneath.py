@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from anyio import to_thread
 
+from agentserver.engines.conformance.sample import keep
 from agentserver.engines.conformance.suite import SampleConversation
 from agentserver.engines.sqlite import lock
 from agentserver.engines.sqlite.engine import SqliteEngine
@@ -64,17 +65,17 @@ def moved(path, suffix):
 async def test_nothing_is_accepted_when_another_file_stands_there(tmp_path, happens, suffix):
     path, story = tmp_path / "j", SampleConversation()
     async with SqliteEngine(JournalOptions(path)) as engine:
-        await engine.commit(story.said(story.opened(), "1"))
+        await keep(engine, story.said(story.opened(), "1"))
         happens(path, suffix)
         for _ in range(3):
             with pytest.raises(EngineError, match="while it was in use"):
-                await engine.commit(story.said(story.opened(), "1"))
+                await keep(engine, story.said(story.opened(), "1"))
 
 
 async def test_a_file_that_goes_during_a_commit_is_noticed_before_anybody_is_told(tmp_path, monkeypatch):
     path, story = tmp_path / "j", SampleConversation()
     async with SqliteEngine(JournalOptions(path)) as engine:
-        await engine.commit(story.said(story.opened(), "1"))
+        await keep(engine, story.said(story.opened(), "1"))
         attempt = engine._writer._attempt
 
         def attempted(*args):
@@ -84,7 +85,7 @@ async def test_a_file_that_goes_during_a_commit_is_noticed_before_anybody_is_tol
 
         monkeypatch.setattr(engine._writer, "_attempt", attempted)
         with pytest.raises(EngineError, match="was removed"):
-            await engine.commit(story.said(story.opened(), "1"))
+            await keep(engine, story.said(story.opened(), "1"))
 
 
 async def test_a_folder_that_is_moved_is_noticed(tmp_path):
@@ -92,14 +93,14 @@ async def test_a_folder_that_is_moved_is_noticed(tmp_path):
     async with SqliteEngine(JournalOptions(tmp_path / "out" / "j")) as engine:
         (tmp_path / "out").rename(tmp_path / "old")
         with pytest.raises(EngineError, match="was removed"):
-            await engine.commit(story.said(story.opened(), "1"))
+            await keep(engine, story.said(story.opened(), "1"))
         (tmp_path / "old").rename(tmp_path / "out")
 
 
 async def test_a_server_that_goes_leaves_the_files_of_another_journal_alone(tmp_path):
     path, story = tmp_path / "j", SampleConversation()
     async with SqliteEngine(JournalOptions(path)) as engine:
-        await engine.commit(story.said(story.opened(), "1"))
+        await keep(engine, story.said(story.opened(), "1"))
         connection = await to_thread.run_sync(begun, path)
         log = path.with_name("j-wal").stat()
     assert path.with_name("j-wal").stat().st_ino == log.st_ino
@@ -149,7 +150,7 @@ async def test_another_name_of_the_file_lets_no_second_server_in(tmp_path, name)
                 pass
     async with SqliteEngine(JournalOptions(other)) as engine:
         story = SampleConversation()
-        await engine.commit(story.said(story.opened(), "1"))
+        await keep(engine, story.said(story.opened(), "1"))
     assert await to_thread.run_sync(steps, path) == 1
 
 
@@ -161,7 +162,7 @@ async def test_a_hard_link_lets_no_server_in(tmp_path):
         with pytest.raises(EngineError, match="2 names"):
             async with SqliteEngine(JournalOptions(tmp_path / "hard")):
                 pass
-        await engine.commit(story.said(story.opened(), "1"))
+        await keep(engine, story.said(story.opened(), "1"))
     with pytest.raises(EngineError, match="2 names"):
         async with SqliteEngine(JournalOptions(path)):
             pass

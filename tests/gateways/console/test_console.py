@@ -15,6 +15,7 @@ from agentserver import HandlerMetadata, HandlerResponse, invocation
 from agentserver.assembly import build
 from agentserver.core.blueprint import Limits
 from agentserver.core.records.audit import AuditRecord, Event
+from agentserver.engines.conformance.sample import at_work
 from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions
@@ -377,7 +378,7 @@ async def test_however_a_session_ends_what_is_not_finished_is_kept(interactive, 
     assert found == status
     assert "not finished: it goes on with the next start" in shown
     async with SqliteEngine(JournalOptions(tmp_path / "journal.sqlite"), guards) as engine:
-        (kept,) = [key async for key in engine.active()]
+        (kept,) = await at_work(engine)
         assert len((await engine.load(kept)).requests) == 1
 
 
@@ -393,10 +394,10 @@ class Full(MemoryEngine):
 
     full = False
 
-    async def commit(self, outcome):
+    async def commit(self, share, outcome):
         if self.full:
             raise EngineError("no space left")
-        await super().commit(outcome)
+        await super().commit(share, outcome)
 
 
 @pytest.mark.parametrize("end", ["/quit", send(signal.SIGTERM)])

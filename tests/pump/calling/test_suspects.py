@@ -98,13 +98,13 @@ class Noted(Unmarked):
     def __init__(self, found=NO_PAST):
         self.found, self.running, self.ends, self.asked = found, {}, {}, False
 
-    async def past(self):
+    async def past(self, share):
         return self.found
 
-    async def begin(self, suspects, calls):
+    async def begin(self, share, suspects, calls):
         self.ends = dict(suspects)
 
-    def enter(self, delivery):
+    def enter(self, delivery, conversation):
         self.running[delivery] = delivery
         return delivery
 

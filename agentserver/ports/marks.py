@@ -1,0 +1,65 @@
+"""The seam to what is noted of work that may end the process.
+
+Owns the marks and what a later server is told of them. Refuses to hold any implementation.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from agentserver.ports.sharing import Share
+
+
+class Past(NamedTuple):
+    """The end of the server before, as far as it is known.
+
+    Args:
+        running: ids of the deliveries that were worked on; none after an end that was no delivery's fault.
+        held: the one that held the event loop until the process was ended for it; empty for none.
+        ends: suspects that are not acquitted, and how often the process ended while each ran alone.
+    """
+
+    running: frozenset[str]
+    held: str
+    ends: Mapping[str, int]
+
+
+NO_PAST = Past(frozenset(), "", {})
+
+
+class Marks(Protocol):
+    """Keeps for the next server, here or in another process, what is being worked on.
+
+    Nothing here raises; only ``past`` and ``begin`` wait.
+    """
+
+    async def past(self, share: Share) -> Past:
+        """The end of the server that had a share before; NO_PAST when that cannot be read."""
+        ...
+
+    async def begin(self, share: Share, suspects: Mapping[str, int], calls: int) -> None:
+        """Keep the suspects of a share with their ends for good, and make room for so many calls at once."""
+        ...
+
+    def enter(self, delivery: str, conversation: str) -> int:
+        """Mark a delivery of a conversation; gives the slot to ``leave``."""
+        ...
+
+    def leave(self, slot: int) -> None:
+        """Clear a mark."""
+        ...
+
+    def acquit(self, delivery: str) -> None:
+        """Forget a suspect."""
+        ...
+
+    def hold(self, delivery: str) -> None:
+        """The process is about to be ended, because this one has held the event loop for too long."""
+        ...
+
+    def end(self) -> None:
+        """The end that comes now is no delivery's fault. May be called from any thread."""
+        ...

@@ -174,8 +174,7 @@ MIGRATIONS: Final = (
     create index step_priced on step(at) where substr(cause, 1, 9) in (x'5b2272657365727665', x'5b22736574746c6522');
     """,
     """
-    create table claim (epoch integer not null) strict;
-    insert into claim values (0);
+    create table claim (epoch integer not null, seal blob not null) strict;
     """,
 )
 """The migrations, each from one version to the next. The version of a file is the number of those it has seen.

@@ -19,7 +19,7 @@ from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.core.state.elapsed import Calendar, Jump
 from agentserver.engines.conformance.suite import SampleConversation
 from agentserver.engines.sqlite import calendar
-from agentserver.engines.sqlite.care import answers, aside, maintenance, openings
+from agentserver.engines.sqlite.care import answers, aside, claims, maintenance, openings
 from agentserver.engines.sqlite.file import DRIVER, JournalOptions, Sync, open_reading, open_writing
 from agentserver.engines.sqlite.lock import HEAD, beside
 from agentserver.engines.sqlite.proof.verify import findings
@@ -41,6 +41,7 @@ TABLES = (
     "aside",
     "state",
     "opening",
+    "claim",
 )
 KEYS = {
     "state": "conversation",
@@ -97,6 +98,7 @@ def everything(tmp_path_factory):
         assert writer.commit(outcomes) == [None] * len(outcomes)
         assert writer.commit([], left) == []
         openings.claim(connection, "name", outcomes[0].conversation.id, 5.0)
+        claims.claim(connection)
         calendar.keep(connection, Calendar((Jump(5.0, 9.0),), 11.0))
         for number in (3, 4, 5):
             assert writer.set_aside(outcomes[number].conversation.id, "it cannot go on", 20.0) is not None
@@ -178,7 +180,8 @@ def test_any_column_of_any_row_that_changes_is_noticed(journal, table, column):
 
 
 @pytest.mark.parametrize(
-    "table", [table for table in TABLES if table not in {"answer", "aside", "head", "calendar", "opening"}]
+    "table",
+    [table for table in TABLES if table not in {"answer", "aside", "head", "calendar", "opening", "claim"}],
 )
 def test_any_row_that_goes_is_noticed(journal, table):
     before = journal.read_bytes()

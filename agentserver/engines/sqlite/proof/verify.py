@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from agentserver.core.encoding import recording
 from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.engines.sqlite import calendar
-from agentserver.engines.sqlite.care import aside, openings
+from agentserver.engines.sqlite.care import aside, claims, openings
 from agentserver.engines.sqlite.care.maintenance import broken_link
 from agentserver.engines.sqlite.file import DRIVER, open_reading, told
 from agentserver.engines.sqlite.proof import head as journal_head
@@ -62,6 +62,7 @@ def _faults(connection: sqlite3.Connection, path: Path, said: HeadFile | None) -
             yield "the calendar is not what was written"
         yield from aside.damaged(connection)
         yield from openings.damaged(connection)
+        yield from claims.damaged(connection)
 
 
 def _shape(connection: sqlite3.Connection) -> Iterator[str]:

@@ -1,0 +1,140 @@
+"""``agentserver explain``: why something was refused, and what to change.
+
+Owns which of a code, a text of a finding and an id the argument is, and how an answer is laid out. The entries stand in
+agentserver/remedies. Refuses to guess: an id that is not kept is said to be unknown.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from agentserver.cli import project
+from agentserver.cli.reading import reading, recorded_conversation, shown_option, source_and_secrets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from agentserver.cli.reading import Source
+    from agentserver.config.yaml.secrets import Secrets
+    from agentserver.core.records.audit import AuditRecord
+    from agentserver.ports import EngineReader
+    from agentserver.remedies import Remedy
+
+LOOKED: Final = 200
+"""Conversations in which a request or a delivery is looked for, the last ones first."""
+
+SHORTEST: Final = 4
+"""Characters of an id's beginning."""
+
+
+@click.command("explain", short_help="Say why something was refused, and what to change.")
+@click.argument("what", metavar="ID|CODE")
+@shown_option
+@click.pass_context
+def command(ctx: click.Context, /, what: str, organism: Path | None, journal: Path | None) -> None:
+    """Say why something was refused, where to look and what to change.
+
+    CODE is the word of a refusal or a finding: routing, rule:destination, not_a_peer, or a text that check has
+    printed. ID is a conversation, a request, a delivery or a dead letter of the journal, or the beginning of its id;
+    then every refusal of it is explained. "agentserver explain codes" lists all codes.
+    """
+    from agentserver.remedies import found
+
+    if what == "codes":
+        _print(_listed())
+        return
+    entries = found(what)
+    if entries:
+        for one in entries:
+            _print(_told(one))
+        return
+    if not _like_an_id(what):
+        project.refuse(
+            ctx, f"no code and no finding is called {what!r}", "agentserver explain codes lists all"
+        )
+    kept, secrets = source_and_secrets(ctx, organism, journal)
+    _explain(ctx, kept, secrets, what)
+
+
+def _print(lines: Iterable[str]) -> None:
+    for line in lines:
+        project.say(line)
+
+
+def _like_an_id(what: str) -> bool:
+    return len(what) >= SHORTEST and what.isascii() and what.replace("-", "").isalnum()
+
+
+def _listed() -> Iterator[str]:
+    from agentserver.remedies import FAMILIES, REMEDIES
+
+    for family, title in FAMILIES.items():
+        yield title
+        yield from (f"  {one.family}:{one.name}" for one in REMEDIES if one.family == family)
+
+
+def _told(entry: Remedy, margin: str = "") -> Iterator[str]:
+    """An entry, as lines."""
+    yield f"{margin}{entry.family}:{entry.name}  {entry.means}"
+    yield f"{margin}  Look at: {entry.look}"
+    yield f"{margin}  Change:  {entry.change}"
+
+
+def _explain(ctx: click.Context, kept: Source, secrets: Secrets, what: str) -> None:
+    """Every refusal of a conversation, a request or a delivery."""
+    from agentserver.trace.redact import Redaction, redacted
+    from agentserver.trace.why import asked_about
+
+    with reading(ctx, kept) as reader:
+        key, chosen = _found(ctx, reader, what)
+    refused = [record for record in redacted(chosen, Redaction((), secrets.redact)) if asked_about(record)]
+    project.say(f"conversation {key}")
+    if not refused:
+        project.say(f"nothing of {what} was refused; agentserver trace {key[:8]} shows all of it")
+    shown: set[tuple[str, str]] = set()
+    for record in refused:
+        _print(("", *_record(record, shown)))
+
+
+def _found(ctx: click.Context, reader: EngineReader, what: str) -> tuple[str, Sequence[AuditRecord]]:
+    """The conversation and the records that the id means. Ends the command where it means none, or several."""
+    keys = reader.find(what)
+    if len(keys) == 1:
+        return keys[0], recorded_conversation(reader, keys[0]).records()
+    if len(keys) > 1:
+        project.refuse(ctx, f"{len(keys)} conversations begin with {what!r}")
+    letters = reader.dead(prefix=what)
+    latest = (summary.id for summary, _ in zip(reader.conversations(), range(LOOKED), strict=False))
+    for key in dict.fromkeys((*(letter.delivery.conversation for letter in letters), *latest)):
+        records = recorded_conversation(reader, key).records()
+        chosen = [one for one in records if one.delivery.startswith(what) or one.request.startswith(what)]
+        if chosen:
+            return key, chosen
+    return project.refuse(
+        ctx,
+        f"no conversation begins with {what!r}, and no request or delivery of the last {LOOKED} does",
+        "agentserver conversations lists them; agentserver explain codes lists all codes",
+    )
+
+
+def _record(record: AuditRecord, shown: set[tuple[str, str]]) -> Iterator[str]:
+    """One refusal with its grounds; an entry that was shown before is only named."""
+    from agentserver.core.records.wording import WORDING
+    from agentserver.remedies import of
+    from agentserver.trace.why import grounds
+
+    about = f"{record.sender} -> {record.to or '?'} {record.root}".rstrip()
+    yield f"{record.event}  {about}{f'  {record.code}' if record.code else ''}"
+    yield from (
+        f"  {line}" for line in WORDING.lines(record.detail, f"agentserver trace {record.conversation[:8]}")
+    )
+    for key in grounds(record):
+        entry = of(*key)
+        if entry is not None and key not in shown:
+            shown.add(key)
+            yield from _told(entry, "  ")
+        else:
+            yield f"  {':'.join(key)}"

@@ -1,0 +1,27 @@
+"""One entry of the table of remedies."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Remedy(NamedTuple):
+    """The help for one refusal or finding.
+
+    Args:
+        family: a key of ``FAMILIES``.
+        name: the code, as the server has it.
+        means: what happened, in one sentence.
+        look: where to look.
+        change: the change that helps.
+        said: other words under which people meet it, or empty.
+        fragments: parts of texts, in lower case, that mean this entry: for findings that have no code.
+    """
+
+    family: str
+    name: str
+    means: str
+    look: str
+    change: str
+    said: str = ""
+    fragments: tuple[str, ...] = ()

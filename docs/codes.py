@@ -1,0 +1,47 @@
+"""Writes docs/codes.md: each refusal and finding with its remedy, from the table of the server.
+
+python docs/codes.py          # write it
+python docs/codes.py --check  # exit 1 when it is out of date
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from agentserver.remedies import FAMILIES, REMEDIES
+
+PAGE = Path(__file__).with_name("codes.md")
+
+HEAD = """\
+# Codes, with cause and remedy
+
+Each code that the server says, what happened, where to look and what to change. This page is made from the table in
+`agentserver/remedies` (`python docs/codes.py`), which `agentserver explain CODE` shows too; a test compares the table
+with every code of the server. [Why was this refused?](refused.md) begins with a refusal in hand.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    lines = [HEAD]
+    for family, title in FAMILIES.items():
+        lines += [f"## {title}", "", "| code | what happened | look at | change |", "|---|---|---|---|"]
+        for one in REMEDIES:
+            if one.family == family:
+                cells = (f"`{family}:{one.name}`", one.means, one.look, one.change)
+                lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+        lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def main() -> int:
+    """Write the page, or check that it is current."""
+    if "--check" not in sys.argv:
+        PAGE.write_text(page())
+        return 0
+    return 0 if PAGE.read_text() == page() else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

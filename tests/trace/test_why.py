@@ -1,0 +1,64 @@
+"""The codes that a record is about."""
+
+from __future__ import annotations
+
+import pytest
+
+from agentserver.contract import Code
+from agentserver.core.records.audit import AuditRecord, Event
+from agentserver.core.records.details import (
+    Answered,
+    Failure,
+    Ground,
+    GuardAsks,
+    GuardNote,
+    GuardQuestions,
+    Unanswered,
+)
+from agentserver.findings import FindingFacts, Findings
+from agentserver.remedies import of
+from agentserver.trace.why import asked_about, grounds
+
+BROKEN = tuple(FindingFacts(rule, "block", "to", "x") for rule in ("destination", "content", "destination"))
+
+
+def record(detail, code="", event=Event.REFUSED):
+    return AuditRecord(event, 0.0, "c", "t", code=code, detail=detail)
+
+
+@pytest.mark.parametrize(
+    ("detail", "code", "keys"),
+    [
+        (None, "", ()),
+        (None, Code.BUSY, (("code", "busy"),)),
+        (Ground.NO_PEER.of("a", "b"), Code.ROUTING, (("ground", "no peer"), ("code", "routing"))),
+        (Ground.HANDOFF.of("not_a_peer"), Code.ROUTING, (("handoff", "not_a_peer"), ("code", "routing"))),
+        (Ground.HANDOFF.of(""), "", (("ground", "handoff"),)),
+        (
+            Findings("outbox", 3, "enforce", "deny", BROKEN),
+            "",
+            (("rule", "destination"), ("rule", "content")),
+        ),
+        (GuardNote("hours", "closed", "denies"), "", (("guard", "note"),)),
+        (GuardNote("hours", "boom", "failed"), "", (("guard", "failed"),)),
+        (
+            GuardQuestions((GuardAsks("approval", Ground.APPROVAL.of("a", "b")),)),
+            "",
+            (("ground", "approval"),),
+        ),
+        (Answered("ada", "deny"), "", (("approval", "deny"),)),
+        (Answered("ada", "once"), "", ()),
+        (Unanswered("late"), "", (("approval", "late"),)),
+        (Failure("boom"), Code.INTERNAL, (("code", "internal"),)),
+    ],
+)
+def test_a_record_names_its_codes(detail, code, keys):
+    assert grounds(record(detail, code)) == keys
+    assert all(of(*key) for key in keys)
+
+
+def test_only_what_somebody_asks_about_is_explained():
+    assert asked_about(record(None))
+    assert asked_about(record(None, Code.BUDGET, Event.ENDED))
+    assert not asked_about(record(None, event=Event.ENDED))
+    assert not asked_about(record(None, event=Event.SENT))

@@ -6,36 +6,12 @@ Owns what the verbs share: options of logging, the version, the meaning of exit 
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib import import_module
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from agentserver.cli import (
-    approvals,
-    aside,
-    audit,
-    call,
-    check,
-    codegen,
-    completion,
-    conversations,
-    dead,
-    explain,
-    graph,
-    init,
-    journal,
-    mcp,
-    orchestrate,
-    plan,
-    principals,
-    provenance,
-    replay,
-    run,
-    schemas,
-    send,
-    serve,
-    trace,
-)
 from agentserver.cli.ending import follow
 from agentserver.cli.logs import Format, Level, Logging
 from agentserver.cli.project import SECRETS, refuse
@@ -43,7 +19,7 @@ from agentserver.cli.reading import READERS
 from agentserver.extras import MissingExtraError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from enum import StrEnum
 
     from agentserver.cli.reading import EngineOpener
@@ -71,12 +47,56 @@ Exit codes:
 """
 
 
+VERBS: Mapping[str, str] = MappingProxyType(
+    {
+        "run": "run.command",
+        "serve": "serve.command",
+        "call": "call.command",
+        "send": "send.command",
+        "check": "check.command",
+        "init": "init.command",
+        "graph": "graph.command",
+        "schemas": "schemas.command",
+        "conversations": "conversations.command",
+        "approvals": "approvals.command",
+        "approve": "approvals.approve",
+        "deny": "approvals.deny",
+        "trace": "trace.command",
+        "explain": "explain.command",
+        "replay": "replay.command",
+        "dead": "dead.command",
+        "journal": "journal.command aside.command",
+        "mcp": "mcp.command",
+        "principals": "principals.command",
+        "codegen": "codegen.command",
+        "plan": "plan.command",
+        "audit": "audit.command",
+        "provenance": "provenance.command",
+        "orchestrate": "orchestrate.command",
+        "completion": "completion.command",
+    }
+)
+"""The verbs, in the order in which they are needed: the module of this folder that makes each, with its name there.
+
+After a group stand verbs that join it from modules of their own.
+"""
+
+
 class _Root(click.Group):
-    """The group of all verbs, in the order in which they are needed."""
+    """The group of all verbs. A verb's module is imported when it is asked for: a start waits for no other's."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
-        return list(self.commands)
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in VERBS and cmd_name not in self.commands:
+            verb, *joining = map(_made, VERBS[cmd_name].split())
+            if isinstance(verb, click.Group):
+                for each in joining:
+                    verb.add_command(each)
+            _add(self, verb)
+        return super().get_command(ctx, cmd_name)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a verb; Ctrl-C ends it without a traceback, and so does an extra that is missing."""
@@ -95,6 +115,12 @@ class _Root(click.Group):
             return super().make_context(*args, **kwargs)
         except click.ClickException as error:
             raise _legible(error) from None
+
+
+def _made(where: str) -> click.Command:
+    module, name = where.split(".")
+    made: click.Command = getattr(import_module(f"{__name__}.{module}"), name)
+    return made
 
 
 def _legible(error: click.ClickException, redact: Callable[[str], str] = str) -> click.ClickException:
@@ -167,37 +193,6 @@ def cli(ctx: click.Context, log_level: str, log_format: str) -> None:
     if ctx.obj is not None:
         ctx.meta[READERS] = ctx.obj
     ctx.obj = Logging(Level(log_level), Format(log_format))
-
-
-journal.command.add_command(aside.command)
-for _command in (
-    run.command,
-    serve.command,
-    call.command,
-    send.command,
-    check.command,
-    init.command,
-    graph.command,
-    schemas.command,
-    conversations.command,
-    approvals.command,
-    approvals.approve,
-    approvals.deny,
-    trace.command,
-    explain.command,
-    replay.command,
-    dead.command,
-    journal.command,
-    mcp.command,
-    principals.command,
-    codegen.command,
-    plan.command,
-    audit.command,
-    provenance.command,
-    orchestrate.command,
-    completion.command,
-):
-    _add(cli, _command)
 
 
 def main(args: Sequence[str] | None = None, *, readers: EngineOpener | None = None) -> None:

@@ -79,12 +79,15 @@ def hygiene(organism: Organism, codecs: Codecs) -> Iterator[ConfigMistake]:
 
     For the former it is an error, for others a warning.
     """
+    looked_at = tuple(_looked_at(organism))
+    if not looked_at:
+        return
     from agentserver.config.findings import ConfigMistake
     from agentserver.hygiene.objections import Objection, SchemaLanguage
     from agentserver.hygiene.rules import inspect, read
 
     told: set[type] = set()
-    for severity, payload, whose, place in _looked_at(organism):
+    for severity, payload, whose, place in looked_at:
         if payload in told:
             continue
         told.add(payload)

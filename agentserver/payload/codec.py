@@ -297,7 +297,9 @@ class Codecs:
         if self._closed:
             raise Unlisted(cls)
         if isinstance(described, PayloadType):
-            return self.add(Generated(described, cls.__dict__.get("__functions__")))
+            made = cls.__dict__.get("__codec__")
+            proved = isinstance(made, Generated) and made.described is described
+            return self.add(made if proved else Generated(described))
         return self.add(described.codec())
 
     def named(self, name: str) -> Codec | None:

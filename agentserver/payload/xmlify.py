@@ -61,9 +61,9 @@ def xmlify(
     def attach(target: C) -> C:
         scope = _locals(target, caller)
         payload = table(target, name=name, namespace=namespace, version=version, example=example, scope=scope)
-        proved = Generated(payload)  # schema, example and decoder
         target.__payload__ = payload  # type: ignore[attr-defined]
-        target.__functions__ = proved.functions  # type: ignore[attr-defined]  # slow to make again
+        # Schema, example and functions: slow to make again, and the same for each server.
+        target.__codec__ = Generated(payload)  # type: ignore[attr-defined]
         target.__xml_name__ = payload.qname  # type: ignore[attr-defined]
         return target
 

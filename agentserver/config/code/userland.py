@@ -209,6 +209,7 @@ class Importer:
 
     def _import(self, name: str) -> ModuleType | Unresolved | None:
         full = name if self.namespace is None else self.namespace.full(name)
+        importlib.invalidate_caches()
         found = attempt(lambda: importlib.import_module(full))
         if isinstance(found, ModuleType):
             # As when it is loaded for the first time, though a namespace would keep the two apart.
@@ -314,7 +315,6 @@ def _named(node: ast.AST) -> list[tuple[int, str]]:
 @contextmanager
 def _first_on_path(root: Path) -> Iterator[None]:
     entry = str(root)
-    importlib.invalidate_caches()
     sys.path.insert(0, entry)
     try:
         yield

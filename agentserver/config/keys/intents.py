@@ -13,7 +13,6 @@ from pydantic import BeforeValidator, Field
 
 from agentserver.config.keys.fields import Dotted, Name, RelativePath, Strict, absent, listed
 from agentserver.handoff import intents
-from agentserver.handoff.edge.records import DEFAULT
 from agentserver.handoff.templates import LONGEST
 from agentserver.hygiene import slug
 
@@ -94,11 +93,15 @@ class IntentEntry(Strict):
     )
 
 
+AUDIT = "out/handoff-audit.jsonl"
+"""The writer's own default (``handoff.edge.records.DEFAULT``), without the writer, which most starts do not need."""
+
+
 class HandoffsEntry(Strict):
     """Settings of every handoff."""
 
     audit: RelativePath = Field(
-        default=str(DEFAULT),
+        default=AUDIT,
         description="The file that every attempt is written to: in the project directory, relative to it, or an "
         "absolute path; none for none.",
     )

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from yaml.composer import ComposerError
+from yaml.composer import Composer, ComposerError
+from yaml.resolver import Resolver
 
 from agentserver.config.findings import Where, dotted
 
@@ -69,7 +70,7 @@ def read(path: Path, shown: Path, report: Mistakes) -> Document | None:
         return None
     walk = _Walk(shown, report)
     try:
-        root = _Composer(text).get_single_node()
+        root = _composed(text)
         if root is not None:
             data = walk.value(root, ())
     except yaml.YAMLError as error:
@@ -111,12 +112,24 @@ def _problem(error: yaml.YAMLError, text: str) -> tuple[int, str]:
     return text.count("\n", 0, position) + 1, "not valid YAML: a control character"
 
 
-class _Composer(yaml.SafeLoader):
+def _composed(text: str) -> Node | None:
+    """The nodes of a file, read by libyaml where PyYAML has it: start-up is short of time.
+
+    What it refuses is read again without it, and tabs, which it takes where PyYAML does not, are left to PyYAML: a file
+    means the same everywhere.
+    """
+    if yaml.__with_libyaml__ and "\t" not in text:
+        try:
+            return _LibComposer(text).get_single_node()
+        except yaml.YAMLError:
+            pass
+    return _PlainComposer(text).get_single_node()
+
+
+class _Composer(Composer):
     """A node graph without tags and of bounded depth; it constructs nothing."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self._depth = 0
+    _depth = 0
 
     def compose_node(self, parent: Node | None, index: int) -> Node | None:
         """Refuse before the recursion goes deeper."""
@@ -129,6 +142,21 @@ class _Composer(yaml.SafeLoader):
         node = super().compose_node(parent, index)
         self._depth -= 1
         return node
+
+
+class _PlainComposer(_Composer, yaml.SafeLoader):
+    """Of what PyYAML reads by itself, with its words about mistakes."""
+
+
+if yaml.__with_libyaml__:
+
+    class _LibComposer(_Composer, yaml.cyaml.CParser, Resolver):
+        """Of what libyaml reads; nodes and their bounds are the same."""
+
+        def __init__(self, text: str) -> None:
+            yaml.cyaml.CParser.__init__(self, text)
+            Composer.__init__(self)
+            Resolver.__init__(self)
 
 
 _TAG = "tag:yaml.org,2002:"

@@ -106,7 +106,7 @@ class Field:
     @property
     def repeated(self) -> bool:
         """True when the field holds a list or tuple."""
-        return self.count in {Count.LIST, Count.TUPLE}
+        return self.count is Count.LIST or self.count is Count.TUPLE
 
     @property
     def optional(self) -> bool:

@@ -374,5 +374,5 @@ def _described(schema: Any) -> str:
 
 def codec_of(cls: type) -> Generated:
     """The codec of an ``@xmlify`` class."""
-    payload: Any = vars(cls)
-    return Generated(payload["__payload__"], payload["__functions__"])
+    codec: Generated = vars(cls)["__codec__"]
+    return codec

@@ -298,8 +298,9 @@ class Codecs:
             raise Unlisted(cls)
         if isinstance(described, PayloadType):
             made = cls.__dict__.get("__codec__")
-            proved = isinstance(made, Generated) and made.described is described
-            return self.add(made if proved else Generated(described))
+            if isinstance(made, Generated) and made.described is described:
+                return self.add(made)
+            return self.add(Generated(described))
         return self.add(described.codec())
 
     def named(self, name: str) -> Codec | None:

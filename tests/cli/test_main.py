@@ -95,3 +95,15 @@ def test_the_version_without_an_installation(monkeypatch):
 
     monkeypatch.setattr("importlib.metadata.version", missing)
     assert cli._version() == "from a checkout"
+
+
+def test_a_misspelt_verb_is_told_the_nearest(command):
+    result = command("chek")
+    assert result.exit_code == 2
+    assert "No such command 'chek'. Did you mean check?" in result.output
+
+
+def test_every_verb_is_what_the_table_calls_it():
+    from agentserver import cli
+
+    assert [cli.cli.get_command(None, name).name for name in cli.VERBS] == list(cli.VERBS)

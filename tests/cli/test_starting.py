@@ -54,6 +54,9 @@ def test_a_check_imports_neither_pump_nor_engines(tmp_path):
     (tmp_path / "organism.yaml").write_text(f"name: checked\nlisteners:\n  - {lines}\n")
     modules = imported("-m", "agentserver", "check", str(tmp_path / "organism.yaml"))
     assert "agentserver.rulebook" in modules
+    assert not modules & {"ssl", "http.client", "agentserver.handoff.edge.records"}
+    verbs = {name for name in modules if name.startswith("agentserver.cli.")}
+    assert verbs == {f"agentserver.cli.{name}" for name in ("ending", "logs", "project", "reading", "walls")}
     assert not {
         name
         for name in modules

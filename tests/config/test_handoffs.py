@@ -344,3 +344,10 @@ def test_the_packaged_example_loads(monkeypatch):
     organism = load(Path(__file__).parents[2] / "examples/handoff/organism.yaml", environ={})
     forget(organism)
     assert len(organism.handoffs.vocabulary.intents) == 4
+
+
+def test_the_record_is_where_its_writer_has_it_by_default():
+    from agentserver.config.keys.intents import HandoffsEntry
+    from agentserver.handoff.edge.records import DEFAULT
+
+    assert HandoffsEntry().audit == str(DEFAULT)

@@ -129,4 +129,6 @@ Peers: TypeAlias = Annotated[_Names, BeforeValidator(absent, json_schema_input_t
 class Strict(BaseModel):
     """No unknown keys, no conversions, no changes, no values in error messages."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True, defer_build=True)
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, hide_input_in_errors=True, defer_build=True
+    )

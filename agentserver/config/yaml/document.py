@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 from yaml.composer import Composer, ComposerError
-from yaml.resolver import Resolver
 
 from agentserver.config.findings import Where, dotted
 
@@ -130,10 +129,11 @@ class _Composer(Composer):
     """A node graph without tags and of bounded depth; it constructs nothing."""
 
     _depth = 0
+    peek_event: Callable[[], Any]  # of the parser that it is made with
 
     def compose_node(self, parent: Node | None, index: int) -> Node | None:
         """Refuse before the recursion goes deeper."""
-        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
+        event = self.peek_event()
         if getattr(event, "tag", None):
             raise ComposerError(None, None, f'the tag "{event.tag}" is not accepted', event.start_mark)
         if self._depth >= MAX_DEPTH:
@@ -150,13 +150,12 @@ class _PlainComposer(_Composer, yaml.SafeLoader):
 
 if yaml.__with_libyaml__:
 
-    class _LibComposer(_Composer, yaml.cyaml.CParser, Resolver):
+    class _LibComposer(_Composer, yaml.CSafeLoader):
         """Of what libyaml reads; nodes and their bounds are the same."""
 
         def __init__(self, text: str) -> None:
-            yaml.cyaml.CParser.__init__(self, text)
+            yaml.CSafeLoader.__init__(self, text)
             Composer.__init__(self)
-            Resolver.__init__(self)
 
 
 _TAG = "tag:yaml.org,2002:"

@@ -121,7 +121,8 @@ def _forms(value: str) -> Iterator[str]:
 
 def _escaped(text: str, more: Mapping[str, str]) -> str:
     """The text as XML's writers have it; the one in ``xml.sax`` would bring a client of HTTP into each start."""
-    return text.translate(str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", **more}))
+    forms = {"&": "&amp;", "<": "&lt;", ">": "&gt;", **more}
+    return text.translate({ord(character): form for character, form in forms.items()})
 
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({})))

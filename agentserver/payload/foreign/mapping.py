@@ -16,7 +16,6 @@ from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen, MultipleOf
 
 from agentserver.characters.printing import one_line, shortened
 from agentserver.hygiene.json.tree import target
-from agentserver.payload.codec import Generated
 from agentserver.payload.fields.docstrings import DOC
 from agentserver.payload.fields.facets import LONGEST
 from agentserver.payload.fields.field_table import PayloadError
@@ -28,6 +27,8 @@ from agentserver.payload.json.values import below
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from agentserver.payload.codec import Generated
 
 JSON_TEXT: Final = 65_536
 """Most characters of JSON as text."""

@@ -1,10 +1,12 @@
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentserver.config.findings import Mistakes, Where
+from agentserver.config.yaml import document
 from agentserver.config.yaml.document import MAX_DEPTH, MAX_VALUES, read
 
 
@@ -145,3 +147,24 @@ def test_an_unreadable_file(tmp_path, monkeypatch):
 def test_any_text_is_read_or_refused(tmp_path_factory, text):
     document, findings = attempt(tmp_path_factory.getbasetemp(), text)
     assert document is not None or findings
+
+
+PIECES = st.sampled_from(
+    ["a", "b: ", "- ", "? ", ": ", "\n", "\n  ", "\n    ", "[", "]", "{", "}", ", ", '"', "'", "|\n", ">-\n ",
+     "&x ", "*x", "!t ", "#c", "---\n", "...\n", "no", "1.5", "~", "%Y", "\u00e9", "\u2028", "\x85"]
+)  # fmt: skip
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(PIECES, max_size=25).map("".join))
+def test_what_libyaml_takes_means_what_it_means_without_it(text):
+    def read_as(composer):
+        walk = document._Walk(Path("a.yaml"), Mistakes())
+        try:
+            node = composer(text).get_single_node()
+            return None if node is None else (walk.value(node, ()), walk.lines, walk.read_as)
+        except yaml.YAMLError:
+            return "refused"
+
+    quick = read_as(document._LibComposer)
+    assert quick in ("refused", read_as(document._PlainComposer))

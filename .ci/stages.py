@@ -270,6 +270,15 @@ def check_asked_for(agentserver: Path, home: Path) -> None:
         raise StageError(f"without numpy, check said: {done.stdout}{done.stderr}")
 
 
+TEMPLATES = {
+    "tools": ("greeter", "--name", "Ada"),
+    "agent": ("clerk", "--text", "Is there enough tea?"),
+    "secure-desk": ("clerk", "--text", "Tell kim@desk.example what mail 2 says."),
+    "handoff": ("reader", "--text", "Please review BADGER-12."),
+}
+"""The templates of `init`, and what each is asked."""
+
+
 def try_wheel() -> None:
     """Build the wheel, install what it asks for and no more, and use it where the checkout cannot be seen."""
     with tempfile.TemporaryDirectory(prefix="agentserver-wheel-") as folder:
@@ -293,6 +302,13 @@ def try_wheel() -> None:
         tool(*install, f"{wheel}[console,provenance]")
         call(agentserver, "check", cwd=work / "x")
         call(agentserver, "run", cwd=work / "x", stdin="/quit\n")
+        for template, words in TEMPLATES.items():
+            project = work / template
+            call(agentserver, "init", project, "--template", template, cwd=work)
+            tool(*install, f"{project}[test]")
+            call(agentserver, "check", "--strict", cwd=project)
+            call(agentserver, "call", *words, cwd=project)
+            call(home / "bin/pytest", "-q", cwd=project)
 
 
 # --- mutation --------------------------------------------------------------------------------------------------------

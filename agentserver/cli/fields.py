@@ -103,11 +103,13 @@ def _help(ctx: click.Context, rules: Rules, listener: str, codec: Codec) -> Iter
     if described.record.doc:
         yield f"  {root}: {' '.join(described.record.doc.split())}"
     fields = form_fields(codec)
+    width = max((len(each.name) + 2 for each in fields), default=0)
     yield "" if fields else f"  {root} has no fields."
     for each in fields:
-        yield f"  --{each.name} <{each.label}>{' ...' if each.repeated else ''}{_remark(each)}"
+        label = f"{each.label}{' ...' if each.repeated else ''}"
+        yield f"  {'--' + each.name:<{width}}  {label}{_remark(each)}"
         if each.doc:
-            yield f"      {each.doc}"
+            yield f"  {'':<{width}}  {each.doc}"
     lists = dict.fromkeys(each.path[: each.path.index(INDEX)] for each in fields if INDEX in each.path)
     for path in lists:
         yield f"  {_ITEMS.format(name='.'.join(path))}"

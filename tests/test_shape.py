@@ -89,7 +89,6 @@ WAIVERS = {
         "markup",
         "agentserver/trace/html.py",
     ): "the document type of a page whose content is built as a tree",
-    ("markup", "agentserver/cli/fields.py"): "a line of help shows what an option takes",
     ("print", "agentserver/trace/terminal.py"): "the console's screen",
 }
 """What breaks a rule all the same. A place is `path` or `path:name`."""

@@ -18,11 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from agentserver.hygiene import regex
 from agentserver.hygiene.regex import (
-    BRANCH,
     LONGEST,
     REPEATS,
-    SUBPATTERN,
-    UNBOUNDED,
     Expression,
     PatternError,
     Spans,
@@ -40,6 +37,7 @@ from agentserver.hygiene.regex import (
     union,
     width,
 )
+from agentserver.hygiene.syntax import UNBOUNDED, Op
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -88,7 +86,7 @@ def json_schema(text: str) -> Expression:
     if anchors != ["^", "$"] or not (text.startswith("^") and text.endswith("$")):
         raise PatternError("must match the whole value: one ^ at the start, one $ at the end")
     expression = _cheap(regex.python(text, text))
-    if any(op is BRANCH for op, _ in expression.tree):
+    if any(op is Op.BRANCH for op, _ in expression.tree):
         raise PatternError("must put alternatives in a group: ^(a|b)$, for ^a|b$ is not anchored")
     return expression
 
@@ -148,10 +146,10 @@ def _spell(op: Any, value: Any, allowed: Spans, stretch: int) -> _Spelling:
         return "", None
     if op in REPEATS:
         return _repeated(value, allowed, stretch)
-    if op is SUBPATTERN:
-        return _spelled(value[3], allowed, stretch)
-    if op is BRANCH:
-        branches = [_spelled(branch, allowed, stretch) for branch in value[1]]
+    if op is Op.GROUP:
+        return _spelled(value, allowed, stretch)
+    if op is Op.BRANCH:
+        branches = [_spelled(branch, allowed, stretch) for branch in value]
         return branches[0][0], next((bad for _, bad in branches if bad is not None), None)
     admitted = characters(op, value)
     bad = _pick(meet(admitted, complement(allowed)))
@@ -193,7 +191,7 @@ def _structure(tree: Any, depth: int, times: int) -> str:
     for op, value in tree:
         if not known(op, value):
             return "must not use look-around, back references, category escapes or inline flags"
-        if op is BRANCH and len(value[1]) > ALTERNATIVES:
+        if op is Op.BRANCH and len(value) > ALTERNATIVES:
             return f"must not have more than {ALTERNATIVES} alternatives in one place; use an enumeration"
         inner = times * _times(value) if op in REPEATS else times
         reason = next(
@@ -207,7 +205,7 @@ def _structure(tree: Any, depth: int, times: int) -> str:
 
 
 def _times(repeat: Any) -> int:
-    return max(int(repeat[0]), 1 if repeat[1] is UNBOUNDED else int(repeat[1]), 1)
+    return max(int(repeat[0]), 1 if repeat[1] == UNBOUNDED else int(repeat[1]), 1)
 
 
 def _excessive(repeat: Any, times: int) -> str:
@@ -251,8 +249,8 @@ def _flattened(body: Any) -> list[Any]:
     """The body's parts, with groups around them taken off."""
     parts: list[Any] = []
     for op, value in body:
-        if op is SUBPATTERN:
-            parts.extend(_flattened(value[3]))
+        if op is Op.GROUP:
+            parts.extend(_flattened(value))
         elif not empty(op):
             parts.append((op, value))
     return parts
@@ -272,7 +270,7 @@ def _ambiguous(op: Any, value: Any) -> bool:
 
 def _ambiguities(op: Any, value: Any) -> Iterator[Any]:
     """The ambiguous parts in a part."""
-    if op is BRANCH and not _exclusive([_flattened(branch) for branch in value[1]]):
+    if op is Op.BRANCH and not _exclusive([_flattened(branch) for branch in value]):
         yield op
     if op in REPEATS and value[0] != value[1] and _nullable(_flattened(value[2])):
         yield op
@@ -285,7 +283,7 @@ def _varies(op: Any, value: Any) -> bool:
     """True when a part has more than one length. Alternatives that exclude each other keep their own."""
     if op in REPEATS and value[0] != value[1]:
         return True
-    if op is BRANCH and any(not branch for branch in value[1]):
+    if op is Op.BRANCH and any(not branch for branch in value):
         return True
     return any(_varies(*node) for child in children(op, value) for node in _flattened(child))
 
@@ -364,7 +362,7 @@ def _parts(tree: Any, within: tuple[tuple[int, int], ...]) -> Iterator[_Part]:
         elif op in REPEATS or _ambiguous(op, value):
             yield _Part(_spans(node), varies=True, within=within)
         else:
-            for number, branch in enumerate(value[1]):
+            for number, branch in enumerate(value):
                 yield from _parts(branch, (*within, (id(value), number)))
 
 

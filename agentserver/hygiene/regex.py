@@ -1,7 +1,7 @@
 """Regular expressions of XSD and of Python as trees, and the sets of characters that their parts admit.
 
-Owns the portable profile, the reading of CPython's private parse tree, whose shape the tests pin, and the algebra of
-character sets. Refuses to judge an expression: :mod:`agentserver.hygiene.pattern` does.
+Owns the portable profile, the characters and lengths of the nodes of a tree, and the algebra of character sets. Refuses
+to judge an expression: :mod:`agentserver.hygiene.pattern` does. Trees are :mod:`agentserver.hygiene.syntax`'s.
 
 The profile is what libxml2 and xmlschema read alike: they differ on the category escapes, and ``^`` and ``$`` are plain
 characters to XSD but anchors to most authors.
@@ -10,11 +10,11 @@ characters to XSD but anchors to most authors.
 from __future__ import annotations
 
 import re
-import re._constants as sre  # type: ignore[import-not-found] # no public parser; pinned by the tests
-import re._parser as sre_parser  # type: ignore[import-not-found]
 from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from agentserver.hygiene.syntax import UNBOUNDED, Op, Tree, parsed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -43,12 +43,12 @@ class Expression:
     Args:
         text: as its author wrote it.
         python: the same for Python's ``re``.
-        tree: CPython's own parse tree of ``python``.
+        tree: of ``python``.
     """
 
     text: str
     python: str
-    tree: Any
+    tree: Tree
 
 
 def unportable(text: str) -> str:
@@ -87,7 +87,7 @@ def xsd(text: str) -> Expression:
 def python(text: str, translated: str) -> Expression:
     """Read an expression of Python's ``re``. Raises PatternError."""
     try:
-        return Expression(text, translated, sre_parser.parse(translated))
+        return Expression(text, translated, parsed(translated))
     except (re.error, OverflowError, RecursionError):
         raise PatternError("is not a regular expression") from None
 
@@ -161,25 +161,21 @@ def holds(of: Spans, code: int) -> bool:
 
 # --- nodes of a tree -------------------------------------------------------------------------------------------------
 
-UNBOUNDED: Final = sre.MAXREPEAT
-REPEATS: Final = frozenset({sre.MAX_REPEAT, sre.MIN_REPEAT, sre.POSSESSIVE_REPEAT})
-SUBPATTERN: Final = sre.SUBPATTERN
-BRANCH: Final = sre.BRANCH
-LITERAL: Final = sre.LITERAL
+REPEATS: Final = frozenset({Op.GREEDY, Op.LAZY, Op.HELD})
 
 _DIGITS: Final[Spans] = ((0x30, 0x39), (0x660, 0x2FFF), (0x3001, LAST))
 """Holds all that ``\\d`` means, the digits of every script, and no white space that a sample would show."""
 
 
 def _class(items: Any) -> Spans:
-    negated = bool(items) and items[0][0] is sre.NEGATE
+    negated = bool(items) and items[0][0] is Op.NEGATE
     ranges: list[tuple[int, int]] = []
     for op, value in items[1:] if negated else items:
-        if op is sre.LITERAL:
+        if op is Op.LITERAL:
             ranges.append((value, value))
-        elif op is sre.RANGE:
+        elif op is Op.RANGE:
             ranges.append((value[0], value[1]))
-        elif value is sre.CATEGORY_DIGIT and not negated:
+        elif value == "d" and not negated:
             ranges.extend(_DIGITS)
         else:  # a category reaches beyond ASCII, and its complement may as well
             return ALL
@@ -187,10 +183,10 @@ def _class(items: Any) -> Spans:
 
 
 _CHARACTERS: Final[Mapping[Any, Callable[[Any], Spans]]] = {
-    sre.LITERAL: lambda value: ((value, value),),
-    sre.NOT_LITERAL: lambda value: complement(((value, value),)),
-    sre.IN: _class,
-    sre.ANY: lambda _: ALL,
+    Op.LITERAL: lambda value: ((value, value),),
+    Op.NOT_LITERAL: lambda value: complement(((value, value),)),
+    Op.IN: _class,
+    Op.ANY: lambda _: ALL,
 }
 
 
@@ -200,27 +196,20 @@ def consumes(op: Any) -> bool:
 
 
 def empty(op: Any) -> bool:
-    """True when a node takes no character. A look-ahead can only narrow what follows."""
-    return op in (sre.AT, sre.ASSERT, sre.ASSERT_NOT)
+    """True when a node takes no character."""
+    return op in (Op.AT, Op.AT_END)
 
 
 def known(op: Any, value: Any) -> bool:
-    """True when the proofs and the cost rules know the meaning of a node: no boundaries, look-around and flags."""
-    if op is sre.AT:
-        return value in (sre.AT_BEGINNING, sre.AT_END)
-    if op is sre.SUBPATTERN:
-        return not (value[1] or value[2])
-    return structural(op) or consumes(op) or _no_newline(op, value)
-
-
-def _no_newline(op: Any, value: Any) -> bool:
-    """The look-ahead by which elementpath keeps ``$`` from admitting a trailing newline."""
-    return op is sre.ASSERT_NOT and list(value[1]) == [(sre.LITERAL, 10), (sre.AT, sre.AT_END_STRING)]
+    """True when the proofs and the cost rules know the meaning of a node."""
+    if op is Op.AT:
+        return value in ("^", "$")
+    return op is not Op.OTHER
 
 
 def structural(op: Any) -> bool:
     """True when a node holds other nodes."""
-    return op in REPEATS or op in (sre.SUBPATTERN, sre.BRANCH)
+    return op in REPEATS or op in (Op.GROUP, Op.BRANCH)
 
 
 def characters(op: Any, value: Any) -> Spans:
@@ -230,11 +219,11 @@ def characters(op: Any, value: Any) -> Spans:
 
 def children(op: Any, value: Any) -> tuple[Any, ...]:
     """The sequences below a node that can be matched; () for an atom."""
-    if op is sre.SUBPATTERN:
-        return (value[3],)
+    if op is Op.GROUP:
+        return (value,)
     if op in REPEATS:
         return (value[2],) if value[1] else ()
-    return tuple(value[1]) if op is sre.BRANCH else ()
+    return tuple(value) if op is Op.BRANCH else ()
 
 
 def reachable(tree: Any) -> Iterator[Spans]:
@@ -270,7 +259,7 @@ def _node_width(op: Any, value: Any) -> int | None:
     widest = max(known_widths)
     if op not in REPEATS or widest == 0:
         return widest
-    return None if value[1] is UNBOUNDED else widest * int(value[1])
+    return None if value[1] == UNBOUNDED else widest * int(value[1])
 
 
 def letters(expression: Expression) -> frozenset[str]:
@@ -294,7 +283,7 @@ def _literals(tree: Any) -> Iterator[str]:
     """The runs of literal characters, in every branch."""
     run: list[str] = []
     for op, value in tree:
-        if op is LITERAL:
+        if op is Op.LITERAL:
             run.append(chr(value))
             continue
         yield "".join(run)

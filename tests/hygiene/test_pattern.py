@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import re._constants as sre
-import re._parser as sre_parser
 
 import pytest
 from elementpath.regex import translate_pattern
@@ -178,15 +176,6 @@ def test_letters_and_words_of_the_author():
     expression = pattern.xsd(r"\./out/[a-f0-9]{8}\.(md|json)")
     assert regex.vocabulary(expression) == {"out", "md", "json"}
     assert regex.letters(expression) == set("outabcdefmdjson")
-
-
-def test_cpythons_private_parser_still_has_the_shape_that_the_proof_reads():
-    tree = list(sre_parser.parse("a[^b-c]{2,}(d|ee)?"))
-    assert [op for op, _ in tree] == [sre.LITERAL, sre.MAX_REPEAT, sre.MAX_REPEAT]
-    low, high, body = tree[1][1]
-    assert (low, high) == (2, sre.MAXREPEAT)
-    assert list(body) == [(sre.IN, [(sre.NEGATE, None), (sre.RANGE, (98, 99))])]
-    assert tree[2][1][2][0][0] is sre.SUBPATTERN
 
 
 ATOMS = st.sampled_from(

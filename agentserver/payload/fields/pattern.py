@@ -7,7 +7,6 @@ profile and the reading of expressions are :mod:`agentserver.hygiene.regex`'s.
 from __future__ import annotations
 
 import re
-import re._constants as sre  # type: ignore[import-not-found] # no public parser; pinned by the tests
 from itertools import chain, islice, product
 from sys import maxunicode
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from agentserver.hygiene import regex
 from agentserver.hygiene.regex import LONGEST, characters, overlap
 from agentserver.hygiene.simple_types import Judge, Lexical
+from agentserver.hygiene.syntax import UNBOUNDED, Op
 from agentserver.payload.fields.lexical import carried
 
 if TYPE_CHECKING:
@@ -107,8 +107,8 @@ def _settled(expression: Expression) -> bool:
 
 def _part(op: Any, value: Any) -> tuple[int, int, Spans] | None:
     """How often a part occurs, at least and at most, and its characters; None when it is not of single characters."""
-    low, high, body = value if op is sre.MAX_REPEAT else (1, 1, [(op, value)])
-    if len(body) != 1 or body[0][0] not in {sre.LITERAL, sre.NOT_LITERAL, sre.IN}:
+    low, high, body = value if op is Op.GREEDY else (1, 1, [(op, value)])
+    if len(body) != 1 or body[0][0] not in {Op.LITERAL, Op.NOT_LITERAL, Op.IN}:
         return None
     return low, high, characters(*body[0])
 
@@ -186,19 +186,19 @@ class _Matcher:
             if least == 0:
                 yield then
             if most:
-                left = most if most is sre.MAXREPEAT else most - 1
+                left = most if most == UNBOUNDED else most - 1
                 yield self._state(what[2], 0, 0, self._state(what, max(least - 1, 0), left, then))
         elif least == len(what):
             yield then
         else:
             op, value = what[least]
             after = self._state(what, least + 1, 0, then)
-            if op is sre.MAX_REPEAT:
+            if op is Op.GREEDY:
                 low, high, body = value
                 _, nothing = self._open(self._state(body, 0, 0, _END))
                 yield self._state(value, 0 if nothing else low, high, after)
-            elif op is sre.BRANCH:
-                yield from (self._state(each, 0, 0, after) for each in value[1])
+            elif op is Op.BRANCH:
+                yield from (self._state(each, 0, 0, after) for each in value)
             elif op in _STEPS:
                 atoms.append((op, value, after))
             else:  # an anchor of the translation
@@ -213,13 +213,13 @@ class _Matcher:
 
 
 def _holds(op: Any, value: Any, code: int) -> bool:
-    if op is sre.IN:
-        negated = value[0][0] is sre.NEGATE
-        return any(_holds(kind, item, code) for kind, item in value if kind is not sre.NEGATE) is not negated
-    if op is sre.CATEGORY:
-        return chr(code).isdecimal() is (value is sre.CATEGORY_DIGIT)
+    if op is Op.IN:
+        negated = value[0][0] is Op.NEGATE
+        return any(_holds(kind, item, code) for kind, item in value if kind is not Op.NEGATE) is not negated
+    if op is Op.CATEGORY:
+        return chr(code).isdecimal() is (value == "d")
     low, high = _range(op, value)
-    return (low <= code <= high) is not (op is sre.NOT_LITERAL)
+    return (low <= code <= high) is not (op is Op.NOT_LITERAL)
 
 
 def _words(alphabet: Sequence[str]) -> Iterator[str]:
@@ -264,14 +264,14 @@ def _alphabet(tree: Any) -> list[str]:
 def _classes(tree: Any) -> Iterator[list[tuple[int, int]]]:
     """The character ranges of every atom, however deep."""
     for op, value in tree:
-        if op in {sre.LITERAL, sre.NOT_LITERAL}:
+        if op in {Op.LITERAL, Op.NOT_LITERAL}:
             yield [(value, value)]
-        elif op is sre.IN:
-            yield [_range(kind, item) for kind, item in value if kind is not sre.NEGATE]
-        elif op is sre.MAX_REPEAT:
+        elif op is Op.IN:
+            yield [_range(kind, item) for kind, item in value if kind is not Op.NEGATE]
+        elif op is Op.GREEDY:
             yield from _classes(value[2])
-        elif op is sre.BRANCH:
-            for branch in value[1]:
+        elif op is Op.BRANCH:
+            for branch in value:
                 yield from _classes(branch)
 
 
@@ -311,8 +311,8 @@ def _repeat(value: Any, extra: int) -> str:
 
 def _one_of(items: Any, extra: int) -> str:
     del extra
-    negated = items[0][0] is sre.NEGATE
-    ranges = [_range(op, value) for op, value in items if op is not sre.NEGATE]
+    negated = items[0][0] is Op.NEGATE
+    ranges = [_range(op, value) for op, value in items if op is not Op.NEGATE]
     candidates = [ord(char) for char in _PREFERRED]
     candidates += [
         edge for low, high in ranges for edge in (low, low - 1, high + 1) if 0 < edge <= maxunicode
@@ -322,18 +322,18 @@ def _one_of(items: Any, extra: int) -> str:
 
 
 def _range(op: Any, value: Any) -> tuple[int, int]:
-    if op in {sre.LITERAL, sre.NOT_LITERAL}:
+    if op in {Op.LITERAL, Op.NOT_LITERAL}:
         return value, value
-    if op is sre.RANGE:
+    if op is Op.RANGE:
         low, high = value
         return low, high
     return ord("0"), ord("9")  # the categories of the profile are \\d and \\D
 
 
 _STEPS: dict[Any, Callable[[Any, int], str]] = {
-    sre.LITERAL: lambda value, _: chr(value),
-    sre.NOT_LITERAL: lambda value, _: next(char for char in _PREFERRED if ord(char) != value),
-    sre.IN: _one_of,
-    sre.MAX_REPEAT: _repeat,
-    sre.BRANCH: lambda value, extra: _expand(value[1][0], extra),
+    Op.LITERAL: lambda value, _: chr(value),
+    Op.NOT_LITERAL: lambda value, _: next(char for char in _PREFERRED if ord(char) != value),
+    Op.IN: _one_of,
+    Op.GREEDY: _repeat,
+    Op.BRANCH: lambda value, extra: _expand(value[0], extra),
 }

@@ -6,6 +6,7 @@ Owns the answers to what an engine is asked about shares. Refuses to know what i
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from agentserver.ports import EngineError, FencedError, Share
@@ -13,8 +14,7 @@ from agentserver.ports import EngineError, FencedError, Share
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from agentserver.core.messages import EventPlace
-    from agentserver.ports import Arrival
+    from agentserver.ports import Arrival, Fate, Heard
 
 WHOLE = 0
 """The one partition."""
@@ -66,7 +66,7 @@ class Undivided:
     async def give_up(self) -> None:
         """No other process is there to take it."""
 
-    async def hand_in(self, conversation: str, arrival: Arrival) -> None:  # noqa: ARG002 - an engine's signature
+    async def hand_in(self, arrival: Arrival) -> asyncio.Future[Fate]:  # noqa: ARG002 - an engine's signature
         """No other process is there: raises EngineError."""
         raise EngineError("no other process has conversations here")
 
@@ -75,10 +75,15 @@ class Undivided:
         for nothing in self._nothing:
             yield nothing
 
-    def arrived(self, share: Share, arrival: Arrival) -> None:
+    def arrived(self, share: Share, arrival: Arrival, fate: Fate) -> None:
         """Nothing is handed in."""
 
-    async def heard(self) -> AsyncIterator[tuple[str, EventPlace]]:
+    @asynccontextmanager
+    async def alone(self, name: str) -> AsyncIterator[None]:  # noqa: ARG002 - an engine's signature
+        """No other process is there to be inside."""
+        yield
+
+    async def heard(self) -> AsyncIterator[Heard]:
         """Nothing leaves elsewhere."""
         for nothing in self._nothing:
             yield nothing

@@ -30,7 +30,7 @@ from agentserver.ports.ingress import (
 from agentserver.ports.marks import NO_PAST, Marks, Past
 from agentserver.ports.people import Answers, Approver
 from agentserver.ports.reading import EngineReader
-from agentserver.ports.sharing import Arrival, Share
+from agentserver.ports.sharing import Arrival, Fate, Heard, Share
 from agentserver.ports.time import Clock
 
 __all__ = [
@@ -48,8 +48,10 @@ __all__ = [
     "Engine",
     "EngineError",
     "EngineReader",
+    "Fate",
     "FencedError",
     "ForgottenError",
+    "Heard",
     "Ingress",
     "Lagged",
     "Marks",

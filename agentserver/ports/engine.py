@@ -8,7 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
     from agentserver.core.messages import Done, EventPlace, Reply
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from agentserver.ports.marks import Marks
     from agentserver.ports.people import Answers
     from agentserver.ports.reading import EngineReader
-    from agentserver.ports.sharing import Arrival, Share
+    from agentserver.ports.sharing import Arrival, Fate, Heard, Share
 
 T = TypeVar("T")
 
@@ -244,21 +246,36 @@ class Engine(Protocol):
 
     # Conversations that another process has
 
-    async def hand_in(self, conversation: str, arrival: Arrival) -> None:
-        """Keep something for the process that has a conversation, or will have it. Raises EngineError."""
+    async def hand_in(self, arrival: Arrival) -> asyncio.Future[Fate]:
+        """Keep something for the process that has a conversation, or will have it; returns once it is kept.
+
+        What is handed in under one id is one arrival, however often it is.
+
+        Returns: the future of what becomes of it, which is cancelled when the engine closes before. Raises EngineError.
+        """
         ...
 
     def arrivals(self, share: Share) -> AsyncIterator[Arrival]:
         """Everything handed in for a share that is not done with, in order, and what comes; ends when it is lost."""
         ...
 
-    def arrived(self, share: Share, arrival: Arrival) -> None:
-        """An arrival is done with: what was decided about it is committed. Not waited for."""
+    def arrived(self, share: Share, arrival: Arrival, fate: Fate) -> None:
+        """An arrival is done with: what was decided about it is committed. Not waited for.
+
+        Where this is not kept the arrival is given again, to the one that has the share then.
+        """
         ...
 
-    def heard(self) -> AsyncIterator[tuple[str, EventPlace]]:
-        """Each conversation of another process that something has left, with the place: ``left`` gives it.
+    def heard(self) -> AsyncIterator[Heard]:
+        """News of the conversations that other processes have, in order: ``left`` gives what has left them.
 
         Ends at once where there is no other process.
+        """
+        ...
+
+    def alone(self, name: str) -> AbstractAsyncContextManager[None]:
+        """Be the only one, among all processes, that is inside under a name; waits for that. Raises EngineError.
+
+        A process that is taken for dead is inside no more, and is not told so: it is for order, not for safety.
         """
         ...

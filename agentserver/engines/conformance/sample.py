@@ -140,16 +140,25 @@ class SampleConversation:
         """A new conversation."""
         return Conversation.opened(principal, self.moment())
 
+    def outside(self, request: str) -> Outside:
+        """A message from outside."""
+        return Outside(self.rules.codecs.of(Told).encode(Told(request)).encode(), request, "worker")
+
+    def keyed(self, conversation: Conversation, request: str, own: str, to: str = "worker") -> Outside:
+        """The same of a message to which its sender gave an id."""
+        data = self.rules.codecs.of(Told).encode(Told("the same each time")).encode()
+        return Outside(
+            data, request, to, receipts.key(conversation.principal, conversation.id, own, data, to)
+        )
+
     def said(self, conversation: Conversation, request: str) -> Outcome:
         """The outcome of a message from outside: one more delivery."""
-        data = self.rules.codecs.of(Told).encode(Told(request)).encode()
-        return decisions.receive(conversation, Outside(data, request, "worker"), self.rules, self.moment())
+        return decisions.receive(conversation, self.outside(request), self.rules, self.moment())
 
     def called(self, conversation: Conversation, request: str, own: str, to: str = "worker") -> Outcome:
         """The same of a message to which its sender gave an id."""
-        data = self.rules.codecs.of(Told).encode(Told("the same each time")).encode()
-        key = receipts.key(conversation.principal, conversation.id, own, data, to)
-        return decisions.receive(conversation, Outside(data, request, to, key), self.rules, self.moment())
+        outside = self.keyed(conversation, request, own, to)
+        return decisions.receive(conversation, outside, self.rules, self.moment())
 
     def answered(self, conversation: Conversation, delivery: Delivery) -> Outcome:
         """The outcome of an invocation that answers: one delivery less."""

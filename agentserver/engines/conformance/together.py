@@ -1,0 +1,397 @@
+"""The promises of an engine that shares its storage with others: two processes, one organism.
+
+The promise, in words: *one owner at a time, whatever happens to it*. What the owner before has committed is what the
+next one goes on from; what it had not committed never was. What is handed in anywhere is decided once by the
+process that owns the conversation by then, and what leaves is read anywhere, in order.
+
+Owns the checks, and the sentence that names the promise that an engine breaks. Refuses to know any storage: it is given
+ways to open an engine on it, to stop one, and to take the storage away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, TypeAlias
+
+from agentserver.core.messages import UNDECIDED
+from agentserver.core.records.audit import Event
+from agentserver.core.state.approvals import Answer, ApprovalAnswer
+from agentserver.engines.conformance.process import Process, handed_in
+from agentserver.engines.conformance.sample import (
+    AskingGuard,
+    BrokenPromiseError,
+    Promise,
+    SampleConversation,
+    hold,
+)
+from agentserver.ports import ConflictError, Engine, EngineError, FencedError
+
+if TYPE_CHECKING:
+    from agentserver.core.messages import Done, Reply
+    from agentserver.core.records.outcome import Outcome
+    from agentserver.ports import Arrival, Fate
+
+__all__ = ["TOGETHER", "SharedSubject", "broken_together"]
+
+PATIENCE = 60.0
+"""Seconds after which a check that has not come to its end counts as failed."""
+
+HOUR = 3600
+"""Seconds between two clocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharedSubject:
+    """Storage that several engines share at once.
+
+    Args:
+        open: gives the engine of a process of that name, each of which has its own.
+        still: stops a process, as SIGSTOP does, until its lease is over; returns when it is.
+        moving: lets a stopped process go on.
+        away: a context in which no process reaches the storage; it lasts ten seconds by the storage's own clock.
+        prompt: seconds, less than a lease, in which what is given up on purpose is taken.
+    """
+
+    open: Callable[[str], Engine]
+    still: Callable[[str], Awaitable[None]]
+    moving: Callable[[str], Awaitable[None]]
+    away: Callable[[], AbstractAsyncContextManager[None]]
+    prompt: float = 1.0
+
+
+Check: TypeAlias = Callable[[SharedSubject], Awaitable[None]]
+
+
+async def a_conversation_has_one_owner_at_a_time(subject: SharedSubject) -> None:
+    """Every conversation, known or not, is in a share of one process, and a share with its epoch is of one process."""
+    sample = SampleConversation()
+    async with Process(subject.open("a")) as a, Process(subject.open("b")) as b:
+        await b.begun()
+        await a.settled(b)
+        ids = [sample.opened().id for _ in range(200)]
+        for key in ids:
+            owners = [one for one in (a, b) if one.engine.share_of(key) is not None]
+            hold(len(owners) == 1, "a conversation is in a share of one process")
+            hold(owners[0].engine.homely(key), "a new conversation of it would be that process's")
+        hold(not a.held & b.held, "no share is held by two")
+        for one, other in ((a, b), (b, a)):
+            outcome = sample.said(one.begin(sample), "1")
+            hold(other.engine.share_of(outcome.conversation.id) is None, "it is elsewhere for the other")
+            await one.commit(outcome)
+            await other.sees(outcome)
+
+
+async def an_owner_stopped_past_its_lease_cannot_commit(subject: SharedSubject) -> None:
+    """It is told so by FencedError, and what it decided is nowhere; the next owner goes on from its last commit."""
+    sample = SampleConversation()
+    async with Process(subject.open("a")) as a:
+        await a.begun()
+        first = sample.said(a.begin(sample), "1")
+        await a.commit(first)
+        key, share = first.conversation.id, a.share(first)
+        async with Process(subject.open("b")) as b:
+            await subject.still("a")
+            await b.owning(key)
+            hold(
+                await b.engine.load(key) == first.conversation,
+                "what was committed is what the next one loads",
+            )
+            second = sample.answered(first.conversation, first.ready[0])
+            await b.commit(second)
+            hold(b.share(second).epoch > share.epoch, "the next owner's epoch is greater")
+            await subject.moving("a")
+            late = sample.answered(first.conversation, first.ready[0])
+            with suppress(FencedError):
+                await a.engine.commit(share, late)
+                raise BrokenPromiseError("a commit under a share that was lost raises FencedError")
+            hold(await b.engine.load(key) == second.conversation, "a fenced commit changes nothing")
+            await a.sees(second)
+            hold(await _left(b.engine, key) == list(second.replies), "nothing of it has left")
+
+
+async def what_is_handed_in_is_decided_once(subject: SharedSubject) -> None:
+    """By the owner, in the order in which it came; who has handed it in hears what became of it."""
+    sample = SampleConversation()
+    async with Process(subject.open("a")) as a, Process(subject.open("b")) as b:
+        await b.begun()
+        await a.settled(b)
+        first = sample.said(a.begin(sample), "1")
+        await a.commit(first)
+        await b.sees(first)
+        arrivals = [handed_in(first.conversation, sample.outside(str(number))) for number in range(2, 6)]
+        fates = [await b.engine.hand_in(arrival) for arrival in arrivals]
+        again = await b.engine.hand_in(arrivals[0])
+        async with a.deciding(sample):
+            found = [await fate for fate in fates]
+            hold(
+                [fate.word for fate in found] == [""] * 4,
+                "who has handed something in hears what became of it",
+            )
+            hold(await again == found[0], "what is handed in twice under one id is one")
+            hold(await (await b.engine.hand_in(arrivals[1])) == found[1], "also once it was decided about")
+        now = await a.engine.load(first.conversation.id)
+        assert now is not None
+        hold(list(now.requests) == ["1", "2", "3", "4", "5"], "each is decided once, in order")
+
+
+async def what_is_handed_in_outlives_the_owner(subject: SharedSubject) -> None:
+    """Handed in while no process decides, it is the next owner's; one that was decided is decided once."""
+    sample = SampleConversation()
+    async with Process(subject.open("a")) as a, Process(subject.open("b")) as b:
+        await b.begun()
+        await a.settled(b)
+        first = sample.said(a.begin(sample), "1")
+        await a.commit(first)
+        key = first.conversation.id
+        await b.sees(first)
+        async with a.deciding(sample):
+            hold(
+                not (await (await b.engine.hand_in(handed_in(first.conversation, sample.outside("2"))))).word,
+                "",
+            )
+        waiting = await b.engine.hand_in(handed_in(first.conversation, sample.outside("3")))
+        await subject.still("a")
+        await b.owning(key)
+        async with b.deciding(sample):
+            fate = await waiting
+        hold((fate.word, fate.request) == ("", "3"), "what was handed in before a move is decided after it")
+        now = await b.engine.load(key)
+        assert now is not None
+        hold(list(now.requests) == ["1", "2", "3"], "and nothing that was decided before is decided again")
+        await subject.moving("a")
+        async with a.deciding(sample), b.deciding(sample):
+            hold(
+                not (await (await b.engine.hand_in(handed_in(first.conversation, sample.outside("4"))))).word,
+                "",
+            )
+        now = await b.engine.load(key)
+        assert now is not None
+        hold(list(now.requests) == ["1", "2", "3", "4"], "an owner that comes back decides nothing again")
+
+
+async def one_request_id_at_two_processes_is_one_message(subject: SharedSubject) -> None:
+    """The first has it; who sends it again hears so, and under which of the server's ids it goes."""
+    sample = SampleConversation()
+    async with Process(subject.open("a")) as a, Process(subject.open("b")) as b:
+        await b.begun()
+        await a.settled(b)
+        opened = sample.said(a.begin(sample), "1")
+        await a.commit(opened)
+        await b.sees(opened)
+        one = sample.keyed(opened.conversation, "2", "mine")
+        other = sample.keyed(opened.conversation, "3", "mine")
+        async with a.deciding(sample):
+            fates = [
+                await (await process.engine.hand_in(handed_in(opened.conversation, outside)))
+                for process, outside in ((a, one), (b, other))
+            ]
+        hold([fate.request for fate in fates] == ["2", "2"], "both are the first's request")
+        hold([fate.again for fate in fates] == [False, True], "and the second is said to be a repetition")
+        now = await a.engine.load(opened.conversation.id)
+        assert now is not None
+        hold(list(now.requests) == ["1", "2"], "one message was admitted")
+
+
+async def what_leaves_elsewhere_is_heard_and_read_in_order(subject: SharedSubject) -> None:
+    """A gateway of another process gets each event once, by reading after the last place whenever it hears of one."""
+    sample = SampleConversation()
+    async with Process(subject.open("a")) as a, Process(subject.open("b")) as b:
+        await b.begun()
+        await a.settled(b)
+        told = sample.said(a.begin(sample), "1")
+        key = told.conversation.id
+        async with b.hearing(key) as heard:
+            await a.commit(told)
+            events: list[Reply | Done] = []
+            for number in range(2, 6):
+                answered = sample.answered(told.conversation, told.ready[0])
+                await a.commit(answered)
+                events += answered.replies
+                told = sample.said(answered.conversation, str(number))
+                await a.commit(told)
+            await heard.until(events)
+            closed = sample.closed(told.conversation)
+            await a.commit(closed)
+            events += closed.replies
+            await heard.until(events, over=True)
+        hold(await _left(b.engine, key) == events, "all of it can be read again")
+
+
+async def an_approval_is_spent_once(subject: SharedSubject) -> None:
+    """Of two different answers at once the first counts, wherever they were given."""
+    sample = SampleConversation(guards=(AskingGuard(),))
+    async with Process(subject.open("a")) as a, Process(subject.open("b")) as b:
+        await b.begun()
+        await a.settled(b)
+        for answers in ((Answer.ONCE, Answer.DENY), (Answer.DENY, Answer.ONCE)):
+            asked = sample.said(a.begin(sample), "1")
+            await a.commit(asked)
+            await b.sees(asked)
+            (approval,) = asked.conversation.approvals()
+            said = [ApprovalAnswer(approval.id, approval.digest, answer, "ada") for answer in answers]
+            ways = zip((a, b), said, strict=True)
+            waiting = [
+                await process.engine.hand_in(handed_in(asked.conversation, answered))
+                for process, answered in ways
+            ]
+            async with a.deciding(sample) as decided:
+                words = [(await fate).word for fate in waiting]
+            hold(words == ["", "no"], "the first answer counts, and the other is said not to")
+            events = [record.event for outcome in decided for record in outcome.records]
+            approved = Event.APPROVED in events
+            hold(approved == (answers[0] is Answer.ONCE), "what the first says is done")
+            now = await a.engine.load(asked.conversation.id)
+            hold(now is not None and not now.approvals(), "nothing waits for an answer any more")
+
+
+async def a_share_given_up_on_purpose_is_taken_without_waiting(subject: SharedSubject) -> None:
+    """The next owner has it before a lease could be over, and the one before cannot commit."""
+    sample = SampleConversation()
+    async with Process(subject.open("a")) as a:
+        await a.begun()
+        first = sample.said(a.begin(sample), "1")
+        await a.commit(first)
+        share = a.share(first)
+        async with Process(subject.open("b")) as b:
+            await b.begun()
+            await a.engine.give_up()
+            async with asyncio.timeout(subject.prompt):
+                await b.owning(first.conversation.id)
+            hold(await b.engine.load(first.conversation.id) == first.conversation, "it goes on from there")
+            with suppress(FencedError):
+                await a.engine.commit(share, sample.answered(first.conversation, first.ready[0]))
+                raise BrokenPromiseError("who has given a share up cannot commit")
+            await b.commit(sample.answered(first.conversation, first.ready[0]))
+
+
+async def clocks_an_hour_apart_change_nothing(subject: SharedSubject) -> None:
+    """Versions go on, what leaves is in order, and no time of a conversation is before an earlier one of it."""
+    fast, slow = SampleConversation(since=2 * HOUR), SampleConversation(since=HOUR)
+    async with Process(subject.open("a")) as a:
+        await a.begun()
+        first = fast.said(a.begin(fast), "1")
+        await a.commit(first)
+        answered = fast.answered(first.conversation, first.ready[0])
+        await a.commit(answered)
+        key = first.conversation.id
+        async with Process(subject.open("b")) as b:
+            await b.begun()
+            await a.engine.give_up()
+            await b.owning(key)
+            now = await b.engine.load(key)
+            assert now is not None
+            second = slow.said(now, "2")
+            await b.commit(second)
+            last = slow.answered(second.conversation, second.ready[0])
+            await b.commit(last)
+            hold(last.conversation.version == answered.conversation.version + 2, "versions go on")
+            hold(last.conversation.touched >= answered.conversation.touched, "time does not run backwards")
+            left = await _left(b.engine, key)
+            hold(left == [*answered.replies, *last.replies], "what leaves is in order")
+
+
+async def storage_away_for_ten_seconds_loses_nothing(subject: SharedSubject) -> None:
+    """A commit waits or is refused, and then it was not made; what was kept before is there, and nothing twice."""
+    sample = SampleConversation()
+    async with Process(subject.open("a")) as a, Process(subject.open("b")) as b:
+        await b.begun()
+        await a.settled(b)
+        first = sample.said(a.begin(sample), "1")
+        await a.commit(first)
+        await b.sees(first)
+        key = first.conversation.id
+        second = sample.answered(first.conversation, first.ready[0])
+        arrival = handed_in(first.conversation, sample.outside("2"))
+        async with subject.away():
+            committing = asyncio.create_task(_insist(second, (a, b)))
+            handing = asyncio.create_task(_hand_in(b, arrival))
+            await asyncio.sleep(0)
+        await committing
+        fate = await handing
+        async with a.deciding(sample), b.deciding(sample):
+            hold(not (await fate).word, "what is handed in when the storage is back is decided")
+        owner = a if a.engine.share_of(key) is not None else b
+        now = await owner.engine.load(key)
+        assert now is not None
+        hold((now.version, list(now.requests)) == (3, ["2"]), "each step is there, once")
+        hold(await _left(owner.engine, key) == list(second.replies), "and so is what has left")
+
+
+async def _insist(outcome: Outcome, processes: tuple[Process, ...]) -> None:
+    """Commit as the owner of the conversation, until that is done."""
+    key = outcome.conversation.id
+    while True:
+        for process in processes:
+            share = process.engine.share_of(key)
+            if share is None:
+                continue
+            now = await process.engine.load(key)
+            hold(now is not None and now.version == outcome.before, "what raised EngineError was not kept")
+            try:
+                await process.engine.commit(share, outcome)
+            except ConflictError as error:
+                raise BrokenPromiseError("what raised EngineError was not kept") from error
+            except EngineError:
+                continue
+            return
+        await asyncio.sleep(0.02)
+
+
+async def _hand_in(process: Process, arrival: Arrival) -> Awaitable[Fate]:
+    while True:
+        try:
+            return await process.engine.hand_in(arrival)
+        except EngineError:
+            await asyncio.sleep(0.02)
+
+
+async def _left(engine: Engine, key: str) -> list[Reply | Done]:
+    found: list[Reply | Done] = []
+    last = UNDECIDED
+    while page := await engine.left(key, last, 2):
+        found += page
+        last = page[-1].place
+    return [event._replace(redelivered=False) for event in found]
+
+
+_CHECKS: tuple[Check, ...] = (
+    a_conversation_has_one_owner_at_a_time,
+    an_owner_stopped_past_its_lease_cannot_commit,
+    what_is_handed_in_is_decided_once,
+    what_is_handed_in_outlives_the_owner,
+    one_request_id_at_two_processes_is_one_message,
+    what_leaves_elsewhere_is_heard_and_read_in_order,
+    an_approval_is_spent_once,
+    a_share_given_up_on_purpose_is_taken_without_waiting,
+    clocks_an_hour_apart_change_nothing,
+    storage_away_for_ten_seconds_loses_nothing,
+)
+
+
+def _named(check: Check) -> Check:
+    @wraps(check)
+    async def named(subject: SharedSubject) -> None:
+        with Promise(check.__name__):
+            async with asyncio.timeout(PATIENCE):
+                await check(subject)
+
+    return named
+
+
+TOGETHER: tuple[Check, ...] = tuple(map(_named, _CHECKS))
+"""Every check. Each opens its own engines; what it raises is a BrokenPromiseError, which names the promise."""
+
+
+async def broken_together(subject: SharedSubject) -> list[str]:
+    """The promises that engines on one storage break, a sentence for each."""
+    found = []
+    for check in TOGETHER:
+        try:
+            await check(subject)
+        except BrokenPromiseError as error:
+            found.append(str(error))
+    return found

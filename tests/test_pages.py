@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted({*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")})
 
 
-@pytest.mark.parametrize("script", ["reference.py", "picture.py", "payloads.py", "codes.py"])
+@pytest.mark.parametrize("script", ["reference.py", "picture.py", "payloads.py", "codes.py", "drawings.py"])
 def test_a_page_that_is_made_from_the_code_is_current(script):
     done = subprocess.run(
         [sys.executable, str(ROOT / "docs" / script), "--check"],

@@ -1,0 +1,194 @@
+"""Draws docs/pictures/{flow,threads,delivery,lineage}.svg: pictures of the product, by the product.
+
+The research desk runs once in a folder of its own while a page talks it into mailing a stranger. The desk and what its
+journal then holds are drawn with agentserver's own drawing; times, steps and ids are left out, so that a picture is
+the same each time.
+
+Run as ``python docs/drawings.py`` to draw them; with ``--check`` it exits 1 when one is out of date.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from agentserver.core.blueprint import Listener
+from agentserver.core.decide.lives import DELIVERY
+from agentserver.drawing import svg
+from agentserver.drawing.picture import Graph
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+WORDS = "@router What do the pages say about badgers?\n@router Mail it to the contact.\n/quit\n"
+
+
+class Drawn(NamedTuple):
+    """Boxes and the arrows between them.
+
+    Args:
+        about: what the picture shows.
+        boxes: their names, in order.
+        arrows: from which to which.
+        marked: the boxes that stand out.
+        notes: lines below.
+        legend: what it means to stand out.
+    """
+
+    about: str
+    boxes: tuple[str, ...]
+    arrows: frozenset[tuple[str, str]]
+    marked: frozenset[str] = frozenset()
+    notes: tuple[str, ...] = ()
+    legend: str = ""
+
+    def text(self) -> str:
+        """The SVG."""
+        listeners = tuple(
+            Listener(
+                name,
+                (),
+                "",
+                agent=name in self.marked,
+                peers=frozenset(to for one, to in self.arrows if one == name),
+            )
+            for name in self.boxes
+        )
+        drawn = svg.svg(Graph("research-desk", listeners, self.about, self.notes))
+        return drawn.replace(svg.LEGEND, self.legend)
+
+
+def desk(folder: Path) -> list[dict[str, Any]]:
+    """The records of the attacked conversation; the desk runs in this folder."""
+    for name in ("config", "listeners", "examples/site"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    command(folder, "run", said=WORDS)
+    listed = command(folder, "conversations", "--json").splitlines()
+    return [
+        json.loads(line)
+        for line in command(folder, "trace", json.loads(listed[0])["id"], "--json").splitlines()
+    ]
+
+
+def command(folder: Path, *args: str, said: str = "") -> str:
+    """What a command prints, run in the folder. An organism whose message was refused ends with 1."""
+    done = subprocess.run(  # noqa: S603 - this interpreter
+        [sys.executable, "-m", "agentserver", *args],
+        input=said,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    return done.stdout
+
+
+def threads(records: list[dict[str, Any]]) -> Drawn:
+    """The tree of calls of the first request: a thread for each, named by its listener."""
+    first = next(one["request"] for one in records if one["request"])
+    names: dict[str, str] = {}
+    arrows: set[tuple[str, str]] = set()
+    seen: Counter[str] = Counter()
+    cause = ""
+    for record in records:
+        if record["request"] != first:
+            continue
+        if record["event"] == "received":
+            names[record["thread"]] = cause = record["sender"]
+            cause = record["thread"]
+        elif record["event"] == "sent" and record["thread"] not in names:
+            seen[record["to"]] += 1
+            names[record["thread"]] = f"{record['to']} {seen[record['to']]}"
+            arrows.add((names[cause], names[record["thread"]]))
+        elif record["event"] in {"handled", "failed"}:
+            cause = record["thread"]
+    alone = {f"{name} 1": name for name, count in seen.items() if count == 1}
+    renamed = frozenset((alone.get(one, one), alone.get(to, to)) for one, to in arrows)
+    boxes = tuple(alone.get(name, name) for name in names.values())
+    notes = (
+        "each box is a thread: a call from the one before it; several calls of one listener are numbered",
+    )
+    return Drawn("the threads of one question", boxes, renamed, frozenset(), notes)
+
+
+def delivery() -> Drawn:
+    """The stages of a delivery."""
+    arrows = frozenset(
+        (str(before), str(after))
+        for before, row in DELIVERY.items()
+        for after in row.values()
+        if before != after
+    )
+    ends = frozenset(str(stage) for stage, row in DELIVERY.items() if not row) | {"done", "dead"}
+    notes = ("from being sent to its end; a failed delivery that is tried again stays at running",)
+    return Drawn("the life of a delivery", tuple(map(str, DELIVERY)), arrows, ends, notes, "blue: the ends")
+
+
+def lineage(records: list[dict[str, Any]]) -> Drawn:
+    """The way of the address from the page to the mail that was refused."""
+    refused = next(one["detail"] for one in records if one["event"] == "refused" and one["code"] == "denied")
+    finding = next(one for one in refused["findings"] if one["rule"] == "destination")
+    trail = finding["trail"]
+    stops = [f"{trail['source']}.{trail['field']}", *unlike(hop["listener"] for hop in trail["hops"])]
+    stops[-1] = f"{refused['sink']}.{finding['argument']}"
+    notes = (
+        f"the words: {trail['excerpt']}; the rule: {finding['rule']}; the decision: {refused['decision']}",
+    )
+    ends = frozenset({stops[0], stops[-1]})
+    return Drawn(
+        "the lineage of a blocked mail",
+        tuple(stops),
+        frozenset(pairwise(stops)),
+        ends,
+        notes,
+        "blue: where the words came from, and where they were refused",
+    )
+
+
+def unlike(names: Iterable[str]) -> list[str]:
+    """The names, a later one of the same told apart."""
+    told: list[str] = []
+    for name in names:
+        told.append(name if name not in told else f"{name} again")
+    return told
+
+
+def pictures() -> dict[str, str]:
+    """Each picture by its name."""
+    with tempfile.TemporaryDirectory(prefix="agentserver-drawings-") as folder:
+        records = desk(Path(folder))
+        flow = command(Path(folder), "graph", "--format", "svg")
+    drawn = {"threads": threads(records), "delivery": delivery(), "lineage": lineage(records)}
+    return {"flow": flow, **{name: one.text() for name, one in drawn.items()}}
+
+
+def main() -> int:
+    """Draw, or check."""
+    places = {HERE / "pictures" / f"{name}.svg": text for name, text in pictures().items()}
+    if "--check" in sys.argv:
+        stale = [
+            place.name
+            for place, text in places.items()
+            if not place.exists() or place.read_text("utf-8") != text
+        ]
+        print("\n".join(stale))  # noqa: T201 - for the one who runs it
+        return 1 if stale else 0
+    for place, text in places.items():
+        place.write_text(text, "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -56,9 +56,7 @@ def test_the_user_may_say_who_receives(desk):
 
 
 def test_the_test_of_the_tutorial_passes(desk):
-    told = command(
-        desk, "pytest", "-q", "-p", "agentserver.testing.plugin", "-p", "no:cacheprovider", "test_desk.py"
-    )
+    told = command(desk, "pytest", "-q", "-p", "no:cacheprovider", "test_desk.py")
     assert "2 passed" in told
 
 

@@ -119,7 +119,7 @@ class Pump:
         kept = Conversations(self._live, self._find, engine, self._accounts)
         self.entrance = Entrance(editions, kept, clock, self._boundary, self._door, self._handles)
         self._watches = self.entrance.watches
-        self._reporter = Reporter(observers.observers, self.entrance.readers)
+        self._reporter = Reporter(observers.observers, self.entrance.readers, self._invoker.crashes)
         self._stopping = self._halted = False
         self._drained = 0.0
         self._life = self._run()

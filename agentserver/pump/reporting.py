@@ -13,7 +13,7 @@ from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, MutableSequence
 
     from agentserver.core.records.audit import AuditRecord
     from agentserver.core.records.outcome import Outcome
@@ -61,11 +61,16 @@ class Reporter:
     Args:
         observers: called with the records of a step; must not block or raise.
         readers: operators who read records as they come.
+        crashes: the deliveries whose handler crashed, which the log has already; taken out as they are met.
     """
 
     def __init__(
-        self, observers: Iterable[Callable[[tuple[AuditRecord, ...]], None]], readers: RecordReaders
+        self,
+        observers: Iterable[Callable[[tuple[AuditRecord, ...]], None]],
+        readers: RecordReaders,
+        crashes: MutableSequence[str],
     ) -> None:
+        self._crashes = crashes
         self._observers = tuple(observers)
         self._readers = readers
         self._warned: set[str] = set()
@@ -82,6 +87,9 @@ class Reporter:
         chatty = logger.isEnabledFor(logging.DEBUG)
         for record in outcome.records:
             level = _LEVELS.get(record.event, logging.DEBUG)
+            if record.event in _OF_CRASHES and record.delivery in self._crashes:
+                self._crashes.remove(record.delivery)
+                level = min(level, logging.INFO)
             if (chatty or record.event in _LEVELS) and logger.isEnabledFor(level):
                 logger.log(
                     level,
@@ -105,6 +113,8 @@ class Reporter:
             self._warned.add(name)
             logger.warning("%s returned bytes, which is deprecated: return a HandlerResponse", name)
 
+
+_OF_CRASHES = frozenset({Event.FAILED, Event.RETRIED})
 
 _LEVELS = {
     Event.REFUSED: logging.WARNING,

@@ -22,10 +22,8 @@ from agentserver.gateways.console.hops import HopView
 from agentserver.gateways.console.input import ControlKey
 from agentserver.gateways.console.lines import (
     Address,
-    Blank,
     Command,
-    Completeness,
-    Gathering,
+    LineReader,
     TypedMessage,
     Verb,
 )
@@ -83,12 +81,14 @@ class Console:
         self._hops = HopView(self._sessions, screen)
         self.approvals = Approvals(host, screen, self._hops.flush, by or principal, paged=interactive)
         self._stirred = asyncio.Event()
-        self._gathering: Gathering | None = None
+        self._reader = LineReader(self._takers, script=not interactive)
         self._raw = False
         self._failures = 0
         self._mistakes = 0
         self._ending: EndReason | None = None
         self._reading: anyio.CancelScope
+        self._lines: Lines
+        self._leaving = False
         self._commands: Mapping[Verb, Callable[[str], Awaitable[None]]] = {
             Verb.HELP: self._help,
             Verb.NEW: self._new,
@@ -130,7 +130,7 @@ class Console:
         Raises:
             ValueError: when the principal's name is a listener's.
         """
-        self._reading = anyio.CancelScope()
+        self._reading, self._lines = anyio.CancelScope(), lines
         try:
             await self._sessions.open()
         except QuotaError as error:
@@ -162,8 +162,12 @@ class Console:
                 await self._screen.written()
             if self._screen.gone:
                 break
-            typed = await lines.next("... " if self._gathering else f"{self._addressee}> ")
+            again = self._reader.again
+            typed = again.popleft() if again else await lines.next(self._prompt())
             if typed is ControlKey.END:
+                self._unfinished_element()
+                if again:
+                    continue
                 await self._end_of_lines()
                 break
             if typed is ControlKey.INTERRUPT:
@@ -172,9 +176,14 @@ class Console:
                 self._mistake("a line is too long; nothing after it was read")
                 break
             else:
+                self._leaving = False
                 await self._meet(typed, tasks)
-        if self._gathering is not None:
-            self._mistake("the XML at the end is not complete; it was not sent")
+        self._unfinished_element()
+
+    def _unfinished_element(self) -> None:
+        mistake = self._reader.end()
+        if mistake is not None:
+            self._mistake(*mistake.lines)
 
     async def _settled(self) -> None:
         """Wait until nothing runs, or what runs waits for an answer that the next line may hold."""
@@ -193,7 +202,7 @@ class Console:
     async def _meet(self, line: str, tasks: TaskGroup) -> None:
         """Do what a line says; a message is sent without waiting for its answers."""
         try:
-            letter = await self._act(self._understand(line))
+            letter = await self._act(self._reader.understand(line, self._addressee))
             if letter is None:
                 return
             self._addressee = letter.to or self._addressee
@@ -204,18 +213,6 @@ class Console:
         self._sessions.began(session)
         tasks.start_soon(self._hops.follow, session)
         tasks.start_soon(self._deliver, session, letter)
-
-    def _understand(self, line: str) -> Meaning:
-        if self._gathering is None:
-            meaning = console_lines.read(line, self._addressee, self._takers)
-            if not isinstance(meaning, console_lines.Markup):
-                return meaning
-            self._gathering = Gathering()
-        gathered = self._gathering
-        if gathered.add(line) is Completeness.OPEN:
-            return Blank()
-        self._gathering = None
-        return TypedMessage(gathered.data(), None)
 
     async def _act(self, meaning: Meaning) -> TypedMessage | None:
         match meaning:
@@ -383,12 +380,19 @@ class Console:
         self._reading.cancel()
 
     async def _interrupt(self) -> None:
-        """Ctrl-C: forget half an XML element, else cancel what runs, else leave."""
-        running = self._sessions.running()
-        if self._gathering is not None:
-            self._gathering = None
+        """Ctrl-C: forget what is half typed, else cancel what runs, else leave when it comes once more."""
+        gathered, running = self._reader.forget(), self._sessions.running()
+        if self._lines.clear(self._prompt()) or gathered:
+            self._leaving = False
         elif running:
+            self._leaving = False
             for session in running:
                 await session.close()
-        else:
+        elif self._leaving:
             self._end(EndReason.QUIT)
+        else:
+            self._leaving = True
+            self._screen.say("Ctrl-C again leaves, as Ctrl-D and /quit do", Style.DIM)
+
+    def _prompt(self) -> str:
+        return "... " if self._reader.open else f"{self._addressee}> "

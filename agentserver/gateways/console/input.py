@@ -45,6 +45,10 @@ class Lines(Protocol):
         """The next line without its end. After ``ControlKey.END`` there is none."""
         ...
 
+    def clear(self, prompt: str) -> bool:
+        """Forget what is typed of a line and ask for it with this prompt. True when there was something."""
+        ...
+
 
 class PlainLines:
     """Lines of a file descriptor. What is no UTF-8 arrives as surrogates (PEP 383).
@@ -75,6 +79,12 @@ class PlainLines:
             await self._read()
         line, _, self._pending = self._pending.partition(b"\n")
         return _text(line)
+
+    def clear(self, prompt: str) -> bool:
+        """Ask again: what is typed of a line the terminal itself has forgotten, without a word."""
+        if self._show is not None:
+            self._show(f"\n{prompt}")
+        return False
 
     async def _read(self) -> None:
         # A regular file is always readable, and epoll refuses it.

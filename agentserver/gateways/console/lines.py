@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 import shlex
+from collections import deque
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, TypeAlias
@@ -296,3 +297,76 @@ class Gathering:
     def data(self) -> bytes:
         """Everything gathered."""
         return "\n".join(self._lines).strip().encode()
+
+    def cut(self, takers: Takers) -> list[str]:
+        """Keep the lines before the first that can be the beginning of another message; gives that one and the rest."""
+        places = (at for at, line in enumerate(self._lines) if at and begins(line, takers))
+        at = next(places, len(self._lines))
+        rest, self._lines = self._lines[at:], self._lines[:at]
+        return rest
+
+
+_ROOT = re.compile(r"<(?:[\w.-]+:)?([\w.-]+)")
+
+
+def begins(line: str, takers: Takers) -> bool:
+    """True for a line that begins with a command, a listener's address, an envelope or a payload that one takes."""
+    if line.startswith("/"):
+        return line[1:].split(" ", 1)[0].strip() in list(Verb)
+    if line.startswith("@"):
+        return re.split(r"[\s/]", line[1:], maxsplit=1)[0] in takers
+    root = _ROOT.match(line)
+    known = {local(codec.name) for codecs in takers.values() for codec in codecs}
+    return root is not None and root[1] in {"message", *known}
+
+
+class LineReader:
+    """The meaning of lines in their order: raw XML goes on until its root element ends.
+
+    Args:
+        takers: the payloads of each listener.
+        script: whether nobody sees that an element is not finished. What follows it is then not lost with it: the
+            lines from the next that begins a message come again, once it is clear that they are not part of it.
+    """
+
+    def __init__(self, takers: Takers, *, script: bool) -> None:
+        self._takers = takers
+        self._script = script
+        self._gathering: Gathering | None = None
+        self.again: deque[str] = deque()
+
+    @property
+    def open(self) -> bool:
+        """True while more lines of an element are expected."""
+        return self._gathering is not None
+
+    def understand(self, line: str, addressee: str) -> Meaning:
+        """The meaning of the next line."""
+        if self._gathering is None:
+            meaning = read(line, addressee, self._takers)
+            if not isinstance(meaning, Markup):
+                return meaning
+            self._gathering = Gathering()
+        gathered = self._gathering
+        found = gathered.add(line)
+        if found is Completeness.OPEN:
+            return Blank()
+        self._gathering = None
+        if found is Completeness.HOPELESS and self._script:
+            self.again.extendleft(reversed(gathered.cut(self._takers)))
+        return TypedMessage(gathered.data(), None)
+
+    def forget(self) -> bool:
+        """Forget an element that is not finished. True when there was one."""
+        gathered, self._gathering = self._gathering, None
+        return gathered is not None
+
+    def end(self) -> Mistake | None:
+        """No line follows. The mistake of an element that is not finished; what it kept from being read comes again."""
+        gathered, self._gathering = self._gathering, None
+        if gathered is None:
+            return None
+        if self._script:
+            self.again.extend(gathered.cut(self._takers))
+        first = gathered.data().decode().split("\n", 1)[0]
+        return Mistake((f"the XML that begins with {first} is not complete; it was not sent",))

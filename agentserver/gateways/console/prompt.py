@@ -13,9 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.completion import Completer, Completion
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion, get_common_complete_suffix
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory, ThreadedHistory
 from prompt_toolkit.input.vt100 import Vt100Input
+from prompt_toolkit.key_binding import KeyBindings
 from prompt_toolkit.patch_stdout import patch_stdout
 
 from agentserver.characters.printing import visible
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from prompt_toolkit.completion import CompleteEvent
     from prompt_toolkit.document import Document
     from prompt_toolkit.input import Input
+    from prompt_toolkit.key_binding import KeyPressEvent
     from prompt_toolkit.output import Output
 
     from agentserver.gateways.console.complete import Ids
@@ -115,6 +116,29 @@ def _terminal() -> Input | None:
     return Signalling(sys.stdin) if sys.stdin.isatty() else None
 
 
+def _keys(completer: Completer) -> KeyBindings:
+    """Tab as in shells, also while what can be typed is shown: it writes what all of it has in common, then chooses."""
+    keys = KeyBindings()
+
+    @keys.add("tab")
+    def complete(event: KeyPressEvent) -> None:
+        buffer, state = event.current_buffer, event.current_buffer.complete_state
+        found = list(completer.get_completions(buffer.document, CompleteEvent(completion_requested=True)))
+        common = get_common_complete_suffix(buffer.document, found)
+        if state is not None and state.current_completion is not None:
+            buffer.complete_next()
+        elif len(found) == 1:
+            buffer.apply_completion(found[0])
+        elif common:
+            buffer.insert_text(common)
+        elif state is not None:
+            buffer.complete_next()
+        else:
+            buffer.start_completion()
+
+    return keys
+
+
 class PromptLines:
     """Lines typed at a prompt_toolkit prompt, above which output appears meanwhile."""
 
@@ -131,19 +155,30 @@ class PromptLines:
         self._session: PromptSession[str] = PromptSession(
             history=past,
             completer=completer,
-            complete_while_typing=False,
+            complete_while_typing=True,
+            key_bindings=_keys(completer),
             input=source or _terminal(),
             output=sink,
         )
+        self._prompt = ""
 
     async def next(self, prompt: str) -> Typed:
         """The next line."""
+        self._prompt = prompt
         try:
-            return await self._session.prompt_async(prompt, handle_sigint=False)
+            return await self._session.prompt_async(lambda: self._prompt, handle_sigint=False)
         except KeyboardInterrupt:
             return ControlKey.INTERRUPT
         except EOFError:
             return ControlKey.END
+
+    def clear(self, prompt: str) -> bool:
+        """Forget what is typed of a line."""
+        typed = bool(self._session.default_buffer.text)
+        self._session.default_buffer.reset()
+        self._prompt = prompt
+        self._session.app.invalidate()
+        return typed
 
     def above(self) -> AbstractContextManager[None]:
         """While it lasts, what is printed appears above the prompt."""

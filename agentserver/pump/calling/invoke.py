@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import traceback
+from collections import deque
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -56,6 +57,10 @@ LAST_WORDS = 0.5
 """Seconds that a server that stops waits for handlers which it has cancelled."""
 
 
+CRASHES = 256
+"""Deliveries whose crash is remembered as logged, until the step that follows from it is."""
+
+
 class Invoker:
     """Calls handlers. Knows which threads have one running, so that it can be stopped.
 
@@ -92,6 +97,7 @@ class Invoker:
         self._deadlines = Deadlines(self._calls.values)
         self._abandoned: dict[str, set[_Call]] = {}
         self._ending: set[asyncio.Future[None]] = set()
+        self.crashes: deque[str] = deque(maxlen=CRASHES)
 
     @property
     def grace(self) -> float:
@@ -196,9 +202,9 @@ class Invoker:
             if isinstance(error, UnsentError):
                 call.returned(Failed(Code.BUSY, Failure(told(error))))
             elif not isinstance(error, asyncio.CancelledError):
-                call.returned(_crashed(accepted, error))
+                call.returned(self._crashed(accepted, error))
             elif not call.stopped:
-                call.returned(_crashed(accepted, _CancelledItselfError()))
+                call.returned(self._crashed(accepted, _CancelledItselfError()))
             return
         if isinstance(said, Failed):
             call.returned(said)
@@ -210,6 +216,16 @@ class Invoker:
         assert bound.remote is not None  # the caller has looked
         current, _, _ = self._invocation(bound, accepted, call)
         call.returned(await bound.remote.call(accepted, current))
+
+    def _crashed(self, accepted: Accepted, error: BaseException) -> Failed:
+        delivery = accepted.delivery
+        shown = writable(error)
+        if isinstance(shown, SpentError) or isinstance(_cause(shown), SpentError):
+            return Failed(Code.BUDGET, Failure(told(shown)))
+        place = {"conversation": delivery.conversation, "thread_id": delivery.thread}
+        logger.error("%s crashed", delivery.to, exc_info=shown, extra=place)
+        self.crashes.append(delivery.id)
+        return Failed(failing(error.fault if isinstance(error, CompletionError) else None), Failure(told(shown)))
 
     def _invocation(
         self, bound: Callee, accepted: Accepted, call: _Call
@@ -273,20 +289,6 @@ _CODES = MappingProxyType(
     }
 )
 """What a caller learns of a completion that came to nothing and that the handler let pass."""
-
-
-def _crashed(accepted: Accepted, error: BaseException) -> Failed:
-    delivery = accepted.delivery
-    shown = writable(error)
-    if isinstance(shown, SpentError) or isinstance(_cause(shown), SpentError):
-        return Failed(Code.BUDGET, Failure(told(shown)))
-    logger.warning(
-        "%s crashed",
-        delivery.to,
-        exc_info=shown,
-        extra={"conversation": delivery.conversation, "thread_id": delivery.thread},
-    )
-    return Failed(failing(error.fault if isinstance(error, CompletionError) else None), Failure(told(shown)))
 
 
 def failing(fault: CompletionFault | None) -> Code:

@@ -57,6 +57,7 @@ class Feed:
         self.steps = list(steps)
         self.shown = shown
         self.prompts = []
+        self.typed = False
 
     async def next(self, prompt):
         self.prompts.append(prompt)
@@ -66,6 +67,11 @@ class Feed:
                 return step
             await step(self.shown)
         return ControlKey.END
+
+    def clear(self, prompt):
+        self.prompts.append(prompt)
+        typed, self.typed = self.typed, False
+        return typed
 
 
 def until(text):
@@ -88,10 +94,14 @@ def send(number, pause=10):
     return step
 
 
-async def session(*steps, interactive=False, organism=None, redact=str, engine=None, meanwhile=None):
+async def session(
+    *steps, interactive=False, organism=None, redact=str, engine=None, meanwhile=None, feeds=None
+):
     """The status and everything shown."""
     shown = io.StringIO()
     feed = Feed(steps, shown, concurrent=interactive)
+    if feeds is not None:
+        feeds.append(feed)
     with anyio.fail_after(10):
         async with build(organism or DESK, engine=engine) as server:
             screen = Screen(redact=redact, out=lambda: shown)
@@ -428,11 +438,64 @@ async def test_a_signal_is_ctrl_c_where_no_prompt_reads_keys():
         until("console -> waiter"),
         send(signal.SIGINT, 0),
         until("cancelled"),
+        send(signal.SIGINT, 0),
+        until("Ctrl-C again leaves"),
         send(signal.SIGINT),
         interactive=True,
     )
     assert status == 0
     assert "cancelled" in shown
+
+
+async def test_ctrl_c_forgets_a_half_typed_line_before_it_cancels_or_leaves():
+    def half(feed_shown):
+        feeds[0].typed = True
+        return send(signal.SIGINT, 0.05)(feed_shown)
+
+    feeds = []
+    status, shown, prompts = await session(
+        "@waiter seconds=60",
+        until("console -> waiter"),
+        half,
+        ControlKey.INTERRUPT,  # now it cancels
+        until("cancelled"),
+        "<half>",
+        ControlKey.INTERRUPT,
+        "@greeter Ada",
+        until("Good day, Ada!"),
+        ControlKey.INTERRUPT,
+        "@greeter Bob",  # no second one in a row
+        until("Good day, Bob!"),
+        ControlKey.INTERRUPT,
+        ControlKey.INTERRUPT,
+        "@greeter never",
+        interactive=True,
+        feeds=feeds,
+    )
+    assert status == 0
+    assert "half" not in shown
+    assert "never" not in shown
+    assert shown.count("Ctrl-C again leaves") == 2
+    assert prompts[-1] == "greeter> "
+
+
+UNFINISHED = '<Greet xmlns="urn:agentserver:payload:Greet:v1">'
+
+
+@pytest.mark.parametrize("more", [[], ["<name>Ada"], ["</other>"], ["", "text"]])
+async def test_an_unfinished_element_of_a_script_swallows_one_message(more):
+    _, shown, _ = await session(UNFINISHED, *more, "@greeter Bob", "@greeter Cy", "/threads")
+    assert "Good day, Bob!" in shown
+    assert "Good day, Cy!" in shown
+    assert "messages so far" in shown
+    assert ("it was not sent" in shown) is (more != ["</other>"])
+
+
+async def test_lines_inside_of_an_element_are_its_own():
+    lines = ['<Greet xmlns="urn:agentserver:payload:Greet:v1"><name>', "@greeter Bob", "</name></Greet>"]
+    _, shown, _ = await session(*lines)
+    assert shown.count("console -> greeter") + shown.count("console -> both") <= 1
+    assert "Good day, Bob!" not in shown
 
 
 async def test_sigterm_lets_what_runs_finish():

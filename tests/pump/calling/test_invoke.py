@@ -141,11 +141,20 @@ async def test_a_constructor_that_refuses_a_valid_payload_is_a_crash():
         assert await d.ask(Fussy("fine")) == Answer("re: fine")
 
 
+@pytest.mark.parametrize("retries", [0, 2])
+async def test_a_crash_is_logged_once_and_as_an_error(caplog, retries):
+    async with desk((listener("a", retries=retries), raising(ValueError("oh")))) as d:
+        await d.ask(Ask("hi"))
+    logged = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert [record.levelno for record in logged] == [logging.ERROR] * (retries + 1)
+    assert all(record.exc_info for record in logged)
+
+
 async def test_what_cannot_be_printed_is_logged_all_the_same(caplog):
     async with desk((listener("a"), raising(Unprintable()))) as d:
         await d.ask(Ask("hi"))
     (crash,) = (record for record in caplog.records if "crashed" in record.message)
-    assert crash.levelno == logging.WARNING
+    assert crash.levelno == logging.ERROR
     assert "Unprintable" in caplog.text
 
 

@@ -82,6 +82,11 @@ def counted(text: str, most: int, show: Callable[[str], str] = str) -> str:
     return show(text) if more <= 0 else f"{show(text[:most])}{_MORE}{more} more)"
 
 
+def amount(number: int, noun: str) -> str:
+    """A number of things in words: ``0 records``, ``1 record``, ``2 records``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def bounded(text: str, most: int, redact: Callable[[str], str]) -> str:
     """At most ``most`` characters, as they were written but for the secrets."""
     return redact(text)[:most]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from agentserver.characters.printing import amount
 from agentserver.cli import project
 from agentserver.cli.walls import unwalled
 
@@ -51,7 +52,7 @@ def command(ctx: click.Context, organism: Path | None, *, flows: bool, strict: b
         project.say(str(finding))
     warnings = sum(finding.severity is Severity.WARNING for finding in findings)
     if loaded is None:
-        project.say(f"{path}: {_count(len(findings) - warnings, 'error')}, {_count(warnings, 'warning')}")
+        project.say(f"{path}: {amount(len(findings) - warnings, 'error')}, {amount(warnings, 'warning')}")
         ctx.exit(FOUND)
     decided_by = project.rules(ctx, loaded)
     codecs = decided_by.codecs
@@ -275,12 +276,12 @@ def summary(path: Path, blueprint: Blueprint, findings: Sequence[ConfigMistake])
     unclear = ambiguous(blueprint)
     errors = sum(finding.severity == "error" for finding in findings)
     parts = [
-        f"{_count(len(blueprint.listeners), 'listener')} ({_count(agents, 'agent')})",
-        _count(peers, "peer"),
-        _count(payloads, "payload"),
-        _count(len(unclear), "ambiguous root"),
-        *([_count(errors, "error")] if errors else []),
-        _count(len(findings) - errors, "warning"),
+        f"{amount(len(blueprint.listeners), 'listener')} ({amount(agents, 'agent')})",
+        amount(peers, "peer"),
+        amount(payloads, "payload"),
+        amount(len(unclear), "ambiguous root"),
+        *([amount(errors, "error")] if errors else []),
+        amount(len(findings) - errors, "warning"),
     ]
     lines = (f"ambiguous root {local(root)}: {', '.join(unclear[root])}" for root in unclear)
     asking = [listener.name for listener in listeners if listener.approval]
@@ -302,7 +303,3 @@ def ambiguous(blueprint: Blueprint) -> dict[str, tuple[str, ...]]:
         for root, names in shared.items()
         if len(names) > 1 and not all(blueprint.listeners[name].broadcast for name in names)
     }
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

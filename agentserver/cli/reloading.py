@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Self
 
 import click
 
+from agentserver.characters.printing import amount
 from agentserver.cli import project
 from agentserver.cli.logs import hide
 
@@ -53,7 +54,9 @@ async def reload(server: Server, path: Path) -> tuple[str, ...]:
     found = await server.reload(organism)
     hide(organism.secrets)
     if isinstance(found, Reloaded):
-        rest = f"; {found.finishing} conversations finish a step in the old code" if found.finishing else ""
+        finish = "finishes" if found.finishing == 1 else "finish"
+        rest = f"; {amount(found.finishing, 'conversation')} {finish} a step in the old code"
+        rest = rest if found.finishing else ""
         return (f"{path} is reloaded{rest}",)
     config.forget(organism)
     return (kept, *map(organism.secrets.redact, found.why))

@@ -76,10 +76,11 @@ def opened_console(server: Server, ending: GracefulEnd) -> Callable[[], Awaitabl
     import anyio
 
     from agentserver.gateways.console.console import Console
-    from agentserver.trace.terminal import Screen, wants_colour
+    from agentserver.trace.terminal import Screen, columns_of, wants_colour
 
     _escape(sys.stdout)
-    screen = Screen(wants_colour(sys.stdout, os.environ), partial(_redacted, server))
+    width = partial(columns_of, sys.stdout)
+    screen = Screen(wants_colour(sys.stdout, os.environ), partial(_redacted, server), columns=width)
     console = Console(
         server,
         screen,

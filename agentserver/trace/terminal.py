@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -83,6 +84,47 @@ def paint(line: Line, *, colour: bool, whole: bool = False) -> str:
     )
 
 
+_HANG = re.compile(r" *(?:[+-][0-9.]+s +)?")
+
+
+def wrapped(line: Line, columns: int) -> Iterator[Line]:
+    """The line in pieces of at most so many characters, cut between words; a longer word stays whole.
+
+    Pieces after the first stand further in, or behind the same margin: the text of a message never stands without it.
+    """
+    margin = _margin(line)
+    piece: list[Segment] = []
+    used, begun = 0, False
+    for style, text in line:
+        for word in _WORDS.findall(text):
+            if used + len(word) > columns and begun and word[0] == " ":
+                yield tuple(piece)
+                piece, used, begun, word = [(Style.DIM, margin)], len(margin), False, word.lstrip(" ")  # noqa: PLW2901 - the same word
+            piece.append((style, word))
+            used, begun = used + len(word), begun or not word.isspace()
+    yield tuple(piece)
+
+
+_WORDS = re.compile(r" *[^ ]+| +")
+
+
+def _margin(line: Line) -> str:
+    """The beginning of a piece after the first."""
+    style, first = line[0] if line else (Style.PLAIN, "")
+    if first.strip() in {"|", "?"} or (style is Style.NAME and first.endswith("  ")):
+        return first if first.strip() in {"|", "?"} else " " * len(first)
+    hang = _HANG.match("".join(text for _, text in line))
+    return " " * (2 + (len(hang[0]) if hang else 0))
+
+
+def columns_of(stream: TextIO) -> int | None:
+    """The width of a terminal; None for what is none."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns if stream.isatty() else None
+    except (OSError, ValueError):
+        return None
+
+
 def wants_colour(stream: TextIO, environ: Mapping[str, str]) -> bool:
     """True when a stream is a terminal that shows colours, and the environment does not forbid them (no-color.org)."""
     return stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM", "") not in {"", "dumb"}
@@ -97,17 +139,22 @@ class Screen:
         redact: takes secrets out of a text.
         out: gives the stream at each write, because a prompt may replace it meanwhile.
         gone: whether the reader went away; what follows is dropped.
+        columns: gives the width at which lines go on in the next one; None for none.
     """
 
     colour: bool = False
     redact: Callable[[str], str] = str
     out: Callable[[], TextIO] = lambda: sys.stdout
     gone: bool = False
+    columns: Callable[[], int | None] = lambda: None
     _writer: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(max_workers=1))
 
     def show(self, *lines: Line, whole: bool = False) -> None:
         """Print lines: first without secrets, then visible, then cut unless they are to be ``whole``."""
-        painted = (paint(self._redacted(line), colour=self.colour, whole=whole) for line in lines)
+        width = None if whole else self.columns()
+        redacted = (self._redacted(line) for line in lines)
+        pieces = (piece for line in redacted for piece in ([line] if width is None else wrapped(line, width)))
+        painted = (paint(piece, colour=self.colour, whole=whole) for piece in pieces)
         self._put("".join(f"{line}\n" for line in painted))
 
     def say(self, text: str, style: Style = Style.PLAIN) -> None:

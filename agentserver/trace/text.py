@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from agentserver.characters.printing import counted
 from agentserver.core.encoding.detail_form import fields
+from agentserver.core.messages import TODO
 from agentserver.core.records.audit import Event
 from agentserver.core.records.details import HandoffAttempt
 from agentserver.core.records.wording import WORDING
@@ -68,7 +70,8 @@ class TracedHop:
 
     Args:
         depth: how many calls it lies inside; 0 is what the principal said and heard.
-        elapsed: seconds since the outside message before it.
+        elapsed: seconds since the outside message that led to it came; in what earlier servers kept, since the one
+            before it.
         took: for what follows from an invocation, seconds that its handler took; in what earlier servers kept, those
             since the message it was for was sent. Else None.
     """
@@ -86,30 +89,38 @@ class TraceReader:
         self._depths: dict[str, int] = {}
         self._sent: dict[str, float] = {}
         self._cause: AuditRecord | None = None
-        self._began: float | None = None
+        self._began: dict[str, float] = {}
+        self._request = ""
 
     def take(self, record: AuditRecord) -> TracedHop:
         """The next record with its place."""
-        if record.event is Event.RECEIVED or self._began is None:
-            self._began, self._cause = record.at, None
+        self._request = record.request or self._request
+        if record.event is Event.RECEIVED or self._request not in self._began:
+            self._began[self._request], self._cause = record.at, None
             self._depths.setdefault(record.thread, 0)
         if record.event in _CAUSES:
             self._cause = record
         depth = self._depth(record)
         if record.event is Event.SENT:
             self._sent[record.delivery] = record.at
-        return TracedHop(record, depth, record.at - self._began, self._took(record))
+        return TracedHop(record, depth, record.at - self._began[self._request], self._took(record))
 
     def _depth(self, record: AuditRecord) -> int:
         """A call lies one deeper than its caller; its answer lies where the call lies."""
-        origin = 0 if self._cause is None else self._depths.get(self._cause.thread, 0)
+        cause = self._cause_of(record)
+        origin = 0 if cause is None else self._depths.get(cause.thread, 0)
         if record.event is Event.SENT and record.thread not in self._depths:
             self._depths[record.thread] = origin + 1
         own = self._depths.get(record.thread, 0)
         return max((origin if record.event is Event.SENT else 0, own, 1)) - 1
 
-    def _took(self, record: AuditRecord) -> float | None:
+    def _cause_of(self, record: AuditRecord) -> AuditRecord | None:
+        """The end of the invocation that a record follows from, unless it was another outside message's."""
         cause = self._cause
+        return cause if cause is not None and cause.request == record.request else None
+
+    def _took(self, record: AuditRecord) -> float | None:
+        cause = self._cause_of(record)
         if cause is None or record.event not in _TIMED:
             return None
         if cause.took is not None:
@@ -174,18 +185,52 @@ def _bounded(text: str, most: int = 500) -> str:
 def tree(
     records: Sequence[AuditRecord], *, payloads: bool = False, wording: DetailWording = WORDING
 ) -> tuple[Line, ...]:
-    """The conversation as an indented tree of calls.
+    """The conversation as indented trees of calls, one for each outside message, under a heading where it is known.
 
     One line for each record, or as many as its detail has, less those that the next one tells too: a message from
     outside before its delivery, a finished invocation before what it sent. With ``payloads``, what a message says
     stands below it.
     """
     lines: list[Line] = []
-    for hop in shown(records):
+    request = ""
+    for hop in by_request(shown(records)):
+        if hop.record.request not in {"", request}:
+            request = hop.record.request
+            lines.append(heading(hop.record))
+        lines += before(hop)
         lines.append(line(hop, wording))
         lines += further(hop, wording=wording)
         lines += said(hop) if payloads and hop.record.message else ()
     return tuple(lines)
+
+
+def by_request(hops: Sequence[TracedHop]) -> list[TracedHop]:
+    """The hops by the outside message that led to them, in order; those of none stay behind the one before them."""
+    found: dict[str, list[TracedHop]] = {}
+    request = ""
+    for hop in hops:
+        request = hop.record.request or request
+        found.setdefault(request, []).append(hop)
+    return [hop for group in found.values() for hop in group]
+
+
+def heading(record: AuditRecord) -> Line:
+    """The line above what one outside message led to, whose first record this is."""
+    came = datetime.fromtimestamp(record.at, UTC).strftime("%H:%M:%S")
+    return ((Style.DIM, "request "), (Style.NAME, record.request[:8]), (Style.DIM, f" at {came} UTC"))
+
+
+_ASKED = {"TodoRegistered": "TodoUntil", "TodoClosed": "TodoComplete"}
+
+
+def before(hop: TracedHop) -> tuple[Line, ...]:
+    """The line of a message to ``system.todo``, which its answer stands for: the service answers at once."""
+    record = hop.record
+    asked = _ASKED.get(record.root) if record.event is Event.SENT and record.sender == TODO else None
+    if asked is None:
+        return ()
+    sent = record._replace(sender=record.to, to=TODO, root=asked, detail=None)
+    return (line(TracedHop(sent, hop.depth, hop.elapsed, hop.took)),)
 
 
 def shown(records: Sequence[AuditRecord]) -> list[TracedHop]:

@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 
 from agentserver.characters.printing import visible
 from agentserver.characters.table import unseen
-from agentserver.trace.terminal import MAX_LINE, Screen, Style, paint, plain, visible_lines, wants_colour
+from agentserver.trace.terminal import (
+    MAX_LINE,
+    Screen,
+    Style,
+    paint,
+    plain,
+    visible_lines,
+    wants_colour,
+    wrapped,
+)
 
 
 @given(st.text())
@@ -106,3 +115,33 @@ async def test_a_reader_that_went_away_is_noticed_once():
         assert screen.gone
         screen.say("nobody")
         await screen.written()
+
+
+@pytest.mark.parametrize(
+    ("line", "pieces"),
+    [
+        ([(Style.DIM, "  | "), (Style.PLAIN, "one two three")], ["  | one two", "  | three"]),
+        ([(Style.PLAIN, "one two three")], ["one two", "  three"]),
+        ([(Style.DIM, "+0.1s  "), (Style.NAME, "aa"), (Style.PLAIN, " bb")], ["+0.1s  aa bb"]),
+        (
+            [(Style.DIM, "+0.1s  "), (Style.NAME, "aa"), (Style.PLAIN, " bbbb")],
+            ["+0.1s  aa", "         bbbb"],
+        ),
+        ([(Style.NAME, "/raw  "), (Style.PLAIN, "show replies")], ["/raw  show", "      replies"]),
+        ([(Style.PLAIN, "averylongwordwithoutend x")], ["averylongwordwithoutend", "  x"]),
+        ([], [""]),
+    ],
+)
+def test_long_lines_go_on_between_words(line, pieces):
+    assert ["".join(text for _, text in piece) for piece in wrapped(tuple(line), 12)] == pieces
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(Style), st.text("ab |+.0s", max_size=9)), max_size=6),
+    st.integers(1, 30),
+)
+def test_pieces_hold_every_word_in_order(line, columns):
+    def words(lines):
+        return "".join(text for each in lines for _, text in each).replace(" ", "").replace("|", "")
+
+    assert words(wrapped(tuple(line), columns)) == words([tuple(line)])

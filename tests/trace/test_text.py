@@ -237,3 +237,36 @@ def test_what_took_how_long_is_a_number():
     assert [hop.took for hop in read(took)] == [0.25, 0.25]
     first = json.loads(next(json_lines(took)))
     assert (first["took"], first["began"]) == (0.25, 2.75)
+
+
+def test_each_request_has_a_heading_and_its_own_clock():
+    def one(request, at, event=Event.REFUSED):
+        return rec(event, at, "root", "console", "agent", "Ask", request=request, delivery=request)
+
+    first, second = "aaaaaaaa-1", "bbbbbbbb-2"
+    records = [
+        one(first, 10.0, Event.SENT),
+        one(second, 12.0),
+        one(first, 13.0, Event.HANDLED),
+        one(first, 13.0, Event.ENDED),
+        rec(Event.ANSWERED, 12.5, "root", "system", "console", "SystemError", request=second),
+        rec(Event.CLOSED, 14.0, "root", to="agent"),
+    ]
+    assert tree_text(records).splitlines() == [
+        "request aaaaaaaa at 00:00:10 UTC",
+        "   +0.000s  console -> agent  Ask",
+        "   +3.000s  handled console -> agent  Ask  3000 ms",
+        "   +3.000s  ended console -> agent  Ask",
+        "request bbbbbbbb at 00:00:12 UTC",
+        "   +0.000s  refused console -> agent  Ask",
+        "   +0.500s  answered system -> console  SystemError",
+        "   +4.000s  closed agent",
+    ]
+
+
+def test_what_the_todo_service_was_asked_stands_before_its_answer():
+    answered = rec(Event.SENT, 10.0, "t1", "system.todo", "agent", "TodoRegistered", delivery="d")
+    assert tree_text([answered]).splitlines() == [
+        "   +0.000s  agent -> system.todo  TodoUntil",
+        "   +0.000s  system.todo -> agent  TodoRegistered",
+    ]

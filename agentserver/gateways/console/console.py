@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from agentserver.characters.printing import amount
 from agentserver.core.state.approvals import Answer
 from agentserver.gateways.console import lines as console_lines
 from agentserver.gateways.console import view
@@ -116,8 +117,8 @@ class Console:
     def greeting(self, name: str) -> str:
         """The first lines of an interactive session."""
         return (
-            f"{name}: {len(self._takers)} listeners. Text goes to @{self._addressee} until you address another. "
-            "/help lists what can be typed."
+            f"{name}: {amount(len(self._takers), 'listener')}. Text goes to @{self._addressee} until you address "
+            "another. /help lists what can be typed."
         )
 
     async def run(self, lines: Lines) -> int:
@@ -323,7 +324,8 @@ class Console:
         session = self._find(prefix)
         if session is not None:
             records = self._host.trace.of(session.handle.id)
-            self._screen.say(f"conversation {session.handle.id}, {len(records)} records", Style.DIM)
+            told = f"conversation {session.handle.id}, {amount(len(records), 'record')}"
+            self._screen.say(told, Style.DIM)
             self._screen.show(*text.tree(records))
 
     async def _cancel(self, prefix: str) -> None:

@@ -9,6 +9,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
+from agentserver.characters.printing import amount
 from agentserver.trace import text
 from agentserver.trace.terminal import Style
 
@@ -63,7 +64,7 @@ class HopView:
         """Show every record so far; what is printed next comes after them."""
         self._news.clear()
         if self._lost:
-            self._screen.say(f"{self._lost} hops not shown", Style.WARN)
+            self._screen.say(f"{amount(self._lost, 'hop')} not shown", Style.WARN)
             self._lost = 0
         while self._waiting:
             self._show(*self._waiting.popleft())
@@ -71,4 +72,4 @@ class HopView:
     def _show(self, session: ConsoleSession, record: AuditRecord) -> None:
         hop = session.reading.take(record)
         if self.on and not text.quiet(record):
-            self._screen.show(text.line(hop), *text.further(hop, "/trace"))
+            self._screen.show(*text.before(hop), text.line(hop), *text.further(hop, "/trace"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agentserver.characters.printing import amount
 from agentserver.contract import Code, SystemError
 from agentserver.gateways.console.lines import HELP, usage
 from agentserver.gateways.form import text_field
@@ -116,7 +117,8 @@ def listener_lines(blueprint: Blueprint, takers: Takers) -> Iterator[Line]:
 
 def thread_lines(conversation: Conversation) -> Iterator[Line]:
     """The conversation's threads as an indented tree: owner, state, queue, id."""
-    yield ((Style.DIM, f"conversation {conversation.id}, {conversation.messages} messages so far"),)
+    said = amount(conversation.messages, "message")
+    yield ((Style.DIM, f"conversation {conversation.id}, {said} so far"),)
     tree = conversation.tree
     pending = [(tree.nodes[tree.root], 0)]
     while pending:
@@ -130,7 +132,7 @@ def _thread(tree: ThreadTree, thread: Thread, depth: int) -> Line:
         (Style.PLAIN, "  " * depth),
         (Style.NAME, thread.owner),
         (Style.PLAIN, f"  {state(tree, thread)}"),
-        (Style.PLAIN, f"  {len(thread.inbox)} queued" if thread.inbox else ""),
+        (Style.PLAIN, f"  {len(thread.inbox) - 1} queued" if len(thread.inbox) > 1 else ""),
         (Style.PLAIN, f"  {len(thread.held)} held" if thread.held else ""),
         (Style.WARN, f"  {len(thread.approvals)} to be approved" if thread.approvals else ""),
         (Style.DIM, f"  {thread.id}"),

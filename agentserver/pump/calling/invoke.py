@@ -225,7 +225,9 @@ class Invoker:
         place = {"conversation": delivery.conversation, "thread_id": delivery.thread}
         logger.error("%s crashed", delivery.to, exc_info=shown, extra=place)
         self.crashes.append(delivery.id)
-        return Failed(failing(error.fault if isinstance(error, CompletionError) else None), Failure(told(shown)))
+        return Failed(
+            failing(error.fault if isinstance(error, CompletionError) else None), Failure(told(shown))
+        )
 
     def _invocation(
         self, bound: Callee, accepted: Accepted, call: _Call

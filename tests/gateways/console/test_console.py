@@ -210,7 +210,7 @@ async def test_commands_show_what_they_promise():
     assert "/cancel [ID]" in shown
     assert "@greeter  Greets." in shown
     assert "  greeter  dormant" in shown
-    assert "records\n   +0" in shown
+    assert " at " in shown
     assert '  | <message xmlns="urn:agentserver:envelope:v1">' in shown
 
 

@@ -86,7 +86,7 @@ def test_threads_show_owner_state_and_queue():
     threads = [
         Thread("t0", "console", None, 0, children=Siblings(["t1", "t3"])),
         Thread("t1", "agent", "t0", 1, children=Siblings(["t2"]), held=(Held("w", delivery("t1")),)),
-        Thread("t2", "tool", "t1", 2, inbox=(delivery("t2"),)),
+        Thread("t2", "tool", "t1", 2, inbox=(delivery("t2"), delivery("t2"))),
         Thread("t3", "idle", "t0", 3),
     ]
     tree = ThreadTree("t0", {thread.id: thread for thread in threads})

@@ -260,7 +260,7 @@ def test_each_request_has_a_heading_and_its_own_clock():
         "request bbbbbbbb at 00:00:12 UTC",
         "   +0.000s  refused console -> agent  Ask",
         "   +0.500s  answered system -> console  SystemError",
-        "   +4.000s  closed agent",
+        "   +2.000s  closed agent",
     ]
 
 

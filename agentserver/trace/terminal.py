@@ -92,15 +92,21 @@ def wrapped(line: Line, columns: int) -> Iterator[Line]:
 
     Pieces after the first stand further in, or behind the same margin: the text of a message never stands without it.
     """
+    if sum(len(text) for _, text in line) <= columns:
+        yield line
+        return
     margin = _margin(line)
     piece: list[Segment] = []
     used, begun = 0, False
     for style, text in line:
         for word in _WORDS.findall(text):
-            if used + len(word) > columns and begun and word[0] == " ":
+            if begun and word[0] == " " and used + len(word) > columns:
                 yield tuple(piece)
-                piece, used, begun, word = [(Style.DIM, margin)], len(margin), False, word.lstrip(" ")  # noqa: PLW2901 - the same word
-            piece.append((style, word))
+                piece, used, begun = [(Style.DIM, margin), (style, word.lstrip(" "))], len(margin), False
+            elif piece and piece[-1][0] is style:
+                piece[-1] = style, piece[-1][1] + word
+            else:
+                piece.append((style, word))
             used, begun = used + len(word), begun or not word.isspace()
     yield tuple(piece)
 

@@ -152,11 +152,31 @@ def test_a_person_at_a_terminal(terminal, tmp_path):
     at.see("waiter", "waiter>")
     at.say("\x03")
     at.see("cancelled")
+    at.say("never sent")
+    at.see("never sent")
+    at.say("\x03")
+    at.say("@greeter Bob\r")
+    at.see("Good day, Bob!")
+    at.say("/threads\r")
+    at.see("so far")
+    at.say("\x03")
+    at.see("Ctrl-C again leaves")
     at.say("\x03")
     assert at.status() == 0
     history = Path(tmp_path, "agentserver", "history")
     assert stat.S_IMODE(history.stat().st_mode) == 0o600
     assert "+@greeter Ada\n" in history.read_text()
+    assert "never sent" not in history.read_text()
+
+
+def test_what_can_be_typed_is_shown_while_it_is(terminal):
+    at = terminal()
+    at.see("greeter>")
+    at.say("/app")
+    at.see("/approvals", "/approve")
+    at.say("\x03")
+    at.say("/quit\r")
+    assert at.status() == 0
 
 
 def test_at_a_terminal_ctrl_d_leaves_and_colours_are_ours(terminal):
@@ -198,6 +218,8 @@ def test_without_the_extra_a_plain_prompt_serves(terminal, tmp_path):
     at.see("Wait")
     at.child.sendintr()
     at.see("cancelled", "waiter> ")
+    at.child.sendintr()
+    at.see("Ctrl-C again leaves")
     at.child.sendintr()
     assert at.status() == 0
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, get_common_complete_suffix
+from prompt_toolkit.filters import Condition
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory, ThreadedHistory
 from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyBindings
@@ -155,7 +156,7 @@ class PromptLines:
         self._session: PromptSession[str] = PromptSession(
             history=past,
             completer=completer,
-            complete_while_typing=True,
+            complete_while_typing=Condition(self._completes),
             key_bindings=_keys(completer),
             input=source or _terminal(),
             output=sink,
@@ -171,6 +172,10 @@ class PromptLines:
             return ControlKey.INTERRUPT
         except EOFError:
             return ControlKey.END
+
+    def _completes(self) -> bool:
+        """True for a line that has completions: a prompt leaves room for them below it, which other lines do not need."""
+        return self._session.default_buffer.text.startswith(("@", "/"))
 
     def clear(self, prompt: str) -> bool:
         """Forget what is typed of a line."""

@@ -174,7 +174,7 @@ class PromptLines:
             return ControlKey.END
 
     def _completes(self) -> bool:
-        """True for a line that has completions: a prompt leaves room for them below it, which other lines do not need."""
+        """True for a line that has completions: the prompt leaves room for them, which other lines do not need."""
         return self._session.default_buffer.text.startswith(("@", "/"))
 
     def clear(self, prompt: str) -> bool:

@@ -39,17 +39,26 @@ def clerk(prompt: Any) -> Completion:
     letters = [*ORDER.findall(mail["text"]), (address, f"Mail {number} says: {mail['subject']}")]
     done = [call for call in made if call.name == "outbox"]
     if len(done) < len(letters):
-        to, text = letters[len(done)]
-        return calling(("outbox", {"to": to, "text": text}))
+        return calling(("outbox", letter(prompt, *letters[len(done)])))
     lines = [outcome(call, results[call.id]) for call in done]
     return calling(("Report", {"line": [f"asks: {said['reader']['asks']}".lower(), *lines]}))
+
+
+def letter(prompt: Any, to: str, text: str) -> dict[str, Any]:
+    """The arguments of a letter, as the tool there is takes them: the office's own, or the mailer of agentserver."""
+    fields = next(tool.schema["properties"] for tool in prompt.tools if tool.name == "outbox")
+    return {"to": to, "text": text} if "text" in fields else {"to": [to], "subject": "A mail", "body": text}
 
 
 def outcome(call: ToolCall, result: str) -> str:
     """A letter, and what became of it, in one line."""
     if result.startswith("Done: "):
         return str(json.loads(result.removeprefix("Done: "))["what"])
-    return f"not sent to {json.loads(call.arguments)['to']}: {result.partition(':')[0]}"
+    said = json.loads(call.arguments)
+    if result.startswith("MailResult: "):
+        return f"wrote to {said['to'][0]}: {said['body']}"
+    to = said["to"] if isinstance(said["to"], str) else said["to"][0]
+    return f"not sent to {to}: {result.partition(':')[0]}"
 
 
 def planner(prompt: Any) -> Completion:
@@ -73,7 +82,7 @@ def asked(messages: Sequence[PromptMessage]) -> tuple[str, str]:
         match for message in messages if message.role == "user" for match in WISH.findall(message.content)
     ]
     if not found:
-        raise ValueError("say: Tell Kim about mail 12.")
+        raise ValueError("say: Tell Kim about mail 1.")
     return str(found[-1][0]), str(found[-1][1])
 
 

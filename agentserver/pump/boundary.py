@@ -7,6 +7,7 @@ delivery concluded between, it stops and keeps its queue. Refuses to know the en
 from __future__ import annotations
 
 import logging
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -19,12 +20,13 @@ from agentserver.core.decide.plain import plain
 from agentserver.core.messages import Finished, GivenUp
 from agentserver.core.records.details import Failure, Ground
 from agentserver.core.state.approvals import Answer
+from agentserver.ports import EngineError, FencedError
 from agentserver.pump.calling.invoke import told
 from agentserver.pump.steps import UndecidedError
 from agentserver.pump.turns.unhurried import entirely, shielded
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator
     from typing import Any, Protocol
 
     from lxml import etree
@@ -98,7 +100,7 @@ class Boundary:
     async def handle(
         self, conversation: Conversation, delivery: Delivery, parsed: etree._Element | None, call: Call
     ) -> None:
-        """Read a delivery, have its listener called, and conclude."""
+        """Read a delivery, have its listener called, and conclude: unless another process has it by then."""
         element = None
         try:
             editions = self._editions
@@ -112,7 +114,8 @@ class Boundary:
             else:
                 finished = Finished(delivery, None, accepted)
         except Exception as error:  # noqa: BLE001 - the boundary of one delivery
-            await self._give_up(delivery, element, error)
+            with _letting_go(delivery):
+                await self._give_up(delivery, element, error)
         else:
             if finished is not None:
                 await self.conclude(finished)
@@ -138,7 +141,10 @@ class Boundary:
                 await self._step(conversation, decide)
                 self._failed.clear()
         except UndecidedError as error:
-            await self._give_up(finished.delivery, finished.element, _cause(error))
+            with _letting_go(finished.delivery):
+                await self._give_up(finished.delivery, finished.element, _cause(error))
+        except EngineError as error:
+            _let_go(finished.delivery, error)
 
     def _settled(self, finished: Finished, kept: bool) -> None:  # noqa: FBT001 - a callback
         """Hear of a commit that went on by itself. One that did not come about is waited for."""
@@ -163,7 +169,8 @@ class Boundary:
             "%s ends the process with %s: it is given up", delivery.to, delivery.id, extra=_place(delivery)
         )
         detail = Ground.KILLS.of()
-        await self._end_or_set_aside(GivenUp(delivery, detail, None, unseen=True))
+        with _letting_go(delivery):
+            await self._end_or_set_aside(GivenUp(delivery, detail, None, unseen=True))
 
     async def _give_up(self, delivery: Delivery, element: etree._Element | None, error: Exception) -> None:
         """End a delivery. When the guards cannot observe what its listener was given they are told that much.
@@ -326,6 +333,15 @@ class Boundary:
 
         await self._or_aside(conversation, decide, patient=patient)
 
+    async def end(self, conversation: str) -> None:
+        """Close a conversation for its gateway. One that cannot be closed before the server ends stays open."""
+        try:
+            await self.close(conversation, "closed by its gateway")
+        except FencedError:
+            raise
+        except EngineError as error:
+            logger.error("a conversation cannot be closed at present: %s", error)  # noqa: TRY400 - the text says it all
+
     async def _or_aside(
         self, conversation: str, decide: Callable[[Conversation], Outcome | None], *, patient: bool = True
     ) -> bool:
@@ -341,6 +357,19 @@ def _cause(error: UndecidedError) -> Exception:
     cause = error.__cause__
     assert isinstance(cause, Exception)
     return cause
+
+
+@contextmanager
+def _letting_go(delivery: Delivery) -> Iterator[None]:
+    """Leave a delivery to the one that has it next when a patient step cannot be kept here any more."""
+    try:
+        yield
+    except EngineError as error:
+        _let_go(delivery, error)
+
+
+def _let_go(delivery: Delivery, error: EngineError) -> None:
+    logger.info("what became of a delivery is not kept here: %s", error, extra=_place(delivery))
 
 
 def _place(delivery: Delivery) -> dict[str, str]:

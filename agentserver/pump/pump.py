@@ -17,7 +17,7 @@ from agentserver.contract import Code
 from agentserver.core.messages import LAST, EventPlace
 from agentserver.core.presenting import silenced
 from agentserver.core.receipts import refused_with
-from agentserver.ports import DamagedError, EngineError, RepeatedError, Submitted, Unkept
+from agentserver.ports import EngineError, RepeatedError, Submitted, Unkept
 from agentserver.pump.aside import set_aside
 from agentserver.pump.asked import acquitting
 from agentserver.pump.boundary import Boundary
@@ -30,6 +30,10 @@ from agentserver.pump.ingress.entrance import Conversations, Entrance, unkept
 from agentserver.pump.ingress.handles import Handles
 from agentserver.pump.parsed import ParsedPayloads
 from agentserver.pump.reporting import NOBODY, Observers, Reporter
+from agentserver.pump.sharing.finding import Finder
+from agentserver.pump.sharing.leaving import Leaving
+from agentserver.pump.sharing.shares import Shares
+from agentserver.pump.sharing.taking import Taking
 from agentserver.pump.steps import Steps
 from agentserver.pump.tidying import sweep
 from agentserver.pump.timekeeper import Timekeeper
@@ -39,8 +43,6 @@ from agentserver.pump.turns.dispatch import Dispatcher
 from agentserver.pump.turns.editions import Editions, at_once
 from agentserver.pump.turns.reloads import Reloads
 from agentserver.pump.turns.schedule import Door, RunQueue, Schedule, Ticket, backoff
-from agentserver.pump.turns.shares import Shares
-from agentserver.pump.turns.taking import Taking
 from agentserver.pump.turns.unhurried import entirely
 from agentserver.pump.waiting import Waiting
 
@@ -102,7 +104,8 @@ class Pump:
         self._invoker = Invoker(editions, resources, self._apart, self._marks, purses, self._tell)
         self._live: dict[str, Conversation] = {}
         self._shares = Shares(engine)
-        self._steps = Steps(engine, self._shares, self._live, self._find, self._release, self._forget)
+        self._finder = Finder(engine, self._shares, self._live, self._set_aside)
+        self._steps = Steps(engine, self._shares, self._live, self._finder.find, self._release, self._forget)
         self._boundary = Boundary(
             editions,
             clock,
@@ -116,7 +119,7 @@ class Pump:
         )
         self._lay_out(editions)
         self._handles = Handles(engine, self)
-        kept = Conversations(self._live, self._find, engine, self._accounts)
+        kept = Conversations(self._live, self._finder.find, engine, self._accounts)
         self.entrance = Entrance(editions, kept, clock, self._boundary, self._door, self._handles)
         self._watches = self.entrance.watches
         self._reporter = Reporter(observers.observers, self.entrance.readers, self._invoker.crashes)
@@ -138,16 +141,20 @@ class Pump:
             self._probation if self._marked else None,
             self._boundary.conclude,
             self._spawn,
-        )
-        self._taking = Taking(
-            (self._engine, self._shares),
-            self._find,
-            (self._accounts, self._waiting),
-            (self._dispatcher, self._probation),
-            self._boundary.bury,
-            self._clock,
+            self._shares,
         )
         self._parsed = ParsedPayloads()
+        self._leaving = Leaving(
+            (self._engine, self._shares),
+            (self._live, self._parsed, editions),
+            (self._accounts, self._waiting),
+            (self._queue, self._schedule, self._probation),
+            self._invoker.cancel,
+            self._moved,
+        )
+        ways = self._dispatcher, self._probation, self._boundary.bury
+        self._taking = Taking(self._leaving, self._set_aside, ways, self._clock)
+        self._shares.lost = self._taking.let_go
         self.reloads = Reloads(
             editions,
             (self._live, self._steps.alone, self._parsed),
@@ -180,6 +187,7 @@ class Pump:
             for _ in range(self._limits.concurrency):
                 self._tasks.start_soon(self._work)
             self._tasks.start_soon(self._steps.let_go)
+            self._tasks.start_soon(self._taking.follow)
             parts = self._live, self._engine, self._shares, self._boundary, self._time
             self._tasks.start_soon(sweep, *parts, lambda: self._limits.idle)
             self._tasks.start_soon(self._waiting.watch, self._time, self.answer)
@@ -191,8 +199,10 @@ class Pump:
             finally:
                 self._stopping = self._halted = True
                 self.entrance.stop()
+                self._steps.end()
                 self._tasks.cancel_scope.cancel()
                 with anyio.CancelScope(shield=True):
+                    await self._engine.give_up()
                     await self._steps.rest()
 
     @property
@@ -208,8 +218,11 @@ class Pump:
             self._stopping = True
             self._marks.end()
             self._drained = anyio.current_time() + self._limits.drain
-        with anyio.CancelScope(deadline=self._drained):
+        with anyio.CancelScope(deadline=self._drained) as scope:
             await self._accounts.rest.wait()
+        if scope.cancelled_caught:  # what is not kept by now is found by the next server
+            self._halted = True
+            self._steps.end()
 
     # Gateways
 
@@ -260,11 +273,11 @@ class Pump:
 
     async def close(self, conversation: str) -> None:
         """End a conversation for its gateway."""
-        await self._boundary.close(conversation, "closed by its gateway")
+        await self._boundary.end(conversation)
 
     async def alive(self, conversation: str) -> bool:
         """True when a conversation takes messages. Raises EngineError."""
-        return await self._find(conversation) is not None
+        return await self._finder.find(conversation) is not None
 
     def new_id(self) -> str:
         """An id for a request."""
@@ -308,7 +321,7 @@ class Pump:
             editions.working[delivery.id] = delivery.conversation
             mark = self._marks.enter(delivery.id, delivery.conversation) if self._marked else 0
             try:
-                conversation = self._live.get(delivery.conversation) or await self._find(
+                conversation = self._live.get(delivery.conversation) or await self._finder.still(
                     delivery.conversation
                 )
                 parsed = self._parsed.pop(delivery.id, None)
@@ -334,16 +347,11 @@ class Pump:
             self._handles.tell(progress)
             self._watches.tell(progress)
 
-    async def _find(self, conversation: str) -> Conversation | None:
-        live = self._live.get(conversation)
-        if live is None:
-            try:
-                live = await self._engine.load(conversation)
-            except DamagedError as error:
-                await self._set_aside(conversation, error)
-            if live is not None:
-                live = self._live.setdefault(conversation, live)
-        return live
+    def _moved(self, conversations: Sequence[Conversation]) -> None:
+        """Tell gateways that another process has conversations of theirs."""
+        for one in conversations:
+            self._watches.moved(one.id)
+            self._handles.over(one.id)
 
     async def _set_aside(self, conversation: str, error: Exception) -> None:
         """Let a conversation go on no more that cannot: its principal is told, the others are served."""
@@ -351,10 +359,7 @@ class Pump:
 
     async def _put_aside(self, conversation: str, error: Exception) -> None:
         events = await set_aside(self._engine, conversation, error, self._clock.moment().now)
-        for thread in self._live[conversation].tree.nodes.values() if conversation in self._live else ():
-            self._invoker.cancel(thread.id)
-            self._parsed.forget(thread.waiting())
-        self._waiting.forget(conversation)
+        self._leaving.forget(conversation)
         self._handles.deliver(conversation, events)
         self._watches.deliver(conversation, events)
         self._forget(conversation)

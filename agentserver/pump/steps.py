@@ -15,17 +15,18 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import anyio
 
 from agentserver.core.records.outcome import Outcome
-from agentserver.ports import ConflictError, EngineError, UnfitError
+from agentserver.ports import ConflictError, EngineError, FencedError, UnfitError
 from agentserver.pump.turns.alone import Alone
 from agentserver.pump.turns.schedule import backoff
 from agentserver.pump.turns.unhurried import begin, shielded, unhurried
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping
+    from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
     from typing import Any
 
     from agentserver.core.state.conversation import Conversation
     from agentserver.ports import Engine, Share
+    from agentserver.pump.sharing.shares import Shares
     from agentserver.pump.turns.unhurried import Decision
 
     ToItsEnd: TypeAlias = Callable[[Coroutine[Any, Any, EngineError | None]], Awaitable[EngineError | None]]
@@ -39,6 +40,7 @@ class UndecidedError(Exception):
 
 
 class _HandedOver(NamedTuple):
+    share: Share
     outcome: Outcome
     settled: Callable[[bool], None]
     kept: bool
@@ -49,7 +51,7 @@ class Steps:
 
     Args:
         engine: where conversations are kept.
-        shares: the share of each.
+        shares: the share of each; a step is committed under the one that its conversation had when it began.
         live: those at work, as last committed.
         find: gives one from the engine, if it goes on.
         release: lets go what was committed.
@@ -59,7 +61,7 @@ class Steps:
     def __init__(
         self,
         engine: Engine,
-        shares: Mapping[str, Share],
+        shares: Shares,
         live: MutableMapping[str, Conversation],
         find: Callable[[str], Awaitable[Conversation | None]],
         release: Callable[[Outcome], None],
@@ -72,6 +74,7 @@ class Steps:
         self._settled: deque[_HandedOver] = deque()
         self._some = asyncio.Event()
         self._over = self._failing = False
+        self._ended = asyncio.Event()
 
     async def hand_over(self, conversation: str, decide: Decision, settled: Callable[[bool], None]) -> bool:
         """Decide, and let the engine go on by itself: once the commit is done ``let_go`` goes on, and no worker waits.
@@ -92,19 +95,25 @@ class Steps:
                 self.alone.leave(conversation)
         return failure is None
 
-    def _commit(self, outcome: Outcome, settled: Callable[[bool], None]) -> None:
-        share = self._shares[outcome.conversation.id]
+    def _commit(self, share: Share, outcome: Outcome, settled: Callable[[bool], None]) -> None:
         committing = asyncio.ensure_future(self._engine.commit(share, outcome))
         self._committing[outcome.conversation.id] = committing
-        committing.add_done_callback(partial(self._settle, outcome, settled))
+        committing.add_done_callback(partial(self._settle, share, outcome, settled))
 
     def _settle(
-        self, outcome: Outcome, settled: Callable[[bool], None], committing: asyncio.Future[None]
+        self,
+        share: Share,
+        outcome: Outcome,
+        settled: Callable[[bool], None],
+        committing: asyncio.Future[None],
     ) -> None:
-        kept = not committing.cancelled() and committing.exception() is None
-        self._failing = not kept
-        self._settled.append(_HandedOver(outcome, settled, kept))
+        error = asyncio.CancelledError() if committing.cancelled() else committing.exception()
+        kept, fenced = error is None, isinstance(error, FencedError)
+        self._failing = not (kept or fenced)
+        self._settled.append(_HandedOver(share, outcome, settled, kept))
         self._some.set()
+        if fenced:
+            self._shares.lost(share)
 
     async def let_go(self) -> None:
         """Let the consequences of what is committed go, for ever. Commits of one transaction wake it once."""
@@ -112,6 +121,10 @@ class Steps:
             await self._some.wait()
             self._some.clear()
             self._let_go()
+
+    def end(self) -> None:
+        """Wait no longer for the engine: a patient step that cannot be kept now raises EngineError from here on."""
+        self._ended.set()
 
     async def rest(self) -> None:
         """Hand nothing over any more, and let go what is on its way."""
@@ -122,10 +135,10 @@ class Steps:
 
     def _let_go(self) -> None:
         while self._settled:
-            outcome, settled, kept = self._settled.popleft()
+            share, outcome, settled, kept = self._settled.popleft()
             del self._committing[outcome.conversation.id]
             try:
-                if kept:
+                if kept and self._shares.get(outcome.conversation.id) is share:
                     self._release(outcome)
             finally:
                 self.alone.leave(outcome.conversation.id)
@@ -138,8 +151,9 @@ class Steps:
 
         One step of a conversation at a time: a decision on a state that is not yet committed could be committed
         on top of another one. ``decide`` gives None to leave things as they are. False when the conversation is over.
-        While the engine cannot commit, a patient step is tried again and again, since what a handler did cannot be
-        refused any more; another one raises EngineError. ``to_its_end`` keeps a caller that gives up from cutting an
+        While the engine cannot commit, a patient step is tried again and again until the pump ends, since what a
+        handler did cannot be refused any more; another one raises EngineError. Either raises FencedError when another
+        process has the conversation: it is not taken again. ``to_its_end`` keeps a caller that gives up from cutting an
         attempt short: ``entirely`` for callers that are no tasks of the pump. Raises UndecidedError when the step is
         impossible.
         """
@@ -185,11 +199,12 @@ class Steps:
             if isinstance(failure, ConflictError):
                 self._live.pop(conversation, None)
                 continue
-            if not patient:
+            if not patient or isinstance(failure, FencedError) or self._ended.is_set():
                 raise failure
             failures += 1
             logger.error("a step waits until it can be kept: %s", failure)
-            await anyio.sleep(backoff(failures))
+            with anyio.move_on_after(backoff(failures)):
+                await self._ended.wait()
 
     async def _attempt(
         self, current: Conversation, decide: Decision, settled: Callable[[bool], None] | None = None
@@ -200,19 +215,26 @@ class Steps:
 
         Done to its end for callers that give up and when the pump stops: nothing may be committed and never handled.
         """
+        share = None
         try:
+            share = self._shares[current.id]
             found = decide(current)
             outcome = found if found is None or isinstance(found, Outcome) else await unhurried(found)
             if outcome is None:
                 return None
             if settled is not None and not self._over:
-                self._commit(outcome, settled)
+                self._commit(share, outcome, settled)
                 return None
-            await self._engine.commit(self._shares[current.id], outcome)
+            await self._engine.commit(share, outcome)
             self._failing = False
         except Exception as error:
+            if isinstance(error, FencedError) and share is not None:
+                self._shares.lost(share)
             if isinstance(error, EngineError) and not isinstance(error, UnfitError):
                 return error
             raise UndecidedError from error
-        self._release(outcome)
+        if (
+            self._shares.get(current.id) is share
+        ):  # else it was let go meanwhile, and is another process's to release
+            self._release(outcome)
         return None

@@ -6,11 +6,12 @@ Owns what is in hand again at a start, and what idle means. Refuses to decide wh
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import anyio
 
-from agentserver.ports import EngineError
+from agentserver.ports import EngineError, FencedError
 from agentserver.pump.turns.schedule import turn
 
 if TYPE_CHECKING:
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from agentserver.core.state.conversation import Conversation
     from agentserver.ports import Engine
     from agentserver.pump.boundary import Boundary
+    from agentserver.pump.sharing.shares import Shares
     from agentserver.pump.timekeeper import Timekeeper
-    from agentserver.pump.turns.shares import Shares
 
 AT_ONCE = 500
 """Conversations that are looked at before the event loop gets a turn."""
@@ -67,11 +68,13 @@ async def tidy(
         if not number % AT_ONCE:
             await turn()
         if idle(conversation):
-            await boundary.close(conversation.id, "idle", idle)
+            with suppress(FencedError):
+                await boundary.close(conversation.id, "idle", idle)
     try:
         for key in await _idle(engine, shares, before):
             if key not in live:
-                await boundary.close(key, "idle", idle, patient=False)
+                with suppress(FencedError):
+                    await boundary.close(key, "idle", idle, patient=False)
         await time.expire()
     except EngineError as error:
         logger.error("the journal could not be tidied: %s", error)  # noqa: TRY400 - the text says it all

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
 import anyio
@@ -104,7 +105,10 @@ class Waiting:
             for approval in self._overdue(time, now):
                 why = Unasked.NOBODY if self._nobody else Unasked.LATE
                 said = ApprovalAnswer(approval.id, approval.digest, Answer.DENY, why)
-                await answer(approval.delivery.conversation, said)
+                with suppress(
+                    EngineError
+                ):  # another process has it, or the server ends: its next one asks again
+                    await answer(approval.delivery.conversation, said)
                 self.known.pop(approval.delivery.id, None)
             await self._sleep(time, now)
 

@@ -61,6 +61,9 @@ def judge(past: Past, queued: Sequence[str], fatal: int) -> SuspectVerdict:
 class Probation:
     """Lets suspects run alone, then everything else. Without suspects nothing waits.
 
+    Suspects that come while others run, with a share that is gained, wait until these are done; what comes meanwhile
+    waits for the suspects.
+
     Args:
         marks: where an acquittal is noted.
         hand_on: called with what may run.
@@ -71,6 +74,8 @@ class Probation:
         self._hand_on = hand_on
         self._suspects: deque[Ticket] = deque()
         self._others: list[Ticket] = []
+        self._out: dict[str, str] = {}
+        self._holding = False
         self._now: str | None = None
 
     async def begin(
@@ -93,33 +98,51 @@ class Probation:
             to, key = ticket.delivery.to, ticket.delivery.id
             text = "%s was at work on %s when the process ended, %d times alone: it runs alone now"
             logger.warning(text, to, key, verdict.ends[key])
-        if self._now is None:
+        if alone:
+            self._holding = True
             self._next()
         return dead, list(known.values())
 
     def put(self, ticket: Ticket) -> None:
         """Hand on what has come since, once there are no suspects any more."""
-        if self._now is None:
-            self._hand_on(ticket)
-        else:
+        if self._holding:
             self._others.append(ticket)
+        else:
+            self._out[ticket.delivery.id] = ticket.delivery.conversation
+            self._hand_on(ticket)
 
     def done(self, delivery: Delivery) -> None:
         """A delivery has been dealt with, and the process is still there."""
-        if self._now == delivery.id:
-            self._marks.acquit(delivery.id)
+        self._out.pop(delivery.id, None)
+        if self._holding:
+            if self._now == delivery.id:
+                self._marks.acquit(delivery.id)
+            self._next()
+
+    def drop(self, conversations: set[str]) -> None:
+        """Forget what is of some conversations: another process has them."""
+        self._suspects = deque(
+            one for one in self._suspects if one.delivery.conversation not in conversations
+        )
+        self._others = [one for one in self._others if one.delivery.conversation not in conversations]
+        self._out = {key: one for key, one in self._out.items() if one not in conversations}
+        if self._holding:
             self._next()
 
     def _next(self) -> None:
+        """Let the next suspect run once nothing else does, or everything that was held when there is none."""
+        if self._out:
+            return
         if self._suspects:
             suspect = self._suspects.popleft()
             self._now = suspect.delivery.id
+            self._out[self._now] = suspect.delivery.conversation
             self._hand_on(suspect)
             return
-        self._now = None
+        self._holding, self._now = False, None
         others, self._others = self._others, []
         for ticket in others:
-            self._hand_on(ticket)
+            self.put(ticket)
 
 
 class Unmarked:

@@ -105,6 +105,11 @@ class Accounts:
             self._tallies[conversation] = (principal, Tally())
             self._account(principal).conversations += 1
 
+    @property
+    def conversations(self) -> tuple[str, ...]:
+        """The open conversations that are counted."""
+        return tuple(self._tallies)
+
     def close(self, conversation: str) -> None:
         """Forget a conversation that is over, with all that it had."""
         found = self._tallies.pop(conversation, None)

@@ -50,3 +50,14 @@ class Rounds(Generic[T]):
         else:
             del self._owners[principal]
         return item
+
+    def drop(self, unwanted: set[str]) -> list[T]:
+        """Remove the items of some conversations, and give them."""
+        gone: list[T] = []
+        for principal, conversations in list(self._owners.items()):
+            for conversation in unwanted & conversations.keys():
+                gone += conversations.pop(conversation)
+            if not conversations:
+                del self._owners[principal]
+        self.count -= len(gone)
+        return gone

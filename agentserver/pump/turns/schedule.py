@@ -69,6 +69,11 @@ class Schedule:
         else:
             self._room[listener] += 1
 
+    def drop(self, conversations: set[str]) -> None:
+        """Forget the parked deliveries of some conversations."""
+        for parked in self._parked.values():
+            parked.drop(conversations)
+
     def resize(self, before: Mapping[str, int], limits: Mapping[str, int]) -> list[Ticket]:
         """Have other listeners, or others at once, from now on; gives what is parked for those that are gone.
 
@@ -119,6 +124,10 @@ class RunQueue:
         self._ready.put(ticket.principal, delivery.conversation, delivery)
         if not self._dealing:
             self._deal_soon()
+
+    def drop(self, conversations: set[str]) -> list[Delivery]:
+        """Forget the deliveries of some conversations, and give them."""
+        return self._ready.drop(conversations)
 
     async def take(self) -> Delivery:
         """The next delivery, when there is one."""

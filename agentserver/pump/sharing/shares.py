@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from agentserver.ports import FencedError, Share
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from agentserver.ports import Engine
 
 
@@ -20,13 +22,14 @@ class Shares(dict[str, Share]):
     Args:
         engine: says which share a conversation is in.
 
-    ``held`` are those that the pump has taken up.
+    ``held`` are those that the pump has taken up; ``lost`` is told of one that a commit has shown to be lost.
     """
 
     def __init__(self, engine: Engine) -> None:
         super().__init__()
         self._engine = engine
         self.held: frozenset[Share] = frozenset()
+        self.lost: Callable[[Share], None] = lambda _: None
 
     def __missing__(self, conversation: str) -> Share:
         """Find the share of a conversation that comes to work."""

@@ -1,0 +1,1 @@
+"""Shares of the conversations: held, gained and lost."""

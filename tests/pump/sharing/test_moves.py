@@ -1,0 +1,294 @@
+"""Conversations go from one pump to another while both run."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from copy import copy
+
+import anyio
+import pytest
+
+from agentserver import HandlerResponse
+from agentserver.core.records.audit import Event
+from agentserver.engines.conformance.sample import at_work
+from agentserver.engines.memory import MemoryEngine
+from agentserver.ports import EngineError, FencedError, Share, WatchEnd
+from tests.core.paper import Answer, Ask, listener
+from tests.pump.desk import answer, desk, until
+
+pytestmark = pytest.mark.anyio
+
+PARTS = 4
+
+
+def part(conversation):
+    return int(conversation[:2], 16) % PARTS
+
+
+class Parted(MemoryEngine):
+    """One of several engines on one storage, in which each partition has an owner."""
+
+    def __init__(self):
+        super().__init__()
+        self.owners = {number: (self, Share(number, 1)) for number in range(PARTS)}
+        self.speak, self.gave_up = asyncio.Event(), False
+        self.speak.set()
+
+    def other(self):
+        found = copy(self)
+        found._changed, found.speak = asyncio.Event(), asyncio.Event()
+        found.speak.set()
+        return found
+
+    def take(self, *numbers):
+        """Claim partitions, from whichever engine has them."""
+        for number in numbers:
+            owner, share = self.owners[number]
+            self.owners[number] = self, Share(number, share.epoch + 1)
+            for one in (owner, self):
+                one._changed.set()
+
+    async def shares(self):
+        while True:
+            self._changed.clear()
+            yield frozenset(share for owner, share in self.owners.values() if owner is self)
+            await self._changed.wait()
+            await self.speak.wait()
+
+    def share_of(self, conversation):
+        owner, share = self.owners[part(conversation)]
+        return share if owner is self else None
+
+    async def commit(self, share, outcome):
+        if self.share_of(outcome.conversation.id) != share:
+            raise FencedError("it is another's")
+        self._mine = share
+        await super().commit(share, outcome)
+
+    async def at_work(self, share):
+        async for key in super().at_work(share):
+            if part(key) == share.partition:
+                yield key
+
+    async def open_conversations(self, share):
+        async for key, principal in super().open_conversations(share):
+            if part(key) == share.partition:
+                yield key, principal
+
+    async def idle(self, share, before):
+        async for key in super().idle(share, before):
+            if part(key) == share.partition:
+                yield key
+
+    async def give_up(self):
+        self.gave_up = True
+
+
+class Stuck:
+    """A handler that waits until it is told to go on, and counts what becomes of its calls."""
+
+    def __init__(self):
+        self.began, self.ended, self.cancelled, self.go = 0, 0, 0, asyncio.Event()
+
+    async def __call__(self, payload, metadata):
+        self.began += 1
+        try:
+            await self.go.wait()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        self.ended += 1
+        return HandlerResponse.respond(Answer(f"first: {payload.text}"))
+
+
+@asynccontextmanager
+async def two(first, second, stuck, concurrency=1):
+    """Two desks, the first of which has everything in hand that is asked of it."""
+    pair = listener("a", concurrency=concurrency)
+    async with desk((pair, stuck), engine=first) as one, desk((pair, answer), engine=second) as other:
+        yield one, other
+
+
+async def test_a_server_that_is_fenced_lets_go_and_whoever_waits_at_it_is_told():
+    engine, stuck = MemoryEngine(), Stuck()
+    async with desk((listener("a"), stuck), engine=engine) as one:
+        handle = await one.open()
+        watch = one.pump.entrance.watch(None, handle.id, (0, 0))
+        told = []
+        async with anyio.create_task_group() as tasks:
+
+            async def ask():
+                told.append(await one.ask(Ask("x"), handle=handle))
+
+            async def look():
+                told.extend([event async for event in watch])
+
+            tasks.start_soon(ask)
+            await until(lambda: stuck.began)
+            tasks.start_soon(look)
+            await asyncio.sleep(0.01)
+            async with desk((listener("a"), answer), engine=engine.beside()) as other:
+                await until(lambda: len(told) == 2)
+                await until(lambda: [one for one in other.records if one.event is Event.ANSWERED])
+        assert stuck.cancelled == 1
+        assert told[0] is None or told[1] is None
+        (end,) = [one for one in told if one is not None]
+        assert end.reason is WatchEnd.MOVED
+        assert not one.pump._live
+        assert one.pump._accounts.of("console") == (0, 0, 0)
+        assert not [one for one in one.records if one.event is Event.HANDLED]
+
+
+@pytest.mark.parametrize("silent", [True, False])
+async def test_a_result_that_comes_after_the_loss_is_discarded_and_nothing_is_decided_again(silent):
+    first, stuck = Parted(), Stuck()
+    second = first.other()
+    async with two(first, second, stuck) as (one, other):
+        handle = await one.open()
+        await one.send(handle, Ask("x"))
+        await until(lambda: stuck.began)
+        if silent:
+            first.speak.clear()
+        second.take(part(handle.id))
+        await until(lambda: [one for one in other.records if one.event is Event.ANSWERED])
+        stuck.go.set()
+        await until(lambda: not one.pump._live)
+        assert stuck.ended == silent
+        assert await at_work(second) == []
+        assert [record for record in one.records if record.event is Event.HANDLED] == []
+        with pytest.raises(FencedError):
+            await one.pump._finder.find(handle.id)
+
+
+async def test_other_shares_are_left_alone_by_a_loss():
+    first, stuck = Parted(), Stuck()
+    second = first.other()
+    async with two(first, second, stuck, concurrency=20) as (one, _):
+        handles = [await one.open() for _ in range(20)]
+        for handle in handles:
+            await one.send(handle, Ask("x"))
+        await until(lambda: stuck.began == 20)
+        second.take(0)
+        gone = {handle.id for handle in handles if part(handle.id) == 0}
+        await until(lambda: stuck.cancelled == len(gone))
+        assert set(one.pump._live) == {handle.id for handle in handles} - gone
+        assert one.pump._accounts.of("console")[2] == 20 - len(gone)
+        stuck.go.set()
+        await until(lambda: stuck.ended == 20 - len(gone))
+
+
+async def test_what_waits_for_its_turn_goes_with_its_share_and_gives_its_room_back():
+    first, stuck = Parted(), Stuck()
+    second = first.other()
+    async with two(first, second, stuck) as (one, other):
+        handles = [await one.open() for _ in range(20)]
+        for handle in handles:
+            await one.send(handle, Ask("x"))
+        await until(lambda: stuck.began)
+        second.take(*range(PARTS))
+        await until(lambda: len([one for one in other.records if one.event is Event.ANSWERED]) == 20)
+        await until(lambda: one.pump.queues() == {"a": (0, 0)})
+        assert (stuck.began, stuck.cancelled) == (1, 1)
+        first.take(*range(PARTS))
+        await until(lambda: not other.pump._shares.held)
+        stuck.go.set()
+        fresh = await one.open()
+        assert await one.ask(Ask("y"), handle=fresh) == Answer("first: y")
+
+
+async def test_a_share_that_is_lost_and_regained_has_each_delivery_run_once_more_and_no_oftener():
+    first, stuck = Parted(), Stuck()
+    second = first.other()
+    async with desk((listener("a", concurrency=3), stuck), engine=first, concurrency=3) as one:
+        handles = [await one.open() for _ in range(10)]
+        for handle in handles:
+            await one.send(handle, Ask("x"))
+        await until(lambda: stuck.began == 3)
+        second.take(*range(PARTS))
+        first.take(*range(PARTS))
+        await until(lambda: stuck.began == 6 and stuck.cancelled == 3)
+        stuck.go.set()
+        await until(lambda: one.pump._accounts.rest.is_set())
+        assert (stuck.began, stuck.ended) == (13, 10)
+        assert len([one for one in one.records if one.event is Event.ANSWERED]) == 10
+
+
+async def test_a_storage_that_is_away_while_a_share_is_gained_is_waited_for():
+    first, stuck = Parted(), Stuck()
+    second = first.other()
+    failures = [EngineError("away")] * 2
+
+    class Away(type(second)):
+        async def load(self, conversation):
+            if failures:
+                raise failures.pop()
+            return await super().load(conversation)
+
+    second.__class__ = Away
+    async with two(first, second, stuck) as (one, other):
+        handle = await one.open()
+        await one.send(handle, Ask("x"))
+        await until(lambda: stuck.began)
+        second.take(part(handle.id))
+        await until(lambda: [one for one in other.records if one.event is Event.ANSWERED])
+        assert not failures
+
+
+class Full(MemoryEngine):
+    """Keeps nothing from some time on, and says so."""
+
+    full = False
+
+    async def commit(self, share, outcome):
+        if self.full:
+            raise EngineError("the disk is full")
+        await super().commit(share, outcome)
+
+
+async def test_a_server_that_can_keep_nothing_stops_within_its_drain_whoever_waits():
+    engine, closing = Full(), asyncio.Event()
+    async with (
+        asyncio.timeout(5),
+        anyio.create_task_group() as tasks,
+        desk((listener("a"), answer), engine=engine, drain=0.2) as d,
+    ):
+        left, handle = await d.open(), await d.open()
+        await d.ask(Ask("x"), handle=handle)
+        engine.full = True
+
+        async def close():
+            closing.set()
+            await handle.close()
+
+        tasks.start_soon(close)
+        await closing.wait()
+        assert (await left.send(d.markup(Ask("y")), "a")).code == "unkept"
+    assert handle.id in engine._kept
+
+
+async def test_handlers_do_not_run_on_once_the_drain_is_over_and_nothing_can_be_kept():
+    engine, began, go = Full(), [], asyncio.Event()
+
+    async def counting(payload, metadata):
+        began.append(payload.text)
+        await go.wait()
+        engine.full = True
+        return await answer(payload, metadata)
+
+    async with desk((listener("a", concurrency=1), counting), engine=engine, drain=0.2, concurrency=1) as d:
+        for number in range(3):
+            await d.send(await d.open(), Ask(f"{number}"))
+        await until(lambda: began)
+        go.set()
+        await d.pump.drain()
+        await asyncio.sleep(0.3)
+    assert len(began) == 1
+    assert len(await at_work(engine)) == 3
+
+
+async def test_a_pump_that_ends_gives_its_shares_up():
+    engine = Parted()
+    async with desk((listener("a"), answer), engine=engine):
+        assert not engine.gave_up
+    assert engine.gave_up

@@ -114,9 +114,8 @@ class Pump:
             self._spawn,
             self._set_aside,
         )
-        self._watchdog = Watchdog(
-            rules.blueprint.limits.stall, self._invoker.holder, self._marks, observers.stalled
-        )
+        stall = rules.blueprint.limits.stall
+        self._watchdog = Watchdog(stall, self._invoker.holder, self._marks, observers.stalled)
         self._lay_out(editions)
         self._handles = Handles(engine, self)
         kept = Conversations(self._live, self._finder.find, engine, self._accounts)
@@ -135,13 +134,9 @@ class Pump:
         self._schedule = Schedule(at_once(editions.bound), self._queue.put)
         self._probation = Probation(self._marks, self._schedule.put)
         self._put = (self._probation if self._marked else self._schedule).put
+        probation, conclude = self._probation if self._marked else None, self._boundary.conclude
         self._dispatcher = Dispatcher(
-            editions,
-            self._schedule,
-            self._probation if self._marked else None,
-            self._boundary.conclude,
-            self._spawn,
-            self._shares,
+            editions, self._schedule, probation, conclude, self._spawn, self._shares
         )
         self._parsed = ParsedPayloads()
         self._leaving = Leaving(

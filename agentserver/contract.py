@@ -278,6 +278,9 @@ class Invocation:
         completer: asks language models; None where the organism declares none.
         teller: takes the words of ``progress``; None for a listener without ``progress: true``.
         purse: charges priced work to the budgets of the conversation.
+        epoch: never smaller than it was for the same conversation before. It grows with each process that the
+            conversation goes to, and with each start of a server on a journal: a service that refuses smaller ones is
+            safe from an invocation that another process has taken over. 1 where nothing outlives the process.
     """
 
     metadata: HandlerMetadata
@@ -292,6 +295,7 @@ class Invocation:
     completer: Completer | None = None
     teller: Callable[[str], None] | None = None
     purse: Purse | None = None
+    epoch: int = 0
 
     def progress(self, text: str) -> None:
         """Tell the gateway of the request how far the work is, in a line of text.

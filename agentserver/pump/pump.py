@@ -101,9 +101,10 @@ class Pump:
         self._marks: Marks = engine.marks or Unmarked()
         self._marked = engine.marks is not None
         purses = Purses(editions, clock, self._charge)
-        self._invoker = Invoker(editions, resources, self._apart, self._marks, purses, self._tell)
         self._live: dict[str, Conversation] = {}
         self._shares = Shares(engine)
+        seen = self._marks, self._shares
+        self._invoker = Invoker(editions, resources, self._apart, seen, purses, self._tell)
         self._finder = Finder(engine, self._shares, self._live, self._set_aside)
         self._steps = Steps(engine, self._shares, self._live, self._finder.find, self._release, self._forget)
         self._boundary = Boundary(

@@ -160,6 +160,7 @@ class Bench:
             time.monotonic() + frame.seconds,
             asker if frame.models else None,
             asker.tell if frame.progress else None,
+            epoch=frame.epoch,
         )
         return current, storage, todos
 

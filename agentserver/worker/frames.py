@@ -103,6 +103,7 @@ class CallFrame:
         bytes: how much they may measure together.
         key: the idempotency key.
         attempt: from 1.
+        epoch: of the share of its conversation.
         kind: the shape.
     """
 
@@ -121,6 +122,7 @@ class CallFrame:
     bytes: int
     key: str
     attempt: int
+    epoch: int
     kind: Literal["call"] = "call"
 
 

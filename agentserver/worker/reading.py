@@ -142,4 +142,5 @@ def asked(number: int, accepted: Accepted, current: Invocation) -> CallFrame:
         accepted.room.bytes,
         current.idempotency_key,
         current.attempt,
+        current.epoch,
     )

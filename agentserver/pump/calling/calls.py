@@ -49,7 +49,8 @@ class RunningCall(PromptTask, Generic[T]):
     """A handler at work. Its result counts if it comes before the deadline and before it is cancelled.
 
     ``due`` is when it is late, by the loop's clock, once it has to be waited for; the watcher of that clock calls
-    ``late`` then. ``until`` is the same by ``time.monotonic()``, from the beginning.
+    ``late`` then. ``until`` is the same by ``time.monotonic()``, from the beginning. ``epoch`` is
+    that of its conversation's share when it began.
 
     Args:
         keeper: its owner, which a call may need in its first step: a handler can close its own thread there.
@@ -67,7 +68,7 @@ class RunningCall(PromptTask, Generic[T]):
         self.delivery = delivery
         self.said: T | None = None
         self.stage = Stage.RUNNING
-        self.due = 0.0
+        self.due, self.epoch = 0.0, 0
         self.until = monotonic() + listener.deadline
         self._ended: asyncio.Future[None] | None = None
         self._giving_up: asyncio.TimerHandle | None = None

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentserver import HandlerResponse, SystemError, TodoComplete, TodoUntil
+from agentserver.contract import Code
 from agentserver.core.decide import decisions
 from agentserver.core.encoding.snapshot import restore, take
-from agentserver.core.messages import Done
+from agentserver.core.messages import Cancelling, Done, Outside
 from agentserver.core.state.approvals import Answer as Answered
 from agentserver.guards.approval import ApprovalGuard
 from tests.core.paper import Answer, Ask, Note, Paper, listener, rules
@@ -213,3 +214,43 @@ def test_no_handler_learns_a_name_it_did_not_hear_from(seed):
             assert not any(
                 name in call.payload.message.split() for name in (*SHOP.blueprint.listeners, "nobody")
             )
+
+
+class Leaping(Paper):
+    """Each decision is taken by a clock of its own: of another machine, or set meanwhile."""
+
+    def __init__(self, rules, handlers, random):
+        self.random = random
+        super().__init__(rules, handlers)
+
+    def moment(self):
+        leap = self.random.choice([0.0, 0.0, 3600.0, -3600.0, -1e9])
+        return super().moment()._replace(now=max(1000.0 + self.seeds + leap, 0.0))
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 2**32))
+def test_time_never_runs_backwards_within_a_conversation_whatever_clocks_say(seed):
+    random = Random(seed)
+    paper = Leaping(ASKING, whims(random), random)
+    requests = [paper.say(Ask("go"), "a") for _ in range(3)]
+    for _ in range(60):
+        choice = random.random()
+        if choice < 0.05 and requests:
+            said = Cancelling(requests.pop())
+            outcome = decisions.cancel(paper.conversation, said, paper.rules, paper.moment())
+            if outcome is not None:
+                paper.apply(outcome)
+        elif choice < 0.1:
+            outside = Outside(b"no message", f"r{random.random()}")
+            paper.apply(
+                decisions.turn_away(paper.conversation, outside, Code.BUSY, paper.rules, paper.moment())
+            )
+        elif choice < 0.3 and paper.conversation.approvals():
+            answer(paper, random)
+        elif paper.waiting:
+            paper.step(random.randrange(len(paper.waiting)))
+    paper.apply(decisions.close(paper.conversation, paper.rules, paper.moment(), "test"))
+    times = [outcome.moment.now for outcome in paper.outcomes]
+    assert times == sorted(times)
+    assert [outcome.conversation.touched for outcome in paper.outcomes] == times

@@ -314,7 +314,8 @@ class Pump:
                 self._schedule.done(delivery.to)
                 self.reloads.put_off(delivery)
                 continue
-            editions.working[delivery.id] = delivery.conversation
+            work = delivery.id, worker  # one that was let go and is back may still be ending in another worker
+            editions.working[work] = delivery.conversation
             mark = self._marks.enter(delivery.id, delivery.conversation) if self._marked else 0
             try:
                 conversation = self._live.get(delivery.conversation) or await self._finder.still(
@@ -328,7 +329,7 @@ class Pump:
                     self._probation.done(delivery)
                     self._marks.leave(mark)
             finally:
-                del editions.working[delivery.id]
+                del editions.working[work]
                 self._schedule.done(delivery.to)
                 if editions.earlier:
                     editions.rested()

@@ -83,13 +83,13 @@ class Editions:
 
     ``rules`` and ``bound`` are the present one's, ``taken`` is what no principal can be called there. ``earlier`` has
     the conversations that keep another; it is empty but for a while after a reload, so that nothing else costs more.
-    ``working`` has each delivery that is being dealt with, and its conversation.
+    ``working`` has each piece of work on a delivery, and its conversation.
     """
 
     def __init__(self, rules: Rules, bound: Mapping[str, Callee]) -> None:
         self.rules, self.bound, self.taken = rules, bound, principals.taken(bound)
         self.earlier: dict[str, Edition] = {}
-        self.working: dict[str, str] = {}
+        self.working: dict[object, str] = {}
         self._held: dict[str, list[Delivery]] = {}
         self._rest = asyncio.Event()
 

@@ -31,6 +31,7 @@ class Hall:
             None,
             self.ended.append,
             self.spawned.append,
+            {},
         )
 
 

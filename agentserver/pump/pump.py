@@ -314,7 +314,10 @@ class Pump:
                 self._schedule.done(delivery.to)
                 self.reloads.put_off(delivery)
                 continue
-            work = delivery.id, worker  # one that was let go and is back may still be ending in another worker
+            work = (
+                delivery.id,
+                worker,
+            )  # one that was let go and is back may still be ending in another worker
             editions.working[work] = delivery.conversation
             mark = self._marks.enter(delivery.id, delivery.conversation) if self._marked else 0
             try:

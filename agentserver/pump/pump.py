@@ -140,21 +140,16 @@ class Pump:
             editions, self._schedule, probation, conclude, self._spawn, self._shares
         )
         self._parsed = ParsedPayloads()
-        self._leaving = Leaving(
-            (self._engine, self._shares),
-            (self._live, self._parsed, editions),
-            (self._accounts, self._waiting),
-            (self._queue, self._schedule, self._probation),
-            self._invoker.cancel,
-            self._moved,
-        )
+        kept, bounds = (self._engine, self._shares), (self._accounts, self._waiting)
+        work, turns = (self._live, self._parsed, editions), (self._queue, self._schedule, self._probation)
+        self._leaving = Leaving(kept, work, bounds, turns, self._invoker.cancel, self._moved)
         ways = self._dispatcher, self._probation, self._boundary.bury
         self._taking = Taking(self._leaving, self._set_aside, ways, self._clock)
         self._shares.lost = self._taking.let_go
         self.reloads = Reloads(
             editions,
             (self._live, self._steps.alone, self._parsed),
-            (self._accounts, self._waiting, self._schedule),
+            (*bounds, self._schedule),
             self._dispatcher,
             self._spawn,
         )
@@ -314,10 +309,7 @@ class Pump:
                 self._schedule.done(delivery.to)
                 self.reloads.put_off(delivery)
                 continue
-            work = (
-                delivery.id,
-                worker,
-            )  # one that was let go and is back may still be ending in another worker
+            work = delivery.id, worker  # one that is back may still be ending in another worker
             editions.working[work] = delivery.conversation
             mark = self._marks.enter(delivery.id, delivery.conversation) if self._marked else 0
             try:

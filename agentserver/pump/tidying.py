@@ -68,16 +68,22 @@ async def tidy(
         if not number % AT_ONCE:
             await turn()
         if idle(conversation):
-            with suppress(FencedError):
-                await boundary.close(conversation.id, "idle", idle)
+            await _close(boundary, conversation.id, idle)
     try:
         for key in await _idle(engine, shares, before):
             if key not in live:
-                with suppress(FencedError):
-                    await boundary.close(key, "idle", idle, patient=False)
+                await _close(boundary, key, idle, patient=False)
         await time.expire()
     except EngineError as error:
         logger.error("the journal could not be tidied: %s", error)  # noqa: TRY400 - the text says it all
+
+
+async def _close(
+    boundary: Boundary, conversation: str, idle: Callable[[Conversation], bool], *, patient: bool = True
+) -> None:
+    """Close a conversation that is idle still, and still this process's."""
+    with suppress(FencedError):
+        await boundary.close(conversation, "idle", idle, patient=patient)
 
 
 async def _idle(engine: Engine, shares: Shares, before: float) -> list[str]:

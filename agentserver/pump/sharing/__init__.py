@@ -1,1 +1,1 @@
-"""Shares of the conversations: held, gained and lost."""
+"""Shares of the conversations: held, gained and lost. Internal."""

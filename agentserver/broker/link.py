@@ -1,0 +1,263 @@
+"""A connection to a broker over nats-py, whose troubles are errors with a reason.
+
+Owns how the library is set up and what becomes of its troubles. A publish that the broker's permissions refuse is told
+by the broker beside the publish, so that its answer never comes: here it ends the wait, and names the permission. What
+a broker says that is no NATS ends the connection. Refuses to know what is said over it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import anyio.to_thread
+
+from agentserver.broker.address import BrokerError, credentials
+from agentserver.characters.printing import one_line
+from agentserver.extras import require
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
+    from nats.js.client import JetStreamContext
+
+    from agentserver.broker.address import BrokerAddress
+
+__all__ = ["Link", "PermissionDeniedError", "SilenceError", "connected"]
+
+START = 5.0
+"""Seconds for which a first connection is tried."""
+PING = 3
+"""Seconds between two looks at whether the broker is there; it is lost after three without an answer."""
+END = 2.0
+"""Seconds that a connection has to close."""
+
+logger = logging.getLogger("agentserver.broker")
+
+
+class PermissionDeniedError(BrokerError):
+    """The broker's permissions do not let this user do that; the message names the permission."""
+
+
+class SilenceError(BrokerError):
+    """There is no listener now, or no answer in time. It may be otherwise later."""
+
+
+class Link:
+    """A connection, for as long as ``connected`` keeps it.
+
+    Attributes:
+        denied: is done with the text of the first refusal that no ``ask`` has met: a subscription, an acknowledgement.
+        over: is done with a reason once the connection is closed for good; it reconnects by itself until then.
+    """
+
+    def __init__(self, client: Client) -> None:
+        loop = asyncio.get_running_loop()
+        self.client = client
+        self.denied: asyncio.Future[str] = loop.create_future()
+        self.over: asyncio.Future[str] = loop.create_future()
+        self._asked: dict[str, set[asyncio.Future[str]]] = {}
+        self._why = ""
+
+    @property
+    def stands(self) -> bool:
+        """True while the broker is reached."""
+        return bool(self.client.is_connected)
+
+    @property
+    def most(self) -> int:
+        """Bytes of a message that the broker takes."""
+        return int(self.client.max_payload)
+
+    @property
+    def stream(self) -> JetStreamContext:
+        """The broker's JetStream."""
+        return self.client.jetstream(timeout=START)
+
+    async def ask(
+        self, subject: str, data: bytes, seconds: float, headers: Mapping[str, str] | None = None
+    ) -> Msg:
+        """The answer to a message.
+
+        Raises PermissionDeniedError, SilenceError, and BrokerError for a message that is too large and for a
+        connection that is closed.
+        """
+        refused: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._asked.setdefault(subject.lower(), set()).add(refused)
+        work = self.client.request(subject, data, timeout=seconds, headers=dict(headers) if headers else None)
+        request = asyncio.ensure_future(work)
+        try:
+            waited: set[asyncio.Future[Any]] = {request, refused, self.denied}
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+            if refused.done() or (self.denied.done() and not request.done()):
+                raise PermissionDeniedError(refused.result() if refused.done() else self.denied.result())
+            with _troubles(subject):
+                return request.result()
+        finally:
+            request.cancel()
+            refused.cancel()
+            waiting = self._asked.get(subject.lower(), set())
+            waiting.discard(refused)
+            if not waiting:
+                self._asked.pop(subject.lower(), None)
+
+    async def say(self, subject: str, data: bytes) -> None:
+        """Send a message that has no answer. Raises BrokerError."""
+        with _troubles(subject):
+            await self.client.publish(subject, data)
+
+    async def hear(self, subject: str, heard: Callable[[Msg], Awaitable[None]], most: int) -> None:
+        """Have messages handled one after the other; what is more than ``most`` bytes behind is dropped.
+
+        Raises BrokerError.
+        """
+        with _troubles(subject):
+            await self.client.subscribe(subject, cb=heard, pending_bytes_limit=most)
+
+    async def trouble(self, error: Exception) -> None:
+        """What the library tells beside everything else."""
+        text = str(error) or type(error).__name__
+        self._why = text.removeprefix("nats: ")
+        if "permissions violation" not in text:
+            logger.debug("broker: %s", text)
+            return
+        what, _, subject = self._why.partition('"')
+        told = f"the broker's permissions refuse this user: {what.removeprefix('permissions violation for ')}"
+        told = f'{told.strip()} "{subject}'
+        waiting = self._asked.get(subject.split('"')[0]) if "publish" in what else None
+        for each in waiting or ():
+            if not each.done():
+                each.set_result(told)
+        if not waiting and not self.denied.done():
+            self.denied.set_result(told)
+
+    async def closed(self) -> None:
+        """The library has given the connection up."""
+        if not self.over.done():
+            self.over.set_result(self._why or "the connection is closed")
+
+
+@asynccontextmanager
+async def connected(address: BrokerAddress, *, name: str, inbox: str = "") -> AsyncIterator[Link]:
+    """A connection that is made again whenever it breaks. Raises BrokerError when it cannot be made now.
+
+    Args:
+        address: of the broker.
+        name: that the broker's operator sees.
+        inbox: the beginning of every subject on which answers come; the library's own when left out.
+    """
+    require("a broker", "nats")
+    from nats.aio.client import Client
+
+    words = None
+    if address.credentials is not None:
+        words = await anyio.to_thread.run_sync(credentials, address.credentials)
+    client = Client()
+    link = Link(client)
+    library, brief = logging.getLogger("nats.aio.client"), _Brief()
+    library.addFilter(brief)
+    try:
+        await _connect(link, address, words, {"name": name, **({"inbox_prefix": inbox} if inbox else {})})
+        yield link
+    finally:
+        library.removeFilter(brief)
+        with anyio.CancelScope(shield=True), anyio.move_on_after(END), suppress(Exception):
+            await client.close()
+        link.denied.cancel()
+
+
+async def _connect(
+    link: Link, address: BrokerAddress, words: tuple[str, str] | None, more: dict[str, Any]
+) -> None:
+    """Connect for the first time. Raises BrokerError."""
+    client, latest = link.client, [""]
+    refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def trouble(error: Exception) -> None:
+        latest[0] = _short(error)
+        if "authorization" in latest[0].lower() and not refused.done():
+            refused.set_result(None)
+        await link.trouble(error)
+
+    if words is not None:
+        more = {**more, "user": words[0], "password": _password(client, address, words[1])}
+    with _troubles(address.url):
+        work = client.connect(
+            address.nodes,
+            allow_reconnect=True,
+            max_reconnect_attempts=-1,
+            reconnect_time_wait=1,
+            connect_timeout=2,
+            ping_interval=PING,
+            error_cb=trouble,
+            closed_cb=link.closed,
+            **more,
+        )
+        connecting = asyncio.ensure_future(work)
+        try:
+            either: set[asyncio.Future[None]] = {connecting, refused}
+            await asyncio.wait(either, timeout=START, return_when=asyncio.FIRST_COMPLETED)
+            if not connecting.done():
+                raise BrokerError(f"no broker at {address.url}: {latest[0] or 'it does not answer'}")
+            connecting.result()
+        finally:
+            connecting.cancel()
+            await asyncio.wait({connecting})
+            refused.cancel()
+
+
+def _password(client: Client, address: BrokerAddress, password: str) -> Callable[[], str]:
+    """Gives the password once the connection is what the address says: a broker may leave encryption out."""
+
+    def given() -> str:
+        from nats.errors import Error
+
+        writer = getattr(getattr(client, "_transport", None), "_io_writer", None)
+        bare = writer is None or writer.get_extra_info("ssl_object") is None
+        if bare and any(node.startswith("tls://") for node in address.nodes):
+            raise Error(
+                "nats: authorization is not tried: the broker does not encrypt, and tls:// asks for it"
+            )
+        return password
+
+    return given
+
+
+@contextmanager
+def _troubles(subject: str) -> Iterator[None]:
+    """Makes BrokerError of what the library raises."""
+    from nats import errors
+
+    try:
+        yield
+    except BrokerError:
+        raise
+    except errors.NoRespondersError:
+        raise SilenceError(f"nobody listens on {subject}") from None
+    except TimeoutError:
+        raise SilenceError(f"no answer on {subject}") from None
+    except errors.MaxPayloadError:
+        raise BrokerError("it is larger than the broker takes (max_payload)") from None
+    except (errors.Error, OSError, ValueError, TypeError, LookupError, AttributeError) as error:
+        raise BrokerError(f"{subject}: {_short(error)}") from None
+
+
+def _short(error: Exception) -> str:
+    text = (str(error) or type(error).__name__).removeprefix("nats: ")
+    return one_line(" ".join(text.split()))[:200]
+
+
+class _Brief(logging.Filter):
+    """Makes one line of what the library logs about a broker that is none; the connection is made again by then."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None:
+            record.msg, record.args = "the broker sent what is no NATS: %s", (type(error).__name__,)
+            record.exc_info = None
+        return True

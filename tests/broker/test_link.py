@@ -1,0 +1,188 @@
+"""Connections to a broker, to what is none, and what the broker's permissions refuse."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from contextlib import asynccontextmanager
+
+import pytest
+
+from agentserver.broker.address import BrokerAddress, BrokerError
+from agentserver.broker.link import PermissionDeniedError, SilenceError, connected
+from tests.brokers import broker, one
+
+pytestmark = pytest.mark.anyio
+
+USERS = """authorization { users: [
+  {user: all, password: secret},
+  {user: few, password: secret, permissions: {publish: {allow: ["may.Be"]}, subscribe: {allow: ["inbox.few.>"]}}}
+] }"""
+INFO = json.dumps({"server_id": "x", "version": "2.15.1", "max_payload": 1048576, "headers": True}).encode()
+
+
+def address(folder, url, user="all", password="secret"):
+    path = folder / f"{user}.{password}"
+    path.write_text(f"{user}:{password}\n")
+    return BrokerAddress(url, path)
+
+
+async def test_an_answer_comes_and_where_nobody_listens_is_said(tmp_path):
+    async with broker(tmp_path) as url, connected(BrokerAddress(url), name="a") as link:
+
+        async def echo(msg):
+            await link.say(msg.reply, msg.data[::-1])
+
+        await link.hear("there", echo, 1 << 20)
+        assert (await link.ask("there", b"abc", 2)).data == b"cba"
+        with pytest.raises(SilenceError, match="nobody listens on nowhere"):
+            await link.ask("nowhere", b"", 2)
+        with pytest.raises(BrokerError, match="larger than the broker takes"):
+            await link.say("there", bytes(link.most + 1))
+        assert link.stands
+
+
+async def test_a_refused_publish_names_its_permission_at_once(tmp_path):
+    async with (
+        broker(tmp_path, more=USERS) as url,
+        connected(address(tmp_path, url, "few"), name="a", inbox="inbox.few") as link,
+    ):
+        began = time.monotonic()
+        with pytest.raises(PermissionDeniedError, match=r'refuse this user: publish to "not.mine"'):
+            await link.ask("not.Mine", b"", 30)
+        with pytest.raises(SilenceError, match=r"nobody listens on may\.Be"):
+            await link.ask("may.Be", b"", 30)
+        assert time.monotonic() - began < 5
+        assert not link.denied.done()
+        await link.say("another", b"")
+        assert 'publish to "another"' in await asyncio.wait_for(link.denied, 5)
+
+
+async def test_a_refused_inbox_ends_what_waits_for_answers(tmp_path):
+    async with broker(tmp_path, more=USERS) as url:
+        async with connected(address(tmp_path, url, "few"), name="a", inbox="inbox.other") as link:
+            with pytest.raises(
+                PermissionDeniedError, match=r'refuse this user: subscription to "inbox.other'
+            ):
+                await link.ask("may.Be", b"", 30)
+
+
+async def test_a_wrong_password_is_said_at_once(tmp_path):
+    async with broker(tmp_path, more=USERS) as url:
+        began = time.monotonic()
+        with pytest.raises(BrokerError, match=r"(?i)authorization violation"):
+            async with connected(address(tmp_path, url, "all", "wrong"), name="a"):
+                pass
+        assert time.monotonic() - began < 3
+
+
+async def test_a_broker_that_goes_and_comes_again_is_found_again(tmp_path):
+    async with one(tmp_path) as node, connected(BrokerAddress(node.url), name="a") as link:
+        node.kill()
+        with pytest.raises(BrokerError):
+            await link.ask("there", b"", 0.5)
+        await node.start()
+        for _ in range(100):
+            if link.stands:
+                break
+            await asyncio.sleep(0.1)
+        with pytest.raises(SilenceError, match="nobody listens"):
+            await link.ask("there", b"", 2)
+
+
+@asynccontextmanager
+async def pretender(*said):
+    """What listens like a broker and says that, line by line; the last is said after the client's first ping."""
+
+    async def talk(reader, writer):
+        try:
+            writer.write(said[0])
+            await reader.readuntil(b"PING\r\n")
+            for each in said[1:]:
+                writer.write(each)
+            await reader.read()
+        except (asyncio.IncompleteReadError, OSError):
+            pass
+        finally:
+            writer.transport.abort()
+
+    server = await asyncio.start_server(talk, "127.0.0.1", 0)
+    try:
+        yield f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+
+
+RUBBISH = [
+    b"HTTP/1.1 400 Bad Request\r\n\r\n",
+    b"\x00\xff\xfe\r\n",
+    b"INFO \r\n",
+    b"INFO {\r\n",
+    b"INFO []\r\n",
+    b"INFO 5\r\n",
+    b'INFO {"max_payload": "many", "connect_urls": 7}\r\n',
+    b"x" * 100_000 + b"\r\n",
+    b"",
+]
+
+
+@pytest.mark.parametrize("said", RUBBISH, ids=range(len(RUBBISH)))
+async def test_what_is_no_broker_is_refused_in_time(said, monkeypatch, caplog):
+    monkeypatch.setattr("agentserver.broker.link.START", 0.6)
+    async with pretender(said) as url:
+        with pytest.raises(BrokerError):
+            async with connected(BrokerAddress(url), name="a") as link:
+                await link.ask("x", b"", 0.3)
+    assert "Traceback" not in caplog.text
+
+
+LATER = [
+    b"rubbish\r\n",
+    b"INFO {\r\n",
+    b"INFO []\r\n",
+    b"MSG x 99999999999999999999 5\r\nhello\r\n",
+    b"HMSG x 1 2 5\r\nhello\r\n",
+    b"-ERR 'Unknown Protocol Operation'\r\n",
+    b"PONG\r\nPONG\r\nPONG\r\n",
+    b"MSG x 1 9999999\r\n",
+]
+
+
+@pytest.mark.parametrize("said", LATER, ids=range(len(LATER)))
+async def test_a_broker_that_turns_hostile_ends_no_wait_late(said, caplog):
+    async with pretender(b"INFO " + INFO + b"\r\n", b"PONG\r\n" + said) as url:
+        try:
+            async with connected(BrokerAddress(url), name="a") as link:
+                with pytest.raises(BrokerError):
+                    await link.ask("x", b"", 0.3)
+        except BrokerError:
+            pass  # it was hostile at once
+    assert "Traceback" not in caplog.text
+
+
+async def test_a_password_goes_to_nobody_in_the_clear_where_tls_is_asked_for(tmp_path):
+    heard = bytearray()
+
+    async def talk(reader, writer):
+        writer.write(b"INFO " + INFO + b"\r\n")
+        heard.extend(await reader.read(4096))
+        writer.transport.abort()
+
+    server = await asyncio.start_server(talk, "127.0.0.1", 0)
+    url = f"tls://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    with pytest.raises(BrokerError, match="does not encrypt"):
+        async with connected(address(tmp_path, url), name="a"):
+            pass
+    server.close()
+    assert b"secret" not in heard
+
+
+async def test_where_nobody_listens_there_is_no_broker(monkeypatch):
+    monkeypatch.setattr("agentserver.broker.link.START", 0.6)
+    with pytest.raises(BrokerError, match=r"no broker at nats://127\.0\.0\.1:9"):
+        async with connected(BrokerAddress("nats://127.0.0.1:9"), name="a"):
+            pass
+    with pytest.raises(BrokerError):
+        async with connected(BrokerAddress("nats://[::1"), name="a"):
+            pass

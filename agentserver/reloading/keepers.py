@@ -216,14 +216,14 @@ async def remote(organism: Organism, rules: Rules) -> AsyncIterator[Mapping[str,
         yield {}
         return
     from agentserver.worker.planning import plan, walls
-    from agentserver.worker.pool import Workers
+    from agentserver.worker.pool import Walled, Workers
 
     walls(asked)
     async with AsyncExitStack() as stack:
-        pools: dict[str, Workers] = {}
+        pools: dict[str, Walled] = {}
         for bound in asked:
             planned = await anyio.to_thread.run_sync(plan, organism, bound, rules.bounds)
-            pools[bound.listener.name] = Workers(planned, rules.codecs, rules.bounds)
+            pools[bound.listener.name] = Walled(Workers(planned), rules.codecs, rules.bounds)
         for pool in pools.values():
-            await stack.enter_async_context(pool)
+            await stack.enter_async_context(pool.workers)
         yield pools

@@ -18,7 +18,7 @@ from agentserver.core.state.todos import Todo
 __all__ = [
     "PIECE", "VERSION", "AnsweringFrame", "CallFrame", "CancelFrame", "CompleteFrame", "CompletedFrame", "FailedFrame",
     "Frame", "FrameError", "FrameReader", "LoggedFrame", "ProgressFrame", "ReadyFrame", "ReturnedFrame", "SaidFrame",
-    "SetupFrame", "TodoFrame", "ToolFrame", "WordsFrame", "pack",
+    "SetupFrame", "TodoFrame", "ToolFrame", "WordsFrame", "faults", "pack", "written",
 ]  # fmt: skip
 
 VERSION = 1
@@ -308,8 +308,20 @@ Frame: TypeAlias = (
 
 def pack(frame: Frame) -> bytes:
     """A frame as it travels: four bytes of length, most significant first, and JSON."""
-    data: bytes = type(frame).__pydantic_serializer__.to_json(frame)  # type: ignore[union-attr]
+    data = written(frame)
     return len(data).to_bytes(HEAD, "big") + data
+
+
+def written(frame: Any) -> bytes:
+    """The JSON of a frame."""
+    data: bytes = type(frame).__pydantic_serializer__.to_json(frame)
+    return data
+
+
+def faults(error: ValidationError) -> str:
+    """The first of the reasons why something is no frame, without what was sent."""
+    found = error.errors(include_url=False, include_input=False, include_context=False)
+    return "; ".join(f"{fault['loc']}: {fault['type']}" for fault in found[:3])
 
 
 @dataclass
@@ -351,5 +363,4 @@ class FrameReader:
         try:
             return self._shape.validate_json(text)
         except ValidationError as error:
-            faults = error.errors(include_url=False, include_input=False, include_context=False)
-            raise FrameError("; ".join(f"{fault['loc']}: {fault['type']}" for fault in faults[:3])) from None
+            raise FrameError(faults(error)) from None

@@ -16,7 +16,7 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self, TypeAlias
 
 import anyio
 
@@ -26,7 +26,7 @@ from agentserver.worker.running import Worker, WorkerError
 from agentserver.worker.scratch import Scratch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from types import TracebackType
 
     from anyio.abc import TaskGroup
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from agentserver.wire.envelope import Bounds
     from agentserver.worker.planning import WorkerPlan
 
-__all__ = ["Workers"]
+__all__ = ["QUESTIONS", "Counterpart", "Here", "Outcome", "Walled", "Workers"]
 
 START = 30.0
 """Seconds that a worker has from its start to the first call that it could take."""
@@ -55,6 +55,21 @@ SPOKEN = 100
 
 logger = logging.getLogger("agentserver.worker")
 
+Outcome: TypeAlias = frames.ReturnedFrame | frames.FailedFrame
+"""A frame that ends a call."""
+
+
+class Counterpart(Protocol):
+    """Whoever a call is made for: hears of its progress, and has the language models."""
+
+    def tell(self, text: str) -> None:
+        """Take a line of progress."""
+        ...
+
+    async def complete(self, asked: frames.CompleteFrame) -> frames.CompletedFrame:
+        """Answer a question to a language model; a failure is an answer."""
+        ...
+
 
 @dataclass(eq=False)
 class Workers:
@@ -62,18 +77,13 @@ class Workers:
 
     Args:
         plan: what they are.
-        codecs: of the server.
-        bounds: of one payload.
     """
 
     plan: WorkerPlan
-    codecs: Codecs
-    bounds: Bounds
     _group: TaskGroup = field(init=False)
     _idle: list[Worker] = field(default_factory=list)
     _all: set[Worker] = field(default_factory=set)
     _busy: set[Worker] = field(default_factory=set)
-    _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
     _failures: int = 0
     _why: str = ""
 
@@ -96,34 +106,36 @@ class Workers:
                 await self._bury(worker)
         return await self._group.__aexit__(kind, error, trace)
 
-    async def call(self, accepted: Accepted, current: Invocation) -> Returned | Failed:
-        """Let a worker handle a delivery. A call that is cancelled leaves its worker a second to come to an end."""
-        try:
-            worker = await self._ready()
-        except WorkerError as error:
-            return reading.broken(str(error))
+    async def exchange(self, ask: Callable[[], frames.CallFrame], counterpart: Counterpart) -> Outcome:
+        """Let a worker make a call. One that is cancelled leaves its worker a second to come to an end.
+
+        Raises WorkerError when no worker starts, and for one that dies or speaks out of turn.
+
+        Args:
+            ask: gives the call once there is a worker for it.
+            counterpart: of the call.
+        """
+        worker = await self._ready()
         worker.calls += 1
         worker.lines, worker.breach = 0, ""
-        frame = reading.asked(next(self._numbers), accepted, current)
+        frame = ask()
         self._busy.add(worker)
         try:
             await worker.write(frame)
-            answer = await self._heard(worker, frame.call, current)
+            answer = await self._heard(worker, frame.call, counterpart)
         except asyncio.CancelledError:
             self._group.start_soon(self._end_late, worker, frame.call)
             raise
-        except WorkerError as error:
+        except WorkerError:
             await self._bury(worker)
-            return reading.broken(str(error))
+            raise
         finally:
             self._busy.discard(worker)
         if not isinstance(answer, frames.ReturnedFrame | frames.FailedFrame) or answer.call != frame.call:
             await self._bury(worker)
-            return reading.broken("it spoke out of turn")
+            raise WorkerError("it spoke out of turn")
         await self._keep(worker)
-        if isinstance(answer, frames.FailedFrame):
-            return reading.failed(answer)
-        return reading.returned(answer, accepted, self.codecs, self.bounds, self.plan.setup.storage)
+        return answer
 
     async def _ready(self) -> Worker:
         """One that takes a call: kept warm, or fresh. One that died while nobody needed it costs no call."""
@@ -152,7 +164,7 @@ class Workers:
         with suppress(WorkerError):  # it is logged
             self._idle.append(await self._start())
 
-    async def _heard(self, worker: Worker, call: int, current: Invocation) -> frames.Frame:
+    async def _heard(self, worker: Worker, call: int, counterpart: Counterpart) -> frames.Frame:
         """The frame that ends a call. Until then its handler may tell of its progress and ask models.
 
         Raises WorkerError.
@@ -161,19 +173,14 @@ class Workers:
         try:
             while isinstance(frame := await worker.read(), frames.ProgressFrame | frames.CompleteFrame):
                 if isinstance(frame, frames.ProgressFrame):
-                    current.progress(frame.text)
+                    counterpart.tell(frame.text)
                     continue
                 _check_turn(frame, call, asked)
-                asked[frame.number] = asyncio.create_task(self._answer(worker, frame, current))
+                asked[frame.number] = asyncio.create_task(_answer(worker, frame, counterpart))
             return frame
         finally:
             for task in asked.values():
                 task.cancel()
-
-    async def _answer(self, worker: Worker, asked: frames.CompleteFrame, current: Invocation) -> None:
-        answer = await answered(asked, current, self.codecs)
-        with suppress(WorkerError):  # the one who reads hears of it
-            await worker.write(answer)
 
     async def _start(self) -> Worker:
         """A worker that takes calls. Raises WorkerError when it does not come so far."""
@@ -283,6 +290,58 @@ class Workers:
                 if breach and worker in self._busy and worker.calls == call:
                     worker.breach = breach
                     worker.kill()
+
+
+@dataclass(eq=False, slots=True)
+class Walled:
+    """A listener whose handler has processes of this machine.
+
+    Args:
+        workers: its own, entered and left by who has made them.
+        codecs: of the server.
+        bounds: of one payload.
+    """
+
+    workers: Workers
+    codecs: Codecs
+    bounds: Bounds
+    _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+
+    async def call(self, accepted: Accepted, current: Invocation) -> Returned | Failed:
+        """Let a worker handle a delivery."""
+        ask = partial(reading.asked, next(self._numbers), accepted, current)
+        try:
+            answer = await self.workers.exchange(ask, Here(current, self.codecs))
+        except WorkerError as error:
+            return reading.broken(str(error))
+        return reading.believed(answer, accepted, self.codecs, self.bounds, self.workers.plan.setup.storage)
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """The server as the counterpart of a call.
+
+    Args:
+        current: what a handler of this process would have in reach.
+        codecs: of the server.
+    """
+
+    current: Invocation
+    codecs: Codecs
+
+    def tell(self, text: str) -> None:
+        """Pass on a line of progress."""
+        self.current.progress(text)
+
+    async def complete(self, asked: frames.CompleteFrame) -> frames.CompletedFrame:
+        """Ask a model, with the keys and the budget of the server."""
+        return await answered(asked, self.current, self.codecs)
+
+
+async def _answer(worker: Worker, asked: frames.CompleteFrame, counterpart: Counterpart) -> None:
+    answer = await counterpart.complete(asked)
+    with suppress(WorkerError):  # the one who reads hears of it
+        await worker.write(answer)
 
 
 def _check_turn(frame: frames.CompleteFrame, call: int, asked: Mapping[int, asyncio.Task[None]]) -> None:

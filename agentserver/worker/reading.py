@@ -21,7 +21,7 @@ from agentserver.core.refusals import Refusal
 from agentserver.core.state.growing.logs import LogChange, changed
 from agentserver.pump.calling.invoke import failing
 from agentserver.wire.envelope import Malformed, read_payload
-from agentserver.worker.frames import AnsweringFrame, CallFrame, TodoFrame
+from agentserver.worker.frames import AnsweringFrame, CallFrame, FailedFrame, TodoFrame
 
 if TYPE_CHECKING:
     from agentserver.contract import Invocation
@@ -30,12 +30,25 @@ if TYPE_CHECKING:
     from agentserver.wire.envelope import Bounds
     from agentserver.worker import frames
 
-__all__ = ["asked", "broken", "failed", "returned"]
+__all__ = ["asked", "believed", "broken", "failed", "returned"]
 
 
 def broken(why: str) -> Failed:
     """The failure of a worker that cannot be believed or is gone: ``internal`` to the caller."""
     return Failed(Code.INTERNAL, Failure(f"worker: {why}"))
+
+
+def believed(
+    answer: frames.ReturnedFrame | frames.FailedFrame,
+    accepted: Accepted,
+    codecs: Codecs,
+    bounds: Bounds,
+    storage: int,
+) -> Returned | Failed:
+    """The end of a call, as ``returned`` and ``failed`` have it."""
+    if isinstance(answer, FailedFrame):
+        return failed(answer)
+    return returned(answer, accepted, codecs, bounds, storage)
 
 
 def failed(frame: frames.FailedFrame) -> Failed | Returned:

@@ -14,14 +14,14 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 async def pool():
-    return Workers(SimpleNamespace(warm=1), None, None)
+    return Workers(SimpleNamespace(warm=1))
 
 
 async def test_a_call_that_is_cancelled_while_its_worker_is_cleaned_gives_the_worker_back(pool):
     cleaning = asyncio.get_running_loop().create_future()
     worker = SimpleNamespace(gone=False, cleaning=cleaning)
     pool._idle.append(worker)
-    call = asyncio.ensure_future(pool.call(None, None))
+    call = asyncio.ensure_future(pool.exchange(None, None))
     await asyncio.sleep(0)
     assert pool._idle == []
     call.cancel()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from agentserver.broker.address import BrokerAddress
 
-__all__ = ["Link", "PermissionDeniedError", "SilenceError", "connected"]
+__all__ = ["Link", "PermissionDeniedError", "SilenceError", "connected", "troubles"]
 
 START = 5.0
 """Seconds for which a first connection is tried."""
@@ -96,7 +96,7 @@ class Link:
             await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
             if refused.done() or (self.denied.done() and not request.done()):
                 raise PermissionDeniedError(refused.result() if refused.done() else self.denied.result())
-            with _troubles(subject):
+            with troubles(subject):
                 return request.result()
         finally:
             request.cancel()
@@ -108,7 +108,7 @@ class Link:
 
     async def say(self, subject: str, data: bytes) -> None:
         """Send a message that has no answer. Raises BrokerError."""
-        with _troubles(subject):
+        with troubles(subject):
             await self.client.publish(subject, data)
 
     async def hear(self, subject: str, heard: Callable[[Msg], Awaitable[None]], most: int) -> None:
@@ -116,7 +116,7 @@ class Link:
 
         Raises BrokerError.
         """
-        with _troubles(subject):
+        with troubles(subject):
             await self.client.subscribe(subject, cb=heard, pending_bytes_limit=most)
 
     async def trouble(self, error: Exception) -> None:
@@ -186,7 +186,7 @@ async def _connect(
 
     if words is not None:
         more = {**more, "user": words[0], "password": _password(client, address, words[1])}
-    with _troubles(address.url):
+    with troubles(address.url):
         work = client.connect(
             address.nodes,
             allow_reconnect=True,
@@ -229,7 +229,7 @@ def _password(client: Client, address: BrokerAddress, password: str) -> Callable
 
 
 @contextmanager
-def _troubles(subject: str) -> Iterator[None]:
+def troubles(subject: str) -> Iterator[None]:
     """Makes BrokerError of what the library raises."""
     from nats import errors
 

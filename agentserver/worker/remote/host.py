@@ -1,0 +1,282 @@
+"""The worker's side: tickets are pulled, calls taken to a process behind the wall, and what it says is passed on.
+
+Owns how long a server that says nothing is believed to wait. Refuses to import anything of the project (its processes
+do, behind their wall), and to run what no server has given it for a ticket: what stands in the queue may be anybody's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import secrets
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from agentserver.broker.address import BrokerError
+from agentserver.broker.link import PermissionDeniedError, SilenceError, connected, troubles
+from agentserver.broker.words import word
+from agentserver.completion import CompletionFault
+from agentserver.worker import frames
+from agentserver.worker.remote.queue import BEAT, LOST
+from agentserver.worker.remote.speech import AliveFrame, Answer, Spelling, TakeFrame
+from agentserver.worker.running import WorkerError
+
+if TYPE_CHECKING:
+    from nats.aio.msg import Msg
+    from nats.js.client import JetStreamContext
+
+    from agentserver.broker.address import BrokerAddress
+    from agentserver.broker.link import Link
+    from agentserver.broker.words import Subjects
+    from agentserver.worker.pool import Workers
+
+__all__ = ["RemoteWorker", "VersionError"]
+
+PULL = 20.0
+"""Seconds for which the broker is asked for one ticket."""
+PAUSE = 1.0
+"""Seconds before a broker that had none too soon is asked again."""
+TAKE = 3.0
+"""Seconds for which a call is asked for; a server that lives puts its ticket into the queue again."""
+BRING = 60.0
+"""Seconds for which the end of a call is brought to a server that does not answer."""
+FIRST = 0.3
+"""Seconds before something is said again to a server that was not there."""
+ASKED = 10.0
+"""Seconds after which a question to a model is said again, in case that its answer was lost on the way."""
+_TICKET = re.compile(r"[0-9a-f]{1,64}\.[0-9a-f]{1,64}")
+
+logger = logging.getLogger("agentserver.worker")
+
+
+class VersionError(Exception):
+    """The server and this worker speak different versions of the frames."""
+
+
+class _UnwantedError(Exception):
+    """No server waits for this call any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteWorker:
+    """Handles calls of one listener until it is cancelled.
+
+    Args:
+        address: of the broker.
+        subjects: of the organism.
+        listener: its name.
+        workers: its processes, entered and left by who has made them.
+        longest: bytes of what a server says.
+    """
+
+    address: BrokerAddress
+    subjects: Subjects
+    listener: str
+    workers: Workers
+    longest: int
+
+    async def serve(self, many: int) -> None:
+        """Handle so many calls at once. A broker that is lost is looked for until it is there again.
+
+        Raises BrokerError when it is not there at first, PermissionDeniedError when it refuses what this user needs,
+        and VersionError.
+        """
+        met = False
+        while True:
+            try:
+                name, inbox = f"worker of {self.listener}", self.subjects.inbox(self.listener)
+                async with connected(self.address, name=name, inbox=inbox) as link:
+                    met = True
+                    logger.info("%s: takes calls of %s", self.address.url, self.listener)
+                    why = await self._work(link, many)
+            except PermissionDeniedError:
+                raise
+            except BrokerError as error:
+                if not met:
+                    raise
+                why = str(error)
+            logger.error("the broker is lost: %s", why)
+            await asyncio.sleep(PAUSE)
+
+    async def _work(self, link: Link, many: int) -> str:
+        """Handle calls until the connection is over, and give the reason."""
+        slots = [asyncio.create_task(self._slot(link)) for _ in range(many)]
+        try:
+            waited: set[asyncio.Future[Any]] = {*slots, link.over, link.denied}
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+            if link.denied.done():
+                raise PermissionDeniedError(link.denied.result())
+            for slot in slots:
+                if slot.done():
+                    slot.result()
+            return link.over.result()
+        finally:
+            for slot in slots:
+                slot.cancel()
+            await asyncio.wait(slots)
+
+    async def _slot(self, link: Link) -> None:
+        with troubles(self.subjects.pull(self.listener)):
+            inbox = f"{self.subjects.inbox(self.listener)}.".encode()
+            queue = await link.stream.pull_subscribe_bind(
+                word(self.listener), self.subjects.stream, inbox_prefix=inbox
+            )
+        while True:
+            msg = await self._next(queue)
+            if msg is not None:
+                await self._take(link, msg)
+
+    async def _take(self, link: Link, msg: Msg) -> None:
+        """Take the call of a ticket, which then leaves the queue, and make it.
+
+        Raises VersionError, PermissionDeniedError and the BrokerError of a connection that is over.
+        """
+        begins = self.subjects.of_listener(self.listener).removesuffix(">")
+        rest = msg.subject.removeprefix(begins)
+        turn = given = None
+        if rest != msg.subject and _TICKET.fullmatch(rest) is not None:
+            turn = _Turn(self, link, rest)
+            given = await turn.taken()
+        # One that was lost all the same is put into the queue again by the server that waits.
+        with suppress(BrokerError), troubles(msg.subject):
+            await msg.ack()
+        if turn is not None and given is not None:
+            await turn.run(given)
+
+    async def _next(self, queue: JetStreamContext.PullSubscription) -> Msg | None:
+        """The next ticket; None for none yet."""
+        began = asyncio.get_running_loop().time()
+        try:
+            with troubles(self.subjects.pull(self.listener)):
+                (msg,) = await queue.fetch(1, timeout=PULL)
+        except SilenceError:
+            msg = None
+        except BrokerError as error:
+            logger.info("no ticket: %s", error)
+            msg = None
+        if msg is None:
+            if asyncio.get_running_loop().time() - began < PULL / 2:
+                await asyncio.sleep(PAUSE)  # the queue is not made yet, or the broker is busy with itself
+            return None
+        return msg
+
+
+class _Turn:
+    """One ticket: its call is taken, made and brought back."""
+
+    def __init__(self, worker: RemoteWorker, link: Link, ticket: str) -> None:
+        server, _, call = ticket.partition(".")
+        self._worker, self._link = worker, link
+        self._to = worker.subjects.done(worker.listener, server, call)
+        self._taker = secrets.token_hex(8)
+        self._spelling = Spelling(worker.longest)
+        self._call = 0
+        self._telling: asyncio.Task[None] | None = None
+
+    async def taken(self) -> frames.CallFrame | None:
+        """The call, if a server waits for it and no other worker has it. Raises VersionError and BrokerError."""
+        try:
+            given = await self._told(TakeFrame(frames.VERSION, self._taker), TAKE)
+        except (_UnwantedError, SilenceError):
+            return None
+        except frames.FrameError as error:
+            logger.warning("a server of %s is not understood: %s", self._worker.listener, error)
+            return None
+        if isinstance(given, frames.FailedFrame):
+            raise VersionError(given.detail)
+        return given if isinstance(given, frames.CallFrame) else None
+
+    async def run(self, given: frames.CallFrame) -> None:
+        """Make the call and bring its end. Raises PermissionDeniedError and BrokerError."""
+        self._call = given.call
+        with suppress(_UnwantedError, SilenceError, frames.FrameError):
+            await self._bring(await self._made(given))
+
+    async def _made(self, given: frames.CallFrame) -> Any:
+        """The end of the call. Raises _UnwantedError when the server waits no longer, and as ``_told`` does."""
+        making = asyncio.ensure_future(self._worker.workers.exchange(lambda: given, self))
+        living = asyncio.ensure_future(self._live())
+        both: set[asyncio.Future[Any]] = {making, living}
+        try:
+            # Its deadline is the server's to keep; this is for a server that is gone.
+            await asyncio.wait(both, timeout=given.seconds + LOST, return_when=asyncio.FIRST_COMPLETED)
+            if not making.done():
+                if living.done():
+                    living.result()
+                raise _UnwantedError
+            return making.result()
+        except WorkerError as error:
+            return frames.FailedFrame(given.call, str(error), [])
+        finally:
+            making.cancel()
+            living.cancel()
+            await asyncio.wait(both)
+            for each in both:
+                _ = each.cancelled() or each.exception()
+
+    async def _live(self) -> None:
+        """Tell the server that the call is worked on. Raises _UnwantedError when it does not wait for it."""
+        while True:
+            await asyncio.sleep(BEAT)
+            await self._told(AliveFrame(self._call), LOST)
+
+    async def _bring(self, answer: Any) -> None:
+        try:
+            await self._told(answer, BRING)
+        except PermissionDeniedError:
+            raise
+        except SilenceError:
+            logger.warning("the end of a call of %s was not heard by its server", self._worker.listener)
+        except BrokerError as error:
+            await self._told(frames.FailedFrame(self._call, f"the result cannot be sent: {error}", []), BRING)
+
+    async def _told(self, what: Any, seconds: float, each: float = BEAT) -> Answer:
+        """The server's answer; what is not answered is said again, for as long.
+
+        Args:
+            what: is said.
+            seconds: until it is given up.
+            each: seconds that one answer is waited for.
+
+        Raises _UnwantedError, SilenceError, PermissionDeniedError, BrokerError and FrameError.
+        """
+        loop = asyncio.get_running_loop()
+        last, data = loop.time() + seconds, frames.written(what)
+        while True:
+            try:
+                msg = await self._link.ask(self._to, data, min(each, max(last - loop.time(), FIRST)))
+                break
+            except SilenceError:
+                if loop.time() + FIRST > last:
+                    raise
+                await asyncio.sleep(FIRST)
+        answer = self._spelling.answer(msg.data)
+        if isinstance(answer, frames.CancelFrame):
+            raise _UnwantedError
+        return answer
+
+    def tell(self, text: str) -> None:
+        """Pass on a line of progress; one that is not gone by the next is let go."""
+        if self._telling is None or self._telling.done():
+            self._telling = asyncio.ensure_future(self._pass_on(frames.ProgressFrame(self._call, text)))
+
+    async def _pass_on(self, line: frames.ProgressFrame) -> None:
+        with suppress(BrokerError):
+            await self._link.say(self._to, frames.written(line))
+
+    async def complete(self, asked: frames.CompleteFrame) -> frames.CompletedFrame:
+        """Have the server ask a model. An answer that was lost on the way is asked for again, and paid once."""
+        try:
+            answer = await self._told(asked, inf, ASKED)
+        except (BrokerError, frames.FrameError, _UnwantedError) as error:
+            told = str(error) or "the server does not wait for this call any more"
+            return self._unanswered(asked, told)
+        if isinstance(answer, frames.CompletedFrame) and answer.number == asked.number:
+            return answer
+        return self._unanswered(asked, "the server answered something else")
+
+    def _unanswered(self, asked: frames.CompleteFrame, why: str) -> frames.CompletedFrame:
+        nothing = "", [], (0, 0, 0), None, "", None
+        return frames.CompletedFrame(asked.call, asked.number, *nothing, CompletionFault.UNAVAILABLE, why)

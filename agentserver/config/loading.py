@@ -15,6 +15,7 @@ from agentserver.config.code.binding import Binder
 from agentserver.config.code.namespace import Namespace
 from agentserver.config.code.namespace import forget as forget_modules
 from agentserver.config.code.otel import proofs, read_otel
+from agentserver.config.code.remote import read_broker
 from agentserver.config.code.userland import Importer, Project
 from agentserver.config.findings import ConfigError, ConfigMistake, Mistakes, Severity, Where, did_you_mean
 from agentserver.config.handoffs import read_handoffs
@@ -41,6 +42,7 @@ from agentserver.extras import installed, installing
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from agentserver.broker.address import BrokerAddress
     from agentserver.completion import LanguageModels
     from agentserver.config.code.tools import DeclaredTool, ToolReader
     from agentserver.config.organism import BoundListener, DoorKeys, Handoffs, Otel, Provenance
@@ -144,7 +146,7 @@ def _assemble(
     lifespan, handoffs = binder.lifespan(files[0]), read_handoffs(files[0], bound, binder)
     provenance = _provenance(home, files[0], declared, (bound, handoffs, policy), report)
     _check_bound(importer, files[0], bound, report)
-    guards, outward = _guards(files[0], bound, binder), _outward(files, declared, environ, report)
+    guards, outward = _guards(files[0], bound, binder), _outward(files, declared, (home, environ), report)
     if report.failed:
         return None
     return Organism(
@@ -258,17 +260,20 @@ class _Outward(TypedDict):
     serving: McpServing | None
     otel: Otel | None
     door: DoorKeys | None
+    broker: BrokerAddress | None
 
 
 def _outward(
     files: Sequence[Parsed],
     declared: Sequence[DeclaredListener],
-    environ: Mapping[str, str],
+    home: tuple[Project, Mapping[str, str]],
     report: Mistakes,
 ) -> _Outward:
     """What others are offered, and told."""
+    project, environ = home
     otel, door = read_otel(files[0], environ, report), read_http(files[0].document, files[0].faulty, report)
-    return {"serving": _serving(files, declared, report), "otel": otel, "door": door}
+    broker = read_broker(files[0], project.root, declared, report)
+    return {"serving": _serving(files, declared, report), "otel": otel, "door": door, "broker": broker}
 
 
 def _serving(

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
+    from agentserver.broker.address import BrokerAddress
     from agentserver.completion import LanguageModels, ReadyAgent
     from agentserver.config.yaml.secrets import Secrets
     from agentserver.contract import HandlerMetadata, HandlerResult
@@ -70,6 +71,7 @@ class Isolation:
         settings_class: the dotted path of the class of its settings.
         settings: their values, as the YAML has them.
         lifespan: the dotted path of what gives its resources.
+        remote: whether its processes are on other machines.
     """
 
     memory: int = 512 * 10**6
@@ -88,6 +90,7 @@ class Isolation:
     settings_class: str | None = None
     settings: Mapping[str, Any] | None = field(default=None, repr=False)
     lifespan: str | None = None
+    remote: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +265,7 @@ class Organism:
         strangers: whether other gateways open conversations for principals who are strangers, to every listener.
         mcp: the servers whose tools are listeners.
         otel: what OpenTelemetry is told; None for nothing.
+        broker: where workers on other machines meet the server; None where there are none.
     """
 
     name: str
@@ -282,6 +286,7 @@ class Organism:
     strangers: bool = False
     mcp: tuple[McpServer, ...] = ()
     otel: Otel | None = None
+    broker: BrokerAddress | None = None
 
     @property
     def addressed(self) -> frozenset[str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from agentserver.config.findings import did_you_mean
+from agentserver.config.keys.broker import URL_PATTERN, BrokerEntry
 from agentserver.config.keys.fields import DOTTED_PATTERN, NAME_PATTERN, NO_PATH, alone
 from agentserver.config.keys.http import PUBLIC_PATTERN, HttpEntry, TlsEntry
 from agentserver.config.keys.intents import (
@@ -223,6 +224,7 @@ def _unknown_key(model: type[IncludedFile], loc: Loc) -> tuple[str, str]:
             ("llm",): LlmEntry,
             ("mcp_server",): McpServerEntry,
             ("otel",): OtelEntry,
+            ("broker",): BrokerEntry,
             ("http",): HttpEntry,
             ("http", "tls"): TlsEntry,
             ("llm", "backends"): BackendEntry,
@@ -259,6 +261,8 @@ _EXPECTED = {
 }
 
 _SYNTAX = {
+    URL_PATTERN: "is nats:// or tls:// with a host, and several of these are separated by commas; user and password "
+    "stand in the file of credentials",
     ENDPOINT_PATTERN: "is an address that begins with http:// or https://, without user, query and fragment",
     PAGE_PATTERN: "is an address that begins with http:// or https:// and ends with /",
     PUBLIC_PATTERN: "is an address such as https://desk.example, without a path",

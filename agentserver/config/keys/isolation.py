@@ -57,6 +57,10 @@ class IsolationEntry(_Walled):
         repr=False,
         description='Its whole environment, such as {REGION: "${REGION}"}; nothing of the server\'s is inherited.',
     )
+    remote: bool = Field(
+        default=_DEFAULTS.remote,
+        description="Whether its processes are on other machines, where agentserver worker starts them.",
+    )
     worker_lifespan: Dotted | None = Field(
         default=None,
         description="Dotted path of an async context manager that gives the resources of this process.",
@@ -72,6 +76,11 @@ def _spelled(value: Any) -> Any:
             raise ValueError('is "process", or what the process may use')
         return {}
     return value
+
+
+def _worded(value: Any) -> Any:
+    """``remote`` asks for every default on another machine."""
+    return {"remote": True} if value == "remote" else _spelled(value)
 
 
 class CommandIsolationEntry(_Walled):
@@ -104,5 +113,5 @@ CommandIsolationKey: TypeAlias = Annotated[
 
 IsolationKey: TypeAlias = Annotated[
     IsolationEntry | None,
-    BeforeValidator(_spelled, json_schema_input_type=IsolationEntry | Literal["process"]),
+    BeforeValidator(_worded, json_schema_input_type=IsolationEntry | Literal["process", "remote"]),
 ]

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
+from agentserver.config.keys.broker import MaybeBroker
 from agentserver.config.keys.fields import (
     Deadline,
     Dotted,
@@ -385,6 +386,7 @@ class OrganismFile(IncludedFile):
         description="Servers of the Model Context Protocol whose tools are listeners.",
     )
     mcp_server: MaybeServing = None
+    broker: MaybeBroker = None
     otel: MaybeOtel = None
     http: MaybeHttp = None
     provenance: Any = Field(

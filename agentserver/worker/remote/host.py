@@ -12,6 +12,7 @@ import re
 import secrets
 from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from agentserver.broker.address import BrokerError
@@ -278,5 +279,5 @@ class _Turn:
         return self._unanswered(asked, "the server answered something else")
 
     def _unanswered(self, asked: frames.CompleteFrame, why: str) -> frames.CompletedFrame:
-        nothing = "", [], (0, 0, 0), None, "", None
-        return frames.CompletedFrame(asked.call, asked.number, *nothing, CompletionFault.UNAVAILABLE, why)
+        fault = CompletionFault.UNAVAILABLE.value
+        return frames.CompletedFrame(asked.call, asked.number, "", [], (0, 0, 0), None, "", None, fault, why)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from agentserver.payload.codec import Codecs
     from agentserver.wire.envelope import Bounds
 
-__all__ = ["Desk", "Elsewhere", "longest"]
+__all__ = ["Desk", "Distant", "longest"]
 
 BEAT = 2.0
 """Seconds between two words of a worker that works."""
@@ -93,7 +93,7 @@ class _Ticket:
 
 
 @dataclass(eq=False, slots=True)
-class Elsewhere:
+class Distant:
     """A listener whose handler has workers on other machines.
 
     Args:

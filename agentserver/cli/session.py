@@ -30,15 +30,19 @@ def ending_of(server: Server) -> GracefulEnd:
 
 
 def run(ctx: click.Context, ending: GracefulEnd, session: Callable[[], Awaitable[int]]) -> NoReturn:
-    """Run a session and end the command with its status, or as refused when the engine cannot keep what it is given."""
+    """Run a session and end the command with its status, or as refused.
+
+    It is refused when the engine cannot keep what it is given, or the broker of workers elsewhere is not there.
+    """
     import anyio
 
+    from agentserver.broker.address import BrokerError
     from agentserver.ports import EngineError
 
     try:
         with ending:
             status = anyio.run(ending.run, session, backend="asyncio")
-    except EngineError as error:
+    except (EngineError, BrokerError) as error:
         project.refuse(ctx, str(error))
     ctx.exit(status)
 

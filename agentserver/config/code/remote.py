@@ -1,7 +1,7 @@
 """Listeners whose processes are on other machines: where they meet the server, and all that such a machine needs.
 
-Owns what is read of an organism on the machine of a worker: one listener, the limits, no code. What the rest of it takes
-from the environment need not be there.
+Owns what is read of an organism on the machine of a worker: one listener, the limits, no code. What the rest of it
+takes from the environment need not be there.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _broker(main: Parsed, root: Path) -> BrokerAddress | None:
 
 
 def part(
-    path: Path, environ: Mapping[str, str], root: Path, shown: Path, listener: str | None
+    path: Path, environ: Mapping[str, str], listener: str | None
 ) -> tuple[Organism | None, tuple[ConfigMistake, ...]]:
     """An organism with one of its listeners on other machines alone, or with all of them; and its mistakes.
 
@@ -73,21 +73,24 @@ def part(
     Args:
         path: of its file.
         environ: what ``${NAME}`` refers to.
-        root: the project directory.
-        shown: the same in the words of the caller.
         listener: its name; None for all of them.
     """
-    report = Mistakes()
+    from agentserver.config.loading import (
+        project_directory,
+        shown_directory,
+    )  # which reads the broker by this module
+
+    report, root = Mistakes(), project_directory(path)
     sources = Sources(root, environ, report)
     sources.read(path)
     secrets, files = Secrets.of(sources.values), [document.file for document in sources.documents]
     if not sources.documents:
         return None, report.settle(files, secrets)
-    models = [OrganismFile, *[IncludedFile] * (len(sources.documents) - 1)]
+    models: list[type[IncludedFile]] = [OrganismFile, *[IncludedFile] * (len(sources.documents) - 1)]
     parsed = [parse(*pair, report) for pair in zip(sources.documents, models, strict=True)]
     every = [each for file in parsed for each in file.listeners]
     asked = [each for each in every if listener in (None, each.entry.name)]
-    limits, home = merge_limits(parsed, report), Project(root, shown)
+    limits, home = merge_limits(parsed, report), Project(root, shown_directory(path, root))
     distant = [each for each in asked if each.entry.isolation is not None and each.entry.isolation.remote]
     if listener is not None and not asked:
         near = did_you_mean(listener, (each.entry.name for each in every))

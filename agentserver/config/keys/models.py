@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
-from agentserver.config.keys.broker import MaybeBroker
+from agentserver.config.keys.broker import MaybeBroker  # noqa: TC001 - pydantic reads it
 from agentserver.config.keys.fields import (
     Deadline,
     Dotted,

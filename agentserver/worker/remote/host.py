@@ -78,54 +78,65 @@ class RemoteWorker:
     workers: Workers
     longest: int
 
-    async def serve(self, many: int) -> None:
-        """Handle so many calls at once. A broker that is lost is looked for until it is there again.
+    async def serve(self, many: int, ending: asyncio.Event) -> None:
+        """Handle so many calls at once until it is to end; what runs then comes to its end.
+
+        A broker that is lost is looked for until it is there again.
 
         Raises BrokerError when it is not there at first, PermissionDeniedError when it refuses what this user needs,
         and VersionError.
         """
         met = False
-        while True:
+        while not ending.is_set():
             try:
                 name, inbox = f"worker of {self.listener}", self.subjects.inbox(self.listener)
                 async with connected(self.address, name=name, inbox=inbox) as link:
                     met = True
                     logger.info("%s: takes calls of %s", self.address.url, self.listener)
-                    why = await self._work(link, many)
+                    why = await self._work(link, many, ending)
             except PermissionDeniedError:
                 raise
             except BrokerError as error:
                 if not met:
                     raise
                 why = str(error)
-            logger.error("the broker is lost: %s", why)
-            await asyncio.sleep(PAUSE)
+            if why:
+                logger.error("the broker is lost: %s", why)
+                await asyncio.sleep(PAUSE)
 
-    async def _work(self, link: Link, many: int) -> str:
-        """Handle calls until the connection is over, and give the reason."""
-        slots = [asyncio.create_task(self._slot(link)) for _ in range(many)]
+    async def _work(self, link: Link, many: int, ending: asyncio.Event) -> str:
+        """Handle calls until the connection is over, and give the reason; none once the last call has ended."""
+        slots = [asyncio.create_task(self._slot(link, ending)) for _ in range(many)]
         try:
-            waited: set[asyncio.Future[Any]] = {*slots, link.over, link.denied}
+            waited: set[asyncio.Future[Any]] = {asyncio.gather(*slots), link.over, link.denied}
             await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
             if link.denied.done():
                 raise PermissionDeniedError(link.denied.result())
             for slot in slots:
                 if slot.done():
                     slot.result()
-            return link.over.result()
+            return link.over.result() if link.over.done() else ""
         finally:
             for slot in slots:
                 slot.cancel()
             await asyncio.wait(slots)
 
-    async def _slot(self, link: Link) -> None:
+    async def _slot(self, link: Link, ending: asyncio.Event) -> None:
         with troubles(self.subjects.pull(self.listener)):
             inbox = f"{self.subjects.inbox(self.listener)}.".encode()
             queue = await link.stream.pull_subscribe_bind(
                 word(self.listener), self.subjects.stream, inbox_prefix=inbox
             )
-        while True:
-            msg = await self._next(queue)
+        while not ending.is_set():
+            pulling, over = asyncio.ensure_future(self._next(queue)), asyncio.ensure_future(ending.wait())
+            either: set[asyncio.Future[Any]] = {pulling, over}
+            try:
+                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                over.cancel()
+                if not pulling.done():  # a ticket that comes too late is another worker's after TURN
+                    pulling.cancel()
+            msg = None if pulling.cancelled() or not pulling.done() else pulling.result()
             if msg is not None:
                 await self._take(link, msg)
 

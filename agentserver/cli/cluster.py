@@ -1,0 +1,61 @@
+"""``agentserver cluster``: what the broker of an organism is told.
+
+Owns the options. Refuses to print a password.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from agentserver.cli import project
+
+
+@click.group("cluster", short_help="Look after the broker that servers and workers share.")
+def command() -> None:
+    """Look after the broker that the servers of an organism and its workers on other machines share."""
+
+
+@command.command("permissions", short_help="Write the broker's users and what each may do.")
+@project.organism_argument
+@click.option(
+    "--credentials",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    metavar="FOLDER",
+    help="Where the password of each user is, or is drawn and written: one file for each, of mode 0600.",
+)
+@click.pass_context
+def permissions(ctx: click.Context, organism: Path | None, credentials: Path) -> None:
+    """Write the account of the organism for the configuration of a NATS server, to standard output.
+
+    The servers have one user, and the workers of each listener with isolation: remote another, which may pull its
+    listener's calls, speak as its listener and hear what is meant for it, and nothing else. Passwords are drawn once;
+    what is printed has bcrypt of them. The same organism and folder print the same text.
+    """
+    from agentserver.broker.address import BrokerError
+    from agentserver.broker.passwords import bcrypt, kept
+    from agentserver.broker.permissions import configuration, user_of
+    from agentserver.config.code.remote import part
+
+    path = project.located(organism)
+    found, mistakes = part(path, os.environ, None)
+    if found is None:
+        project.refuse(ctx, *map(str, mistakes))
+    listeners = [bound.listener.name for bound in found.listeners]
+    try:
+        drawn = {
+            user: bcrypt(user, kept(credentials, file, user))
+            for user, file in (
+                (user_of(found.name, each), _file(found.name, each)) for each in (None, *listeners)
+            )
+        }
+    except BrokerError as error:
+        project.refuse(ctx, str(error))
+    click.echo(configuration(found.name, listeners, drawn), nl=False)
+
+
+def _file(organism: str, listener: str | None) -> str:
+    return organism if listener is None else f"{organism}+{listener}"

@@ -52,6 +52,7 @@ VERBS: Mapping[str, str] = MappingProxyType(
     {
         "run": "run.command",
         "serve": "serve.command",
+        "worker": "worker.command",
         "call": "call.command",
         "send": "send.command",
         "check": "check.command",
@@ -69,6 +70,7 @@ VERBS: Mapping[str, str] = MappingProxyType(
         "journal": "journal.command aside.command",
         "mcp": "mcp.command",
         "principals": "principals.command",
+        "cluster": "cluster.command",
         "codegen": "codegen.command",
         "plan": "plan.command",
         "audit": "audit.command",

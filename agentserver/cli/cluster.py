@@ -38,23 +38,20 @@ def permissions(ctx: click.Context, organism: Path | None, credentials: Path) ->
     from agentserver.broker.address import BrokerError
     from agentserver.broker.passwords import bcrypt, kept
     from agentserver.broker.permissions import configuration, user_of
-    from agentserver.config.code.remote import part
+    from agentserver.config.code.remote import names
 
     path = project.located(organism)
-    found, mistakes = part(path, os.environ, None)
-    if found is None:
+    name, listeners, mistakes = names(path, os.environ)
+    if mistakes:
         project.refuse(ctx, *map(str, mistakes))
-    listeners = [bound.listener.name for bound in found.listeners]
     try:
         drawn = {
             user: bcrypt(user, kept(credentials, file, user))
-            for user, file in (
-                (user_of(found.name, each), _file(found.name, each)) for each in (None, *listeners)
-            )
+            for user, file in ((user_of(name, each), _file(name, each)) for each in (None, *listeners))
         }
     except BrokerError as error:
         project.refuse(ctx, str(error))
-    click.echo(configuration(found.name, listeners, drawn), nl=False)
+    click.echo(configuration(name, listeners, drawn), nl=False)
 
 
 def _file(organism: str, listener: str | None) -> str:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from anyio import CancelScope
 
     from agentserver.assembly import Server
+    from agentserver.broker.address import BrokerError
 
 
 def ending_of(server: Server) -> GracefulEnd:
@@ -42,9 +43,19 @@ def run(ctx: click.Context, ending: GracefulEnd, session: Callable[[], Awaitable
     try:
         with ending:
             status = anyio.run(ending.run, session, backend="asyncio")
-    except (EngineError, BrokerError) as error:
+    except EngineError as error:
         project.refuse(ctx, str(error))
+    except BaseExceptionGroup as group:
+        away, other = group.split(BrokerError)
+        if away is None or other is not None:
+            raise
+        project.refuse(ctx, str(_first(away)))
     ctx.exit(status)
+
+
+def _first(group: BaseExceptionGroup[BrokerError]) -> BrokerError:
+    error = group.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error
 
 
 async def served(server: Server, ending: GracefulEnd, serve: Callable[[], Awaitable[None]]) -> int:

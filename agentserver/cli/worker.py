@@ -16,10 +16,12 @@ from agentserver.cli import project
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Coroutine
 
-    from agentserver.broker.address import BrokerAddress
+    from agentserver.broker.address import BrokerAddress, BrokerError
     from agentserver.config import Organism
     from agentserver.config.organism import BoundListener
+    from agentserver.worker.remote.host import VersionError
 
 
 @click.command("worker", short_help="Handle a listener's calls on this machine.")
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 )
 @project.organism_option
 @click.pass_context
-def command(ctx: click.Context, listener: str, organism: Path | None, **said: Any) -> None:
+def command(ctx: click.Context, /, listener: str, organism: Path | None, **said: Any) -> None:
     """Handle calls of LISTENER, which has isolation: remote, until a signal ends it.
 
     The organism's file is read for what it says of the listener and for the limits; the modules of its handler and its
@@ -118,7 +120,21 @@ async def _handle(found: Organism, bound: BoundListener, address: BrokerAddress,
         most = longest(limits.payload, limits.storage)
         worker = RemoteWorker(address, Subjects(found.name), name, workers, most)
         project.say(f"handles calls of {name}, {many} at once", err=True)
-        await worker.serve(many, ending)
+        failed = await _failure(worker.serve(many, ending))
+    if failed is not None:
+        raise failed
+
+
+async def _failure(serving: Coroutine[Any, Any, None]) -> BrokerError | VersionError | None:
+    """The error with which it ends: raised among the processes, it would come out as one of a group."""
+    from agentserver.broker.address import BrokerError
+    from agentserver.worker.remote.host import VersionError
+
+    try:
+        await serving
+    except (BrokerError, VersionError) as error:
+        return error
+    return None
 
 
 def _end(ending: asyncio.Event, task: asyncio.Task[Any] | None) -> None:

@@ -11,8 +11,7 @@ from pydantic import ValidationError
 
 from agentserver.config.findings import Mistakes, Severity
 from agentserver.config.keys.models import JournalEntry, OrganismFile, unjournalled
-from agentserver.config.loading import project_directory, shown_directory
-from agentserver.config.places import JOURNAL, astray, misplaced
+from agentserver.config.places import JOURNAL, astray, misplaced, project_directory, shown_directory
 from agentserver.config.validation import parse
 from agentserver.config.yaml.secrets import Secrets
 from agentserver.config.yaml.sources import Sources

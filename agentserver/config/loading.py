@@ -5,9 +5,7 @@ Owns the order of the steps and the project directory. Refuses to know any step.
 
 from __future__ import annotations
 
-import os.path
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 from agentserver.config.code.agents import Around, check_keys, equipped
@@ -23,7 +21,7 @@ from agentserver.config.keys.http import read_http
 from agentserver.config.keys.models import IncludedFile, OrganismFile
 from agentserver.config.keys.serving import McpServerEntry
 from agentserver.config.organism import McpServing, Organism
-from agentserver.config.places import check_places
+from agentserver.config.places import check_places, project_directory, shown_directory
 from agentserver.config.validation import parse
 from agentserver.config.wiring import (
     check_names,
@@ -41,6 +39,7 @@ from agentserver.extras import installed, installing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from agentserver.broker.address import BrokerAddress
     from agentserver.completion import LanguageModels
@@ -51,12 +50,6 @@ if TYPE_CHECKING:
     from agentserver.core.blueprint import Limits
     from agentserver.guards.base import Guard
     from agentserver.payload.foreign.servers import McpServer
-
-
-def project_directory(path: Path) -> Path:
-    """The directory in which dotted paths resolve: the file's, or the parent of a directory named ``config``."""
-    folder = path.parent.resolve()
-    return folder.parent if folder.name == "config" else folder
 
 
 def load(
@@ -114,11 +107,6 @@ def inspect(
         if report.failed:
             forget_modules(importer.brought())
     return organism, report.settle([document.file for document in sources.documents], secrets)
-
-
-def shown_directory(path: Path, root: Path) -> Path:
-    """The project directory in terms of the path that the caller gave."""
-    return Path(os.path.normpath(path.parent / os.path.relpath(root, path.parent.resolve())))
 
 
 def _assemble(

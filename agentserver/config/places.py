@@ -1,10 +1,11 @@
-"""Files that the organism has written: whether they stay in the project.
+"""The project directory of an organism, and files that it has written: whether they stay there.
 
 Owns which keys name one. Refuses to know what is written there.
 """
 
 from __future__ import annotations
 
+import os.path
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,17 @@ if TYPE_CHECKING:
 
 JOURNAL: Loc = ("journal", "path")
 AUDIT: Loc = ("handoffs", "audit")
+
+
+def project_directory(path: Path) -> Path:
+    """The directory in which dotted paths resolve: the file's, or the parent of a directory named ``config``."""
+    folder = path.parent.resolve()
+    return folder.parent if folder.name == "config" else folder
+
+
+def shown_directory(path: Path, root: Path) -> Path:
+    """The project directory in terms of the path that the caller gave."""
+    return Path(os.path.normpath(path.parent / os.path.relpath(root, path.parent.resolve())))
 
 
 def astray(root: Path, written: str) -> Path | None:

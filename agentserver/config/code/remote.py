@@ -16,6 +16,7 @@ from agentserver.config.findings import Mistakes, Severity, did_you_mean
 from agentserver.config.keys.broker import BrokerEntry
 from agentserver.config.keys.models import IncludedFile, OrganismFile
 from agentserver.config.organism import BoundListener, Organism, SourceLine, elsewhere
+from agentserver.config.places import project_directory, shown_directory
 from agentserver.config.validation import parse
 from agentserver.config.wiring import merge_limits
 from agentserver.config.yaml.secrets import Secrets
@@ -23,10 +24,10 @@ from agentserver.config.yaml.sources import Sources
 from agentserver.core.blueprint import Listener
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from agentserver.config.findings import ConfigMistake
+    from agentserver.config.findings import ConfigMistake, Where
     from agentserver.config.validation import DeclaredListener, Parsed
 
 
@@ -64,58 +65,82 @@ def _broker(main: Parsed, root: Path) -> BrokerAddress | None:
 
 
 def part(
-    path: Path, environ: Mapping[str, str], listener: str | None
+    path: Path, environ: Mapping[str, str], listener: str
 ) -> tuple[Organism | None, tuple[ConfigMistake, ...]]:
-    """An organism with one of its listeners on other machines alone, or with all of them; and its mistakes.
+    """An organism with one listener alone, whose workers are on other machines; and what is wrong with that much.
 
     Runs no code of the organism, and does not look for that of other listeners.
 
     Args:
         path: of its file.
         environ: what ``${NAME}`` refers to.
-        listener: its name; None for all of them.
+        listener: its name.
     """
-    from agentserver.config.loading import (
-        project_directory,
-        shown_directory,
-    )  # which reads the broker by this module
+    report = Mistakes()
+    root, sources, files = _read(path, environ, report)
+    every = [each for file in files for each in file.listeners]
+    asked = next((each for each in every if each.entry.name == listener), None)
+    bound = None
+    if asked is None:
+        near = did_you_mean(listener, (each.entry.name for each in every))
+        for file in files[:1]:
+            report.error(file.document.where(("listeners",)), f'there is no listener "{listener}"', near)
+    elif not _is_remote(asked) and "isolation" not in asked.faulty:
+        lacks = f'"{listener}" has no isolation: remote, so the server does not wait for its workers'
+        report.error(asked.where("isolation", missing=True), lacks)
+    elif "isolation" not in asked.faulty:
+        bound = _bound(asked, Project(root, shown_directory(path, root)), report)
+    limits = merge_limits(files, report)
+    place = None if asked is None else asked.where()
+    told = _told(sources, report, lambda each: _concerns(each, place))
+    if told or bound is None:
+        return None, told
+    secrets, broker = Secrets.of(sources.values), _broker(files[0], root)
+    return Organism(
+        files[0].name, root, (bound,), limits, None, secrets, tuple(sources.files), broker=broker
+    ), ()
 
-    report, root = Mistakes(), project_directory(path)
+
+def names(path: Path, environ: Mapping[str, str]) -> tuple[str, tuple[str, ...], tuple[ConfigMistake, ...]]:
+    """The name of an organism, its listeners on other machines, and mistakes for which they cannot be told."""
+    report = Mistakes()
+    _, sources, files = _read(path, environ, report)
+    found = tuple(each.entry.name for file in files for each in file.listeners if _is_remote(each))
+    told = _told(sources, report, _hides_a_name)
+    return (files[0].name if files else ""), found, told
+
+
+def _read(path: Path, environ: Mapping[str, str], report: Mistakes) -> tuple[Path, Sources, list[Parsed]]:
+    root = project_directory(path)
     sources = Sources(root, environ, report)
     sources.read(path)
-    secrets, files = Secrets.of(sources.values), [document.file for document in sources.documents]
-    if not sources.documents:
-        return None, report.settle(files, secrets)
-    models: list[type[IncludedFile]] = [OrganismFile, *[IncludedFile] * (len(sources.documents) - 1)]
-    parsed = [parse(*pair, report) for pair in zip(sources.documents, models, strict=True)]
-    every = [each for file in parsed for each in file.listeners]
-    asked = [each for each in every if listener in (None, each.entry.name)]
-    limits, home = merge_limits(parsed, report), Project(root, shown_directory(path, root))
-    distant = [each for each in asked if each.entry.isolation is not None and each.entry.isolation.remote]
-    if listener is not None and not asked:
-        near = did_you_mean(listener, (each.entry.name for each in every))
-        report.error(parsed[0].document.where(("listeners",)), f'there is no listener "{listener}"', near)
-    elif listener is not None and not distant and "isolation" not in asked[0].faulty:
-        lacks = f'"{listener}" has no isolation: remote, so the server does not wait for its workers'
-        report.error(asked[0].where("isolation", missing=True), lacks)
-    bound = [found for each in distant if (found := _bound(each, home, report)) is not None]
-    mine = [(each.where().file, each.where().path) for each in asked]
-    told = tuple(
-        each
-        for each in report.settle(files, secrets)
-        if each.severity is Severity.ERROR and _concerns(each, mine)
-    )
-    name, broker = parsed[0].name, _broker(parsed[0], root)
-    made = Organism(name, root, tuple(bound), limits, None, secrets, tuple(sources.files), broker=broker)
-    return (None if told else made), told
+    models: list[type[IncludedFile]] = [OrganismFile, *[IncludedFile] * len(sources.documents)]
+    return root, sources, [parse(*pair, report) for pair in zip(sources.documents, models, strict=False)]
 
 
-def _concerns(mistake: ConfigMistake, mine: Sequence[tuple[Path, str]]) -> bool:
-    """True for a mistake that a worker of these listeners cannot do with."""
+def _told(
+    sources: Sources, report: Mistakes, counts: Callable[[ConfigMistake], bool]
+) -> tuple[ConfigMistake, ...]:
+    every = report.settle([document.file for document in sources.documents], Secrets.of(sources.values))
+    return tuple(each for each in every if each.severity is Severity.ERROR and counts(each))
+
+
+def _is_remote(declared: DeclaredListener) -> bool:
+    return declared.entry.isolation is not None and declared.entry.isolation.remote
+
+
+def _concerns(mistake: ConfigMistake, own: Where | None) -> bool:
+    """True for a mistake that a worker of the listener at this place cannot do with."""
     begin = mistake.path.partition(".")[0].partition("[")[0]
-    if begin in ("", "name", "limits", "include", "broker") or mistake.path == "listeners":
+    if begin in ("", "name", "limits", "include") or mistake.path == "listeners":
         return True
-    return any(file == mistake.file and f"{mistake.path}.".startswith(f"{own}.") for file, own in mine)
+    return own is not None and own.file == mistake.file and f"{mistake.path}.".startswith(f"{own.path}.")
+
+
+def _hides_a_name(mistake: ConfigMistake) -> bool:
+    """True for a mistake after which it is not known who has workers on other machines."""
+    hides = mistake.path.endswith((".isolation", ".isolation.remote", ".name"))
+    return hides or mistake.path in ("", "name", "listeners") or mistake.path.startswith("include")
 
 
 def _bound(declared: DeclaredListener, home: Project, report: Mistakes) -> BoundListener | None:

@@ -107,19 +107,19 @@ class RemoteWorker:
     async def _work(self, link: Link, many: int, ending: asyncio.Event) -> str:
         """Handle calls until the connection is over, and give the reason; none once the last call has ended."""
         slots = [asyncio.create_task(self._slot(link, ending)) for _ in range(many)]
+        running = set(slots)
         try:
-            waited: set[asyncio.Future[Any]] = {asyncio.gather(*slots), link.over, link.denied}
-            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
-            if link.denied.done():
-                raise PermissionDeniedError(link.denied.result())
-            for slot in slots:
-                if slot.done():
+            while running and not link.over.done():
+                waited: set[asyncio.Future[Any]] = {*running, link.over, link.denied}
+                await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+                if link.denied.done():
+                    raise PermissionDeniedError(link.denied.result())
+                for slot in [each for each in running if each.done()]:
+                    running.discard(slot)
                     slot.result()
             return link.over.result() if link.over.done() else ""
         finally:
-            for slot in slots:
-                slot.cancel()
-            await asyncio.wait(slots)
+            await _ended(*slots)
 
     async def _slot(self, link: Link, ending: asyncio.Event) -> None:
         with troubles(self.subjects.pull(self.listener)):
@@ -222,11 +222,7 @@ class _Turn:
         except WorkerError as error:
             return frames.FailedFrame(given.call, str(error), [])
         finally:
-            making.cancel()
-            living.cancel()
-            await asyncio.wait(both)
-            for each in both:
-                _ = each.cancelled() or each.exception()
+            await _ended(making, living)
 
     async def _live(self) -> None:
         """Tell the server that the call is worked on. Raises _UnwantedError when it does not wait for it."""
@@ -292,3 +288,12 @@ class _Turn:
     def _unanswered(self, asked: frames.CompleteFrame, why: str) -> frames.CompletedFrame:
         fault = CompletionFault.UNAVAILABLE.value
         return frames.CompletedFrame(asked.call, asked.number, "", [], (0, 0, 0), None, "", None, fault, why)
+
+
+async def _ended(*tasks: asyncio.Future[Any]) -> None:
+    """Cancel what runs yet, and wait for it; what it raises was told by another of them."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    for task in tasks:
+        _ = task.cancelled() or task.exception()

@@ -54,6 +54,7 @@ class Link:
     Attributes:
         denied: is done with the text of the first refusal that no ``ask`` has met: a subscription, an acknowledgement.
         over: is done with a reason once the connection is closed for good; it reconnects by itself until then.
+        met: whether the broker has taken this user once.
     """
 
     def __init__(self, client: Client) -> None:
@@ -61,6 +62,7 @@ class Link:
         self.client = client
         self.denied: asyncio.Future[str] = loop.create_future()
         self.over: asyncio.Future[str] = loop.create_future()
+        self.met = False
         self._asked: dict[str, set[asyncio.Future[str]]] = {}
         self._why = ""
 
@@ -123,6 +125,8 @@ class Link:
         """What the library tells beside everything else."""
         text = str(error) or type(error).__name__
         self._why = text.removeprefix("nats: ")
+        if self.met and _is_unauthorised(text):  # it would be tried for ever
+            await self.closed()
         if "permissions violation" not in text:
             logger.debug("broker: %s", text)
             return
@@ -168,6 +172,7 @@ async def connected(address: BrokerAddress, *, name: str, inbox: str = "") -> As
         library.removeFilter(brief)
         with anyio.CancelScope(shield=True), anyio.move_on_after(END), suppress(Exception):
             await client.close()
+        _let_go(client)
         link.denied.cancel()
 
 
@@ -180,7 +185,7 @@ async def _connect(
 
     async def trouble(error: Exception) -> None:
         latest[0] = _short(error)
-        if "authorization" in latest[0].lower() and not refused.done():
+        if _is_unauthorised(latest[0]) and not refused.done():
             refused.set_result(None)
         await link.trouble(error)
 
@@ -202,13 +207,35 @@ async def _connect(
         try:
             either: set[asyncio.Future[None]] = {connecting, refused}
             await asyncio.wait(either, timeout=START, return_when=asyncio.FIRST_COMPLETED)
+            if refused.done():
+                raise PermissionDeniedError(
+                    f"the broker at {address.url} does not take this user: {latest[0]}"
+                )
             if not connecting.done():
                 raise BrokerError(f"no broker at {address.url}: {latest[0] or 'it does not answer'}")
             connecting.result()
+            link.met = True
         finally:
             connecting.cancel()
             await asyncio.wait({connecting})
             refused.cancel()
+
+
+def _is_unauthorised(text: str) -> bool:
+    """True for what a broker says to a user that it does not know, or not any more."""
+    return "authorization" in text.lower() or "authentication" in text.lower()
+
+
+def _let_go(client: Client) -> None:
+    """Close the socket of a client, which it leaves open where a connection was not made."""
+    writer = _writer(client)
+    if writer is not None:
+        writer.close()
+
+
+def _writer(client: Client) -> asyncio.StreamWriter | None:
+    found: asyncio.StreamWriter | None = getattr(getattr(client, "_transport", None), "_io_writer", None)
+    return found
 
 
 def _password(client: Client, address: BrokerAddress, password: str) -> Callable[[], str]:
@@ -217,7 +244,7 @@ def _password(client: Client, address: BrokerAddress, password: str) -> Callable
     def given() -> str:
         from nats.errors import Error
 
-        writer = getattr(getattr(client, "_transport", None), "_io_writer", None)
+        writer = _writer(client)
         bare = writer is None or writer.get_extra_info("ssl_object") is None
         if bare and any(node.startswith("tls://") for node in address.nodes):
             raise Error(

@@ -28,7 +28,7 @@ def command() -> None:
     help="Where the password of each user is, or is drawn and written: one file for each, of mode 0600.",
 )
 @click.pass_context
-def permissions(ctx: click.Context, organism: Path | None, credentials: Path) -> None:
+def write(ctx: click.Context, organism: Path | None, credentials: Path) -> None:
     """Write the account of the organism for the configuration of a NATS server, to standard output.
 
     The servers have one user, and the workers of each listener with isolation: remote another, which may pull its

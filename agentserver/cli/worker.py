@@ -81,7 +81,7 @@ def _address(ctx: click.Context, found: Organism, url: str | None, credentials: 
     import re
 
     from agentserver.broker.address import BrokerAddress
-    from agentserver.config.keys.broker import URL_PATTERN
+    from agentserver.config.keys.isolation import URL_PATTERN
 
     if url is None and found.broker is not None:
         url = found.broker.url

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from agentserver.config.findings import did_you_mean
-from agentserver.config.keys.broker import URL_PATTERN, BrokerEntry
 from agentserver.config.keys.fields import DOTTED_PATTERN, NAME_PATTERN, NO_PATH, alone
 from agentserver.config.keys.http import PUBLIC_PATTERN, HttpEntry, TlsEntry
 from agentserver.config.keys.intents import (
@@ -24,7 +23,12 @@ from agentserver.config.keys.intents import (
     ParameterEntry,
     sound_intents,
 )
-from agentserver.config.keys.isolation import CommandIsolationEntry, IsolationEntry
+from agentserver.config.keys.isolation import (
+    URL_PATTERN,
+    BrokerEntry,
+    CommandIsolationEntry,
+    IsolationEntry,
+)
 from agentserver.config.keys.llm import (
     AgentEntry,
     BackendEntry,

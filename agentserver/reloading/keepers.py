@@ -226,12 +226,12 @@ async def _distant(
         yield {}
         return
     from agentserver.broker.words import Subjects
-    from agentserver.worker.remote.queue import Desk, Distant, longest
+    from agentserver.worker.remote.queue import Distant, TicketDesk, longest
 
     assert organism.broker is not None  # the configuration has looked
     names, limits = [bound.listener.name for bound in asked], organism.limits
     most = longest(limits.payload, limits.storage)
-    async with Desk(organism.broker, Subjects(organism.name), names, most) as desk:
+    async with TicketDesk(organism.broker, Subjects(organism.name), names, most) as desk:
         yield {name: Distant(desk, name, rules.codecs, rules.bounds, limits.storage) for name in names}
 
 

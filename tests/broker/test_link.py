@@ -60,12 +60,12 @@ async def test_a_refused_publish_names_its_permission_at_once(tmp_path):
 
 
 async def test_a_refused_inbox_ends_what_waits_for_answers(tmp_path):
-    async with broker(tmp_path, more=USERS) as url:
-        async with connected(address(tmp_path, url, "few"), name="a", inbox="inbox.other") as link:
-            with pytest.raises(
-                PermissionDeniedError, match=r'refuse this user: subscription to "inbox.other'
-            ):
-                await link.ask("may.Be", b"", 30)
+    async with (
+        broker(tmp_path, more=USERS) as url,
+        connected(address(tmp_path, url, "few"), name="a", inbox="inbox.other") as link,
+    ):
+        with pytest.raises(PermissionDeniedError, match=r'refuse this user: subscription to "inbox.other'):
+            await link.ask("may.Be", b"", 30)
 
 
 async def test_a_wrong_password_is_said_at_once(tmp_path):

@@ -13,7 +13,7 @@ from agentserver.broker.words import LONGEST, word
 from agentserver.config.code.isolated import isolated
 from agentserver.config.code.userland import Project
 from agentserver.config.findings import Mistakes, Severity, did_you_mean
-from agentserver.config.keys.broker import BrokerEntry
+from agentserver.config.keys.isolation import BrokerEntry
 from agentserver.config.keys.models import IncludedFile, OrganismFile
 from agentserver.config.organism import BoundListener, Organism, SourceLine, elsewhere
 from agentserver.config.places import project_directory, shown_directory

@@ -1,5 +1,7 @@
 """The shape of ``isolation:``, which gives a listener a process of its own, and the program of an MCP server a wall.
 
+And that of ``broker:``, where processes on other machines meet the server.
+
 Owns its keys, defaults and bounds. Refuses to know how a process is started and how it is held.
 """
 
@@ -13,6 +15,10 @@ from agentserver.config.keys.fields import Deadline, Dotted, Memory, RelativePat
 from agentserver.config.organism import Isolation
 from agentserver.payload.foreign.servers import CommandIsolation
 
+URL_PATTERN = r"^(nats|tls)://[^\s@/?#,]+(,(nats|tls)://[^\s@/?#,]+)*$"
+_Url: TypeAlias = Annotated[
+    str, Field(pattern=URL_PATTERN, max_length=2000, examples=["nats://127.0.0.1:4222"])
+]
 _DEFAULTS = Isolation()
 _OF_COMMANDS = CommandIsolation()
 _Port = Annotated[int, Field(ge=1, le=65_535)]
@@ -114,4 +120,28 @@ CommandIsolationKey: TypeAlias = Annotated[
 IsolationKey: TypeAlias = Annotated[
     IsolationEntry | None,
     BeforeValidator(_worded, json_schema_input_type=IsolationEntry | Literal["process", "remote"]),
+]
+
+
+class BrokerEntry(Strict):
+    """Where workers on other machines meet the server."""
+
+    url: _Url = Field(
+        description="Host and port of a NATS server with JetStream; several, separated by commas."
+    )
+    credentials: RelativePath | None = Field(
+        default=None,
+        description="A file with user:password on one line, relative to the project or an absolute path.",
+    )
+    replicas: int = Field(
+        default=1, ge=1, le=5, description="How many nodes of the broker keep the queue of workers elsewhere."
+    )
+
+
+MaybeBroker: TypeAlias = Annotated[
+    Annotated[BrokerEntry | None, BeforeValidator(given, json_schema_input_type=BrokerEntry)],
+    Field(
+        title="Broker",
+        description="The broker by which listeners with isolation: remote and their workers speak.",
+    ),
 ]

@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
-from agentserver.config.keys.broker import MaybeBroker  # noqa: TC001 - pydantic reads it
 from agentserver.config.keys.fields import (
     Deadline,
     Dotted,
@@ -30,7 +29,7 @@ from agentserver.config.keys.fields import (
 )
 from agentserver.config.keys.http import MaybeHttp  # noqa: TC001 - pydantic reads it
 from agentserver.config.keys.intents import HandoffsEntry, IntentEntry
-from agentserver.config.keys.isolation import IsolationKey  # noqa: TC001 - pydantic reads it
+from agentserver.config.keys.isolation import IsolationKey, MaybeBroker  # noqa: TC001 - pydantic reads it
 from agentserver.config.keys.llm import LlmEntry, MaybeAgent
 from agentserver.config.keys.mcp import Server  # noqa: TC001 - pydantic reads it
 from agentserver.config.keys.otel import MaybeOtel  # noqa: TC001 - pydantic reads it

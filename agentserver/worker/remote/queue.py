@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from agentserver.payload.codec import Codecs
     from agentserver.wire.envelope import Bounds
 
-__all__ = ["Desk", "Distant", "longest"]
+__all__ = ["Distant", "TicketDesk", "longest"]
 
 BEAT = 2.0
 """Seconds between two words of a worker that works."""
@@ -104,7 +104,7 @@ class Distant:
         storage: bytes that a thread may store.
     """
 
-    desk: Desk
+    desk: TicketDesk
     listener: str
     codecs: Codecs
     bounds: Bounds
@@ -119,7 +119,7 @@ class Distant:
         return reading.believed(answer, accepted, self.codecs, self.bounds, self.storage)
 
 
-class Desk:
+class TicketDesk:
     """An async context manager: entering connects, makes the queue and listens. Raises BrokerError when it cannot.
 
     Args:
@@ -149,9 +149,9 @@ class Desk:
         self._do(self._watch())
         try:
             await ready
-        except BaseException:
-            await self.__aexit__(None, None, None)
-            raise
+        finally:
+            if not ready.done() or ready.cancelled() or ready.exception() is not None:
+                await self.__aexit__(None, None, None)
         return self
 
     async def __aexit__(
@@ -201,12 +201,7 @@ class Desk:
         """Be connected, for ever; a first time that fails is told and is the last."""
         while True:
             try:
-                async with connected(self._address, name=f"server of {self._subjects.organism}") as link:
-                    await self._open(link)
-                    self._link, self._since = link, self._loop.time()
-                    if not ready.done():
-                        ready.set_result(None)
-                    why = await link.over
+                why = await self._connected(ready)
             except BrokerError as error:
                 if not ready.done():
                     ready.set_exception(error)
@@ -215,6 +210,15 @@ class Desk:
             self._link = None
             logger.error("workers elsewhere are out of reach: %s", why)
             await asyncio.sleep(1)
+
+    async def _connected(self, ready: asyncio.Future[None]) -> str:
+        """Listen until the connection is over, and give the reason. Raises BrokerError."""
+        async with connected(self._address, name=f"server of {self._subjects.organism}") as link:
+            await self._open(link)
+            self._link, self._since = link, self._loop.time()
+            if not ready.done():
+                ready.set_result(None)
+            return await link.over
 
     async def _open(self, link: Link) -> None:
         for listener in self._listeners:

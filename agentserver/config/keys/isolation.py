@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from agentserver.config.keys.fields import Deadline, Dotted, Memory, RelativePath, Size, Strict
+from agentserver.config.keys.fields import Deadline, Dotted, Memory, RelativePath, Size, Strict, given
 from agentserver.config.organism import Isolation
 from agentserver.payload.foreign.servers import CommandIsolation
 

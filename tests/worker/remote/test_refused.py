@@ -117,7 +117,7 @@ async def test_a_changed_organism_is_taken_over_while_everybody_stays_connected(
     async with desk(node), link(node) as mine:
         with pytest.raises(SilenceError):
             await mine.ask(SUBJECTS.done(MINE, "s", "c"), b"", 5)
-        with pytest.raises(BrokerError, match="(?i)authorization"):
+        with pytest.raises(BrokerError, match=r"(?i)authorization"):
             async with link(node, "third"):
                 pass
         node.reload(await asyncio.to_thread(users, MINE, OTHER, "third"))
@@ -196,7 +196,17 @@ async def test_a_worker_of_another_version_is_told(node, monkeypatch):
 
 @pytest.mark.parametrize(
     "words",
-    [b"", b"\xff", b"{}", b"[]", b'{"kind": "call"}', b'{"kind": "setup"}', b"[" * 9000, b"x" * 20000, frames.written(frames.ReturnedFrame(999, [], {}, [], []))],
+    [
+        b"",
+        b"\xff",
+        b"{}",
+        b"[]",
+        b'{"kind": "call"}',
+        b'{"kind": "setup"}',
+        b"[" * 9000,
+        b"x" * 20000,
+        frames.written(frames.ReturnedFrame(999, [], {}, [], [])),
+    ],
     ids=range(9),
 )
 async def test_rubbish_ends_the_call_as_a_death_would(node, monkeypatch, words):
@@ -208,7 +218,7 @@ async def test_rubbish_ends_the_call_as_a_death_would(node, monkeypatch, words):
         given = await said(mine, ticket, TakeFrame(frames.VERSION, "me"))
         assert isinstance(given, frames.CallFrame)
         assert await said(mine, ticket, words) == frames.CancelFrame(0)
-        with pytest.raises(WorkerError, match="it sent|out of turn"):
+        with pytest.raises(WorkerError, match=r"it sent|out of turn"):
             await waiting.over
 
 
@@ -308,7 +318,13 @@ async def test_a_ticket_that_was_lost_is_there_again_and_one_that_is_not_waited_
 ).map(lambda value: json.dumps(value).encode())))  # fmt: skip
 def test_any_bytes_are_a_word_or_no_frame(data):
     for read in (Spelling(150).spoken, Spelling(150).answer):
-        try:
-            read(data)
-        except frames.FrameError as error:
-            assert len(str(error)) < 1000
+        assert len(why_not(read, data)) < 1000
+
+
+def why_not(read, data):
+    """Why this is no frame; empty when it is one."""
+    try:
+        read(data)
+    except frames.FrameError as error:
+        return str(error)
+    return ""

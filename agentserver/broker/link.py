@@ -8,6 +8,7 @@ a broker says that is no NATS ends the connection. Refuses to know what is said 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,9 @@ PING = 3
 """Seconds between two looks at whether the broker is there; it is lost after three without an answer."""
 END = 2.0
 """Seconds that a connection has to close."""
+
+ALREADY = 10071
+"""The broker's code of an expectation that does not hold."""
 
 logger = logging.getLogger("agentserver.broker")
 
@@ -107,6 +111,17 @@ class Link:
             waiting.discard(refused)
             if not waiting:
                 self._asked.pop(subject.lower(), None)
+
+    async def put(self, subject: str, seconds: float) -> int:
+        """Keep an empty message in a stream, if its subject has none there; its place, 0 where there is one.
+
+        Raises as ``ask``, and BrokerError for what the broker does not keep.
+        """
+        answer = await self.ask(subject, b"", seconds, {"Nats-Expected-Last-Subject-Sequence": "0"})
+        place, code, told = _acknowledged(answer.data)
+        if not place and code != ALREADY:
+            raise BrokerError(told)
+        return place
 
     async def say(self, subject: str, data: bytes) -> None:
         """Send a message that has no answer. Raises BrokerError."""
@@ -277,6 +292,23 @@ def troubles(subject: str) -> Iterator[None]:
 def _short(error: Exception) -> str:
     text = (str(error) or type(error).__name__).removeprefix("nats: ")
     return one_line(" ".join(text.split()))[:200]
+
+
+def _acknowledged(data: bytes) -> tuple[int, int, str]:
+    """Place in the stream, the broker's code of a refusal, and its words; none of them is believed to be there."""
+    try:
+        told = json.loads(data)
+    except ValueError:
+        told = None
+    told = told if isinstance(told, dict) else {}
+    error = told.get("error")
+    error = error if isinstance(error, dict) else {}
+    place, code, why = told.get("seq"), error.get("err_code"), error.get("description")
+    return (
+        place if isinstance(place, int) else 0,
+        code if isinstance(code, int) else 0,
+        why[:200] if isinstance(why, str) else "the broker answers what is no acknowledgement",
+    )
 
 
 class _Brief(logging.Filter):

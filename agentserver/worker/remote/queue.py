@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 import logging
 import secrets
 from contextlib import suppress
@@ -57,8 +56,6 @@ KEPT = 3600.0
 """Seconds that the queue keeps a ticket: none is of use to anybody for as long."""
 BEHIND = 1 << 26
 """Bytes of words of one listener that may wait to be read."""
-ALREADY = 10071
-"""The broker's code of an expectation that does not hold: the ticket is in the queue."""
 
 logger = logging.getLogger("agentserver.worker")
 
@@ -273,12 +270,7 @@ class TicketDesk:
         link = self._link
         if link is None:
             raise BrokerError("it is out of reach")
-        answer = await link.ask(subject, b"", BEAT, {"Nats-Expected-Last-Subject-Sequence": "0"})
-        place, code, told = _acknowledged(answer.data)
-        if place:
-            ticket.place = place
-        elif code != ALREADY:
-            raise BrokerError(told)
+        ticket.place = await link.put(subject, BEAT) or ticket.place
 
     async def _withdraw(self, place: int) -> None:
         link = self._link
@@ -383,20 +375,3 @@ class TicketDesk:
         except BrokerError as error:
             if ticket is not None and isinstance(answer, frames.CallFrame | frames.CompletedFrame):
                 ticket.break_off(f"what it asked for cannot be sent: {error}")
-
-
-def _acknowledged(data: bytes) -> tuple[int, int, str]:
-    """Place in the stream, the broker's code of a refusal, and its words; none of them is believed to be there."""
-    try:
-        told = json.loads(data)
-    except ValueError:
-        told = None
-    told = told if isinstance(told, dict) else {}
-    error = told.get("error")
-    error = error if isinstance(error, dict) else {}
-    place, code, why = told.get("seq"), error.get("err_code"), error.get("description")
-    return (
-        place if isinstance(place, int) else 0,
-        code if isinstance(code, int) else 0,
-        why[:200] if isinstance(why, str) else "the broker answers what is no acknowledgement",
-    )

@@ -280,7 +280,7 @@ def troubles(subject: str) -> Iterator[None]:
     except BrokerError:
         raise
     except errors.NoRespondersError:
-        raise SilenceError(f"nobody listens on {subject}") from None
+        raise SilenceError(f"no listener on {subject}") from None
     except TimeoutError:
         raise SilenceError(f"no answer on {subject}") from None
     except errors.MaxPayloadError:

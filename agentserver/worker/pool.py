@@ -60,7 +60,7 @@ Outcome: TypeAlias = frames.ReturnedFrame | frames.FailedFrame
 
 
 class Counterpart(Protocol):
-    """Whoever a call is made for: hears of its progress, and has the language models."""
+    """The party that a call is made for: hears of its progress, and has the language models."""
 
     def tell(self, text: str) -> None:
         """Take a line of progress."""

@@ -175,7 +175,7 @@ class TicketDesk:
             Here(current, codecs),
             self._loop.create_future(),
         )
-        call = secrets.token_hex(16)  # whoever does not pull the listener's tickets cannot name its calls
+        call = secrets.token_hex(16)  # names it to those alone who pull the listener's tickets
         self._tickets[call] = ticket
         offering = self._do(self._offer(call, ticket))
         try:

@@ -28,7 +28,7 @@ class TakeFrame:
 
     Args:
         version: of the frames that it understands.
-        taker: of this worker for this ticket: whoever asks again under the same is given the same.
+        taker: of this worker for this ticket: asked again under the same, it is given the same.
         kind: the shape.
     """
 

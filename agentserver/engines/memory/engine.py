@@ -5,18 +5,18 @@ Owns the committed conversations. Refuses to promise anything across a restart.
 
 from __future__ import annotations
 
-from copy import copy
+import asyncio
 from itertools import takewhile
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from agentserver.core.aside import last_words
-from agentserver.core.messages import EventPlace, Finished
+from agentserver.core.messages import UNDECIDED, EventPlace, Finished
 from agentserver.core.receipts import given
 from agentserver.core.state.elapsed import STEADY, Calendar
 from agentserver.engines.memory.left import EACH, LeftEvents
 from agentserver.engines.memory.record import MemoryReader, MemoryRecord
 from agentserver.engines.undivided import Undivided
-from agentserver.ports import ConflictError, ConversationFound, RepeatedError
+from agentserver.ports import ConflictError, ConversationFound, Heard, RepeatedError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -53,13 +53,21 @@ class MemoryEngine(Undivided):
         self._names: dict[str, str] = {}
         self._receipts: dict[str, dict[str, Receipt]] = {}
         self._keyed: dict[tuple[str, str], list[Reply | Done]] = {}
+        self._news: asyncio.Queue[Heard] = asyncio.Queue()
         self.own(1)
 
     def beside(self) -> MemoryEngine:
         """Another engine for the same conversations, as a second process would have; it has them from now on."""
-        other = copy(self)
-        other.take_from(self)
-        return other
+        return _SecondEngine(self)
+
+    async def heard(self) -> AsyncIterator[Heard]:
+        """What an engine beside this one has let go since it has the conversations."""
+        while True:
+            yield await self._news.get()
+
+    def tell(self, heard: Heard) -> None:
+        """Hear of a commit of another engine."""
+        self._news.put_nowait(heard)
 
     async def __aenter__(self) -> Self:
         """Nothing to open."""
@@ -250,3 +258,24 @@ class MemoryEngine(Undivided):
         """Let all that has left go."""
         for each in list(self._left.waiting.get(conversation, ())):
             self.acknowledge(conversation, each)
+
+
+class _SecondEngine(MemoryEngine):
+    """An engine on the storage of another one, which hears of everything that is committed here."""
+
+    def __init__(self, first: MemoryEngine) -> None:
+        vars(self).update(vars(first))
+        self._news = asyncio.Queue()
+        self._first = first
+        self.take_from(first)
+
+    async def commit(self, share: Share, outcome: Outcome) -> None:
+        """Keep the conversation, and tell the other engine."""
+        await super().commit(share, outcome)
+        place = outcome.replies[-1].place if outcome.replies else UNDECIDED
+        self._first.tell(Heard(outcome.conversation.id, place, asks=bool(outcome.asked)))
+
+    def tell(self, heard: Heard) -> None:
+        """Hear of a commit, as the first does."""
+        super().tell(heard)
+        self._first.tell(heard)

@@ -200,6 +200,11 @@ def site() -> None:
     tool("mkdocs", "build", "--strict", "--quiet", env={"NO_MKDOCS_2_WARNING": "1"})
 
 
+def first(*args: str) -> None:
+    """Go the way of the README in a fresh clone, each step timed; see first.py beside this file."""
+    call(PYTHON, Path(__file__).with_name("first.py"), *args)
+
+
 def walls() -> None:
     """Print what hostile code tried behind the wall, and what it met on this kernel."""
     call(PYTHON, Path(__file__).with_name("hostile.py"))
@@ -391,6 +396,7 @@ def select(verb: str, args: Sequence[str]) -> Sequence[Stage]:
         "adapters": [Stage("adapters", lambda: adapters(*args))],
         "agentdojo": [Stage("agentdojo", lambda: agentdojo(*args))],
         "site": [Stage("site", site)],
+        "first": [Stage("first", lambda: first(*args))],
         "walls": [Stage("walls", walls)],
         "crash": [Stage("crash", lambda: soak("tests/crash", *args))],
         "sbom": [Stage("components", lambda: sbom(*args))],

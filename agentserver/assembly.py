@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from agentserver.config import Organism
+    from agentserver.config.organism import BrokerEngine
     from agentserver.core.guard import Rules
     from agentserver.core.records.audit import AuditRecord
     from agentserver.core.state.approvals import Approval, ApprovalAnswer
@@ -294,18 +295,30 @@ def handoff_heads(organism: Organism) -> JournalHeads | None:
     path, handoffs = journal_path(organism), organism.handoffs
     return (
         None
-        if path is None or handoffs is None or handoffs.audit is None
+        if path is None or organism.engine is not None or handoffs is None or handoffs.audit is None
         else JournalHeads(path, handoffs.audit)
     )
 
 
 def journalled(organism: Organism, rules: Rules) -> Engine:
-    """The engine that the organism asks for: its journal, or memory when it wants none."""
+    """The engine that the organism asks for: a log, its journal, or memory when it wants neither."""
+    if organism.engine is not None:
+        return replicated(organism.engine, organism.project, rules)
     journal, path = organism.journal, journal_path(organism)
     if journal is None or path is None:
         return MemoryEngine()
     options = JournalOptions(path, Sync(journal.sync))
     return SqliteEngine(options, rules.guards, retention=journal.retention, limit=journal.limit)
+
+
+def replicated(engine: BrokerEngine, project: Path, rules: Rules) -> Engine:
+    """The engine over a log at a broker. Raises MissingExtraError without the extra ``nats``."""
+    from agentserver.engines.nats.log import LogOptions, NatsLog
+    from agentserver.engines.replica.engine import ReplicaEngine
+
+    options = LogOptions(engine.name, engine.address, engine.lease, engine.monitoring, engine.relaxed)
+    directory = project / engine.directory
+    return ReplicaEngine(NatsLog(options), directory, engine.name, rules.guards, retention=engine.retention)
 
 
 def build(  # noqa: PLR0913 - a keyword each

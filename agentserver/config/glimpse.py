@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import ValidationError
 
+from agentserver.config.code.engine import engine_of, replica_journal
 from agentserver.config.findings import Mistakes, Severity
 from agentserver.config.keys.models import JournalEntry, OrganismFile, unjournalled
 from agentserver.config.places import JOURNAL, astray, misplaced, project_directory, shown_directory
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from agentserver.config.findings import ConfigMistake
+    from agentserver.config.organism import BrokerEngine
+    from agentserver.config.yaml.document import Document
     from agentserver.payload.foreign.servers import McpServer
 
 
@@ -33,6 +36,7 @@ class Glimpse(NamedTuple):
         journal: the file of its journal; None when it keeps none or it cannot be told.
         unkept: whether it says that it keeps none.
         limit: bytes that its journal may hold; None when it keeps none or it cannot be told.
+        engine: the log at a broker that keeps conversations, of which the journal is a replica then.
         astray: why the file that it names for its journal is not taken: it is out of the project.
     """
 
@@ -42,6 +46,7 @@ class Glimpse(NamedTuple):
     unkept: bool = False
     limit: int | None = None
     astray: str = ""
+    engine: BrokerEngine | None = None
 
 
 def glimpse(path: Path, environ: Mapping[str, str]) -> Glimpse:
@@ -56,20 +61,29 @@ def glimpse(path: Path, environ: Mapping[str, str]) -> Glimpse:
     # Without the main file the first document is an included one.
     if not sources.documents or sources.documents[0].directory != path.parent.resolve():
         return found
-    said = unjournalled(sources.documents[0].data.get("journal"))
-    if said is None:
-        return found._replace(unkept=True)
     try:
-        journal = JournalEntry.model_validate(said)
+        return _kept(found, sources.documents[0], path)
     except ValidationError:
         return found
+
+
+def _kept(found: Glimpse, main: Document, path: Path) -> Glimpse:
+    """What is known, with where conversations are kept. Raises ValidationError when that cannot be told."""
+    project = project_directory(path)
+    engine = engine_of(main.data, str(main.data.get("name")), project)
+    if engine is not None:
+        return found._replace(journal=project / replica_journal(engine).path, engine=engine)
+    said = unjournalled(main.data.get("journal"))
+    if said is None:
+        return found._replace(unkept=True)
+    journal = JournalEntry.model_validate(said)
     real = astray(project, journal.path)
     if real is None:
         return found._replace(journal=project / journal.path, limit=journal.limit)
-    where = sources.documents[0].where(JOURNAL)
+    where = main.where(JOURNAL)
     lost = Mistakes()
     lost.error(where, *misplaced(JOURNAL, journal.path, real, shown_directory(path, project)))
-    return found._replace(astray=str(lost.settle([where.file], secrets)[0]))
+    return found._replace(astray=str(lost.settle([where.file], found.secrets)[0]))
 
 
 def servers(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from agentserver.config.code.agents import Around, check_keys, equipped
 from agentserver.config.code.binding import Binder
+from agentserver.config.code.engine import read_kept
 from agentserver.config.code.namespace import Namespace
 from agentserver.config.code.namespace import forget as forget_modules
 from agentserver.config.code.otel import proofs, read_otel
@@ -135,6 +136,7 @@ def _assemble(
     provenance = _provenance(home, files[0], declared, (bound, handoffs, policy), report)
     _check_bound(importer, files[0], bound, report)
     guards, outward = _guards(files[0], bound, binder), _outward(files, declared, (home, environ), report)
+    kept = read_kept(files[0], home, report)
     if report.failed:
         return None
     return Organism(
@@ -146,12 +148,12 @@ def _assemble(
         secrets,
         tuple(sources.files),
         modules=importer.brought(),
-        journal=files[0].journal,
         handoffs=handoffs,
         provenance=provenance,
         guards=guards,
         models=language_models,
         mcp=servers,
+        **kept,
         **outward,
     )
 

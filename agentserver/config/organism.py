@@ -139,6 +139,29 @@ class Journal:
 
 
 @dataclass(frozen=True, slots=True)
+class BrokerEngine:
+    """The log at a broker that keeps conversations for all servers of an organism.
+
+    Args:
+        name: of the log.
+        address: of the broker.
+        directory: for the replicas of this machine, relative to the project directory.
+        lease: seconds of silence after which the conversations of a server are taken over.
+        monitoring: URLs of the monitoring of each node.
+        relaxed: whether a broker is taken that does not wait for its disk.
+        retention: seconds for which finished conversations are kept.
+    """
+
+    name: str
+    address: BrokerAddress
+    directory: str = "out/replicas"
+    lease: float = 2.0
+    monitoring: tuple[str, ...] = ()
+    relaxed: bool = False
+    retention: float = 30 * 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
 class Handoffs:
     """The rules by which listeners hand work to one another.
 
@@ -254,7 +277,8 @@ class Organism:
         lifespan: called without arguments, gives the async context manager of the resources; or None.
         secrets: what log output must not show.
         files: every YAML file that was read, the main one first, absolute.
-        journal: where conversations are kept; None is in memory only.
+        journal: where conversations are kept; None is in memory only. With an engine the replica of this machine.
+        engine: the log at a broker that keeps them; None where the journal does.
         provenance: whom it trusts with what; None when origins are not tracked.
         modules: the project's modules that this load brought into the process (see ``forget``).
         handoffs: how work is handed over; None where no intents are declared.
@@ -277,6 +301,7 @@ class Organism:
     files: tuple[Path, ...]
     modules: tuple[str, ...] = field(default=(), repr=False)
     journal: Journal | None = None
+    engine: BrokerEngine | None = None
     handoffs: Handoffs | None = None
     provenance: Provenance | None = None
     guards: Mapping[str, Guard] = field(default_factory=dict, repr=False)

@@ -5,6 +5,7 @@ Owns the order of the columns. Refuses to know what the rows mean.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import chain
@@ -15,7 +16,7 @@ from agentserver.engines.sqlite.proof import seal
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 _AT_ONCE = (64, 16, 4, 1)
 """Rows that one run of a statement writes. Each run lets go of Python's lock, and has to wait for it afterwards."""
@@ -98,6 +99,22 @@ class Left(NamedTuple):
     version: int | None = None
     position: int | None = None
     before: bool = False
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """A transaction; a part of the one that is open, where one is."""
+    within = connection.in_transaction
+    if within:
+        yield
+        return
+    connection.execute("begin immediate")
+    try:
+        yield
+        connection.execute("commit")
+    finally:
+        if connection.in_transaction:
+            connection.execute("rollback")
 
 
 @dataclass(slots=True)

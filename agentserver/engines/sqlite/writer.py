@@ -11,8 +11,6 @@ import logging
 import sqlite3
 from typing import TYPE_CHECKING
 
-from agentserver.core.decide.dismissal import Dismissed
-from agentserver.core.messages import Outside, TurnedAway
 from agentserver.core.receipts import given
 from agentserver.engines.sqlite.care import maintenance
 from agentserver.engines.sqlite.file import FATAL, about_a_row, about_the_file, told
@@ -20,7 +18,7 @@ from agentserver.engines.sqlite.lock import Files
 from agentserver.engines.sqlite.proof import head as journal_head
 from agentserver.engines.sqlite.rows import LEFT, Left, Rows
 from agentserver.engines.sqlite.steps.numbered import StepRows
-from agentserver.engines.sqlite.steps.step import Encoded, StepMaker
+from agentserver.engines.sqlite.steps.step import Encoded, StepMaker, from_outside
 from agentserver.ports import EngineError, UnfitError
 
 if TYPE_CHECKING:
@@ -184,7 +182,7 @@ class Writer:
         objection = self._rows.objection(outcome.conversation.id, outcome.before, name, rows)
         if objection is not None:
             return objection
-        if self._full is not None and isinstance(outcome.cause, Outside | TurnedAway | Dismissed):
+        if self._full is not None and from_outside(outcome):
             return self._full  # what is in hand goes on, so that it comes to rest
         step = self._steps.step(encoded)
         self._rows.add(step, rows)

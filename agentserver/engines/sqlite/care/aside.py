@@ -6,7 +6,6 @@ as they are until an operator puts them back or discards them. Refuses to know w
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from agentserver.characters.printing import legible
@@ -15,11 +14,10 @@ from agentserver.core.encoding.recorded import Aside
 from agentserver.core.messages import EventPlace, Reply
 from agentserver.engines.sqlite.proof import seal
 from agentserver.engines.sqlite.proof.seal import Sealed
-from agentserver.engines.sqlite.rows import EVENT
+from agentserver.engines.sqlite.rows import EVENT, transaction
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator
 
     from agentserver.core.messages import Done
 
@@ -84,7 +82,7 @@ def put(
     connection: sqlite3.Connection, conversation: str, reason: str, at: float
 ) -> tuple[Reply | Done, ...]:
     """Set an open conversation aside; gives what leaves it. One that is closed or unknown stays as it is."""
-    with _transaction(connection):
+    with transaction(connection):
         row = connection.execute(
             "select number, principal, version from conversation where id = ? and closed is null",
             (conversation,),
@@ -108,7 +106,7 @@ def put(
 
 def put_back(connection: sqlite3.Connection, conversation: str, at: float) -> None:
     """Let a conversation that is aside go on with the next start. Raises LookupError when it is not aside."""
-    with _transaction(connection):
+    with transaction(connection):
         _end(connection, conversation, at)
 
 
@@ -117,7 +115,7 @@ def discard(connection: sqlite3.Connection, conversation: str, at: float) -> Non
 
     Raises LookupError when it is not aside.
     """
-    with _transaction(connection):
+    with transaction(connection):
         number = _end(connection, conversation, at)
         queued = connection.execute(
             "select number from delivery where conversation = ? and state = 0", (number,)
@@ -150,17 +148,6 @@ def remove(connection: sqlite3.Connection, number: int) -> None:
         [(first, first + count) for first, count in rows],
     )
     connection.execute("delete from aside where conversation = ?", (number,))
-
-
-@contextmanager
-def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    connection.execute("begin immediate")
-    try:
-        yield
-        connection.execute("commit")
-    finally:
-        if connection.in_transaction:
-            connection.execute("rollback")
 
 
 def _requests(connection: sqlite3.Connection, number: int) -> list[str]:

@@ -5,16 +5,16 @@ Owns what is removed and when. Refuses to touch an open conversation.
 
 from __future__ import annotations
 
-import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.engines.sqlite.care import aside, openings
 from agentserver.engines.sqlite.file import open_reading
 from agentserver.engines.sqlite.proof.seal import GENESIS, OF_ROWS, chained, mark
-from agentserver.engines.sqlite.rows import DeliveryEnd
+from agentserver.engines.sqlite.rows import DeliveryEnd, transaction
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Collection
     from pathlib import Path
 
@@ -72,11 +72,22 @@ def forget(connection: sqlite3.Connection, before: float) -> int:
     return len(rows)
 
 
+def ageing(connection: sqlite3.Connection, before: float) -> bool:
+    """True when ``forget`` would remove something."""
+    return (
+        connection.execute(
+            "select 1 from conversation where touched < ?1 and closed is not null union all select 1 from opening"
+            " where at < ?1 and not exists (select 1 from conversation c where c.id = opening.conversation) limit 1",
+            (before,),
+        ).fetchone()
+        is not None
+    )
+
+
 def _remove(connection: sqlite3.Connection, numbers: Collection[int]) -> None:
     receipts, asides = _has(connection, "receipt"), aside.known(connection)
     wholes, names = _has(connection, "state"), openings.known(connection)
-    connection.execute("begin immediate")
-    try:
+    with transaction(connection):
         for number in numbers:
             steps = connection.execute(
                 "select first_delivery, deliveries, first_event, events from step where conversation = ?",
@@ -104,10 +115,6 @@ def _remove(connection: sqlite3.Connection, numbers: Collection[int]) -> None:
             if receipts:
                 connection.execute("delete from receipt where conversation = ?", (number,))
             connection.execute("delete from conversation where number = ?", (number,))
-        connection.execute("commit")
-    except sqlite3.Error:
-        connection.execute("rollback")
-        raise
 
 
 def _has(connection: sqlite3.Connection, table: str) -> bool:

@@ -1,4 +1,4 @@
-"""StepMaker as rows: numbered, linked and sealed.
+"""Steps as rows: numbered, linked and sealed.
 
 Owns which versions are stored, the numbers that are given, and what each row is sealed with. The same steps in the same
 order give the same rows. Refuses to know where a step comes from, and transactions.
@@ -51,6 +51,11 @@ class StepRows:
     def _highest(self, table: str) -> int:
         (number,) = self._connection.execute(f"select max(number) from {table}").fetchone()  # noqa: S608 - our own names
         return int(number or 0)
+
+    @property
+    def events(self) -> int:
+        """The number of the last event."""
+        return self._last["event"]
 
     def set_aside(self, conversation: str, reason: str, at: float) -> tuple[Reply | Done, ...]:
         """Let a conversation go on no more; gives what is told of its requests."""

@@ -127,7 +127,7 @@ class Encoded(NamedTuple):
 
 
 class StoredState(NamedTuple):
-    """What is stored of a conversation.
+    """A conversation as it is stored.
 
     Args:
         last: the conversation as it is stored.
@@ -155,7 +155,7 @@ class StepMaker:
         self._dump = snapshot.dumping(self._guards)
 
     def encode(self, outcome: Outcome) -> Encoded | EngineError:
-        """An outcome as far as it is the same whatever is stored, or why it cannot be kept."""
+        """The part of an outcome that does not depend on what is stored, or why it cannot be kept."""
         if outcome.moment is None:
             return UnfitError("an outcome that no step has decided cannot be kept")
         try:
@@ -186,7 +186,7 @@ class StepMaker:
             encoded.moment,
             encoded.cause,
             encoded.records,
-            isinstance(cause, Outside | TurnedAway | Dismissed),
+            from_outside(outcome),
             _receipt(outcome),
             outcome.done,
             given_up(outcome) if outcome.done is not None else None,
@@ -211,7 +211,7 @@ class StepMaker:
         return b"", snapshot.state(after), False, values, entries
 
     def _stored(self, outcome: Outcome) -> StoredState | None:
-        """What is stored, when the outcome was decided on it: what it changes is all that differs then."""
+        """The stored state, when the outcome was decided on it: its changes are all that differs then."""
         since = outcome.since
         if since is None:
             return None
@@ -250,3 +250,8 @@ def _event(event: Reply | Done) -> LeavingEvent:
     if isinstance(event, Reply):
         return LeavingEvent(event.request, event.sender, event.root, event.message, int(event.error))
     return LeavingEvent(event.request, None, None, None, int(event.answered))
+
+
+def from_outside(outcome: Outcome) -> bool:
+    """True when an outcome takes a message from outside: what is refused when nothing new can be kept."""
+    return isinstance(outcome.cause, Outside | TurnedAway | Dismissed)

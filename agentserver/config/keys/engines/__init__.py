@@ -1,0 +1,1 @@
+"""The keys below ``engine:`` in ``organism.yaml``. Internal."""

@@ -1,0 +1,1 @@
+"""The replicated log on NATS JetStream, with the extra ``nats``. Internal."""

@@ -1,0 +1,150 @@
+"""The bucket beside the stream of a log: copies of replicas, and entries that are too large for a message.
+
+Owns the bucket, and for how long it holds what. Refuses to know what is in a copy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from agentserver.broker.address import BrokerError
+from agentserver.broker.link import troubles
+from agentserver.engines.nats.stream import api
+from agentserver.ports import EngineError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from agentserver.broker.link import Link
+    from agentserver.engines.nats.subjects import LogSubjects
+
+logger = logging.getLogger("agentserver.broker")
+
+COPY: Final = "replica"
+"""The name of the copy."""
+
+HELD: Final = timedelta(days=1)
+"""The time for which a large entry is held at least, beside the last two copies."""
+
+
+class KeptCopy(NamedTuple):
+    """The copy that is kept.
+
+    Args:
+        place: that it is as of.
+        forgotten: the place up to which the log was forgotten when it was put.
+    """
+
+    place: int
+    forgotten: int
+
+
+class Keeping:
+    """The bucket of a log.
+
+    Args:
+        link: to the broker.
+        subjects: of the log.
+        replicas: how many nodes keep it.
+    """
+
+    def __init__(self, link: Link, subjects: LogSubjects, replicas: int) -> None:
+        self._link = link
+        self._subjects = subjects
+        self._replicas = replicas
+        self._bucket: Any = None
+
+    async def put(self, name: str, data: bytes) -> None:
+        """Keep something under a name. Raises EngineError."""
+        with _told():
+            await (await self._store()).put(name, data)
+
+    async def get(self, name: str) -> bytes:
+        """The bytes kept under a name. Raises BrokerError."""
+        from nats.js.errors import Error
+
+        try:
+            with troubles(name):
+                data: bytes = (await (await self._store()).get(name)).data
+        except Error as error:
+            raise BrokerError(f"{name}: {error}") from None
+        return data
+
+    async def copied(self) -> KeptCopy | None:
+        """The copy that is kept; None when none is. Raises EngineError."""
+        from nats.js.errors import NotFoundError
+
+        with _told():
+            try:
+                info = await (await self._store()).get_info(COPY)
+            except NotFoundError:
+                return None
+            try:
+                place, forgotten = json.loads(info.description or "")
+                return KeptCopy(int(place), int(forgotten))
+            except (ValueError, TypeError):
+                raise EngineError("the kept copy of a replica does not say what it is of") from None
+
+    async def restore(self, file: Path) -> int | None:
+        """Write the copy to a file; gives its place. None when there is none. Raises EngineError."""
+        copied = await self.copied()
+        if copied is None:
+            return None
+        with _told(), file.open("wb") as target:
+            await (await self._store()).get(COPY, writeinto=target)
+        return copied.place
+
+    async def copy(self, place: int, file: Path) -> None:
+        """Keep a copy in place of the one before, and forget what only that one needed. Raises EngineError."""
+        from nats.js.api import ObjectMeta
+
+        before = await self.copied()
+        forgotten = 0 if before is None else before.place
+        meta = ObjectMeta(name=COPY, description=json.dumps([place, forgotten]))
+        with _told():
+            with await asyncio.to_thread(file.open, "rb") as source:
+                await (await self._store()).put(COPY, source, meta)
+            if forgotten:
+                request = {"filter": self._subjects.log("*"), "seq": forgotten + 1}
+                await api(self._link, f"STREAM.PURGE.{self._subjects.stream}", request)
+            await self._clear()
+
+    async def _clear(self) -> None:
+        """Forget large entries that no log has any more."""
+        bucket, border = await self._store(), datetime.now(UTC) - HELD
+        for info in await bucket.list(ignore_deletes=True):
+            if info.name != COPY and _when(info.mtime) < border:
+                await bucket.delete(info.name)
+
+    async def _store(self) -> Any:
+        if self._bucket is None:
+            from nats.js.api import ObjectStoreConfig
+
+            config = ObjectStoreConfig(bucket=self._subjects.objects, replicas=self._replicas)
+            self._bucket = await self._link.stream.create_object_store(self._subjects.objects, config)
+        return self._bucket
+
+
+def _when(text: object) -> datetime:
+    try:
+        return datetime.fromisoformat(str(text))
+    except ValueError:
+        return datetime.now(UTC)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Turn troubles of the broker and the disk into EngineError."""
+    from nats.js.errors import Error
+
+    try:
+        with troubles("what is kept beside the log"):
+            yield
+    except (BrokerError, Error, OSError) as error:
+        raise EngineError(f"the broker: {error}") from error

@@ -1,0 +1,245 @@
+"""A replicated log on NATS JetStream.
+
+Owns its lifetime: connected, looked at, made when it is not there, left. Refuses to know what an entry says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import socket
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+
+from agentserver.broker.address import BrokerAddress, BrokerError
+from agentserver.broker.link import PermissionDeniedError, connected
+from agentserver.engines.nats.durability import relaxed
+from agentserver.engines.nats.keeping import Keeping
+from agentserver.engines.nats.life import Life
+from agentserver.engines.nats.stream import HEADERS, LogStream, api, store
+from agentserver.engines.nats.subjects import ID, LAST, OBJECT, LogSubjects
+from agentserver.engines.replica.entries.form import LARGEST
+from agentserver.extras import require
+from agentserver.ports import EngineError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from pathlib import Path
+    from types import TracebackType
+
+    from agentserver.broker.link import Link
+    from agentserver.engines.replica.log import LogEntry
+    from agentserver.ports.sharing import Share
+
+logger = logging.getLogger("agentserver.broker")
+
+T = TypeVar("T")
+
+ELECTION: Final = 15.0
+"""Seconds for which a broker is asked again at the start: a stream that was just made has no leader yet."""
+
+_REMEMBERED: Final = 600_000_000_000
+"""Nanoseconds for which the broker knows an id again. What comes later is known by the replicas."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """The log of an organism, and how its broker is to be.
+
+    Args:
+        organism: its name, and that of the log.
+        address: of the broker.
+        lease: seconds of silence after which a process counts as dead.
+        monitoring: URLs of the monitoring of each node.
+        relaxed: whether a broker is taken that does not wait for its disk.
+    """
+
+    organism: str
+    address: BrokerAddress
+    lease: float = 2.0
+    monitoring: tuple[str, ...] = ()
+    relaxed: bool = False
+
+
+class NatsLog:
+    """The log of one process. Raises MissingExtraError without the extra ``nats``.
+
+    Args:
+        options: where it is.
+    """
+
+    most = LARGEST
+
+    def __init__(self, options: LogOptions) -> None:
+        require("engine: nats", "nats")
+        import nats.js.object_store  # noqa: F401 - here, and not while others wait for the loop
+
+        self.name = f"{socket.gethostname().replace('.', '-')[:40]}-{os.getpid()}-{secrets.token_hex(4)}"
+        self._options = options
+        self._subjects = LogSubjects(options.organism)
+        self._stack = AsyncExitStack()
+        self._link: Link
+        self._stream: LogStream
+        self._life: Life
+        self._keeping: Keeping
+
+    async def __aenter__(self) -> Self:
+        """Connect, look at the broker, and have what falls to this process. Raises EngineError."""
+        try:
+            async with AsyncExitStack() as stack:
+                await self._begin(stack)
+                self._stack = stack.pop_all()
+        except BrokerError as error:
+            raise EngineError(str(error)) from error
+        return self
+
+    async def _begin(self, stack: AsyncExitStack) -> None:
+        why = await relaxed(self._options.monitoring)
+        if why is not None and not self._options.relaxed:
+            raise EngineError(
+                f"{why}: what is acknowledged may be lost with the power. Set sync_interval: always at each node,"
+                " name their monitoring, or say durability: relaxed"
+            )
+        if why is not None:
+            logger.warning("%s: what is acknowledged may be lost with the power (durability: relaxed)", why)
+        link = self._link = await stack.enter_async_context(connected(self._options.address, name=self.name))
+        replicas = self._options.address.replicas
+        self._keeping = Keeping(link, self._subjects, replicas)
+        self._stream = LogStream(link, self._subjects, self._keeping.get)
+        await _patiently(partial(self._make, replicas))
+        self._life = Life(link, self._subjects, self._stream, self.name, self._options.lease)
+        stack.push_async_callback(self._life.give_up)
+
+    async def _make(self, replicas: int) -> None:
+        """Make the streams of the log that are not there."""
+        log = {
+            "subjects": [self._subjects.log("*"), self._subjects.own("*")],
+            "duplicate_window": _REMEMBERED,
+        }
+        bucket = {"max_msgs_per_subject": 1, "allow_rollup_hdrs": True, "deny_delete": True}
+        await self._stream_of(self._subjects.stream, log, replicas)
+        for name in (self._subjects.life, self._subjects.once):
+            await self._stream_of(f"KV_{name}", {"subjects": [f"$KV.{name}.>"], **bucket}, replicas)
+
+    async def _stream_of(self, name: str, config: dict[str, Any], replicas: int) -> None:
+        whole = {
+            "name": name,
+            "retention": "limits",
+            "storage": "file",
+            "discard": "new",
+            "num_replicas": replicas,
+            "allow_direct": True,
+            **config,
+        }
+        try:
+            await api(self._link, f"STREAM.CREATE.{name}", whole)
+        except BrokerError as error:
+            found = await api(self._link, f"STREAM.INFO.{name}", {})
+            if found.get("config", {}).get("num_replicas") != replicas:
+                raise PermissionDeniedError(
+                    f"the stream {name} is there with other settings than engine.nats.replicas: {replicas}: {error}"
+                ) from error
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Give up what is held, and disconnect."""
+        await self._stack.aclose()
+
+    @property
+    def away(self) -> str:
+        """Why nothing can be appended at present."""
+        if not self._link.stands:
+            return "the broker cannot be reached"
+        return self._life.trouble
+
+    async def append(self, partition: int, epoch: int | None, entry: bytes, id: str) -> int:  # noqa: A002 - the Protocol's
+        """Append an entry; gives its place."""
+        headers = {ID: id}
+        if len(entry) > self._link.most - HEADERS:
+            await self._keeping.put(id, entry)
+            headers, entry = {ID: id, OBJECT: id}, b""
+        return await self._stream.append(partition, epoch, entry, headers)
+
+    async def follow(self, after: int) -> AsyncIterator[LogEntry]:
+        """The entries after a place, for ever."""
+        async for entry, body in self._stream.follow(after):
+            if entry.body:
+                yield entry._replace(body=body)
+            else:
+                self._life.overtaken(entry.partition, entry.place)
+                yield entry
+
+    async def bounds(self) -> tuple[int, int]:
+        """The place up to which the log is forgotten, and its end."""
+        return await _patiently(self._bounds)
+
+    async def _bounds(self) -> tuple[int, int]:
+        copied = await self._keeping.copied()
+        try:
+            return (0 if copied is None else copied.forgotten), await self._stream.last()
+        except BrokerError as error:
+            raise EngineError(str(error)) from error
+
+    async def shares(self) -> AsyncIterator[frozenset[Share]]:
+        """The held shares: first those that are to be had at once."""
+        try:
+            await self._life.begin()
+        except BrokerError as error:
+            raise EngineError(str(error)) from error
+        async for held in self._life.shares():
+            yield held
+
+    @asynccontextmanager
+    async def alone(self, name: str) -> AsyncIterator[None]:
+        """Be the only one inside under a name."""
+        place = await self._life.take(name)
+        try:
+            yield
+        finally:
+            await asyncio.shield(self._life.leave(name, place))
+
+    async def once(self, name: str, value: str) -> str:
+        """The value that a name has from now on."""
+        subject = self._subjects.given(name)
+        answer = await store(self._link, subject, value.encode(), {LAST: "0"})
+        if answer is not None and not answer.error:
+            return value
+        from nats.js.errors import Error
+
+        try:
+            said = await self._link.stream.get_last_msg(f"KV_{self._subjects.once}", subject)
+        except (Error, OSError, TimeoutError) as error:
+            raise EngineError(f"the broker does not say what {name} is: {error}") from error
+        return (said.data or b"").decode("utf-8", "replace")
+
+    async def snapshot(self, place: int, file: Path) -> None:
+        """Keep a copy of a replica, and forget of the log what the copy before it was of."""
+        await self._keeping.copy(place, file)
+
+    async def restore(self, file: Path) -> int | None:
+        """Write the kept copy to a file."""
+        return await self._keeping.restore(file)
+
+    async def give_up(self) -> None:
+        """Hold nothing any more."""
+        await self._life.give_up()
+
+
+async def _patiently(work: Callable[[], Awaitable[T]]) -> T:
+    """Do something that a broker may not be ready for yet. Raises what ``work`` raised last."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + ELECTION
+    while True:
+        try:
+            return await work()
+        except PermissionDeniedError:
+            raise
+        except (BrokerError, EngineError):
+            if loop.time() > end:
+                raise
+        await asyncio.sleep(0.2)

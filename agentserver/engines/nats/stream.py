@@ -1,0 +1,224 @@
+"""The stream of a log at a broker: made, appended to, read.
+
+Owns what an answer of the broker means, and that an entry is told of in order and without a gap. An append whose answer
+is not known is sent again under the same id. Refuses to know what an entry says and who has a partition.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import secrets
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from agentserver.broker.address import BrokerError
+from agentserver.broker.link import PermissionDeniedError
+from agentserver.engines.nats.subjects import EPOCH, ID, LAST, LAST_OF, OBJECT
+from agentserver.engines.replica.log import LogEntry
+from agentserver.ports import EngineError, FencedError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+
+    from nats.aio.msg import Msg
+
+    from agentserver.broker.link import Link
+    from agentserver.engines.nats.subjects import LogSubjects
+
+logger = logging.getLogger("agentserver.broker")
+
+OVERTAKEN: Final = 10071
+"""The broker's error for an expectation that is not met."""
+
+UNDECIDED: Final = 10164
+"""Its error for an expectation that it did not look at, since another one is on its way: it says nothing."""
+
+AWAY: Final = 503
+"""Its code for what it cannot do just now: without a leader, or without room."""
+
+ANSWER: Final = 5.0
+"""Seconds for an answer of the broker."""
+
+AGAIN: Final = 0.05
+"""Seconds between two attempts."""
+
+AT_ONCE: Final = 256
+"""Entries that are asked for at once."""
+
+SILENCE: Final = 5.0
+"""Seconds without a sign of the broker after which a reader begins anew; a sign comes twice in that time."""
+
+HEADERS: Final = 1024
+"""Bytes of a message that are left for its headers."""
+
+
+class BrokerAnswer(NamedTuple):
+    """The broker's answer to something that was to be stored: its place, or the number of an error and its words."""
+
+    place: int = 0
+    error: int = 0
+    words: str = ""
+
+
+def answer_of(data: bytes) -> BrokerAnswer | None:
+    """The answer in these bytes; None when they are none."""
+    try:
+        said = json.loads(data)
+        error = said.get("error")
+        if error is not None:
+            if error.get("code") == AWAY:
+                return None
+            return BrokerAnswer(0, int(error.get("err_code") or -1), str(error.get("description", "")))
+        return BrokerAnswer(int(said["seq"]))
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return None
+
+
+async def store(
+    link: Link, subject: str, data: bytes, headers: Mapping[str, str], seconds: float = ANSWER
+) -> BrokerAnswer | None:
+    """Have the broker store a message once; None when it is not known whether it has."""
+    try:
+        return answer_of((await link.ask(subject, data, seconds, headers)).data)
+    except PermissionDeniedError as error:
+        return BrokerAnswer(0, -1, str(error))
+    except BrokerError:
+        return None
+
+
+class LogStream:
+    """The stream of one log.
+
+    Args:
+        link: to the broker.
+        subjects: of the log.
+        large: gives the content of what was too large for a message, by its name.
+    """
+
+    def __init__(self, link: Link, subjects: LogSubjects, large: Callable[[str], Awaitable[bytes]]) -> None:
+        self._link = link
+        self._subjects = subjects
+        self._large = large
+        self.trouble = ""
+
+    async def append(self, partition: int, epoch: int | None, data: bytes, headers: dict[str, str]) -> int:
+        """Append an entry, for as long as it takes to know what became of it. Raises FencedError and EngineError."""
+        subject = self._subjects.log(partition)
+        if epoch is not None:
+            own = self._subjects.own(partition)
+            headers = {**headers, LAST: str(epoch), LAST_OF: own, EPOCH: str(epoch)}
+        while True:
+            answer = await store(self._link, subject, data, headers)
+            if answer is None:
+                self.trouble = "the broker does not answer"
+            elif not answer.error:
+                self.trouble = ""
+                return answer.place
+            elif answer.error == OVERTAKEN:
+                raise FencedError("another process has claimed it")
+            elif answer.error != UNDECIDED:
+                raise EngineError(f"the broker keeps nothing: {answer.words}")
+            await asyncio.sleep(AGAIN)
+
+    async def claim(self, partition: int, name: str) -> int | None:
+        """Claim a partition; gives the epoch, or None when it is not known whether it was claimed."""
+        answer = await store(self._link, self._subjects.own(partition), name.encode(), {})
+        return None if answer is None or answer.error else answer.place
+
+    async def last(self) -> int:
+        """The place of the last entry. Raises BrokerError."""
+        found = await api(self._link, f"STREAM.INFO.{self._subjects.stream}", {})
+        try:
+            return int(found["state"]["last_seq"])
+        except (LookupError, TypeError, ValueError):
+            raise BrokerError("the broker does not say where the log ends") from None
+
+    async def follow(self, after: int) -> AsyncIterator[tuple[LogEntry, bytes]]:
+        """The entries after a place with their bodies as sent, for ever. Raises EngineError at a gap."""
+        while True:
+            try:
+                async for entry, body in self._read(after):
+                    after = entry.place
+                    yield entry, body
+            except BrokerError as error:
+                logger.debug("the log is read anew: %s", error)
+            await asyncio.sleep(AGAIN)
+
+    async def _read(self, after: int) -> AsyncIterator[tuple[LogEntry, bytes]]:
+        """Some of the entries after a place: as many as one reader at the broker gives."""
+        name = f"r{secrets.token_hex(8)}"
+        stream, client = self._subjects.stream, self._link.client
+        config = {
+            "name": name,
+            "deliver_policy": "by_start_sequence",
+            "opt_start_seq": after + 1,
+            "ack_policy": "none",
+            "replay_policy": "instant",
+            "inactive_threshold": 30_000_000_000,
+            "num_replicas": 1,
+            "mem_storage": True,
+        }
+        await api(self._link, f"CONSUMER.CREATE.{stream}.{name}", {"stream_name": stream, "config": config})
+        subscription = await client.subscribe(client.new_inbox())
+        pull = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}"
+        ask = json.dumps(
+            {"batch": AT_ONCE, "expires": 30_000_000_000, "idle_heartbeat": 2_000_000_000}
+        ).encode()
+        try:
+            await client.publish(pull, ask, reply=subscription.subject)
+            left = AT_ONCE
+            while True:
+                try:
+                    message = await subscription.next_msg(timeout=SILENCE)
+                except TimeoutError:
+                    raise BrokerError("the broker is silent") from None
+                status = (message.headers or {}).get("Status")
+                if status == "100":
+                    continue
+                if status is not None and status != "408":
+                    raise BrokerError(f"the reader is gone: {status}")
+                if status is None:
+                    yield await self._entry(message, after)
+                    after = message.metadata.sequence.stream
+                    left -= 1
+                if status == "408" or left <= AT_ONCE // 2:
+                    await client.publish(pull, ask, reply=subscription.subject)
+                    left += AT_ONCE
+        finally:
+            if client.is_connected:
+                await subscription.unsubscribe()
+
+    async def _entry(self, message: Msg, after: int) -> tuple[LogEntry, bytes]:
+        """An entry; the body of a claim is the name of who claimed."""
+        place, at = message.metadata.sequence.stream, message.metadata.timestamp.timestamp()
+        if place != after + 1:
+            raise EngineError(
+                f"the log goes on at {place} and not at {after + 1}: what is between was forgotten"
+            )
+        headers = message.headers or {}
+        found = self._subjects.place_of(message.subject)
+        if found is None:
+            return LogEntry(place, 0, None, b"\0", "", at), b""
+        claim, partition = found
+        if claim:
+            return LogEntry(place, partition, place, b"", "", at), message.data
+        epoch, key, large = headers.get(EPOCH, ""), headers.get(ID, ""), headers.get(OBJECT)
+        body = message.data if large is None else await self._large(large)
+        return LogEntry(
+            place, partition, int(epoch) if epoch.isdecimal() else None, body or b"\0", key, at
+        ), body
+
+
+async def api(link: Link, what: str, request: Mapping[str, Any], seconds: float = ANSWER) -> Any:
+    """Ask the broker's JetStream for something. Raises BrokerError."""
+    said = (await link.ask(f"$JS.API.{what}", json.dumps(request).encode(), seconds)).data
+    try:
+        found = json.loads(said)
+        error = found.get("error")
+    except (ValueError, AttributeError):
+        raise BrokerError(f"{what}: the broker's answer cannot be read") from None
+    if error is not None:
+        words = error.get("description") if isinstance(error, dict) else error
+        raise BrokerError(f"{what}: {words}")
+    return found

@@ -1,0 +1,1 @@
+"""Entries of a log: what they ask for, and as bytes. Internal."""

@@ -1,0 +1,155 @@
+"""The file of a replica: found, made, made anew from what the log keeps, copied.
+
+Owns which of the files in a directory is this process's. What is wrong with one costs no data: the log has it, and a
+replica that is damaged is made anew. Refuses to know what is in it beyond its place.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from contextlib import ExitStack, closing, suppress
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final
+
+from agentserver.engines.replica.tables import TABLES, place_of
+from agentserver.engines.sqlite.file import DRIVER, JournalOptions, Sync, open_reading, open_writing, told
+from agentserver.engines.sqlite.lock import HEAD, INDEX, LOG, Lock, beside
+from agentserver.engines.sqlite.proof.seal import digest
+from agentserver.ports import EngineError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+    from typing import Any
+
+    from agentserver.engines.replica.log import ReplicatedLog
+
+logger = logging.getLogger("agentserver.journal")
+
+MOST: Final = 64
+"""Processes that may have a replica each in one directory."""
+
+
+def path_of(directory: Path, number: int = 0) -> Path:
+    """The path of one of the replicas in a directory."""
+    return directory / ("replica.db" if number == 0 else f"replica-{number}.db")
+
+
+def take(directory: Path, stack: ExitStack) -> Path:
+    """Lock the first replica that no other process has, until the stack is left. Raises EngineError without one."""
+    for number in range(MOST):
+        path = path_of(directory, number)
+        try:
+            stack.enter_context(Lock(path))
+        except EngineError:
+            if number + 1 == MOST or not directory.is_dir():
+                raise
+            continue
+        return path
+    raise AssertionError
+
+
+def opened(path: Path, organism: str) -> sqlite3.Connection:
+    """The replica at a path, made when there is none. The lock must be held. Raises EngineError for a damaged one.
+
+    Args:
+        path: of the file.
+        organism: the name that its log has: replicas of one log have one identity.
+    """
+    connection = open_writing(JournalOptions(path, Sync.NORMAL))
+    try:
+        connection.executescript(TABLES)
+        (steps,) = connection.execute("select steps from head").fetchone()
+        if not steps:
+            identity = blake2b(organism.encode(), digest_size=16).digest()
+            sealed = digest(("head", 0), identity, bytes(32))
+            connection.execute("update head set identity = ?, seal = ?", (identity, sealed))
+    except DRIVER as error:
+        connection.close()
+        raise told(path, error) from error
+    return connection
+
+
+def remove(path: Path) -> None:
+    """Remove a replica. Its lock is held, and nothing has it open."""
+    for each in (path, beside(path, LOG), beside(path, INDEX), beside(path, HEAD)):
+        with suppress(FileNotFoundError):
+            each.unlink()
+
+
+async def current(
+    log: ReplicatedLog, path: Path, organism: str, do: Callable[[Callable[[], Any]], Awaitable[Any]]
+) -> sqlite3.Connection:
+    """The replica at a path, at a place from which the log can be followed. Raises EngineError."""
+    first, last = await log.bounds()
+    connection: sqlite3.Connection = await do(lambda: _opened_or_anew(path, organism))
+    place = await do(lambda: place_of(connection))
+    if 0 < place <= last and place >= first:
+        return connection
+    await do(connection.close)
+    if place > last:
+        logger.warning("%s: made anew: it is of another log", path)
+        await do(lambda: remove(path))
+    elif place:
+        logger.warning("%s: made anew: it ends at %d, and the log begins at %d", path, place, first)
+    # A new one begins with the kept copy too: most of the log may be in it.
+    restored = await _restored(log, path, organism, first) if last else None
+    if restored is None and first:
+        raise EngineError(f"the log begins at {first}, and no copy of a replica is kept: nothing can be read")
+    connection = await do(restored or (lambda: opened(path, organism)))
+    return connection
+
+
+async def _restored(
+    log: ReplicatedLog, path: Path, organism: str, first: int
+) -> Callable[[], sqlite3.Connection] | None:
+    """Fetch the kept copy; gives what puts it in the place of the replica. None when none is kept."""
+    file = path.with_name(f"{path.name}.new")
+    if await log.restore(file) is None:
+        return None
+    return lambda: _in_place(file, path, organism, first)
+
+
+def _anew(path: Path, organism: str) -> sqlite3.Connection:
+    remove(path)
+    return opened(path, organism)
+
+
+def _opened_or_anew(path: Path, organism: str) -> sqlite3.Connection:
+    try:
+        return opened(path, organism)
+    except EngineError as error:
+        logger.warning("%s: made anew from the log: %s", path, error)
+        return _anew(path, organism)
+
+
+def _in_place(restored: Path, path: Path, organism: str, first: int) -> sqlite3.Connection:
+    """Put a restored copy in the place of the replica."""
+    remove(path)
+    restored.replace(path)
+    connection = opened(path, organism)
+    # These are of the machine that made the copy.
+    connection.executescript("delete from answer; delete from calendar; delete from handoff;")
+    if place_of(connection) < first:
+        connection.close()
+        raise EngineError(f"{path}: the kept copy ends before {first}, where the log begins")
+    return connection
+
+
+def copy(path: Path, to: Path) -> int:
+    """Copy a replica that is being written to a file that is not there; gives its place. Raises EngineError."""
+    discard(to)
+    try:
+        with closing(open_reading(path)) as source, closing(sqlite3.connect(to)) as target:
+            source.backup(target)
+            target.execute("pragma journal_mode = delete")
+            return place_of(target)
+    except DRIVER as error:
+        raise told(path, error) from error
+
+
+def discard(file: Path) -> None:
+    """Remove a copy, if it is there and can be."""
+    with suppress(OSError):
+        file.unlink()

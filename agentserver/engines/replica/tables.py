@@ -1,0 +1,50 @@
+"""The tables that a replica has beside those of a journal, and its one-row facts.
+
+Owns the place of the last entry that was applied, and the last claim of each partition. Refuses to know entries.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import sqlite3
+
+TABLES: Final = """
+    create table if not exists followed (place integer not null) strict;
+    create table if not exists partition_claim (
+        partition integer primary key,
+        epoch integer not null
+    ) strict;
+    create table if not exists arrival (
+        number integer primary key,
+        id text not null unique,
+        partition integer not null,
+        data blob not null,
+        fate text
+    ) strict;
+    create index if not exists arrival_waiting on arrival(partition, number) where fate is null;
+"""
+"""``followed``: one row, once something was applied. ``arrival``: see engines/replica/kept_arrivals.py."""
+
+
+def place_of(connection: sqlite3.Connection) -> int:
+    """The place of the last entry that was applied; zero before the first."""
+    row = connection.execute("select max(place) from followed").fetchone()
+    return int(row[0] or 0)
+
+
+def keep_place(connection: sqlite3.Connection, place: int) -> None:
+    """Keep it, in a transaction of the caller's."""
+    if not connection.execute("update followed set place = ?", (place,)).rowcount:
+        connection.execute("insert into followed values (?)", (place,))
+
+
+def last_claims(connection: sqlite3.Connection) -> dict[int, int]:
+    """The epoch of the last claim of each partition."""
+    return dict(connection.execute("select partition, epoch from partition_claim"))
+
+
+def keep_claim(connection: sqlite3.Connection, partition: int, epoch: int) -> None:
+    """Keep a claim, in a transaction of the caller's."""
+    connection.execute("insert or replace into partition_claim values (?, ?)", (partition, epoch))

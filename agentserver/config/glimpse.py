@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import ValidationError
 
-from agentserver.config.code.engine import engine_of, replica_journal
 from agentserver.config.findings import Mistakes, Severity
+from agentserver.config.keys.engines.reading import engine_of, replica_journal
 from agentserver.config.keys.models import JournalEntry, OrganismFile, unjournalled
 from agentserver.config.places import JOURNAL, astray, misplaced, project_directory, shown_directory
 from agentserver.config.validation import parse

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, TypedDict
 
 from agentserver.config.code.agents import Around, check_keys, equipped
 from agentserver.config.code.binding import Binder
-from agentserver.config.code.engine import read_kept
 from agentserver.config.code.namespace import Namespace
 from agentserver.config.code.namespace import forget as forget_modules
 from agentserver.config.code.otel import proofs, read_otel
@@ -18,6 +17,7 @@ from agentserver.config.code.remote import read_broker
 from agentserver.config.code.userland import Importer, Project
 from agentserver.config.findings import ConfigError, ConfigMistake, Mistakes, Severity, Where, did_you_mean
 from agentserver.config.handoffs import read_handoffs
+from agentserver.config.keys.engines.reading import read_kept
 from agentserver.config.keys.http import read_http
 from agentserver.config.keys.models import IncludedFile, OrganismFile
 from agentserver.config.keys.serving import McpServerEntry

@@ -125,9 +125,7 @@ class Life:
         while True:
             self._urgent.clear()
             await self._divide()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._pause):
-                    await self._urgent.wait()
+            await _for(self._urgent, self._pause)
 
     async def _beat(self) -> None:
         beat = Beat(self.name, frozenset(self._held))
@@ -208,9 +206,7 @@ class Life:
             said = await self._last(subject)
             place = said.place
             if said.holder and said.holder != self.name and self._members.living(said.holder):
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(self._pause):
-                        await news.wait()
+                await _for(news, self._pause)
 
     async def leave(self, name: str, place: int) -> None:
         """Have a token no more."""
@@ -228,3 +224,10 @@ class Life:
             return LastWords(data.decode("utf-8", "replace"), int(message["seq"]))
         except (BrokerError, LookupError, TypeError, ValueError):
             return LastWords("", 0)
+
+
+async def _for(event: asyncio.Event, seconds: float) -> None:
+    """Wait for something for so long."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()

@@ -10,6 +10,7 @@ import asyncio
 import json
 import logging
 import secrets
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agentserver.broker.address import BrokerError
@@ -51,6 +52,19 @@ SILENCE: Final = 5.0
 
 HEADERS: Final = 1024
 """Bytes of a message that are left for its headers."""
+
+
+READER: Final = MappingProxyType(
+    {
+        "deliver_policy": "by_start_sequence",
+        "ack_policy": "none",
+        "replay_policy": "instant",
+        "inactive_threshold": 30_000_000_000,
+        "num_replicas": 1,
+        "mem_storage": True,
+    }
+)
+"""The settings of a reader at the broker, which forgets it when it is silent for half a minute."""
 
 
 class BrokerAnswer(NamedTuple):
@@ -147,19 +161,9 @@ class LogStream:
 
     async def _read(self, after: int) -> AsyncIterator[tuple[LogEntry, bytes]]:
         """Some of the entries after a place: as many as one reader at the broker gives."""
-        name = f"r{secrets.token_hex(8)}"
-        stream, client = self._subjects.stream, self._link.client
-        config = {
-            "name": name,
-            "deliver_policy": "by_start_sequence",
-            "opt_start_seq": after + 1,
-            "ack_policy": "none",
-            "replay_policy": "instant",
-            "inactive_threshold": 30_000_000_000,
-            "num_replicas": 1,
-            "mem_storage": True,
-        }
-        await api(self._link, f"CONSUMER.CREATE.{stream}.{name}", {"stream_name": stream, "config": config})
+        stream, client, name = self._subjects.stream, self._link.client, f"r{secrets.token_hex(8)}"
+        request = {"stream_name": stream, "config": {"name": name, "opt_start_seq": after + 1, **READER}}
+        await api(self._link, f"CONSUMER.CREATE.{stream}.{name}", request)
         subscription = await client.subscribe(client.new_inbox())
         pull = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}"
         ask = json.dumps(

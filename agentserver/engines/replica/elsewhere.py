@@ -22,7 +22,7 @@ _ASKING: Final = tuple(f'"{event}"'.encode() for event in ("approved", "withdraw
 """Parts of the records of a step that asks a person, or settles that."""
 
 
-class Elsewhere:
+class ForeignConversations:
     """The waiting and the listening of one process.
 
     Args:

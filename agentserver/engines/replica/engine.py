@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from agentserver.core.messages import UNDECIDED, EventPlace
 from agentserver.core.state.elapsed import STEADY, Calendar
 from agentserver.engines.replica import kept_arrivals, opening
-from agentserver.engines.replica.elsewhere import Elsewhere, either
+from agentserver.engines.replica.elsewhere import ForeignConversations, either
 from agentserver.engines.replica.entries.acts import Discarding, Done, Forgetting, Naming, Setting
 from agentserver.engines.replica.following import ReplicaFollower
 from agentserver.engines.replica.log import PARTITIONS
@@ -100,7 +100,7 @@ class ReplicaEngine(JournalReads):
         self._earlier: dict[int, int] = {}
         self._before = 0
         self._changed = asyncio.Event()
-        self._elsewhere = Elsewhere(self._any)
+        self._elsewhere = ForeignConversations(self._any)
         self._reached = AsyncExitStack()
         self._closed = False
 

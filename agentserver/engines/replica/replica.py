@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from agentserver.engines.replica import kept_arrivals
 from agentserver.engines.replica.entries import form
 from agentserver.engines.replica.entries.acts import (
+    Departing,
     Discarding,
     Done,
     Forgetting,
     Handing,
-    Leaving,
     Naming,
     Setting,
 )
@@ -202,9 +202,9 @@ class Replica:
         return total
 
 
-def _small(connection: sqlite3.Connection, act: Leaving | Discarding | Naming) -> Result:
+def _small(connection: sqlite3.Connection, act: Departing | Discarding | Naming) -> Result:
     match act:
-        case Leaving(left):
+        case Departing(left):
             connection.execute(LEFT, left)
             return None
         case Discarding(delivery):

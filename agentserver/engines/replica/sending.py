@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agentserver.core.messages import Reply
 from agentserver.engines.replica.entries import form
-from agentserver.engines.replica.entries.acts import Leaving
+from agentserver.engines.replica.entries.acts import Departing
 from agentserver.engines.sqlite.steps.step import Encoded
 from agentserver.ports import EngineError, UnfitError
 from agentserver.ports.errors import FencedError
@@ -100,7 +100,7 @@ class Outgoing:
         loop = asyncio.get_running_loop()
         done = loop.create_future()
         done.add_done_callback(lambda future: future.cancelled() or future.exception())
-        self._queues[partition].append(PendingWork(Leaving(left), None, done))
+        self._queues[partition].append(PendingWork(Departing(left), None, done))
         loop.call_later(LATER, self._begin, partition)
 
     def leaving(self) -> Iterator[Left]:
@@ -108,7 +108,7 @@ class Outgoing:
         sent = (one for each in self._sent.values() for one in each.having)
         queued = (one for queue in self._queues.values() for one in queue)
         for waiting in (*sent, *queued):
-            if isinstance(waiting.work, Leaving):
+            if isinstance(waiting.work, Departing):
                 yield waiting.work.left
 
     def _begin(self, partition: int) -> None:

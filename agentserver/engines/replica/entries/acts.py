@@ -21,7 +21,7 @@ class Setting(NamedTuple):
     at: float
 
 
-class Leaving(NamedTuple):
+class Departing(NamedTuple):
     """Let events out of the outbox."""
 
     left: Left
@@ -60,4 +60,4 @@ class Done(NamedTuple):
     fate: Fate
 
 
-Act: TypeAlias = "StepData | Setting | Leaving | Discarding | Naming | Forgetting | Handing | Done"
+Act: TypeAlias = "StepData | Setting | Departing | Discarding | Naming | Forgetting | Handing | Done"

@@ -14,11 +14,11 @@ from agentserver.core.encoding.parts import encode
 from agentserver.core.messages import Moment
 from agentserver.engines.replica.entries import arriving
 from agentserver.engines.replica.entries.acts import (
+    Departing,
     Discarding,
     Done,
     Forgetting,
     Handing,
-    Leaving,
     Naming,
     Setting,
 )
@@ -153,7 +153,7 @@ def _delivery_row(columns: Sequence[Any], put: _Put) -> list[Any]:
 _WRITERS: Final[dict[type, Callable[[Any, _Put], list[Any]]]] = {
     StepData: _step_row,
     Setting: lambda act, _: ["aside", *act],
-    Leaving: lambda act, _: ["left", *act.left],
+    Departing: lambda act, _: ["left", *act.left],
     Discarding: lambda act, _: ["discard", *act],
     Naming: lambda act, _: ["name", *act],
     Forgetting: lambda act, _: ["forget", *act],
@@ -259,9 +259,9 @@ def _event(row: Any, blobs: Sequence[bytes]) -> LeavingEvent:
     return LeavingEvent(_as(request, str), _maybe(sender, str), _maybe(root, str), told, int(_as(flag, int)))
 
 
-def _left(row: list[Any], _: object) -> Leaving:
+def _left(row: list[Any], _: object) -> Departing:
     conversation, version, position, before = row
-    return Leaving(
+    return Departing(
         Left(_as(conversation, str), _maybe(version, int), _maybe(position, int), _as(before, bool))
     )
 

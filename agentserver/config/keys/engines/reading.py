@@ -28,14 +28,14 @@ REPLICA: Final = "replica.db"
 _DIRECTORY: Final[Loc] = ("engine", "nats", "replica")
 
 
-class Kept(TypedDict):
+class KeptFields(TypedDict):
     """The fields of an organism that say where conversations are kept."""
 
     journal: Journal | None
     engine: BrokerEngine | None
 
 
-def read_kept(main: Parsed, home: Project, report: Mistakes) -> Kept:
+def read_kept(main: Parsed, home: Project, report: Mistakes) -> KeptFields:
     """The journal of an organism, or its engine with the replica as a journal."""
     engine = _read_engine(main, home, report)
     return {"journal": main.journal if engine is None else replica_journal(engine), "engine": engine}

@@ -21,7 +21,7 @@ from agentserver.provenance.policy.declared import declared
 from agentserver.wire.canonical import canonical
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from agentserver.payload.codec import Codec
     from agentserver.payload.fields.field_table import Field
@@ -73,6 +73,17 @@ def form_fields(codec: Codec) -> tuple[FormField, ...]:
     """Every field that ``compose`` takes, in the order of the schema; none for a payload without a field table."""
     table = table_of(codec)
     return tuple(_form_fields(table.record, ())) if table else ()
+
+
+def inner(codec: Codec) -> Mapping[str, str]:
+    """The fields of each record in a payload as they are typed, by the record's name; items are the first."""
+    found: dict[str, list[str]] = {}
+    for each in form_fields(codec):
+        if len(each.path) > 1:
+            name = each.name.replace(f".{INDEX}.", ".0.")
+            text = f"{name}=<{each.label}>"
+            found.setdefault(each.path[0], []).append(text if each.required else f"[{text}]")
+    return {name: " ".join(texts) for name, texts in found.items()}
 
 
 def _form_fields(record: RecordType, above: tuple[str, ...]) -> Iterator[FormField]:

@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import sys
-from textwrap import dedent
 
 import anyio
 import httpx
@@ -14,44 +13,14 @@ import pytest
 from ag_ui.core import RunAgentInput, UserMessage
 from anyio.to_thread import run_sync
 
+from tests.cli.served import write
+
 pytestmark = pytest.mark.anyio
-
-YAML = """\
-name: desk
-http: {bind: "127.0.0.1:0", agui: true}
-listeners:
-  - {name: greeter, payload_class: handlers.Greet, handler: handlers.greet, description: greets}
-"""
-
-HANDLERS = '''
-from dataclasses import dataclass
-
-from agentserver import HandlerMetadata, HandlerResponse, xmlify
-
-
-@xmlify
-@dataclass(frozen=True)
-class Greet:
-    """Somebody to greet."""
-
-    name: str
-
-
-@xmlify
-@dataclass(frozen=True)
-class Greeting:
-    text: str
-
-
-async def greet(payload: Greet, metadata: HandlerMetadata) -> HandlerResponse:
-    return HandlerResponse.respond(Greeting(f"Hello, {payload.name}"))
-'''
 
 
 @pytest.fixture
 def home(tmp_path):
-    (tmp_path / "organism.yaml").write_text(YAML, "utf-8")
-    (tmp_path / "handlers.py").write_text(dedent(HANDLERS), "utf-8")
+    write(tmp_path, 'http: {bind: "127.0.0.1:0", agui: true}')
     return tmp_path
 
 

@@ -14,45 +14,12 @@ import pytest
 
 from agentserver.core.state.principals import Principal, Trust
 from agentserver.gateways.principals import Caller, Rate, Role, file, tokens
-
-ORGANISM = """\
-name: desk
-listeners:
-  - {name: greeter, description: Greets., payload_class: served_desk.Greet, handler: served_desk.greet}
-limits: {drain: 1s}
-"""
-
-CODE = """\
-from dataclasses import dataclass
-
-import anyio
-
-from agentserver import HandlerMetadata, HandlerResponse, xmlify
-
-
-@xmlify
-@dataclass(frozen=True)
-class Greet:
-    name: str
-
-
-@xmlify
-@dataclass(frozen=True)
-class Greeting:
-    text: str
-
-
-async def greet(payload: Greet, metadata: HandlerMetadata) -> HandlerResponse:
-    if payload.name == "slow":
-        await anyio.sleep(60)
-    return HandlerResponse.respond(Greeting(f"Hello, {payload.name}"))
-"""
+from tests.cli.served import write
 
 
 @pytest.fixture
 def home(tmp_path):
-    (tmp_path / "served_desk.py").write_text(CODE)
-    (tmp_path / "organism.yaml").write_text(ORGANISM + "http: {bind: '127.0.0.1:0'}\n")
+    write(tmp_path, "http: {bind: '127.0.0.1:0'}")
     return tmp_path
 
 
@@ -158,7 +125,7 @@ def run(home):
 
 
 def test_an_organism_without_the_key_has_no_door(home):
-    (home / "organism.yaml").write_text(ORGANISM)
+    write(home)
     done = run(home)
     assert done.returncode == 2
     assert "has no http:" in done.stderr
@@ -168,7 +135,7 @@ def test_an_organism_without_the_key_has_no_door(home):
 def test_an_address_that_is_taken_is_said(home):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        (home / "organism.yaml").write_text(f"{ORGANISM}http: {{bind: '127.0.0.1:{port}'}}\n")
+        write(home, f"http: {{bind: '127.0.0.1:{port}'}}")
         done = run(home)
     assert done.returncode == 2
     assert f"http.bind: 127.0.0.1:{port}: Address already in use" in done.stderr
@@ -176,7 +143,7 @@ def test_an_address_that_is_taken_is_said(home):
 
 def test_a_certificate_that_cannot_be_used_is_said(home):
     tls = "tls: {certificate: c.pem, key: k.pem}"
-    (home / "organism.yaml").write_text(f"{ORGANISM}http: {{bind: '127.0.0.1:0', {tls}}}\n")
+    write(home, f"http: {{bind: '127.0.0.1:0', {tls}}}")
     done = run(home)
     assert done.returncode == 2
     assert "http.tls: cannot be used" in done.stderr

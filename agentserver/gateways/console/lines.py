@@ -20,10 +20,10 @@ from agentserver.gateways import form
 from agentserver.payload.names import local
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
     from agentserver.core.guard import Rules
-    from agentserver.payload.codec import Codec
+    from agentserver.payload.codec import Codec, Outline
 
 MAX_MARKUP = 1 << 22
 """Characters of raw XML that are gathered over several lines."""
@@ -236,16 +236,18 @@ def _how(listener: str, codecs: Sequence[Codec]) -> tuple[str, ...]:
 def usage(codec: Codec) -> str:
     """The fields of a payload as they are typed; what may be left out stands in brackets.
 
-    A field of standing prose is one to paste into: what stands there is somebody else's words and orders nothing.
+    A field of standing prose is one to paste into: what stands there is somebody else's words and orders nothing. In
+    place of a record stand its fields, those of the first item where it is repeated.
     """
     if not codec.outline:
         return "(no fields)"
-    pasted = form.pasted(codec)
-    words = (
-        f"{o.name}=<{'pasted ' if o.name in pasted else ''}{o.label}>{' ...' if o.repeated else ''}"
-        for o in codec.outline
-    )
+    pasted, inner = form.pasted(codec), form.inner(codec)
+    words = (f"{inner.get(o.name) or _typed(o, pasted)}{' ...' if o.repeated else ''}" for o in codec.outline)
     return " ".join(f"[{word}]" if o.optional else word for o, word in zip(codec.outline, words, strict=True))
+
+
+def _typed(outline: Outline, pasted: Container[str]) -> str:
+    return f"{outline.name}=<{'pasted ' if outline.name in pasted else ''}{outline.label}>"
 
 
 def _nearest(word: str, known: Iterable[str], mark: str) -> str:

@@ -116,6 +116,8 @@ def test_usage_marks_what_may_be_left_out(takers):
     (shop,) = takers["shop"]
     assert usage(shop).startswith("who=<text> [no=<integer>] [colour=<")
     assert "[tags=<text> ...]" in usage(shop)
+    assert "[items.0.sku=<text> [items.0.count=<integer>] ...]" in usage(shop)
+    assert "[gift.sku=<text> [gift.count=<integer>]]" in usage(shop)
     assert usage(takers["silent"][0]) == "(no fields)"
 
 

@@ -75,15 +75,13 @@ def form_fields(codec: Codec) -> tuple[FormField, ...]:
     return tuple(_form_fields(table.record, ())) if table else ()
 
 
-def inner(codec: Codec) -> Mapping[str, str]:
-    """The fields of each record in a payload as they are typed, by the record's name; items are the first."""
-    found: dict[str, list[str]] = {}
+def inner(codec: Codec) -> Mapping[str, list[FormField]]:
+    """The fields of the records in a payload, by the name of its field that holds them."""
+    found: dict[str, list[FormField]] = {}
     for each in form_fields(codec):
         if len(each.path) > 1:
-            name = each.name.replace(f".{INDEX}.", ".0.")
-            text = f"{name}=<{each.label}>"
-            found.setdefault(each.path[0], []).append(text if each.required else f"[{text}]")
-    return {name: " ".join(texts) for name, texts in found.items()}
+            found.setdefault(each.path[0], []).append(each)
+    return found
 
 
 def _form_fields(record: RecordType, above: tuple[str, ...]) -> Iterator[FormField]:

@@ -20,10 +20,10 @@ from agentserver.gateways import form
 from agentserver.payload.names import local
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from agentserver.core.guard import Rules
-    from agentserver.payload.codec import Codec, Outline
+    from agentserver.payload.codec import Codec
 
 MAX_MARKUP = 1 << 22
 """Characters of raw XML that are gathered over several lines."""
@@ -242,12 +242,22 @@ def usage(codec: Codec) -> str:
     if not codec.outline:
         return "(no fields)"
     pasted, inner = form.pasted(codec), form.inner(codec)
-    words = (f"{inner.get(o.name) or _typed(o, pasted)}{' ...' if o.repeated else ''}" for o in codec.outline)
-    return " ".join(f"[{word}]" if o.optional else word for o, word in zip(codec.outline, words, strict=True))
+    words = []
+    for outline in codec.outline:
+        below = (
+            _typed(each.name.replace(f".{form.INDEX}.", ".0."), each.label, optional=not each.required)
+            for each in inner.get(outline.name, ())
+        )
+        mark = "pasted " if outline.name in pasted else ""
+        word = " ".join(below) or _typed(outline.name, outline.label, mark)
+        many = f"{word} ..." if outline.repeated else word
+        words.append(f"[{many}]" if outline.optional else many)
+    return " ".join(words)
 
 
-def _typed(outline: Outline, pasted: Container[str]) -> str:
-    return f"{outline.name}=<{'pasted ' if outline.name in pasted else ''}{outline.label}>"
+def _typed(name: str, label: str, mark: str = "", *, optional: bool = False) -> str:
+    text = f"{name}=<{mark}{label}>"
+    return f"[{text}]" if optional else text
 
 
 def _nearest(word: str, known: Iterable[str], mark: str) -> str:

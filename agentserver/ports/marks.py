@@ -37,11 +37,17 @@ class Marks(Protocol):
     """
 
     async def past(self, share: Share) -> Past:
-        """The end of the server that had a share before; NO_PAST when that cannot be read."""
+        """The end of the server that had a share before; NO_PAST when that cannot be read, or it gave the share up.
+
+        What is running there is all of that server's, also of other shares: one that ran beside others is no culprit.
+        """
         ...
 
     async def begin(self, share: Share, suspects: Mapping[str, int], calls: int) -> None:
-        """Keep the suspects of a share with their ends for good, and make room for so many calls at once."""
+        """Keep the suspects of a share with their ends for good, and make room for so many calls at once.
+
+        Called once for each share that is gained. Suspects of other shares stay.
+        """
         ...
 
     def enter(self, delivery: str, conversation: str) -> int:

@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentserver.core.messages import Delivery
 from agentserver.core.records.audit import Event
 from agentserver.engines.memory import MemoryEngine
-from agentserver.ports import NO_PAST, Past
-from agentserver.pump.calling.suspects import Unmarked, judge
+from agentserver.ports import NO_PAST, Past, Share
+from agentserver.pump.calling.suspects import Probation, Unmarked, judge
+from agentserver.pump.turns.schedule import Ticket
 from tests.core.paper import Answer, Ask, listener
 from tests.pump.desk import answer, desk, until
 
@@ -173,3 +175,91 @@ async def test_a_stop_acquits_nobody(left):
         await until(lambda: marks.running)
     assert set(marks.ends) == set(queued)
     assert marks.asked
+
+
+class Ward:
+    """A probation, and what it has handed on."""
+
+    def __init__(self):
+        self.ran, self.pasts, self.acquitted = [], {}, []
+        self.probation = Probation(self, lambda ticket: self.ran.append(ticket.delivery.id))
+
+    async def past(self, share):
+        return self.pasts.get(share, NO_PAST)
+
+    async def begin(self, share, suspects, calls):
+        self.begun = share, dict(suspects)
+
+    def acquit(self, delivery):
+        self.acquitted.append(delivery)
+
+    async def gain(self, number, running, *queued):
+        share = Share(number, 1)
+        self.pasts[share] = past(*running)
+        dead, rest = await self.probation.begin(share, [ticket(key) for key in queued], 3, 9)
+        for one in rest:
+            self.probation.put(one)
+        return [one.delivery.id for one in dead]
+
+    def done(self, key):
+        self.probation.done(ticket(key).delivery)
+
+
+def ticket(key):
+    return Ticket("p", Delivery(key, key[0], "r", "t", "t", "console", "a", "x", b"", 1))
+
+
+@pytest.mark.anyio
+async def test_suspects_of_a_share_that_is_gained_wait_for_what_runs_and_hold_what_comes():
+    ward = Ward()
+    await ward.gain(0, (), "a1", "b1")
+    assert ward.ran == ["a1", "b1"]
+    await ward.gain(1, ("c1", "d1"), "c1", "d1", "e1")
+    ward.probation.put(ticket("f1"))
+    assert ward.ran == ["a1", "b1"]
+    ward.done("a1")
+    assert ward.ran == ["a1", "b1"]
+    ward.done("b1")
+    assert ward.ran == ["a1", "b1", "c1"]
+    ward.done("c1")
+    assert ward.ran == ["a1", "b1", "c1", "d1"]
+    ward.done("d1")
+    assert ward.ran[4:] == ["e1", "f1"]
+    assert ward.acquitted == ["c1", "d1"]
+    assert ward.begun == (Share(1, 1), {"c1": 0, "d1": 0})
+
+
+@pytest.mark.anyio
+async def test_suspects_of_two_shares_run_one_after_the_other():
+    ward = Ward()
+    await ward.gain(0, ("a1",), "a1", "b1")
+    await ward.gain(1, ("c1",), "c1", "d1")
+    assert ward.ran == ["a1"]
+    ward.done("a1")
+    assert ward.ran == ["a1", "c1"]
+    ward.done("c1")
+    assert ward.ran == ["a1", "c1", "b1", "d1"]
+
+
+@pytest.mark.anyio
+async def test_a_suspect_whose_share_is_lost_holds_nothing_up():
+    ward = Ward()
+    await ward.gain(0, ("a1",), "a1", "b1")
+    await ward.gain(1, ("c1",), "c1", "d1")
+    ward.probation.drop({"a", "b"})
+    assert ward.ran == ["a1", "c1"]
+    ward.probation.drop({"c"})
+    assert ward.ran == ["a1", "c1", "d1"]
+    ward.done("a1")
+    ward.probation.put(ticket("e1"))
+    assert ward.ran == ["a1", "c1", "d1", "e1"]
+    assert ward.acquitted == []
+
+
+@pytest.mark.anyio
+async def test_one_that_ran_beside_others_of_its_server_is_no_culprit_whichever_share_they_are_of():
+    ward = Ward()
+    for _ in range(5):
+        assert await ward.gain(0, ("a1", "z9"), "a1") == []
+        assert ward.begun[1] == {"a1": 0}
+        ward.done("a1")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from copy import copy
+from random import Random
 
 import anyio
 import pytest
 
 from agentserver import HandlerResponse
+from agentserver.core.messages import Reply
 from agentserver.core.records.audit import Event
 from agentserver.engines.conformance.sample import at_work
 from agentserver.engines.memory import MemoryEngine
@@ -139,9 +141,11 @@ async def test_a_server_that_is_fenced_lets_go_and_whoever_waits_at_it_is_told()
         assert not [one for one in one.records if one.event is Event.HANDLED]
 
 
+@pytest.mark.parametrize("prompt", [True, False])
 @pytest.mark.parametrize("silent", [True, False])
-async def test_a_result_that_comes_after_the_loss_is_discarded_and_nothing_is_decided_again(silent):
+async def test_a_result_that_comes_after_the_loss_is_discarded_and_nothing_is_decided_again(silent, prompt):
     first, stuck = Parted(), Stuck()
+    first.prompt = prompt
     second = first.other()
     async with two(first, second, stuck) as (one, other):
         handle = await one.open()
@@ -291,3 +295,80 @@ async def test_a_pump_that_ends_gives_its_shares_up():
     async with desk((listener("a"), answer), engine=engine):
         assert not engine.gave_up
     assert engine.gave_up
+
+
+class Slow(Parted):
+    """Tells of a commit some time after it is made."""
+
+    prompt = False
+
+    async def commit(self, share, outcome):
+        await super().commit(share, outcome)
+        await asyncio.sleep(self.delay)
+
+    delay = 0.0
+
+
+async def test_a_commit_that_is_told_of_after_its_share_was_lost_and_regained_releases_nothing():
+    first, second_runs = Slow(), []
+    second = first.other()
+
+    async def noting(payload, metadata):
+        second_runs.append(payload.text)
+        return await answer(payload, metadata)
+
+    async with desk((listener("a"), answer), (listener("b"), noting), engine=first) as one:
+        handle = await one.open()
+        first.delay = 0.2
+        sending = asyncio.ensure_future(one.send(handle, Ask("x"), "b"))
+        await until(lambda: first._kept)
+        second.take(*range(PARTS))
+        await until(lambda: not one.pump._shares.held)
+        first.delay = 0.0
+        first.take(*range(PARTS))
+        await until(lambda: len(one.pump._shares.held) == PARTS)
+        await sending
+        await until(lambda: one.pump._accounts.rest.is_set() and second_runs)
+        await asyncio.sleep(0.05)
+        assert second_runs == ["x"]
+        assert one.pump._live[handle.id] == first._kept[handle.id]
+
+
+@pytest.mark.parametrize("prompt", [True, False])
+@pytest.mark.parametrize("seed", range(3))
+async def test_however_shares_move_every_request_is_answered_once_and_nothing_is_left(seed, prompt):
+    random, whole = Random(seed), Parted()
+    whole.prompt = prompt
+    engines = [whole, whole.other(), whole.other()]
+
+    async def passing(payload, metadata):
+        await asyncio.sleep(random.random() * 0.005)
+        if isinstance(payload, Answer):
+            return HandlerResponse.respond(payload)
+        return HandlerResponse(Ask(payload.text), "b")
+
+    async def ending(payload, metadata):
+        await asyncio.sleep(random.random() * 0.005)
+        if random.random() < 0.2:
+            raise ValueError("once more")
+        return HandlerResponse.respond(Answer(payload.text))
+
+    pairs = (listener("a", "b", concurrency=4), passing), (listener("b", retries=50, concurrency=4), ending)
+    async with AsyncExitStack() as stack:
+        desks = [await stack.enter_async_context(desk(*pairs, engine=engine)) for engine in engines]
+        handles = [await desks[0].open() for _ in range(30)]
+        for handle in handles:
+            await desks[0].send(handle, Ask("x"))
+        for _ in range(60):
+            random.choice(engines).take(random.randrange(PARTS))
+            await asyncio.sleep(random.random() * 0.01)
+        await until(lambda: not [one for one in whole._kept.values() if one.requests])
+        await until(lambda: all(one.pump._accounts.rest.is_set() for one in desks))
+        for one in desks:
+            assert set(one.pump._live) <= {key for key in whole._kept if one.pump._shares.has(key)}
+            assert one.pump.queues() == {"a": (0, 0), "b": (0, 0)}
+            assert all(one.pump._live[key] == whole._kept[key] for key in one.pump._live)
+    replies = [
+        event for kept in whole._left.waiting.values() for event in kept.values() if type(event) is Reply
+    ]
+    assert len(replies) == len(handles)

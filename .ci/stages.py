@@ -45,7 +45,9 @@ QUICK = {
     "isolation": ("--quick",),
     "provenance": ("--quick",),
     "scale": ("--row=open requests", "--row=threads, with a journal", "--many=100"),
+    "scanner": ("--megabytes=1",),
     "startup": ("--rounds=1",),
+    "telemetry": ("--rounds=1", "--hops=300"),
 }
 LOCK_PYTHONS = ("3.11", "3.12", "3.13")
 ADAPTER_LOCKS = "tests/provenance/adapters/*.lock"

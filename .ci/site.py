@@ -6,6 +6,7 @@ of the YAML as a page, and llms.txt. Refuses to fetch anything: what a page show
 
 from __future__ import annotations
 
+import base64
 import json
 import posixpath
 import re
@@ -151,9 +152,17 @@ def drawn(states: str) -> str:
     peers = {name: frozenset(other for one, other, _ in moves if one == name != other) for name in names}
     boxes = tuple(Listener(name, (), "", peers=peers[name]) for name in names)
     rows = [f"| {one} | {how or 'end'} | {other} |" for one, other, how in moves]
-    picture = svg.svg(Graph("states", boxes, "which stage may follow which")).strip()
+    picture = svg.svg(Graph("states", boxes, "which stage may follow which")).replace(svg.LEGEND, "")
+    # As an image: the styles of an SVG inside a page would be the page's.
+    data = base64.b64encode(picture.encode()).decode()
     return "\n".join(
-        [f"<div class=drawing markdown=0>{picture}</div>", "", "| from | by | to |", "|---|---|---|", *rows]
+        [
+            f"![Which stage may follow which](data:image/svg+xml;base64,{data})",
+            "",
+            "| from | by | to |",
+            "|---|---|---|",
+            *rows,
+        ]
     )
 
 

@@ -85,7 +85,9 @@ def _spelled(value: Any) -> Any:
 
 
 def _worded(value: Any) -> Any:
-    """``remote`` asks for every default on another machine."""
+    """``process`` asks for every default, ``remote`` for every default on another machine."""
+    if isinstance(value, str) and value not in ("process", "remote"):
+        raise ValueError('is "process", "remote", or what the process may use')
     return {"remote": True} if value == "remote" else _spelled(value)
 
 

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, Self
 import anyio
 
 from agentserver.broker.address import BrokerError
-from agentserver.broker.link import PermissionDeniedError, connected, troubles
-from agentserver.broker.words import word
+from agentserver.broker.link import PermissionDeniedError, connected
 from agentserver.worker import frames, reading
 from agentserver.worker.pool import QUESTIONS, Here, Outcome
+from agentserver.worker.remote.making import made
 from agentserver.worker.remote.speech import AliveFrame, HeardFrame, Spelling, TakeFrame
 from agentserver.worker.running import WorkerError
 
@@ -50,10 +50,6 @@ LOST = 7.0
 """Seconds without a word after which a worker that has taken a call is lost."""
 AGAIN = 10.0
 """Seconds after which a ticket that no worker has taken is put into the queue again, unless it is there."""
-TURN = 5
-"""Seconds after which the broker gives a ticket to another worker, when the first did not even take the call."""
-KEPT = 3600.0
-"""Seconds that the queue keeps a ticket: none is of use to anybody for as long."""
 BEHIND = 1 << 26
 """Bytes of words of one listener that may wait to be read."""
 
@@ -221,31 +217,7 @@ class TicketDesk:
         for listener in self._listeners:
             said = self._subjects.done(listener, self._name, "*")
             await link.hear(said, partial(self._hear, listener), BEHIND)
-        await self._queue(link)
-
-    async def _queue(self, link: Link) -> None:
-        """Make the queue, and a consumer for each listener; that they stand already is as well. Raises BrokerError."""
-        from nats.js.api import AckPolicy, ConsumerConfig, RetentionPolicy, StreamConfig
-
-        stream = self._subjects.stream
-        settings = StreamConfig(
-            name=stream,
-            subjects=[self._subjects.tickets],
-            retention=RetentionPolicy.WORK_QUEUE,
-            max_age=KEPT,
-            num_replicas=self._address.replicas,
-        )
-        with troubles(stream):
-            await link.stream.add_stream(settings)
-            for listener in self._listeners:
-                consumer = ConsumerConfig(
-                    durable_name=word(listener),
-                    filter_subject=self._subjects.of_listener(listener),
-                    ack_policy=AckPolicy.EXPLICIT,
-                    ack_wait=TURN,
-                    max_ack_pending=-1,
-                )
-                await link.stream.add_consumer(stream, consumer)
+        await made(link, self._subjects, self._listeners, self._address.replicas)
 
     async def _offer(self, call: str, ticket: _Ticket) -> None:
         """Put a ticket into the queue, and again while no worker comes with it."""

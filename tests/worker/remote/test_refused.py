@@ -19,7 +19,7 @@ from agentserver.worker import frames
 from agentserver.worker.remote.queue import TicketDesk
 from agentserver.worker.remote.speech import AliveFrame, HeardFrame, Spelling, TakeFrame
 from agentserver.worker.running import WorkerError
-from tests.brokers import one
+from tests.brokers import one, three
 
 pytestmark = pytest.mark.anyio
 
@@ -147,18 +147,24 @@ class Waiting:
         current = SimpleNamespace(progress=self.told.append)
         self.over = asyncio.ensure_future(place.outcome(MINE, None, current, None))
 
-    async def ticket(self, mine):
+    async def ticket(self, mine, tries=1):
         queue = await mine.stream.pull_subscribe_bind(
             word(MINE), STREAM, inbox_prefix=f"{SUBJECTS.inbox(MINE)}.".encode()
         )
-        (msg,) = await queue.fetch(1, timeout=5)
+        for left in range(tries, 0, -1):
+            try:
+                (msg,) = await queue.fetch(1, timeout=5 if left == 1 else 1)
+                break
+            except TimeoutError:
+                if left == 1:
+                    raise
         await msg.ack()
         server, call = msg.subject.split(".")[-2:]
         return server, call
 
 
 def call_frame(number):
-    return frames.CallFrame(number, "r", "<r/>", {}, {}, {}, [], None, 5.0, False, True, 1, 100, "key", 0)
+    return frames.CallFrame(number, "r", "<r/>", {}, {}, {}, [], None, 5.0, False, True, 1, 100, "key", 0, 1)
 
 
 async def said(mine, ticket, what, listener=MINE):
@@ -307,6 +313,26 @@ async def test_a_ticket_that_was_lost_is_there_again_and_one_that_is_not_waited_
             await asyncio.sleep(0.1)
         else:
             pytest.fail("the ticket is still there")
+
+
+async def test_three_servers_begin_on_three_nodes_at_once_and_outlive_the_leading_one(tmp_path, monkeypatch):
+    monkeypatch.setattr("agentserver.worker.remote.queue.AGAIN", 1.0)
+    async with three(tmp_path, more=await asyncio.to_thread(users, MINE, OTHER)) as brokers:
+        file = address(brokers.nodes[0], None).credentials
+        desks = [TicketDesk(BrokerAddress(brokers.url, file, 3), SUBJECTS, (MINE,), 10_000) for _ in range(3)]
+        await asyncio.gather(*(place.__aenter__() for place in desks))
+        mine = BrokerAddress(brokers.url, address(brokers.nodes[0], MINE).credentials)
+        async with connected(mine, name="test", inbox=SUBJECTS.inbox(MINE)) as worker:
+            leading = await brokers.leading(STREAM)
+            leading.kill()
+            waiting = Waiting(desks[1], monkeypatch)
+            ticket = await waiting.ticket(worker, 20)
+            given = await said(worker, ticket, TakeFrame(frames.VERSION, "me"))
+            end = frames.ReturnedFrame(given.call, [], {}, [], [])
+            assert await said(worker, ticket, end) == HeardFrame(given.call)
+            assert await waiting.over == end
+        for place in desks:
+            await place.__aexit__(None, None, None)
 
 
 @given(st.one_of(st.binary(max_size=200), st.text(max_size=200).map(str.encode), st.recursive(

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from nats.js.errors import ServiceUnavailableError
 
 from agentserver.broker.address import BrokerAddress, BrokerError
 from agentserver.broker.link import PermissionDeniedError, SilenceError, connected
@@ -155,9 +156,10 @@ class Waiting:
             try:
                 (msg,) = await queue.fetch(1, timeout=5 if left == 1 else 1)
                 break
-            except TimeoutError:
+            except (TimeoutError, ServiceUnavailableError):  # the nodes choose a leader
                 if left == 1:
                     raise
+                await asyncio.sleep(0.5)
         await msg.ack()
         server, call = msg.subject.split(".")[-2:]
         return server, call

@@ -27,6 +27,7 @@ from agentserver.cli.reading import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from agentserver.config.organism import BrokerEngine
     from agentserver.ports import EngineReader
 
 
@@ -201,3 +202,60 @@ def export(
     with refusing(ctx):
         journal_restore.export(path, target, wanted)
     project.say(f"{target}: {target.stat().st_size} bytes")
+
+
+@command.command("import", short_help="Begin a cluster with a journal.")
+@click.argument("source", type=click.Path(path_type=Path, dir_okay=False))
+@project.organism_option
+@click.pass_context
+def import_journal(ctx: click.Context, source: Path, organism: Path | None) -> None:
+    """Make the journal SOURCE, or a copy of one, the beginning of the log that the organism's engine: has at a broker.
+
+    It is verified first. Refused are a journal that a server has, one that is damaged or has lost commits, and a
+    cluster that has anything already. The principals beside it become the cluster's. SOURCE stays as it is.
+    """
+    import anyio
+
+    main = project.located(organism)
+    seen = project.glimpse(ctx, main)
+    if seen.engine is None or seen.journal is None:
+        project.refuse(
+            ctx,
+            *([seen.unread] if seen.unread else []),
+            f"{main}: has no engine:, into which a journal is imported; "
+            "agentserver journal restore puts a copy in the place of a journal",
+        )
+    with refusing(ctx):
+        principals = _principals_beside(source)
+        anyio.run(_imported, seen.engine, source, seen.journal.with_name("import.copy"), principals)
+    project.say(f"{source}: the cluster {seen.engine.name} begins with it")
+
+
+def _principals_beside(journal: Path) -> bytes:
+    """The file of principals of a journal; b"" where there is none. Raises EngineError."""
+    from agentserver.gateways.principals import file
+    from agentserver.ports import EngineError
+
+    try:
+        return file.read(file.beside(journal)).data
+    except (OSError, ValueError) as error:
+        raise EngineError(str(error)) from error
+
+
+async def _imported(engine: BrokerEngine, source: Path, scratch: Path, principals: bytes) -> None:
+    """Import a journal and its principals. Raises EngineError."""
+    from agentserver.engines.nats.log import LogOptions, NatsLog
+    from agentserver.engines.replica.importing import import_journal as importing
+    from agentserver.gateways.principals import shared
+    from agentserver.ports import EngineError
+
+    options = LogOptions(engine.name, engine.address, engine.lease, engine.monitoring, engine.relaxed)
+    async with NatsLog(options) as log:
+        await importing(log, source, scratch)
+    if not principals:
+        return
+    try:
+        async with shared.principals_of(engine.address, engine.name) as value:
+            await shared.begin(value, principals)
+    except (OSError, ValueError) as error:
+        raise EngineError(f"the journal is there, its principals are not: {error}") from error

@@ -6,8 +6,9 @@ Owns the options and what is printed: a token once, on standard output alone. Re
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
@@ -15,18 +16,22 @@ from agentserver.cli import project
 from agentserver.cli.reading import READERS, journal_option, when
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
-    from agentserver.gateways.principals import Rate
+    from agentserver.config.organism import BrokerEngine
+    from agentserver.gateways.principals import Caller, Rate
     from agentserver.gateways.principals.document import Enrolled
+
+T = TypeVar("T")
 
 
 @click.group("principals", short_help="Say who may reach the organism by the network.")
 def command() -> None:
     """Add, list and revoke principals, who show a token to agentserver serve.
 
-    They stand in a file of mode 0600 beside the journal, or beside the organism's file where it keeps no journal; it
-    has the SHA-256 of each token. A running server takes a change within a second.
+    They stand in a file of mode 0600 beside the journal, or beside the organism's file where it keeps no journal, or at
+    the broker of an organism that has one as its engine. The SHA-256 of each token is kept. A running server takes a
+    change within a second, servers of a cluster within two.
     """
 
 
@@ -77,26 +82,26 @@ def add(ctx: click.Context, /, name: str, organism: Path | None, journal: Path |
     token, and what it had before is its own again.
     """
     from agentserver.core.state.principals import Principal, Trust
-    from agentserver.gateways.principals import Caller, Role, tokens
+    from agentserver.gateways.principals import Caller, Role, document
 
     may = tuple(dict.fromkeys(part.strip() for part in said["may"].split(",") if part.strip()))
     declared = _declared(organism)
     principal = Principal(name, Trust(said["trust"]), may)
     _check(ctx, principal, declared)
     caller = Caller(principal, Role(said["role"]), said["rate"], said["most"])
-    path = _path(ctx, organism, journal)
+    book = _book(ctx, organism, journal)
     try:
-        token = tokens.add(path, caller)
-    except tokens.KnownError as error:
+        token = book.add(caller)
+    except document.KnownError as error:
         told = f"{error}: agentserver principals revoke {name} first, or choose another name"
         raise click.ClickException(told) from None
     except ValueError as error:
         project.refuse(ctx, str(error))
     except OSError as error:
-        project.refuse(ctx, f"{path}: {error.strerror}")
+        project.refuse(ctx, f"{book.told}: {error.strerror or error}")
     if caller.acts and not may:
         project.say(f"{name} may address nobody: --may names listeners", err=True)
-    project.say(f"{name} is in {path}; its token is shown once:", err=True)
+    project.say(f"{name} is in {book.told}; its token is shown once:", err=True)
     project.say(token)
 
 
@@ -106,7 +111,7 @@ def add(ctx: click.Context, /, name: str, organism: Path | None, journal: Path |
 @click.pass_context
 def listing(ctx: click.Context, organism: Path | None, journal: Path | None, *, as_json: bool) -> None:
     """List the principals, those that are revoked too. Nothing of a token is shown."""
-    for each in _entries(ctx, _path(ctx, organism, journal)):
+    for each in _entries(ctx, _book(ctx, organism, journal)):
         click.echo(json.dumps(_fields(each))) if as_json else project.say(_shown(each))
 
 
@@ -116,11 +121,9 @@ def listing(ctx: click.Context, organism: Path | None, journal: Path | None, *, 
 @click.pass_context
 def revoke(ctx: click.Context, name: str, organism: Path | None, journal: Path | None) -> None:
     """Revoke the principal NAME. A running server ends its streams within a second; its conversations stay."""
-    from agentserver.gateways.principals import tokens
-
-    path = _path(ctx, organism, journal)
+    book = _book(ctx, organism, journal)
     try:
-        tokens.revoke(path, name)
+        book.revoke(name)
     except LookupError:
         raise click.ClickException(
             f"no principal {name!r} has a token; agentserver principals list"
@@ -128,32 +131,68 @@ def revoke(ctx: click.Context, name: str, organism: Path | None, journal: Path |
     except ValueError as error:
         project.refuse(ctx, str(error))
     except OSError as error:
-        project.refuse(ctx, f"{path}: {error.strerror}")
+        project.refuse(ctx, f"{book.told}: {error.strerror or error}")
     project.say(f"{name} is revoked")
 
 
-def _path(ctx: click.Context, organism: Path | None, journal: Path | None) -> Path:
-    """The file of principals. Ends the command when it cannot be told where it lies."""
+class _Book(NamedTuple):
+    """The principals, wherever they stand; each function raises what the ones of tokens do."""
+
+    told: str
+    entries: Callable[[], Sequence[Enrolled]]
+    add: Callable[[Caller], str]
+    revoke: Callable[[str], None]
+
+
+def _book(ctx: click.Context, organism: Path | None, journal: Path | None) -> _Book:
+    """The principals that are meant. Ends the command when it cannot be told where they stand."""
     from agentserver.config.organism import Journal
     from agentserver.gateways.principals import file
 
     if journal is not None:
-        return file.beside(journal)
+        return _in_file(file.beside(journal))
     if READERS in ctx.meta and organism is None:
         project.refuse(ctx, "name the organism with --organism: its principals stand beside it")
     default = Path(Journal().path)
     if project.found(organism) is None and default.is_file():
-        return file.beside(default)
+        return _in_file(file.beside(default))
     main = project.located(organism)
     seen = project.glimpse(ctx, main)
+    if seen.engine is not None:
+        return _at_broker(seen.engine)
     if seen.unkept:
-        return file.beside(main)
+        return _in_file(file.beside(main))
     if seen.journal is None:
         told = seen.astray or seen.unread or f"{main}: journal: it cannot be read"
         project.refuse(
             ctx, *told.split("\n"), "which journal the organism has is not known: name it with --journal"
         )
-    return file.beside(seen.journal)
+    return _in_file(file.beside(seen.journal))
+
+
+def _in_file(path: Path) -> _Book:
+    from agentserver.gateways.principals import tokens
+
+    return _Book(
+        str(path), partial(tokens.entries, path), partial(tokens.add, path), partial(tokens.revoke, path)
+    )
+
+
+def _at_broker(engine: BrokerEngine) -> _Book:
+    import anyio
+
+    from agentserver.gateways.principals import shared
+
+    async def within(work: Callable[..., Awaitable[T]], *more: object) -> T:
+        async with shared.principals_of(engine.address, engine.name) as value:
+            return await work(value, *more)
+
+    return _Book(
+        f"the cluster {engine.name}",
+        partial(anyio.run, within, shared.entries),
+        partial(anyio.run, within, shared.add),
+        partial(anyio.run, within, shared.revoke),
+    )
 
 
 def _declared(organism: Path | None) -> frozenset[str]:
@@ -177,13 +216,13 @@ def _check(ctx: click.Context, principal: Any, declared: frozenset[str]) -> None
             project.refuse(ctx, f"--may: no listener is called {each!r}{hint}")
 
 
-def _entries(ctx: click.Context, path: Path) -> Sequence[Enrolled]:
-    from agentserver.gateways.principals import tokens
-
+def _entries(ctx: click.Context, book: _Book) -> Sequence[Enrolled]:
     try:
-        return tokens.entries(path)
+        return book.entries()
     except ValueError as error:
         project.refuse(ctx, str(error))
+    except OSError as error:
+        project.refuse(ctx, f"{book.told}: {error.strerror or error}")
 
 
 def _fields(entry: Enrolled) -> dict[str, object]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import socket
     import ssl
     from collections.abc import AsyncIterator, Callable, Iterable
+    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     from agentserver.assembly import Server
@@ -198,6 +199,7 @@ def _serve(
         async with (
             server,
             hangups.reloading(server, organism.files[0]) if reloads else unreloaded(),
+            _followed(organism),
             serving.tokens.watching(),
             door.open(),
             served(door, doorway.listening, doorway.secure, options.connections),
@@ -228,7 +230,23 @@ class _Waiting:
 
 
 def _tokens(organism: Organism) -> Tokens:
-    from agentserver.assembly import journal_path
-    from agentserver.gateways.principals import Tokens, file
+    from agentserver.gateways.principals import Tokens
 
-    return Tokens(file.beside(journal_path(organism) or organism.files[0]))
+    return Tokens(_principals(organism))
+
+
+def _principals(organism: Organism) -> Path:
+    """The file of principals; of a cluster, the one that follows what its broker keeps."""
+    from agentserver.assembly import journal_path
+    from agentserver.gateways.principals import file
+
+    return file.beside(journal_path(organism) or organism.files[0])
+
+
+def _followed(organism: Organism) -> AbstractAsyncContextManager[None]:
+    """Have the file follow the broker's principals; nothing where they stand in the file."""
+    if organism.engine is None:
+        return contextlib.nullcontext()
+    from agentserver.gateways.principals import shared
+
+    return shared.following(organism.engine.address, organism.engine.name, _principals(organism))

@@ -17,7 +17,7 @@ from agentserver.engines.sqlite.file import open_reading
 from agentserver.engines.sqlite.reader import Reader
 from agentserver.engines.sqlite.rows import DeliveryEnd
 from agentserver.history.replay import replay
-from tests.crash.organism import SHOP, unheard
+from tests.crash.organism import SENDER, SHOP, unheard
 from tests.engines.endings import endings as endings_of
 
 
@@ -55,8 +55,13 @@ class Told:
                     self.rest = True
 
 
-def check(path, told, *, at_rest, shop=SHOP, seen=True):
-    """Check the books; gives figures. ``seen`` where each call of a handler was told of."""
+def check(path, told, *, at_rest, shop=SHOP, seen=True, diaries=None):
+    """Check the books; gives figures.
+
+    ``seen`` where each call of a handler was told of; ``diaries`` of the senders by their principals, if there is more
+    than the one beside the journal.
+    """
+    diaries = {SENDER: path.with_suffix(".diary")} if diaries is None else diaries
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("pragma integrity_check").fetchone() == ("ok",)
     with closing(open_reading(path)) as connection:
@@ -78,7 +83,7 @@ def check(path, told, *, at_rest, shop=SHOP, seen=True):
     check_deliveries(endings, handled, told if seen else None, at_rest=at_rest)
     check_replies(told, left)
     assert max(Counter(request for request, again in told.ends if not again).values(), default=0) <= 1
-    keyed = check_keys(path, told, keys, requests, ended, at_rest=at_rest)
+    keyed = check_keys(diaries, told, keys, requests, ended, at_rest=at_rest)
     assert set(told.decided) <= answered, "an answer that was told is on record"
     assert set(told.decided.values()) <= {1}, "and was spent once"
     if at_rest:
@@ -130,14 +135,15 @@ def collect_keys(story, keys, shop):
             keys[cause.key.name] = cause.request
 
 
-def check_keys(path, told, keys, requests, ended, *, at_rest):
+def check_keys(diaries, told, keys, requests, ended, *, at_rest):
     """Every sender that had to send again was answered as if it had not; counts what came under an id."""
     for own, request in told.kept.items():
         assert request in keys.values(), f"what was kept under {own} is in the journal"
     if at_rest:
-        for letter in unheard(path.with_suffix(".diary")):
-            name = receipts.key("crash", letter.conversation, letter.own, b"", None).name
-            assert name not in keys, "who never heard sent what was never received"
+        for sender, diary in diaries.items():
+            for letter in unheard(diary):
+                name = receipts.key(sender, letter.conversation, letter.own, b"", None).name
+                assert name not in keys, "who never heard sent what was never received"
         assert set(keys.values()) <= ended <= requests
     return len(keys)
 

@@ -38,6 +38,8 @@ from agentserver.pump import Callee, Observers, Pump
 from tests.core.paper import Answer, Ask, Note, listener, rules
 
 respond = HandlerResponse.respond
+SENDER = "crash"
+"""The principal that sends all messages where one process does."""
 
 LISTENERS = (
     listener("agent", "tool", "flaky", "vault", "system.todo", agent=True),
@@ -167,15 +169,15 @@ async def correspond(handle, letter, diary):
     diary.heard(letter)
 
 
-async def fetch(server, diary):
+async def fetch(server, diary, sender=SENDER):
     """What a gateway that comes back does: ask again what it has not heard, take what waits of before."""
     async with anyio.create_task_group() as tasks:
-        for key in await server.conversations_of("crash"):
-            tasks.start_soon(fetch_one, server, diary, key)
+        for key in await server.conversations_of(sender):
+            tasks.start_soon(fetch_one, server, diary, key, sender)
 
 
-async def fetch_one(server, diary, key):
-    handle = await server.resume("crash", key)
+async def fetch_one(server, diary, key, sender):
+    handle = await server.resume(sender, key)
     for letter in [letter for letter in diary.unheard if letter.conversation == key]:
         await correspond(handle, letter, diary)
         diary.unheard.remove(letter)
@@ -184,28 +186,33 @@ async def fetch_one(server, diary, key):
     handle.detach()
 
 
-async def talk(server, random, number, diary):
-    data = written(number)
+async def talk(server, random, number, diary, sender=SENDER):
     while True:
-        handle = await server.open("crash")
-        for _ in range(random.randint(1, 4)):
-            to = random.choice(["agent", "agent", "tool", "vault", "nobody"])
-            own = f"{random.getrandbits(64):x}"
-            letter = Letter(own, handle.id, number, to)
-            if random.random() < 0.4:
-                diary.sends(letter)
-                if random.random() < 0.3:
-                    tell("kept", own, (await handle.send(data, to, request=own)).request)
-                await correspond(handle, letter, diary)
-            elif random.random() < 0.3:
-                tell("accepted", (await handle.send(data, random.choice(["agent", "tool"]))).request)
-            else:
-                async for reply in handle.replies(data, to):
-                    tell("accepted", reply.request)
-                    tell("reply", reply.request, int(reply.redelivered))
-        if random.random() < 0.3:
-            await handle.close()
-            tell("closed", handle.id)
+        await talk_once(server, random, number, diary, sender)
+
+
+async def talk_once(server, random, number, diary, sender):
+    """Hold one conversation: some messages of which the answers are heard, some not, some under an id."""
+    data = written(number)
+    handle = await server.open(sender)
+    for _ in range(random.randint(1, 4)):
+        to = random.choice(["agent", "agent", "tool", "vault", "nobody"])
+        own = f"{random.getrandbits(64):x}"
+        letter = Letter(own, handle.id, number, to)
+        if random.random() < 0.4:
+            diary.sends(letter)
+            if random.random() < 0.3:
+                tell("kept", own, (await handle.send(data, to, request=own)).request)
+            await correspond(handle, letter, diary)
+        elif random.random() < 0.3:
+            tell("accepted", (await handle.send(data, random.choice(["agent", "tool"]))).request)
+        else:
+            async for reply in handle.replies(data, to):
+                tell("accepted", reply.request)
+                tell("reply", reply.request, int(reply.redelivered))
+    if random.random() < 0.3:
+        await handle.close()
+        tell("closed", handle.id)
 
 
 async def main(path, load, seed):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from agentserver.engines.nats.subjects import LogSubjects
 
 logger = logging.getLogger("agentserver.broker")
+
+_PATIENCE: Final = (0.5, 0.5, 1.0, 2.0, 4.0)
+"""Seconds for an answer, each time it is asked for."""
 
 COPY: Final = "replica"
 """The name of the copy."""
@@ -82,7 +85,7 @@ class Keeping:
 
         with _told():
             try:
-                info = await (await self._store()).get_info(COPY)
+                info = await self._asked()
             except NotFoundError:
                 return None
             try:
@@ -90,6 +93,13 @@ class Keeping:
                 return KeptCopy(int(place), int(forgotten))
             except (ValueError, TypeError):
                 raise EngineError("the kept copy of a replica does not say what it is of") from None
+
+    async def _asked(self) -> Any:
+        """What the bucket says of the copy. One that is being made has no leader and never answers: ask again."""
+        for seconds in _PATIENCE:
+            with suppress(TimeoutError):
+                return await asyncio.wait_for((await self._store()).get_info(COPY), seconds)
+        raise TimeoutError
 
     async def restore(self, file: Path) -> int | None:
         """Write the copy to a file; gives its place. None when there is none. Raises EngineError."""

@@ -7,7 +7,7 @@ of it illegible, and nobody is known by it. Refuses to know where it lies.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -25,6 +25,10 @@ FORM: Final = 1
 """The number of this form, which the file begins with."""
 
 MOST_OPEN: Final = 1_000_000
+
+
+class KnownError(ValueError):
+    """There is a principal of this name, or of one that looks like it, already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,31 @@ def write(entries: Sequence[Enrolled]) -> bytes:
     """The file that holds them."""
     lines = [_line(each) for each in entries]
     return (json.dumps({"form": FORM, "principals": lines}, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def added(known: Sequence[Enrolled], new: Enrolled) -> tuple[Enrolled, ...]:
+    """The entries with one more, in the place of one of its name that is revoked.
+
+    Raises KnownError, ValueError when nobody can bear the name.
+    """
+    name = new.caller.name
+    why = principals.unfit(name, ())
+    if why:
+        raise ValueError(f"{name!r} {why}, so no principal can bear it")
+    other = next((each for each in known if principals.same(each.caller.name, name)), None)
+    if other is not None and (other.revoked is None or other.caller.name != name):
+        raise KnownError(f"{other.caller.name} is there already, or was")
+    return (*(each for each in known if each is not other), new)
+
+
+def revoked(known: Sequence[Enrolled], name: str, at: float) -> tuple[Enrolled, ...]:
+    """The entries, in which the token of this name counts no more. Raises LookupError when it has none."""
+    if not any(each.caller.name == name and each.revoked is None for each in known):
+        raise LookupError(name)
+    return tuple(
+        replace(each, digest="", revoked=at) if each.caller.name == name and each.revoked is None else each
+        for each in known
+    )
 
 
 def _entry(line: _Line) -> Enrolled:

@@ -9,13 +9,11 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import anyio
 
 from agentserver import bearer
-from agentserver.core.state import principals
 from agentserver.gateways.principals import document, file
 from agentserver.gateways.principals.document import Enrolled
 
@@ -29,10 +27,6 @@ PERIOD: Final = 0.25
 """Seconds between two looks at the file while somebody wants to know who is revoked."""
 
 _LOG: Final = logging.getLogger(__name__)
-
-
-class KnownError(ValueError):
-    """There is a principal of this name, or of one that looks like it, already."""
 
 
 class _View(NamedTuple):
@@ -165,17 +159,10 @@ def add(path: Path, caller: Caller) -> str:
 
     Raises KnownError, ValueError when the file cannot be used or nobody can bear the name, OSError.
     """
-    why = principals.unfit(caller.name, ())
-    if why:
-        raise ValueError(f"{caller.name!r} {why}, so no principal can bear it")
     token = bearer.fresh()
     with file.changing(path):
-        known = entries(path)
-        other = next((each for each in known if principals.same(each.caller.name, caller.name)), None)
-        if other is not None and (other.revoked is None or other.caller.name != caller.name):
-            raise KnownError(f"{other.caller.name} is there already, or was")
-        kept = [each for each in known if each is not other]
-        file.replace(path, document.write([*kept, Enrolled(caller, bearer.digest(token), time.time())]))
+        kept = document.added(entries(path), Enrolled(caller, bearer.digest(token), time.time()))
+        file.replace(path, document.write(kept))
     return token
 
 
@@ -185,17 +172,7 @@ def revoke(path: Path, name: str) -> None:
     Raises LookupError when none of this name has a token, ValueError when the file cannot be used, OSError.
     """
     with file.changing(path):
-        known = entries(path)
-        if not any(each.caller.name == name and each.revoked is None for each in known):
-            raise LookupError(name)
-        now = time.time()
-        changed = [
-            replace(each, digest="", revoked=now)
-            if each.caller.name == name and each.revoked is None
-            else each
-            for each in known
-        ]
-        file.replace(path, document.write(changed))
+        file.replace(path, document.write(document.revoked(entries(path), name, time.time())))
 
 
 def _read(path: Path, data: bytes) -> tuple[Enrolled, ...]:

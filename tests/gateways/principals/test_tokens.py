@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentserver import bearer
-from agentserver.gateways.principals import Tokens, file, tokens
+from agentserver.gateways.principals import Tokens, document, file, tokens
 from tests.gateways.principals.people import caller
 
 pytestmark = pytest.mark.anyio
@@ -135,14 +135,14 @@ def test_a_new_token_does_not_bring_the_old_one_back(path):
 @pytest.mark.parametrize("name", ["ada", "аda", "ADA"])
 def test_nobody_is_added_who_looks_like_one_that_is_there(path, name):
     tokens.add(path, caller("ada"))
-    with pytest.raises(tokens.KnownError):
+    with pytest.raises(document.KnownError):
         tokens.add(path, caller(name))
 
 
 def test_nobody_takes_the_look_of_one_that_was_there(path):
     tokens.add(path, caller("ada"))
     tokens.revoke(path, "ada")
-    with pytest.raises(tokens.KnownError):
+    with pytest.raises(document.KnownError):
         tokens.add(path, caller("аda"))
 
 

@@ -1,0 +1,103 @@
+"""One value that a broker keeps for all servers of an organism, changed by one at a time.
+
+Owns how it is kept, and what becomes of the library's troubles. Refuses to know what the value is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from nats.js import JetStreamContext
+    from nats.js.kv import KeyValue
+
+
+_PATIENCE: Final = (0.5, 0.5, 1.0, 2.0)
+"""Seconds for an answer, each time it is asked for: a bucket that is being made has no leader and does not answer."""
+
+
+class KeptValue(NamedTuple):
+    """A value as it was read.
+
+    Args:
+        data: the value; b"" when nothing was ever written.
+        number: by which a change is refused that was made from an earlier edition; 0 for none.
+    """
+
+    data: bytes
+    number: int
+
+
+class BrokerValue:
+    """A value of a broker's.
+
+    Args:
+        stream: the broker's JetStream; its time-out is that of each request.
+        bucket: of letters, digits, ``-`` and ``_``; made when there is none.
+        key: of the value in it.
+        replicas: how many nodes keep it, where the bucket is made.
+    """
+
+    def __init__(self, stream: JetStreamContext, bucket: str, key: str, replicas: int) -> None:
+        self._stream, self._bucket, self._key, self._replicas = stream, bucket, key, replicas
+        self._values: KeyValue | None = None
+
+    async def read(self) -> KeptValue:
+        """The value as it is. Raises OSError."""
+        from nats.js.errors import KeyNotFoundError
+
+        with _troubles():
+            for seconds in _PATIENCE:
+                try:
+                    entry = await asyncio.wait_for((await self._opened()).get(self._key), seconds)
+                    return KeptValue(entry.value or b"", entry.revision or 0)
+                except KeyNotFoundError:
+                    return KeptValue(b"", 0)
+                except TimeoutError:
+                    continue
+            raise TimeoutError
+
+    async def write(self, data: bytes, after: int) -> bool:
+        """Put a value in place of the edition of that number; False when another stands there. Raises OSError.
+
+        False is also the answer of a broker that is still busy with the edition before.
+        """
+        from nats.js.errors import KeyWrongLastSequenceError
+
+        with _troubles():
+            values = await self._opened()
+            try:
+                await values.update(self._key, data, last=after)
+            except KeyWrongLastSequenceError:
+                return False
+            return True
+
+    async def _opened(self) -> KeyValue:
+        from nats.js.errors import BucketNotFoundError, NotFoundError
+
+        if self._values is None:
+            try:
+                self._values = await self._stream.key_value(self._bucket)
+            except (BucketNotFoundError, NotFoundError):
+                # Asked of its leader alone: who has revoked a token reads it as revoked.
+                self._values = await self._stream.create_key_value(
+                    bucket=self._bucket, replicas=self._replicas, direct=False
+                )
+        return self._values
+
+
+@contextmanager
+def _troubles() -> Iterator[None]:
+    """Makes OSError of what the library raises."""
+    from nats.errors import Error
+
+    try:
+        yield
+    except TimeoutError:
+        raise OSError("the broker does not answer") from None
+    except (Error, ValueError, TypeError, LookupError, AttributeError) as error:
+        raise OSError(f"the broker: {str(error).removeprefix('nats: ') or type(error).__name__}") from None

@@ -1,0 +1,76 @@
+"""A value that a real broker keeps, changed by one at a time."""
+
+from __future__ import annotations
+
+import nats
+import pytest
+
+from agentserver.broker.value import BrokerValue, KeptValue
+from agentserver.gateways.principals import shared
+from tests.brokers import broker, one, three
+from tests.gateways.principals.people import caller
+
+pytestmark = pytest.mark.anyio
+
+
+async def silent(_error):
+    """What goes wrong is what these tests do."""
+
+
+def value(client, replicas=1):
+    return BrokerValue(client.jetstream(timeout=1), "AS_desk", "principals", replicas)
+
+
+async def test_a_value_is_what_was_written_last_from_the_edition_that_was_read(tmp_path):
+    async with broker(tmp_path) as url:
+        client = await nats.connect(url)
+        mine, others = value(client), value(client)
+        assert await mine.read() == KeptValue(b"", 0)
+        assert await mine.write(b"one", 0)
+        assert not await others.write(b"another", 0)
+        found = await others.read()
+        assert found.data == b"one"
+        assert await others.write(b"two", found.number)
+        assert not await mine.write(b"three", found.number)
+        assert (await mine.read()).data == b"two"
+        await client.close()
+
+
+async def test_principals_are_added_and_revoked_at_three_brokers(tmp_path):
+    async with three(tmp_path) as brokers:
+        client = await nats.connect(brokers.url.split(","), error_cb=silent)
+        kept = BrokerValue(client.jetstream(timeout=10), "AS_desk", "principals", 3)
+        await shared.add(kept, caller("ada"))
+        await shared.add(kept, caller("eve"))
+        await shared.revoke(kept, "ada")
+        assert [(each.caller.name, each.revoked is None) for each in await shared.entries(kept)] == [
+            ("ada", False), ("eve", True),
+        ]  # fmt: skip
+        await client.close()
+
+
+async def test_a_value_outlives_the_broker_that_keeps_it(tmp_path):
+    async with one(tmp_path) as node:
+        client = await nats.connect(node.url, error_cb=silent)
+        await value(client).write(b"one", 0)
+        await client.close()
+        node.kill()
+        await node.start()
+        client = await nats.connect(node.url)
+        assert (await value(client).read()).data == b"one"
+        await client.close()
+
+
+async def test_a_broker_that_is_away_is_an_error_of_the_operating_systems_kind(tmp_path):
+    async with one(tmp_path) as node:
+        client = await nats.connect(node.url, error_cb=silent, reconnect_time_wait=0.05)
+        kept = value(client)
+        await kept.write(b"one", 0)
+        node.pause()
+        with pytest.raises(OSError, match="does not answer"):
+            await kept.read()
+        node.go_on()
+        node.kill()
+        with pytest.raises(OSError, match="broker"):
+            await kept.write(b"two", 1)
+        await client.close()

@@ -1,0 +1,150 @@
+"""Principals that several servers share: one value, changed by one at a time, and a file at each server that follows it."""
+
+from __future__ import annotations
+
+import logging
+
+import anyio
+import pytest
+
+from agentserver.broker.value import KeptValue
+from agentserver.gateways.principals import Tokens, shared
+from agentserver.gateways.principals.document import KnownError
+from agentserver.gateways.principals.shared import MOST
+from tests.gateways.principals.people import caller
+
+pytestmark = pytest.mark.anyio
+
+
+class Value:
+    """A shared value in memory; ``between`` is run before each write, as another who writes first."""
+
+    def __init__(self):
+        self.edition, self.away, self.between = KeptValue(b"", 0), "", None
+
+    async def read(self):
+        if self.away:
+            raise OSError(self.away)
+        return self.edition
+
+    async def write(self, data, after):
+        if self.between is not None:
+            between, self.between = self.between, None
+            await between()
+        if after != self.edition.number:
+            return False
+        self.edition = KeptValue(data, after + 1)
+        return True
+
+
+@pytest.fixture
+def value():
+    return Value()
+
+
+async def names(value):
+    return [(each.caller.name, each.revoked is None) for each in await shared.entries(value)]
+
+
+async def test_a_principal_is_added_revoked_and_added_again(value):
+    first = await shared.add(value, caller("ada"))
+    assert first.encode() not in value.edition.data
+    with pytest.raises(KnownError):
+        await shared.add(value, caller("ada"))
+    await shared.revoke(value, "ada")
+    assert await names(value) == [("ada", False)]
+    with pytest.raises(LookupError):
+        await shared.revoke(value, "ada")
+    assert await shared.add(value, caller("ada")) != first
+    assert await names(value) == [("ada", True)]
+
+
+async def test_two_who_add_at_once_are_both_there(value):
+    async def other():
+        await shared.add(value, caller("eve"))
+
+    value.between = other
+    await shared.add(value, caller("ada"))
+    assert await names(value) == [("eve", True), ("ada", True)]
+
+
+async def test_who_never_gets_its_turn_is_told(value):
+    async def always():
+        value.edition = KeptValue(value.edition.data, value.edition.number + 1)
+        value.between = always
+
+    value.between = always
+    with pytest.raises(OSError, match="try again"):
+        await shared.add(value, caller("ada"))
+
+
+async def test_an_illegible_value_is_changed_by_nobody(value):
+    value.edition = KeptValue(b"{", 1)
+    for change in (shared.add(value, caller("ada")), shared.revoke(value, "ada"), shared.entries(value)):
+        with pytest.raises(ValueError, match="principals of the cluster"):
+            await change
+    assert value.edition == KeptValue(b"{", 1)
+
+
+async def test_a_file_of_principals_is_the_first_edition_or_none(value):
+    other = Value()
+    await shared.add(other, caller("ada"))
+    with pytest.raises(ValueError, match="principals of the cluster"):
+        await shared.begin(value, b"{}")
+    with pytest.raises(ValueError, match="more than"):
+        await shared.begin(value, other.edition.data + b" " * MOST)
+    await shared.begin(value, other.edition.data)
+    assert await names(value) == [("ada", True)]
+    await shared.begin(value, other.edition.data)
+    await shared.revoke(value, "ada")
+    with pytest.raises(ValueError, match="already"):
+        await shared.begin(value, other.edition.data)
+
+
+async def test_a_revocation_reaches_the_file_that_a_server_watches(value, tmp_path):
+    path = tmp_path / "out" / "replica.sqlite.principals"
+    path.parent.mkdir()
+    path.write_bytes(b"what something else has left")
+    path.chmod(0o644)
+    tokens = Tokens(path)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(shared.mirror, value, path, 0.001)
+        token = await shared.add(value, caller("ada"))
+        async with tokens.watching(0.001):
+            with anyio.fail_after(5):
+                while tokens.authenticate(token) is None:  # noqa: ASYNC110 - a file tells nobody
+                    await anyio.sleep(0.001)
+                await shared.revoke(value, "ada")
+                while tokens.authenticate(token) is not None:  # noqa: ASYNC110
+                    await anyio.sleep(0.001)
+        tasks.cancel_scope.cancel()
+    assert path.stat().st_mode & 0o077 == 0
+
+
+async def test_while_the_value_is_away_the_file_stays_and_it_is_said_once(value, tmp_path, caplog):
+    path = tmp_path / "replica.sqlite.principals"
+    await shared.add(value, caller("ada"))
+    with caplog.at_level(logging.WARNING):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(shared.mirror, value, path, 0.001)
+            with anyio.fail_after(5):
+                while not path.exists():  # noqa: ASYNC110 - a file tells nobody
+                    await anyio.sleep(0.001)
+                value.away = "no broker"
+                await anyio.sleep(0.05)
+            tasks.cancel_scope.cancel()
+    assert path.read_bytes() == value.edition.data
+    assert [record.getMessage() for record in caplog.records] == [
+        "who was revoked lately is not known: no broker"
+    ]
+
+
+async def test_where_nothing_was_written_nobody_is_known_by_a_file_that_was_there(value, tmp_path):
+    path = tmp_path / "replica.sqlite.principals"
+    path.write_bytes(b"{}")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(shared.mirror, value, path, 0.001)
+        with anyio.fail_after(5):
+            while path.exists():  # noqa: ASYNC110 - a file tells nobody
+                await anyio.sleep(0.001)
+        tasks.cancel_scope.cancel()

@@ -42,7 +42,7 @@ logger = logging.getLogger("agentserver.engines")
 
 
 class MarkFile:
-    """The marks of one server. The holder of the journal's lock has them.
+    """The marks of one server, also of one with many shares. The holder of the journal's lock has them.
 
     Args:
         journal: the journal's path; the marks are beside it.
@@ -51,23 +51,40 @@ class MarkFile:
     def __init__(self, journal: Path) -> None:
         self._path = journal.with_name(f"{journal.name}.marks")
         self._map: mmap.mmap | None = None
-        self._free: list[int] = []
+        self._past: Past | None = None
+        self._begun: set[Share] = set()
+        self._ends: dict[str, int] = {}
         self._suspects: dict[str, int] = {}
+        self._first = self._room = 0
+        self._free: list[int] = []
+        self._entered: dict[int, bytes] = {}
 
-    async def past(self, share: Share) -> Past:  # noqa: ARG002 - there is one
-        """The marks of the last server."""
-        try:
-            return read(await asyncio.to_thread(_content, self._path))
-        except OSError:
-            return NO_PAST
+    async def past(self, share: Share) -> Past:
+        """The marks of the last server, the same for every share. A share that has begun begins for another pump."""
+        if share in self._begun:
+            self._unmap()
+        if self._past is None:
+            try:
+                self._past = read(await asyncio.to_thread(_content, self._path))
+            except OSError:
+                self._past = NO_PAST
+        return self._past
 
-    async def begin(self, share: Share, suspects: Mapping[str, int], calls: int) -> None:  # noqa: ARG002 - there is one
-        """Make the file anew: durably what is known of suspects, and room for so many calls."""
-        await asyncio.to_thread(self._make, suspects, calls)
+    async def begin(self, share: Share, suspects: Mapping[str, int], calls: int) -> None:
+        """Make the file anew where it has to be: durably what is known of suspects, and room for so many calls."""
+        self._begun.add(share)
+        known = {key: self._ends[key] for key in self._suspects}
+        ends = known | dict(suspects)
+        room = max(min(calls, MOST), self._room)
+        if self._map is None or ends.keys() != self._suspects.keys() or room != self._room:
+            mapped = await asyncio.to_thread(self._made, blank(ends, room))
+            acquitted = known.keys() - self._suspects.keys()
+            if mapped is not None:
+                self._swap(mapped, ends, room)
+            for key in acquitted:
+                self.acquit(key)
 
-    def _make(self, suspects: Mapping[str, int], calls: int) -> None:
-        self._unmap()
-        data = blank(suspects, min(calls, MOST))
+    def _made(self, data: bytes) -> mmap.mmap | None:
         new = self._path.with_name(f"{self._path.name}.new")
         try:
             descriptor = os.open(
@@ -79,37 +96,52 @@ class MarkFile:
                     raise OSError("the disk is full")
                 os.fsync(descriptor)
                 new.replace(self._path)
-                self._map = mmap.mmap(descriptor, len(data))
+                return mmap.mmap(descriptor, len(data))
             finally:
                 os.close(descriptor)
         except (OSError, ValueError) as error:
             logger.warning("%s: no marks are kept: %s", self._path, error)
-            return
-        first = HEADER.size
-        self._suspects = {key: first + SLOT.size * number for number, key in enumerate(suspects)}
-        first += SLOT.size * len(suspects)
-        self._free = list(range(first, len(data), SLOT.size))
+            return None
+
+    def _swap(self, mapped: mmap.mmap, ends: dict[str, int], room: int) -> None:
+        """Go on in another file, with what is marked by now."""
+        before, self._map = self._map, mapped
+        self._ends, self._first = ends, HEADER.size + SLOT.size * len(ends)
+        self._suspects = {key: HEADER.size + SLOT.size * number for number, key in enumerate(ends)}
+        self._free += range(self._room, room)
+        self._room = room
+        for slot, key in self._entered.items():
+            self._put(slot, key)
+        if before is not None:
+            mapped[OURS] = before[OURS]
+            before.close()
+
+    def _put(self, slot: int, key: bytes) -> None:
+        assert self._map is not None  # there are no slots without it
+        at = self._first + SLOT.size * slot
+        self._map[at : at + SLOT.size] = key
 
     def enter(self, delivery: str, conversation: str) -> int:  # noqa: ARG002 - a port's signature
         """Mark a delivery; gives the slot to ``leave``."""
         if not self._free or self._map is None:
             return UNMARKED
         slot = self._free.pop()
-        key = delivery.encode()[:60]
-        self._map[slot : slot + len(key)] = key
+        self._entered[slot] = SLOT.pack(delivery.encode(), 0)
+        self._put(slot, self._entered[slot])
         return slot
 
     def leave(self, slot: int) -> None:
         """Clear a mark."""
-        if slot != UNMARKED and self._map is not None:
-            self._map[slot : slot + SLOT.size] = NONE
+        if slot in self._entered and self._map is not None:
+            del self._entered[slot]
+            self._put(slot, NONE)
             self._free.append(slot)
 
     def acquit(self, delivery: str) -> None:
         """Forget a suspect."""
-        slot = self._suspects.pop(delivery, None)
-        if slot is not None and self._map is not None:
-            self._map[slot : slot + SLOT.size] = NONE
+        at = self._suspects.pop(delivery, None)
+        if at is not None and self._map is not None:
+            self._map[at : at + SLOT.size] = NONE
 
     def hold(self, delivery: str) -> None:
         """The process is about to be ended, because this one has held the event loop for too long."""
@@ -126,7 +158,9 @@ class MarkFile:
         self._unmap()
 
     def _unmap(self) -> None:
-        self._free, self._suspects = [], {}
+        self._past, self._first, self._room = None, 0, 0
+        for kept in (self._begun, self._ends, self._suspects, self._free, self._entered):
+            kept.clear()
         mapped, self._map = self._map, None
         if mapped is not None:
             mapped.close()

@@ -62,21 +62,25 @@ def test_whose_fault_an_end_was_is_known(journal, code, found):
     assert left_by(journal, code) == found
 
 
+def seen(journal):
+    return asyncio.run(MarkFile(journal).past(ONE))
+
+
 def test_there_are_as_many_marks_as_there_is_room_for(journal):
     marks = MarkFile(journal)
     assert asyncio.run(marks.past(ONE)) == NO_PAST
     asyncio.run(marks.begin(ONE, {}, 2))
     slots = [marks.enter(f"{number}", "c") for number in range(3)]
-    assert asyncio.run(marks.past(ONE)).running == {"0", "1"}
+    assert seen(journal).running == {"0", "1"}
     for slot in slots:
         marks.leave(slot)
-    assert asyncio.run(marks.past(ONE)).running == frozenset()
+    assert seen(journal).running == frozenset()
     assert len({marks.enter("x", "c"), marks.enter("x", "c")}) == 2
     marks.close()
     marks.close()
     marks.end()
     marks.leave(marks.enter("y", "c"))
-    assert asyncio.run(marks.past(ONE)).running == {"x"}
+    assert seen(journal).running == {"x"}
 
 
 @given(st.binary(max_size=400))
@@ -128,7 +132,7 @@ def test_what_has_no_end_says_nothing_and_gives_way(journal, made):
     marks = MarkFile(journal)
     assert asyncio.run(marks.past(ONE)) == NO_PAST
     asyncio.run(marks.begin(ONE, {"s": 1}, 1))
-    assert asyncio.run(marks.past(ONE)) == Past(frozenset(), "", {"s": 1})
+    assert seen(journal) == Past(frozenset(), "", {"s": 1})
     assert path.is_file()
     assert not path.is_symlink()
 
@@ -140,3 +144,48 @@ def test_a_directory_that_cannot_be_written_is_done_without(journal):
     asyncio.run(marks.begin(ONE, {}, 1))
     journal.parent.chmod(0o700)
     assert asyncio.run(marks.past(ONE)) == NO_PAST
+
+
+async def gained(marks, number, suspects, calls=2):
+    """What is known of the server before when a share is gained, after which it begins."""
+    found = await marks.past(Share(number, 1))
+    await marks.begin(Share(number, 1), suspects, calls)
+    return found
+
+
+def test_shares_that_are_gained_one_after_the_other_have_the_same_past_and_lose_no_mark(journal):
+    left_by(journal, "")
+    before, marks = seen(journal), MarkFile(journal)
+    assert before.running == {KEY, OTHER}
+    assert asyncio.run(gained(marks, 0, {"s": 2})) == before
+    one = marks.enter("one", "c")
+    assert asyncio.run(gained(marks, 1, {"t": 0})) == before
+    other = marks.enter("other", "c")
+    assert seen(journal) == Past(frozenset({"one", "other"}), "", {"s": 2, "t": 0})
+    marks.acquit("s")
+    marks.leave(one)
+    assert asyncio.run(gained(marks, 2, {"u": 1}, 4)) == before
+    assert seen(journal) == Past(frozenset({"other"}), "", {"t": 0, "u": 1})
+    marks.leave(other)
+    marks.leave(other)
+    assert asyncio.run(gained(marks, 3, {})) == before
+    slots = [marks.enter(f"{number}", "c") for number in range(5)]
+    assert len(set(slots)) == 5
+    assert seen(journal).running == {"0", "1", "2", "3"}
+
+
+def test_a_share_without_suspects_makes_no_file_anew(journal):
+    marks = MarkFile(journal)
+    asyncio.run(gained(marks, 0, {"s": 1}))
+    made = (journal.parent / "journal.sqlite.marks").stat().st_ino
+    for number in range(1, 64):
+        asyncio.run(gained(marks, number, {}))
+    assert (journal.parent / "journal.sqlite.marks").stat().st_ino == made
+
+
+def test_another_pump_of_the_same_share_learns_what_was_left(journal):
+    marks = MarkFile(journal)
+    asyncio.run(gained(marks, 0, {}))
+    marks.enter("one", "c")
+    assert asyncio.run(gained(marks, 0, {})).running == {"one"}
+    assert seen(journal).running == frozenset()

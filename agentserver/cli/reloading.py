@@ -1,7 +1,7 @@
 """The reload of an organism that a verb serves: what begins it, and what is said of it.
 
-Owns SIGHUP of a process that asks for reloads, and the load in a thread beside the running organism. Refuses to know
-what can change: the server says so.
+Owns SIGHUP and the watch of files in a process that asks for reloads, and the load in a thread beside the running
+organism. Refuses to know what can change: the server says so.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import click
 from agentserver.characters.printing import amount
 from agentserver.cli import project
 from agentserver.cli.logs import hide
+from agentserver.extras import installed, installing
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -24,10 +25,15 @@ if TYPE_CHECKING:
     from types import FrameType, TracebackType
     from typing import Any
 
+    import anyio
+
     from agentserver.assembly import Server
 
 reload_option = click.option(
-    "--reload", "reloads", is_flag=True, help="Load the organism again at each SIGHUP, and go on with it."
+    "--reload",
+    "reloads",
+    is_flag=True,
+    help="Load the organism again when its files change and at each SIGHUP, and go on with it.",
 )
 """The option of verbs that serve."""
 
@@ -62,8 +68,22 @@ async def reload(server: Server, path: Path) -> tuple[str, ...]:
     return (kept, *map(organism.secrets.redact, found.why))
 
 
+async def _watch(server: Server, changed: Callable[[], None], stop: anyio.Event) -> None:
+    """Call at each change of the organism's files; say where they cannot be watched."""
+    if not installed("reload"):
+        project.say(f"files are not watched: that needs the extra reload ({installing('reload')})", err=True)
+        return
+    from agentserver.cli.watching import changes
+
+    try:
+        async for _ in changes(lambda: server.organism, stop):
+            changed()
+    except OSError as error:
+        project.say(f"files are not watched: {error.strerror or error}", err=True)
+
+
 class Hangups:
-    """A context manager in which SIGHUP does not end the process; in ``reloading`` it reloads."""
+    """A context manager in which SIGHUP does not end the process; in ``reloading`` it reloads, as changes do."""
 
     def __init__(self) -> None:
         self._heard = False
@@ -82,7 +102,7 @@ class Hangups:
 
     @asynccontextmanager
     async def reloading(self, server: Server, path: Path) -> AsyncIterator[None]:
-        """Reload at each signal, also at one that came before, and say what became of it."""
+        """Reload at each signal, also at one that came before, and at each change; say what became of it."""
         import asyncio
 
         import anyio
@@ -99,12 +119,15 @@ class Hangups:
                 for line in await reload(server, path):
                     project.say(line, err=True)
 
+        stop = anyio.Event()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(each)
+            tasks.start_soon(_watch, server, heard.set, stop)
             try:
                 yield
             finally:
                 self._wake = None
+                stop.set()
                 tasks.cancel_scope.cancel()
 
     def _note(self, _number: int, _frame: FrameType | None) -> None:

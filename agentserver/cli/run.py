@@ -54,8 +54,9 @@ def command(ctx: click.Context, organism: Path | None, *, reloads: bool) -> None
     agentserver deny write answers. A script without a journal is refused what needs one. A script may answer what waits
     with /approve, and waits at its end for what is not answered.
 
-    With --reload a SIGHUP loads ORGANISM again: what runs finishes in the old code, everything else goes on in the new.
-    When something is wrong with it, or it changes what a running server cannot, that is said and nothing changes.
+    With --reload a change of the project's files, or a SIGHUP, loads ORGANISM again: what runs finishes in the old
+    code, everything else goes on in the new. Watching files needs the extra reload. When something is wrong with what
+    is loaded, or it changes what a running server cannot, that is said and nothing changes.
     """
     server = project.server(ctx, project.load(ctx, organism), durable=True)
     ending = session.ending_of(server)

@@ -117,7 +117,7 @@ def command(ctx: click.Context, organism: Path | None, *, console: bool, reloads
     Who calls shows a token: agentserver principals add NAME makes one. GET /openapi.json tells what can be asked.
 
     SIGTERM or Ctrl-C: no new message is taken, streams end with their reason, and what runs has the time of
-    limits.drain. A second one ends the process at once. With --reload a SIGHUP loads ORGANISM again, as run does.
+    limits.drain. A second one ends the process at once. With --reload it loads ORGANISM again as run does.
     """
     loaded = project.load(ctx, organism)
     if loaded.door is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -47,11 +48,11 @@ listeners:
 class Session:
     """``agentserver run`` with a pipe for what is typed."""
 
-    def __init__(self, folder, *options):
+    def __init__(self, folder, *options, **variables):
         self.folder = folder
         self.process = subprocess.Popen(
             [sys.executable, "-m", "agentserver", "run", *options],
-            cwd=folder, env=environment(), text=True,
+            cwd=folder, env=environment(**variables), text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
 
@@ -82,9 +83,15 @@ def write(folder, word="old", yaml=YAML):
 def session(tmp_path):
     begun = []
 
-    def begin(*options):
+    def begin(*options, watching=False):
         write(tmp_path)
-        begun.append(Session(tmp_path, *options))
+        missing = tmp_path / ".without"
+        missing.mkdir()
+        (missing / "sitecustomize.py").write_text("import sys\nsys.modules['watchfiles'] = None\n")
+        path = os.pathsep.join([str(missing), environment()["PYTHONPATH"]])
+        begun.append(Session(tmp_path, *options, **({} if watching else {"PYTHONPATH": path})))
+        if options and not watching:
+            assert "that needs the extra reload" in begun[-1].process.stderr.readline()
         return begun[-1]
 
     yield begin
@@ -113,12 +120,37 @@ def test_a_hangup_loads_the_organism_again(session, tmp_path):
     assert one.end() == 0
 
 
+def test_a_change_of_its_files_loads_the_organism_again(session, tmp_path):
+    one = session("--reload", watching=True)
+    one.say("@teller 1")
+    one.hear("old 1")
+    write(tmp_path, "new")
+    assert one.process.stderr.readline() == f"{tmp_path}/organism.yaml is reloaded\n"
+    one.say("@teller 2")
+    one.hear("new 2")
+    (tmp_path / "tell.py").write_text("import nowhere_at_all\n")
+    assert "is not reloaded" in one.process.stderr.readline()
+    assert "nowhere_at_all" in one.process.stderr.readline()
+    (tmp_path / "journal.sqlite").write_text("no source")
+    (tmp_path / "out").mkdir(exist_ok=True)
+    (tmp_path / "out" / "mail.txt").write_text("no source")
+    write(tmp_path, "third", YAML.replace("name: teller", "name: other"))
+    assert one.process.stderr.readline() == f"{tmp_path}/organism.yaml is reloaded\n"
+    one.say("a text for a listener that is gone")
+    one.hear("teller is not there any more")
+    one.say("a text for the first that there is")
+    one.hear("third a text")
+    one.say("@other 3")
+    one.hear("third 3")
+    assert one.end() == 2
+
+
 def test_what_runs_finishes_in_the_old_code(session, tmp_path):
     one = session("--reload")
     one.say("@teller slow")
     one.hear("at work")
     write(tmp_path, "new")
-    assert "is reloaded; 1 conversations finish a step in the old code" in one.hang_up()
+    assert "is reloaded; 1 conversation finishes a step in the old code" in one.hang_up()
     (tmp_path / "go").touch()
     one.hear("old slow")
     one.say("@teller 2")

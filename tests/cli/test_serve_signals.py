@@ -104,7 +104,7 @@ def test_a_reload_changes_what_the_next_message_meets_and_nothing_that_runs(serv
     served.write("new", field="    mood: str = 'calm'\n")
     served.signal(signal.SIGHUP)
     told = served.process.stderr.readline()
-    assert "is reloaded; 1 conversations finish a step in the old code" in told
+    assert "is reloaded; 1 conversation finishes a step in the old code" in told
     assert served.ask(other, "1") == "new 1"
     assert not slow.done()
     (served.folder / "go").touch()

@@ -28,7 +28,7 @@ from agentserver.gateways.console.lines import (
     TypedMessage,
     Verb,
 )
-from agentserver.gateways.console.session import ConsoleSessions
+from agentserver.gateways.console.session import ConsoleSessions, CurrentTakers
 from agentserver.ports import QuotaError
 from agentserver.trace import text
 from agentserver.trace.terminal import Style, own_lines
@@ -76,7 +76,7 @@ class Console:
         self._host = host
         self._screen = screen
         self.interactive = interactive
-        self._takers = console_lines.takers_of(host.rules)
+        self._takers = CurrentTakers(host)
         self._addressee = next(iter(self._takers))
         self._sessions = ConsoleSessions(host, principal)
         self._hops = HopView(self._sessions, screen)
@@ -397,4 +397,6 @@ class Console:
             self._screen.say("Ctrl-C again leaves, as Ctrl-D and /quit do", Style.DIM)
 
     def _prompt(self) -> str:
+        if self._addressee not in self._takers:  # a reload has taken it away
+            self._addressee = next(iter(self._takers))
         return "... " if self._reader.open else f"{self._addressee}> "

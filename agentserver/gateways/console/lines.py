@@ -175,6 +175,8 @@ def write(listener: str, root: str, text: str, takers: Takers) -> TypedMessage |
 
     The line is in fields when its first word is ``name=...`` with a name that the payload knows.
     """
+    if listener not in takers:
+        return Mistake((f"{listener} is not there any more, since a reload; /listeners shows who is",))
     candidates = [codec for codec in takers[listener] if root in {"", local(codec.name)}]
     if not candidates:
         names = ", ".join(f"@{listener}/{local(codec.name)}" for codec in takers[listener])

@@ -6,17 +6,21 @@ Owns which conversations were opened, which one is current and what runs in them
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from agentserver.gateways.console.lines import takers_of
 from agentserver.ports import Ingress
 from agentserver.trace.text import TraceReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from agentserver.core.guard import Rules
     from agentserver.core.state.approvals import ApprovalAnswer
+    from agentserver.gateways.console.lines import Takers
+    from agentserver.payload.codec import Codec
     from agentserver.ports import ConversationHandle
     from agentserver.trace.store import TraceBook
 
@@ -46,6 +50,30 @@ class ConsoleHost(Ingress, Protocol):
     async def answer(self, conversation: str, answered: ApprovalAnswer) -> bool:
         """Commit a person's answer. False when nothing waits for it any more."""
         ...
+
+
+class CurrentTakers(Mapping[str, "Sequence[Codec]"]):
+    """The listeners that take each payload, by the rules of the present: a reload may change them."""
+
+    def __init__(self, host: ConsoleHost) -> None:
+        self._host = host
+        self._rules = host.rules
+        self._known = takers_of(host.rules)
+
+    def _now(self) -> Takers:
+        if self._host.rules is not self._rules:
+            self._rules = self._host.rules
+            self._known = takers_of(self._rules)
+        return self._known
+
+    def __getitem__(self, name: str) -> Sequence[Codec]:
+        return self._now()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._now())
+
+    def __len__(self) -> int:
+        return len(self._now())
 
 
 @dataclass

@@ -1,0 +1,52 @@
+"""The folders that are watched, and for what."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from agentserver import config
+from agentserver.cli.watching import changes, folders, meant
+from tests.cli.test_reloading import write
+
+
+@pytest.mark.parametrize("name", ["a.py", "b.yaml", "prompts/c.md", "d.xsd"])
+def test_sources_are_meant(name):
+    assert meant(None, f"/project/{name}")
+
+
+@pytest.mark.parametrize(
+    "name", ["journal.sqlite", "journal.sqlite-wal", ".#a.py", "a.py~", "4913", "x.jsonl"]
+)
+def test_what_a_server_or_an_editor_writes_is_not(name):
+    assert not meant(None, f"/project/{name}")
+
+
+def loaded(folder):
+    write(folder)
+    return config.load(folder / "organism.yaml", environ={}, afresh=True)
+
+
+def test_the_folders_are_those_of_the_organism_and_one_below(tmp_path):
+    for name in ("prompts", "prompts/deeper", ".venv", "out", "__pycache__", "env"):
+        (tmp_path / name).mkdir(exist_ok=True)
+    (tmp_path / "env" / "pyvenv.cfg").touch()
+    assert folders(loaded(tmp_path)) == {tmp_path, tmp_path / "prompts"}
+
+
+@pytest.mark.anyio
+async def test_changes_end_when_they_are_told_to(tmp_path):
+    organism, stop, seen = await anyio.to_thread.run_sync(loaded, tmp_path), anyio.Event(), []
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+
+            async def follow():
+                async for _ in changes(lambda: organism, stop):
+                    seen.append("change")
+                    stop.set()
+
+            tasks.start_soon(follow)
+            while not seen:
+                await anyio.sleep(0.05)
+                await anyio.to_thread.run_sync(write, tmp_path, "new")
+    assert seen == ["change"]

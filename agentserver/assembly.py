@@ -222,6 +222,10 @@ class Server(Serving):
         """By listener, the deliveries that wait until it has room, and those that it has or is given next."""
         return {} if self._pump is None else self._pump.queues()
 
+    def running(self) -> frozenset[str]:
+        """The threads whose handlers run."""
+        return frozenset() if self._pump is None else self._pump.running()
+
     @property
     def lost(self) -> int | None:
         """Spans that no collector took so far; None where none are told."""

@@ -63,6 +63,7 @@ VERBS: Mapping[str, str] = MappingProxyType(
         "approvals": "approvals.command",
         "approve": "approvals.approve",
         "deny": "approvals.deny",
+        "top": "top.command",
         "trace": "trace.command",
         "explain": "explain.command",
         "replay": "replay.command",

@@ -64,7 +64,7 @@ def command(ctx: click.Context, organism: Path | None, *, reloads: bool) -> None
 
     async def console_session() -> int:
         beside = hangups.reloading(server, server.organism.files[0]) if reloads else unreloaded()
-        async with server, beside:
+        async with server, session.followed(server), beside:
             return await opened()
 
     hangups = Hangups()

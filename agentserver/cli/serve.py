@@ -198,6 +198,7 @@ def _serve(
     async def open_door() -> int:
         async with (
             server,
+            session.followed(server),
             hangups.reloading(server, organism.files[0]) if reloads else unreloaded(),
             _followed(organism),
             serving.tokens.watching(),

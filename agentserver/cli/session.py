@@ -14,6 +14,7 @@ from agentserver.cli.ending import STALLED, GracefulEnd
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from contextlib import AbstractAsyncContextManager
     from typing import NoReturn
 
     import click
@@ -28,6 +29,22 @@ def ending_of(server: Server) -> GracefulEnd:
     ending = GracefulEnd(server.organism.limits.drain, server.acquit)
     server.stalled = partial(ending.leave, STALLED)
     return ending
+
+
+def followed(server: Server) -> AbstractAsyncContextManager[None]:
+    """While it lasts, ``agentserver top`` can follow the server."""
+    import time
+
+    from agentserver.assembly import journal_path
+    from agentserver.gateways.top import place, serving
+    from agentserver.gateways.top.overview import Overviews
+
+    def redact(text: str) -> str:
+        return server.organism.secrets.redact(text)
+
+    organism = server.organism
+    overviews = Overviews(server, organism.name, redact, time.time)
+    return serving.followed(overviews, place.beside(journal_path(organism) or organism.files[0]))
 
 
 def run(ctx: click.Context, ending: GracefulEnd, session: Callable[[], Awaitable[int]]) -> NoReturn:

@@ -282,7 +282,9 @@ class Pump:
         """By listener, the deliveries that wait until it has room, and those that it has or is given next."""
         return self._schedule.queues()
 
-    # Approvals
+    def running(self) -> frozenset[str]:
+        """The threads whose handlers run."""
+        return self._invoker.running
 
     def approvals(self) -> tuple[Approval, ...]:
         """The messages that wait for a person, the oldest first."""

@@ -182,8 +182,7 @@ class Console:
         self._unfinished_element()
 
     def _unfinished_element(self) -> None:
-        mistake = self._reader.end()
-        if mistake is not None:
+        if mistake := self._reader.end():
             self._mistake(*mistake.lines)
 
     async def _settled(self) -> None:
@@ -324,8 +323,7 @@ class Console:
         session = self._find(prefix)
         if session is not None:
             records = self._host.trace.of(session.handle.id)
-            told = f"conversation {session.handle.id}, {amount(len(records), 'record')}"
-            self._screen.say(told, Style.DIM)
+            self._screen.say(f"conversation {session.handle.id}, {amount(len(records), 'record')}", Style.DIM)
             self._screen.show(*text.tree(records))
 
     async def _cancel(self, prefix: str) -> None:

@@ -106,6 +106,11 @@ class Invoker:
         """Seconds that a call has to end once it is cancelled."""
         return self._editions.rules.blueprint.limits.grace
 
+    @property
+    def running(self) -> frozenset[str]:
+        """The threads whose handlers run."""
+        return frozenset(self._calls)
+
     def watch(self, call: _Call) -> None:
         """Tell a call when it is late."""
         self._deadlines.watch(call)

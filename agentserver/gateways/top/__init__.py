@@ -1,0 +1,1 @@
+"""What a running server is doing, for its own user on the same machine. Internal."""

@@ -1,0 +1,74 @@
+"""``agentserver top`` beside a real server."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+
+import pexpect
+import pytest
+
+from tests.cli.conftest import environment
+from tests.cli.test_reloading import YAML, Session, write
+
+
+@pytest.fixture
+def server(tmp_path):
+    write(tmp_path, yaml=YAML + "journal: {path: journal.sqlite}\n")
+    one = Session(tmp_path)
+    one.say("@teller 1")
+    one.hear("old 1")
+    yield one
+    with one.process as process:
+        process.kill()
+
+
+def top(folder, *options):
+    return subprocess.run(
+        [sys.executable, "-m", "agentserver", "top", *options],
+        cwd=folder, env=environment(), capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+
+
+def test_a_program_reads_lines_of_json(server, tmp_path):
+    done = top(tmp_path, "--once")
+    assert done.returncode == 0
+    told = json.loads(done.stdout)
+    assert told["organism"] == "demo"
+    assert [each["name"] for each in told["listeners"]] == ["teller"]
+
+
+def test_a_person_sees_what_runs(server, tmp_path):
+    server.say("@teller slow")
+    server.hear("at work")
+    child = pexpect.spawn(
+        sys.executable, ["-m", "agentserver", "top"], cwd=str(tmp_path), env=environment(TERM="xterm"), timeout=20,
+        encoding="utf-8", dimensions=(40, 120),
+    )  # fmt: skip
+    child.expect_exact("demo")
+    child.expect_exact("running")
+    child.expect_exact("teller")
+    (tmp_path / "go").touch()
+    assert server.end() == 0
+    child.expect_exact("the server has ended")
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 0
+
+
+def test_after_a_crash_the_socket_is_no_server_and_the_next_start_replaces_it(server, tmp_path):
+    server.process.send_signal(signal.SIGKILL)
+    server.process.wait()
+    assert (tmp_path / "journal.sqlite.top").exists()
+    done = top(tmp_path)
+    assert done.returncode == 2
+    assert "no server runs here" in done.stderr
+    again = Session(tmp_path)
+    again.say("@teller 2")
+    again.hear("old 2")
+    assert top(tmp_path, "--once").returncode == 0
+    with again.process:
+        assert again.end() == 0
+    assert not (tmp_path / "journal.sqlite.top").exists()

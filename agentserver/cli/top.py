@@ -31,11 +31,11 @@ _ANEW = "\x1b[H\x1b[J"
 def command(ctx: click.Context, organism: Path | None, journal: Path | None, *, once: bool) -> None:
     """Follow the server that runs an organism: conversations, queues, running handlers, refusals, approvals.
 
-    On a terminal the screen is drawn again each second, until Ctrl-C or the end of the server. Piped it is for programs:
-    one JSON object a line, each second.
+    On a terminal the screen is drawn again each second, until Ctrl-C or the end of the server. Piped it is for
+    programs: one JSON object a line, each second.
 
-    run and serve listen at a Unix socket beside the journal, or beside the YAML of an organism that keeps none. Only the
-    user who runs the server can connect, and root.
+    run and serve listen at a Unix socket beside the journal, or beside the YAML of an organism that keeps none. Only
+    the user who runs the server can connect, and root.
     """
     from agentserver.gateways.top import place
 

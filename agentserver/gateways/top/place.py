@@ -10,13 +10,13 @@ import os
 import socket
 import stat
 import struct
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 SUFFIX: Final = ".top"
 _NAME: Final = 60
@@ -43,7 +43,7 @@ def _short(folder: Path) -> Iterator[str]:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         short = f"/proc/self/fd/{descriptor}"
-        yield short if os.path.isdir(short) else str(folder)
+        yield short if Path(short).is_dir() else str(folder)
     finally:
         os.close(descriptor)
 
@@ -60,36 +60,31 @@ def listening(path: Path) -> socket.socket:
         raise TakenError(f"{path}: another server is followed here")
     if path.exists() and mark(path) is None:
         raise TakenError(f"{path}: is no socket")
-    found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        with _short(path.parent) as folder:
-            unfinished = f"{folder}/.{os.getpid()}{SUFFIX}"
-            with suppress(FileNotFoundError):
-                os.unlink(unfinished)
+    with ExitStack() as closing:
+        found = closing.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        with _short(path.parent) as short:
+            unfinished = Path(short, f".{os.getpid()}{SUFFIX}")
+            unfinished.unlink(missing_ok=True)
             os.fchmod(found.fileno(), 0o600)  # Linux gives the file this mode
-            found.bind(unfinished)
-            os.chmod(unfinished, 0o600)
+            found.bind(str(unfinished))
+            unfinished.chmod(0o600)
             found.listen(8)
             found.setblocking(False)
-            os.rename(unfinished, f"{folder}/{path.name}")
-    except BaseException:
-        found.close()
-        raise
-    return found
+            unfinished.rename(Path(short, path.name))
+        closing.pop_all()
+        return found
 
 
 def connected(path: Path) -> socket.socket:
     """A socket that is connected to the server at a path. Raises OSError where none listens, or another user's does."""
-    found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        with _short(path.parent) as folder:
-            found.connect(f"{folder}/{path.name}")
+    with ExitStack() as closing:
+        found = closing.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        with _short(path.parent) as short:
+            found.connect(f"{short}/{path.name}")
         if not own(found):
             raise PermissionError(f"{path}: another user's server")
-    except BaseException:
-        found.close()
-        raise
-    return found
+        closing.pop_all()
+        return found
 
 
 def own(peer: socket.socket) -> bool:

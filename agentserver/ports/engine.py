@@ -89,7 +89,7 @@ class Engine(Protocol):
     async def give_up(self) -> None:
         """Give all shares up on purpose: other processes take them without waiting. Nothing is regained.
 
-        Commits that wait come to their end, in seconds, whether or not they are kept.
+        Commits that wait come to their end, in seconds, whether or not they are kept. Raises EngineError.
         """
         ...
 

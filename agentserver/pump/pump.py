@@ -7,7 +7,7 @@ is a call of core/decide/decisions.py, every promise about storage the engine's.
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
@@ -193,7 +193,8 @@ class Pump:
                 self._steps.end()
                 self._tasks.cancel_scope.cancel()
                 with anyio.CancelScope(shield=True):
-                    await self._engine.give_up()
+                    with suppress(EngineError):  # others take the shares once they are let go
+                        await self._engine.give_up()
                     await self._steps.rest()
 
     @property

@@ -26,7 +26,6 @@ from agentserver.engines.replica.replica import Replica
 from agentserver.engines.replica.sending import Outgoing
 from agentserver.engines.sqlite.care import maintenance
 from agentserver.engines.sqlite.care.answers import LeftAnswers
-from agentserver.engines.sqlite.marks import MarkFile
 from agentserver.engines.sqlite.reader import Reader
 from agentserver.engines.sqlite.rows import Left
 from agentserver.engines.sqlite.steps.step import StepMaker, from_outside
@@ -72,6 +71,7 @@ class ReplicaEngine(JournalReads):
 
     prompt = False
     durable = True
+    marks = None  # what a former owner was running is not known to the next
 
     def __init__(
         self,
@@ -83,7 +83,6 @@ class ReplicaEngine(JournalReads):
         retention: float | None = None,
     ) -> None:
         self.answers: Answers = LeftAnswers(lambda work: self._do(lambda: work(self._connection)))
-        self.marks: MarkFile | None = None
         self.alone: Callable[[str], AbstractAsyncContextManager[None]] = log.alone
         self._log = log
         self._directory = directory
@@ -112,8 +111,6 @@ class ReplicaEngine(JournalReads):
         with ExitStack() as stack:
             stack.callback(self._thread.shutdown, wait=False)
             self._path = await self._do(lambda: opening.take(self._directory, stack))
-            self.marks = MarkFile(self._path)
-            stack.callback(self.marks.close)
             async with AsyncExitStack() as reached:
                 await reached.enter_async_context(self._log)
                 await self._begin(stack, reached)

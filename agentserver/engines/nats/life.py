@@ -197,16 +197,16 @@ class Life:
 
     async def take(self, name: str) -> int:
         """Have a token once no living process has it; gives its place."""
-        subject, place = self._subjects.token(name), 0
+        subject, said = self._subjects.token(name), LastWords("", 0)
         while True:
-            news = self._news
-            answer = await store(self._link, subject, self.name.encode(), {LAST: str(place)})
-            if answer is not None and not answer.error:
-                return answer.place
-            said = await self._last(subject)
-            place = said.place
-            if said.holder and said.holder != self.name and self._members.living(said.holder):
+            news, had = self._news, said.holder
+            if not had or had == self.name or not self._members.living(had):
+                answer = await store(self._link, subject, self.name.encode(), {LAST: str(said.place)})
+                if answer is not None and not answer.error:
+                    return answer.place
+            else:
                 await _for(news, self._pause)
+            said = await self._last(subject)
 
     async def leave(self, name: str, place: int) -> None:
         """Have a token no more."""

@@ -81,6 +81,7 @@ class NatsLog:
         self.name = f"{socket.gethostname().replace('.', '-')[:40]}-{os.getpid()}-{secrets.token_hex(4)}"
         self._options = options
         self._subjects = LogSubjects(options.organism)
+        self._inside: dict[str, asyncio.Lock] = {}
         self._stack = AsyncExitStack()
         self._link: Link
         self._stream: LogStream
@@ -197,11 +198,13 @@ class NatsLog:
     @asynccontextmanager
     async def alone(self, name: str) -> AsyncIterator[None]:
         """Be the only one inside under a name."""
-        place = await self._life.take(name)
-        try:
-            yield
-        finally:
-            await asyncio.shield(self._life.leave(name, place))
+        lock = self._inside.setdefault(name, asyncio.Lock())  # a token is had by a process, and this is one
+        async with lock:
+            place = await self._life.take(name)
+            try:
+                yield
+            finally:
+                await asyncio.shield(self._life.leave(name, place))
 
     async def once(self, name: str, value: str) -> str:
         """The value that a name has from now on."""

@@ -1,0 +1,174 @@
+"""The log at a real broker when something is wrong: no broker, a broker that goes, entries and copies that are large."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+
+import nats.js.object_store  # noqa: F401 - as a server is built before its loop runs
+import pytest
+
+from agentserver.broker.address import BrokerAddress
+from agentserver.engines.conformance.sample import SampleConversation, keep
+from agentserver.engines.nats import log
+from agentserver.engines.nats.log import LogOptions, NatsLog
+from agentserver.engines.replica.engine import ReplicaEngine
+from agentserver.ports import EngineError, UnfitError
+from tests.brokers import one
+from tests.pump.desk import until
+
+pytestmark = [
+    pytest.mark.anyio,
+    # The library leaves the sockets of a connection that was cut to the collector.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+NUMBERS = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def anyio_backend():
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+async def node(tmp_path_factory):
+    async with one(tmp_path_factory.mktemp("broker")) as node:
+        yield node
+
+
+def options(node, name, **more):
+    return LogOptions(name, BrokerAddress(node.url), monitoring=(node.monitoring,), **more)
+
+
+def opened(node, folder, name=None, **more):
+    name = name or f"x{next(NUMBERS)}"
+    return ReplicaEngine(NatsLog(options(node, name, **more)), folder, name)
+
+
+async def test_without_a_broker_it_does_not_start_and_says_why(tmp_path):
+    nowhere = NatsLog(LogOptions("o", BrokerAddress("nats://127.0.0.1:9"), relaxed=True))
+    with pytest.raises(EngineError, match=r"no broker at nats://127\.0\.0\.1:9"):
+        async with ReplicaEngine(nowhere, tmp_path, "o"):
+            pass
+
+
+@pytest.mark.parametrize("monitoring", [(), ("http://127.0.0.1:9",)], ids=["none", "silent"])
+async def test_a_broker_of_which_nothing_is_known_counts_as_relaxed(node, tmp_path, monitoring, caplog):
+    name = f"x{next(NUMBERS)}"
+    strict = LogOptions(name, BrokerAddress(node.url), monitoring=monitoring)
+    with pytest.raises(EngineError, match="durability: relaxed"):
+        async with ReplicaEngine(NatsLog(strict), tmp_path, name):
+            pass
+    for _ in range(2):  # each start says so
+        caplog.clear()
+        relaxed = LogOptions(name, BrokerAddress(node.url), monitoring=monitoring, relaxed=True)
+        async with ReplicaEngine(NatsLog(relaxed), tmp_path, name):
+            assert "may be lost with the power" in caplog.text
+
+
+async def test_a_broker_that_does_not_wait_for_its_disk_is_refused(tmp_path):
+    async with one(tmp_path, sync="2m") as node:
+        with pytest.raises(EngineError, match="sync_interval is not always"):
+            async with opened(node, tmp_path / "r"):
+                pass
+
+
+async def test_while_the_broker_is_gone_what_was_done_waits_and_what_is_new_is_refused(node, tmp_path):
+    sample = SampleConversation()
+    async with opened(node, tmp_path) as engine:
+        said = sample.said(sample.opened(), "1")
+        await keep(engine, said)
+        node.kill()
+        await until(lambda: engine._log.away)
+        with pytest.raises(EngineError, match="broker"):
+            await keep(engine, sample.said(sample.opened(), "2"))
+        with pytest.raises(EngineError, match="broker"):
+            await engine.claim("n", "c", 1.0)
+        answered = sample.answered(said.conversation, said.ready[0])
+        waiting = asyncio.ensure_future(keep(engine, answered))
+        await asyncio.sleep(0.2)
+        assert not waiting.done()
+        await node.start()
+        await asyncio.wait_for(waiting, 15)
+        assert await engine.load(said.conversation.id) == answered.conversation
+
+
+async def test_while_the_broker_is_gone_it_ends_all_the_same(node, tmp_path):
+    sample = SampleConversation()
+    engine = opened(node, tmp_path)
+    await engine.__aenter__()
+    said = sample.said(sample.opened(), "1")
+    await keep(engine, said)
+    node.kill()
+    await until(lambda: engine._log.away)
+    waiting = asyncio.ensure_future(keep(engine, sample.answered(said.conversation, said.ready[0])))
+    await asyncio.sleep(0.05)
+    began = time.monotonic()
+    await engine.__aexit__(None, None, None)
+    assert time.monotonic() - began < 6
+    with pytest.raises(EngineError):
+        await waiting
+    await node.start()
+
+
+async def test_a_large_entry_goes_beside_the_stream_and_a_larger_one_is_refused(node, tmp_path, monkeypatch):
+    monkeypatch.setattr(log, "HEADERS", (1 << 20) - 500)  # of max_payload
+    sample, name = SampleConversation(), f"x{next(NUMBERS)}"
+    async with opened(node, tmp_path / "a", name) as engine:
+        large = sample.said(sample.opened(), "x" * 1000)
+        await keep(engine, large)
+        assert await engine.load(large.conversation.id) == large.conversation
+        monkeypatch.setattr(NatsLog, "most", 600)
+        with pytest.raises(UnfitError, match="600 at most"):
+            await keep(engine, sample.said(sample.opened(), "y" * 1000))
+    async with opened(node, tmp_path / "b", name) as other:
+        assert await other.load(large.conversation.id) == large.conversation
+
+
+async def test_a_process_begins_with_a_copy_when_the_log_was_forgotten(node, tmp_path):
+    sample, name = SampleConversation(), f"x{next(NUMBERS)}"
+    kept = []
+    async with opened(node, tmp_path / "a", name) as engine:
+        for _ in range(3):
+            said = sample.said(sample.opened(), "1")
+            await keep(engine, said)
+            kept.append(said)
+            await engine._following.copy(engine._path)
+        first, last = await engine._log.bounds()
+        assert 0 < first < last
+    async with opened(node, tmp_path / "b", name) as other:
+        for said in kept:
+            assert await other.load(said.conversation.id) == said.conversation
+    # One that was away since before the log was forgotten is made anew.
+    async with opened(node, tmp_path / "c", name):
+        pass
+    async with opened(node, tmp_path / "a", name) as engine:
+        for _ in range(2):
+            await keep(engine, sample.said(sample.opened(), "1"))
+            await engine._following.copy(engine._path)
+    async with opened(node, tmp_path / "c", name) as late:
+        assert await late.load(kept[0].conversation.id) == kept[0].conversation
+
+
+async def test_two_processes_of_one_machine_have_a_replica_each(node, tmp_path):
+    name = f"x{next(NUMBERS)}"
+    async with opened(node, tmp_path, name) as a, opened(node, tmp_path, name) as b:
+        assert (a._path.name, b._path.name) == ("replica.db", "replica-1.db")
+
+
+async def test_a_name_is_given_once_and_a_token_is_had_by_one(node, tmp_path):
+    name = f"x{next(NUMBERS)}"
+    async with opened(node, tmp_path / "a", name) as a, opened(node, tmp_path / "b", name) as b:
+        assert [await a._log.once("k", "1"), await b._log.once("k", "2")] == ["1", "1"]
+        inside = []
+
+        async def work(engine, number):
+            async with engine.alone("one at a time"):
+                inside.append(number)
+                await asyncio.sleep(0.02)
+                assert inside[-1] == number
+
+        await asyncio.gather(*(work(engine, number) for number, engine in enumerate((a, b, a, b))))
+        assert sorted(inside) == [0, 1, 2, 3]

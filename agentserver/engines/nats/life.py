@@ -103,9 +103,8 @@ class Life:
     async def _hear(self, message: Msg) -> None:
         """Another process, or this one, has said something."""
         _, _, kind, name = message.subject.split(".", 3)
-        gone = bool(message.headers) or not message.data
         if kind == "process":
-            if gone:
+            if not message.data:
                 self._members.leave(name)
             else:
                 self._members.hear(Beat.load(name, message.data))
@@ -220,7 +219,7 @@ class Life:
                 self._link, f"STREAM.MSG.GET.KV_{self._subjects.life}", {"last_by_subj": subject}
             )
             message = found["message"]
-            data = b"" if message.get("hdrs") else b64decode(message.get("data") or "")
+            data = b64decode(message.get("data") or "")
             return LastWords(data.decode("utf-8", "replace"), int(message["seq"]))
         except (BrokerError, LookupError, TypeError, ValueError):
             return LastWords("", 0)

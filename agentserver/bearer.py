@@ -30,7 +30,7 @@ def digest(token: str) -> str:
 
 
 def holder(token: str, known: Mapping[str, T]) -> T | None:
-    """Whose token it is; None for a text that is nobody's. Never raises.
+    """The holder of a token; None for a text that is nobody's. Never raises.
 
     Args:
         token: as it was shown.

@@ -345,7 +345,7 @@ class Telling:
             yield from (self._say("delegated line", line=line) for line in more)
 
     def _given(self, findings: Findings) -> Sequence[str]:
-        """What the sender was given, where something is presumed for it."""
+        """The line about what the sender was given, where something is presumed for it."""
         given = findings.exposed
         if given is None or not findings.presumed:
             return ()

@@ -108,7 +108,7 @@ class SpentError(RuntimeError):
 
 
 class Purse(Protocol):
-    """What a running handler may spend; its budgets are those of its request, its conversation and its listener."""
+    """The purse of a running handler; its budgets are those of its request, its conversation and its listener."""
 
     async def reserve(self, most: Amount, what: str) -> str:
         """Charge the most that some work may cost, and keep that; gives the id to settle it by.

@@ -11,7 +11,7 @@ from tests.test_shape import MODULES
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = sorted({*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")})
 
-OPENERS = 0.03
+OPENERS = 0.01
 """Share of docstrings that may begin with a question word."""
 VAGUE = 1 / 1000
 """Share of words that may name no one in particular; twice that in documents, where decisions quote old words."""

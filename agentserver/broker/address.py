@@ -1,4 +1,4 @@
-"""Where a broker is, and with whose password one comes to it.
+"""The address of a broker, and the password with which one comes to it.
 
 Owns the form of a file of credentials. Refuses to connect.
 """

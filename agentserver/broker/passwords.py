@@ -22,7 +22,7 @@ __all__ = ["bcrypt", "kept"]
 
 _ALPHABET = "./ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 _LAST = ".Oeu"
-"""What the last character of a salt may be: two bits of it count."""
+"""The characters that may end a salt: two bits of the last one count."""
 _COST = "$2b$10$"
 _DRAWN = 32
 """Bytes of a password that is drawn."""

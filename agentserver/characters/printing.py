@@ -26,7 +26,7 @@ DOTS: Final = "..."
 """The mark for those."""
 _MORE: Final = " ... ("
 CUTS: Final = ("\n", "\r", CUT, DOTS, _MORE)
-"""What may follow where a text was cut."""
+"""The characters that may follow where a text was cut."""
 
 _WORD: Final = re.compile(r"(?:[^\W_]|[\u0300-\u036f])+")
 _SHORT: Final = {"\\": "\\", "\n": "n", "\r": "r", "\t": "t"}

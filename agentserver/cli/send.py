@@ -28,7 +28,7 @@ SILENT: Final = 3
 
 
 class Sending(NamedTuple):
-    """What is sent, and how; see the options of ``command``."""
+    """The message and the way of sending it; see the options of ``command``."""
 
     to: str | None
     payload: str | None

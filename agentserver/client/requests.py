@@ -120,7 +120,7 @@ def may_come_again(found: ProblemError) -> bool:
 
 
 def problem(response: httpx.Response) -> ProblemError:
-    """What the door has answered, which need not be a problem's form: a proxy may stand before it."""
+    """The answer of the door, which need not be a problem's form: a proxy may stand before it."""
     try:
         said = read_object(response.content)
     except ProtocolError:

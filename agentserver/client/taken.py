@@ -1,4 +1,4 @@
-"""How far a program has taken the events of a conversation.
+"""The place up to which a program has taken the events of a conversation.
 
 Owns what the door may be told: a place up to which the program has everything. Pure.
 """
@@ -29,7 +29,7 @@ class Taken:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """What the next request says of it."""
+        """The words of the next request about it."""
         return {"last-event-id": self.place} if self.place else {}
 
     @contextmanager

@@ -68,7 +68,7 @@ def glimpse(path: Path, environ: Mapping[str, str]) -> Glimpse:
 
 
 def _kept(found: Glimpse, main: Document, path: Path) -> Glimpse:
-    """What is known, with where conversations are kept. Raises ValidationError when that cannot be told."""
+    """The known facts, with the place where conversations are kept. Raises ValidationError when that cannot be told."""
     project = project_directory(path)
     engine = engine_of(main.data, str(main.data.get("name")), project)
     if engine is not None:

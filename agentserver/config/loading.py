@@ -259,7 +259,7 @@ def _outward(
     home: tuple[Project, Mapping[str, str]],
     report: Mistakes,
 ) -> _Outward:
-    """What others are offered, and told."""
+    """Offers to others, and what they are told."""
     project, environ = home
     otel, door = read_otel(files[0], environ, report), read_http(files[0].document, files[0].faulty, report)
     broker = read_broker(files[0], project.root, declared, report)

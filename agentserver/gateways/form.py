@@ -66,7 +66,7 @@ class FormField:
 
 
 INDEX = "N"
-"""What stands in the name of a field for the number of an item, which counts from 0."""
+"""The sign in the name of a field for the number of an item, which counts from 0."""
 
 
 def form_fields(codec: Codec) -> tuple[FormField, ...]:

@@ -107,7 +107,7 @@ class _Reading:
         return found
 
     def alternatives(self) -> Tree:
-        """What stands between here and the end of the group, or of the text."""
+        """The text between here and the end of the group, or of all."""
         branches = [self.sequence()]
         while self.takes("|"):
             branches.append(self.sequence())

@@ -265,7 +265,7 @@ def dearest(prompt: Prompt, backend: Backend) -> Amount:
 
 
 def _priced(done: Completion, backend: Backend) -> Usage:
-    """What a completion cost, by the prices that the organism names, or else by the library's."""
+    """The cost of a completion, by the prices that the organism names, or else by the library's."""
     price, usage = backend.price, _believed(done.usage)
     if price is None:
         return usage
@@ -274,7 +274,7 @@ def _priced(done: Completion, backend: Backend) -> Usage:
 
 
 def _believed(usage: Usage) -> Usage:
-    """What a provider says that it took, where that can be; nothing said where it cannot."""
+    """The usage that a provider tells, where it can; nothing told where it cannot."""
     if min(usage.input_tokens, usage.output_tokens) < 0 or usage.tokens > MOST:
         return Usage(calls=usage.calls, money=None)
     possible = usage.money is None or 0 <= usage.money <= MOST

@@ -16,7 +16,7 @@ MINUTE = 60.0
 
 
 class Pace:
-    """What one backend takes.
+    """The limits of one backend.
 
     Args:
         concurrency: requests at once.

@@ -113,7 +113,7 @@ class Codec(Protocol):
         ...
 
     def valid(self, element: etree._Element) -> bool:
-        """Whether the schema accepts the element, which may be part of a larger tree, and its every scalar decodes."""
+        """True when the schema accepts the element, which may be part of a larger tree, and each scalar decodes."""
         ...
 
     def valid_own(self, element: etree._Element) -> bool:
@@ -125,7 +125,7 @@ class Codec(Protocol):
         ...
 
     def faults(self, element: etree._Element) -> tuple[Correction, ...]:
-        """What to correct in an element that is not valid: 1 to 8 faults."""
+        """The corrections of an element that is not valid: 1 to 8 faults."""
         ...
 
     def xsd(self, *, documented: bool = False) -> str:
@@ -181,7 +181,7 @@ class Generated:
         self._example = self._prove()
 
     def valid(self, element: etree._Element) -> bool:
-        """Whether the schema and the decoder both take ``element``."""
+        """True when the schema and the decoder both take ``element``."""
         try:
             lists, judge = self._lists, self._schema
             accepted = schema.accepts(judge, element) if lists else judge.validate(element)
@@ -192,7 +192,7 @@ class Generated:
         return accepted
 
     def valid_own(self, element: etree._Element) -> bool:
-        """Whether the schema takes ``element``, and the decoder where the encoder cannot promise it."""
+        """True when the schema takes ``element``, and the decoder where the encoder cannot promise it."""
         if self._doubtful:
             return self.valid(element)
         try:
@@ -202,7 +202,7 @@ class Generated:
         return accepted
 
     def faults(self, element: etree._Element) -> tuple[Correction, ...]:
-        """What to correct in ``element``."""
+        """The corrections of ``element``."""
         if self._part is None:
             self._part = corrections.parts(self.described)
         return corrections.faults(self.name, self._part, element)

@@ -70,7 +70,7 @@ _QUICK = {
     ScalarKind.FLOAT: "repr(v) if type(v) is float and v - v == 0.0",
     ScalarKind.BOOL: "'true' if v is True else 'false' if v is False",
 }
-"""What the writers of the plainest values do, as an expression without a call of Python: a hop is made of calls."""
+"""The work of the writers of the plainest values, as an expression without a call of Python: a hop is made of calls."""
 
 
 class _Module:

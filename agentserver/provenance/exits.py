@@ -1,4 +1,4 @@
-"""What goes out with a call: whether its receivers may read it, and what the call tells by its choices.
+"""The content that goes out with a call: whether its receivers may read it, and what the call tells by its choices.
 
 Owns the receivers of a call, the search for private content among what it says and the count of its choices.
 Refuses to decide: it gives what it found, and the judge says what becomes of it. Exact evidence holds for every sender,

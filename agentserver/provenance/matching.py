@@ -77,7 +77,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where untrusted words stand: in a text itself, or in one that is wrapped in it."""
+    """The places of untrusted words: in a text itself, or in one that is wrapped in it."""
 
     text: Text
     number: int

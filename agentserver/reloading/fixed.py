@@ -1,4 +1,4 @@
-"""What may change of an organism while it runs.
+"""The parts of an organism that may change while it runs.
 
 Owns the comparison of two organisms, and the words for what stands in the way. Refuses to know how an organism is
 loaded and when conversations move.

@@ -1,4 +1,4 @@
-"""What is open for one edition of an organism: connections, processes, language models.
+"""Everything open for one edition of an organism: connections, processes, language models.
 
 Owns the task that keeps them until no conversation needs them. Refuses to know when conversations move.
 """
@@ -33,7 +33,7 @@ logger = logging.getLogger("agentserver")
 
 
 async def attempted(work: Coroutine[Any, Any, T]) -> T | BaseException:
-    """What some work gives, or what it raises."""
+    """The value that some work gives, or the exception that it raises."""
 
     async def trying() -> T | BaseException:
         try:
@@ -90,7 +90,7 @@ class EditionKeeper(Generic[T]):
 
 
 class Keepers(Generic[T]):
-    """What is open for the editions of a server. The last is that of the present one."""
+    """Everything open for the editions of a server. The last is that of the present one."""
 
     def __init__(self) -> None:
         self._open: list[EditionKeeper[T]] = []

@@ -62,12 +62,12 @@ class Collector(Protocol):
 
     @property
     def url(self) -> str:
-        """Where they go, whole."""
+        """The address to which they go, whole."""
         ...
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """What it asks for; they may hold secrets."""
+        """The headers that it asks for; they may hold secrets."""
         ...
 
     @property

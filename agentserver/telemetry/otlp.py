@@ -119,7 +119,7 @@ class Encoder:
 
 
 def rejected(answer: bytes) -> int:
-    """How many spans a collector says that it did not take. Raises ValueError for what is no answer of one."""
+    """The number of spans that a collector says it did not take. Raises ValueError for what is no answer of one."""
     try:
         told = ExportTraceServiceResponse.FromString(answer)
     except DecodeError as error:

@@ -53,7 +53,7 @@ class SpanEvent(NamedTuple):
 
 
 class About(NamedTuple):
-    """What spans of one name have in common."""
+    """The common parts of spans of one name."""
 
     name: str
     attributes: tuple[Pair, ...]
@@ -138,7 +138,7 @@ class _Request:
 
 
 class Story:
-    """What is known of the requests at work.
+    """The known facts of the requests at work.
 
     Args:
         organism: its name.
@@ -257,7 +257,7 @@ class Story:
 
 
 class _Said(NamedTuple):
-    """What a step says about the delivery that it is about."""
+    """The words of a step about its delivery."""
 
     events: Sequence[SpanEvent]
     messages: Sequence[bytes]

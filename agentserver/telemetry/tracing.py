@@ -47,7 +47,7 @@ _TOLD, _UNTOLD = TraceFlags(TraceFlags.SAMPLED), TraceFlags(TraceFlags.DEFAULT)
 
 
 class Wanted(Collector, Protocol):
-    """What is told, and where."""
+    """The choice of what is told, and where."""
 
     @property
     def resource(self) -> Mapping[str, str]:
@@ -61,7 +61,7 @@ class Wanted(Collector, Protocol):
 
     @property
     def content(self) -> bool:
-        """Whether spans hold messages."""
+        """True when spans hold messages."""
         ...
 
     @property
@@ -136,7 +136,7 @@ class _Asked:
             return chat.done
 
     def told(self, model: str, done: Completion | None) -> tuple[About, tuple[Pair, ...]]:
-        """What a span says of a completion: of the backend that answered, or else of the first."""
+        """The words of a span about a completion: of the backend that answered, or else of the first."""
         backends = self._backends(model)
         named = [one for one in backends if done is not None and done.model.startswith(one.model)]
         backend = next(iter(named or backends), None)

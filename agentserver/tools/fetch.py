@@ -116,7 +116,7 @@ class FetchedPage:
 
 @dataclass(frozen=True, slots=True)
 class FetchSettings:
-    """What may be fetched.
+    """The rules of what may be fetched.
 
     Args:
         hosts: that may be asked: ``example.org``, ``*.example.org`` for those below it, ``*`` for every public one.
@@ -201,7 +201,7 @@ class _Fetching:
         return FetchedPage(url, problem=FetchProblem.REDIRECTS)
 
     def _followed(self, target: httpx.URL, location: str) -> httpx.URL:
-        """Where a redirect leads. What was asked for in secret is not told in the open."""
+        """The target of a redirect. What was asked for in secret is not told in the open."""
         following = target.join(location)
         if target.scheme == "https" and following.scheme != "https":
             raise _RefusedError(FetchProblem.FORBIDDEN)

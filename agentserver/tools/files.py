@@ -130,7 +130,7 @@ class WriteFile:
 @xmlify(namespace="urn:agentserver-tools:files")
 @dataclass(frozen=True, slots=True)
 class FileWritten:
-    """What has become of a file that was to be written."""
+    """The fate of a file that was to be written."""
 
     file: Annotated[str, Standing.PROSE]
     size: int = 0

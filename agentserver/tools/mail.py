@@ -64,7 +64,7 @@ class SendMail:
 @xmlify(namespace="urn:agentserver-tools:mail")
 @dataclass(frozen=True, slots=True)
 class MailResult:
-    """What has become of a mail.
+    """The fate of a mail.
 
     Args:
         accepted: how many recipients the server took it for.

@@ -37,7 +37,7 @@ class Shown(NamedTuple):
 
 
 def shown(html: str) -> Shown:
-    """What a reader sees of a page."""
+    """The text of a page as a reader sees it."""
     parser = etree.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True, no_network=True)
     if not html.strip():
         return Shown()
@@ -62,7 +62,7 @@ def encoding(name: str) -> str:
 
 
 def _label(link: etree._Element) -> str:
-    """What a link says, as far as the next link in it: all of each would be the page, once for every link."""
+    """The words of a link, as far as the next link in it: all of each would be the page, once for every link."""
     found: list[str] = []
     for event, one in etree.iterwalk(link, events=("start", "end")):
         if event == "start" and one is not link and one.tag == "a":

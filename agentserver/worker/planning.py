@@ -32,7 +32,7 @@ SLACK = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class WorkerPlan:
-    """What the workers of a listener are and may use.
+    """The workers of a listener, and what they may use.
 
     Args:
         setup: the first frame, but for the scratch folder.
@@ -78,7 +78,7 @@ def walls(asked: Iterable[BoundListener]) -> None:
 
 
 def readable(*, net: bool) -> tuple[Path, ...]:
-    """What Python itself and installed packages need, as far as it exists: never the project."""
+    """The needs of Python itself and of installed packages, as far as it exists: never the project."""
     paths = sysconfig.get_paths()
     python = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     python |= {str(Path(sys.base_prefix) / "lib"), str(Path(agentserver.__file__).parent.resolve())}
@@ -86,7 +86,7 @@ def readable(*, net: bool) -> tuple[Path, ...]:
 
 
 def system(*, net: bool) -> tuple[Path, ...]:
-    """What any program needs of the system, where it exists: libraries, time zones, certificates for the net."""
+    """The needs of any program from the system, where they exist: libraries, time zones, certificates for the net."""
     paths = (*_LIBRARIES, *_ZONES, *(_CERTIFICATES if net else ()))
     return tuple(Path(path) for path in paths if os.path.exists(path))  # noqa: PTH110 - text in
 

@@ -1,4 +1,4 @@
-"""What a worker is asked, and what it said, read as a stranger's document is.
+"""The questions to a worker and its answers, read as a stranger's document is.
 
 Owns the way from frames to what the pump knows of a local call. Refuses to believe anything: payloads are parsed within
 bounds and held against their schemas, storage against its own, ids of todos against the thread's.

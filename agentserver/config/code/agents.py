@@ -30,7 +30,7 @@ LONGEST = 64
 """Characters of the name of a tool."""
 
 OTHER = re.compile(r"[^A-Za-z0-9_-]")
-"""What the name of a tool may not hold."""
+"""Characters that the name of a tool may not hold."""
 
 RESERVE = 14_000
 """Bytes of a thread's storage beside the history, for what an agent keeps of its present turn."""

@@ -1,4 +1,4 @@
-"""What OpenTelemetry is told of an organism: what ``otel:`` says, and the variables that stand in for it.
+"""The settings of OpenTelemetry for an organism: what ``otel:`` says, and the variables that stand in for it.
 
 Owns which variable of the environment stands for which key. What collectors ask for as a proof comes from there alone.
 Refuses to know spans.
@@ -25,7 +25,7 @@ TRACES = "/v1/traces"
 
 
 def read_otel(main: Parsed, environ: Mapping[str, str], report: Mistakes) -> Otel | None:
-    """What OpenTelemetry is told; None where neither the file nor the environment wants that."""
+    """The settings of OpenTelemetry; None where neither the file nor the environment wants that."""
     data = main.document.data
     if "otel" in main.faulty or environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return None

@@ -83,7 +83,7 @@ class ToolReader:
             yield at, entry
 
     def connections(self) -> tuple[McpServer, ...]:
-        """How each server is reached, without its tools: what a lock is made with."""
+        """The way to each server, without its tools: a lock is made with it."""
         return tuple(self._server(at, entry, ()) for at, entry in self.servers())
 
     def declared(self) -> tuple[DeclaredTool, ...]:

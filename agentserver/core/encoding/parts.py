@@ -83,7 +83,7 @@ TOTAL = "total"
 
 
 def spending_values(spending: Spending) -> dict[str, bytes]:
-    """What was charged, by the name of each value."""
+    """The charges, by the name of each value."""
     if spending is NO_SPENDING:
         return {}
     values = {TOTAL: spending.total}
@@ -96,7 +96,7 @@ def spending_values(spending: Spending) -> dict[str, bytes]:
 
 
 def spending_of(values: Mapping[str, bytes]) -> Spending:
-    """What was charged, of which ``spending_values`` gave these."""
+    """The charges, of which ``spending_values`` gave these."""
     if not values:
         return NO_SPENDING
     found: dict[str, dict[str, Any]] = {"agent": {}, "request": {}, "open": {}, TOTAL: {}}

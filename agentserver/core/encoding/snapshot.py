@@ -91,7 +91,7 @@ def take(conversation: Conversation, guards: Iterable[CoreGuard] = ()) -> Snapsh
 
 
 def values(conversation: Conversation, guards: Iterable[CoreGuard] = ()) -> dict[tuple[str, str], bytes]:
-    """What threads store, guards remember and was charged.
+    """The values of threads, the memories of guards, and the charges.
 
     Raises TypeError for the memory of a guard that cannot dump it.
     """

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Delivery
 
 ANY = "*"
-"""What a todo waits for that counts whatever answers."""
+"""The mark of a todo that counts any answer."""
 
 WATCHERS = 64
 """Todos that one thread may keep: every message to it is held against each, and each may be nudged about."""

@@ -136,7 +136,7 @@ class MemoryRecord:
 
 
 class MemoryReader(NamedTuple):
-    """What a memory engine has kept, for operators. Used where the engine is: by the thread of its event loop.
+    """The contents of a memory engine, for operators. Used where the engine is: by the thread of its event loop.
 
     Args:
         kept: the open conversations.

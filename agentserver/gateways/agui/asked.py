@@ -1,4 +1,4 @@
-"""What a front end asks for with a run: a message to a listener, and answers to interrupts.
+"""The request of a front end with a run: a message to a listener, and answers to interrupts.
 
 Owns how the input of a run is read: its last words of a user are the message, under a key made of their id, so that a
 run that is asked for again is the same request. Pure. Refuses to believe what else the input tells: the history is the
@@ -152,7 +152,7 @@ def _answer(entry: ResumeEntry, *, decides: bool) -> InterruptAnswer:
 
 
 def _faults(error: ValidationError) -> list[dict[str, str]]:
-    """Where the input is wrong, and by which rule; nothing of what it says."""
+    """The places where the input is wrong, each with its rule; nothing of what it says."""
     found = error.errors(include_url=False, include_context=False, include_input=False)
     return [
         {"pointer": "".join(f"/{step}" for step in each["loc"]), "rule": each["type"]} for each in found[:20]

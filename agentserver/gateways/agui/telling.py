@@ -1,4 +1,4 @@
-"""What happens in a run, as events of AG-UI.
+"""The events of a run, as AG-UI has them.
 
 Owns their form, and the ids of messages, which are the same whenever the same reply is told. Pure.
 """

@@ -121,7 +121,7 @@ class TokenKeeper:
         self.turns = Turns()
 
     def caller(self, scope: Scope) -> Caller:
-        """Whose request it is. Raises ProblemAnswer: 401 for an unknown token, 429 for too many."""
+        """The principal of a request. Raises ProblemAnswer: 401 for an unknown token, 429 for too many."""
         found = self.known.authenticate(_token(scope[HEADS]))
         if found is None:
             raise _unknown()

@@ -102,12 +102,12 @@ class DoorPart:
 
 
 def caller(request: HTTPConnection) -> Caller:
-    """Whose request it is. Raises KeyError in an open part, where no token was asked for."""
+    """The principal of a request. Raises KeyError in an open part, where no token was asked for."""
     return cast("Caller", request.scope[CALLER])
 
 
 def acting(request: HTTPConnection) -> Caller:
-    """Whose request it is. Raises ProblemAnswer for one who may only look."""
+    """The principal of a request. Raises ProblemAnswer for one who may only look."""
     who = caller(request)
     if not who.acts:
         raise ProblemAnswer(403, "This role may only look.")

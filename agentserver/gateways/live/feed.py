@@ -1,4 +1,4 @@
-"""What happens, as a stream of server-sent events for one browser.
+"""The stream of server-sent events for one browser.
 
 Owns how much of it waits, how often it is sent, and when it ends. Made of committed records alone. Refuses to know what
 a page makes of it.
@@ -50,7 +50,7 @@ HEADERS = (
 
 
 class News:
-    """What has happened since it was last told, within bounds.
+    """The news since the last telling, within bounds.
 
     Args:
         host: the server.
@@ -96,7 +96,7 @@ class News:
         return told
 
     def take(self) -> dict[str, Any] | None:
-        """What is new, if anything is."""
+        """The news, if there is any."""
         state = {"queues": self._host.queues(), "waiting": len(self._host.approvals())}
         if not (self._hops or self._counted or self._missed) and state == self._state:
             return None

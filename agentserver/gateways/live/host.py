@@ -1,4 +1,4 @@
-"""What the live view needs of the server and of those who know tokens, as Protocols.
+"""The needs of the live view from the server and from those who know tokens, as Protocols.
 
 Owns the seams. Refuses to hold any implementation.
 """
@@ -25,7 +25,7 @@ class LiveHost(Protocol):
 
     @property
     def rules(self) -> Rules:
-        """What conversations decide by at present."""
+        """The rules by which conversations decide at present."""
         ...
 
     def records(self) -> AsyncIterator[tuple[AuditRecord, ...] | Lagged]:

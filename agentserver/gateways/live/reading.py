@@ -1,4 +1,4 @@
-"""What the engine has kept, as plain values for a page: conversations, dead letters, decisions, usage.
+"""The contents of the engine, as plain values for a page: conversations, dead letters, decisions, usage.
 
 Owns how much of it a page is given. Runs where the engine reads. Refuses to change anything.
 """
@@ -62,7 +62,7 @@ def conversation(reader: EngineReader, key: str, redaction: Redaction) -> dict[s
 
 
 def message(reader: EngineReader, key: str, delivery: str, redaction: Redaction) -> dict[str, Any]:
-    """What one message of a conversation says, whole. Raises LookupError."""
+    """One message of a conversation, whole. Raises LookupError."""
     records = reader.recorded_conversation(key).records()
     for one in text.shown(redacted(records, redaction)):
         if one.record.message and one.record.delivery == delivery:
@@ -74,7 +74,7 @@ def message(reader: EngineReader, key: str, delivery: str, redaction: Redaction)
 
 
 def decided(reader: EngineReader, most: int = MOST) -> list[dict[str, Any]]:
-    """What people have decided, the latest first."""
+    """The decisions of people, the latest first."""
     return [
         {
             "at": one.at,
@@ -93,7 +93,7 @@ def decided(reader: EngineReader, most: int = MOST) -> list[dict[str, Any]]:
 
 
 def usage(reader: EngineReader, since: float) -> dict[str, Any]:
-    """What was charged since a time, by listener, model and principal."""
+    """The charges since a time, by listener, model and principal."""
     found = reader.charged(since)
     return {
         "listeners": _charged((one.listener, one) for one in found),

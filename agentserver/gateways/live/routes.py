@@ -116,7 +116,7 @@ class LiveView:
 
     @property
     def laid_out(self) -> int:
-        """How often the organism was laid out."""
+        """The number of times the organism was laid out."""
         return self._scenery.drawn
 
     def routes(self) -> list[Route]:
@@ -214,7 +214,7 @@ class LiveView:
         return JSONResponse(value, headers={**HEADERS, "cache-control": "no-store"})
 
     async def _me(self, request: Request) -> Response:
-        """Who is logged in; an empty name for nobody."""
+        """The principal who is logged in; an empty name for nobody."""
         caller = self._sessions.caller(request.cookies.get(COOKIE, ""))
         return self._told({"name": ""} if caller is None else self._of(caller))
 
@@ -332,7 +332,7 @@ async def _tried(answer: Callable[[], Awaitable[Any]]) -> Any:
 
 
 async def _body(request: Request) -> dict[str, Any] | None:
-    """What a page of ours asks for; None for anything else."""
+    """The part that a page of ours asks for; None for anything else."""
     if HEADER not in request.headers or request.headers.get("content-type") != "application/json":
         return None
     data = b""

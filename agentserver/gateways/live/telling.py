@@ -183,7 +183,7 @@ def _redacted(approval: Approval, redaction: Redaction) -> Approval:
 
 
 def _covers(one: Question, approval: Approval) -> Iterator[str]:
-    """What an answer for the rest of the conversation covers, of one question."""
+    """The cover of an answer for the rest of the conversation, of one question."""
     to = approval.delivery.to
     match one.why:
         case Findings():

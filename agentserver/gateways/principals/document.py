@@ -33,7 +33,7 @@ class KnownError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Enrolled:
-    """What is kept of one principal.
+    """The entry of one principal.
 
     Args:
         caller: the one who is known by the token.

@@ -62,7 +62,7 @@ class Tokens:
 
     @property
     def fault(self) -> str:
-        """Why the file cannot be used, and nobody is known by it; empty when it can."""
+        """The reason why the file cannot be used, and nobody is known by it; empty when it can."""
         return self._view.fault
 
     def authenticate(self, token: str) -> Caller | None:

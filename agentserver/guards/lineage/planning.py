@@ -81,7 +81,7 @@ class Planning:
         return memory if grown is None else memory.grown(grown)
 
     def judged(self, memory: Memory, proposal: Proposal) -> Verdict:
-        """What is to be said of a planner's plan on its way; None where nothing is, or it is none.
+        """The note about a planner's plan on its way; None where there is nothing to say, or it is no plan.
 
         A person is asked about every plan that may come to count, also of one that would not as things stand.
         """

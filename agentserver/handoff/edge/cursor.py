@@ -15,7 +15,7 @@ FOLDER: Final = Path("out")
 
 
 class Reached(NamedTuple):
-    """How far a listener came.
+    """The place to which a listener came.
 
     Args:
         since: the time, ISO 8601, from which the history is read again; empty for its beginning.
@@ -39,7 +39,7 @@ class SessionCursor:
         self.path = folder / f"handoff-cursor-{name}.json"
 
     def read(self) -> Reached | None:
-        """What was kept; None when nothing was. Raises OSError, ValueError when it is spoiled."""
+        """The kept value; None when there is none. Raises OSError, ValueError when it is spoiled."""
         try:
             members = json.loads(self.path.read_text(encoding="utf-8"))
             return Reached(str(members["since"]), tuple(map(str, members["had"])))

@@ -112,7 +112,7 @@ class Cursor(Protocol):
     """Keeps how far a session was listened to, so that what it asked while nobody listened is heard."""
 
     def read(self) -> Reached | None:
-        """What was kept; None when nothing was. Raises OSError, ValueError when it is spoiled."""
+        """The kept value; None when there is none. Raises OSError, ValueError when it is spoiled."""
         ...
 
     def keep(self, reached: Reached) -> None:

@@ -192,7 +192,7 @@ class TextDocument:
         return Step.ON
 
     def _many(self, found: re.Match[str] | None, next_one: _Want) -> bool:
-        """Whether an expression found members or items that are all of them plain."""
+        """True when an expression found members or items that are all of them plain."""
         if found is None or found.end() == found.start() or len(self.kinds) + _LEVELS > LEVELS:
             return False
         length = found.end() - found.start()

@@ -234,7 +234,7 @@ def rehearse(
 
 
 def told(verdict: Verdict) -> str:
-    """What became of a handoff, by the vocabulary's names alone."""
+    """The fate of a handoff, by the vocabulary's names alone."""
     request = verdict.facts.request
     intent = request.intent if verdict.facts.intent_known else "an unknown intent"
     target = request.target if verdict.facts.target_known else "an unknown target"

@@ -197,7 +197,7 @@ class Scanner:
         self._go_on(document, self._inside(document))
 
     def _enclosed(self, document: TextDocument) -> list[_Inner]:
-        """What is pending: quoted by now where what stands around it was closed."""
+        """The pending requests: quoted by now where what stands around it was closed."""
         lowest, document.lowest = document.lowest, len(document.kinds)
         return [
             each._replace(found=_quoted(each.found)) if each.level > lowest else each

@@ -112,7 +112,7 @@ _HELD: Final[Mapping[Holds, Form]] = {
 
 
 def ill_formed(schema: Mapping[str, Any], dialect: str) -> Iterator[str]:
-    """What is wrong with the values of one schema's keywords; those that are not known are passed over."""
+    """The faults in the values of one schema's keywords; those that are not known are passed over."""
     for keyword, value in schema.items():
         holds = KEYWORDS.get(keyword)
         form = _DATA.get(keyword) or (_HELD.get(holds) if holds else None)

@@ -64,7 +64,7 @@ def _told(unit: Sequence[AgentLine]) -> Iterator[PromptMessage]:
 
 
 def kept(lines: Sequence[AgentLine], room: int, size: Callable[[AgentLine], int]) -> int:
-    """How many of the last lines are kept, so that no more than ``room`` is taken and no unit is torn.
+    """The number of the last lines that are kept, so that no more than ``room`` is taken and no unit is torn.
 
     The last unit is kept in any case: it is what the model is to go on with.
     """

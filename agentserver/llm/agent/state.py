@@ -1,4 +1,4 @@
-"""What an agent keeps on its thread: the exchange with its model, a line at a time, and its present turn.
+"""The memory of an agent on its thread: the exchange with its model, a line at a time, and its present turn.
 
 Owns the payload classes in which both are stored. Refuses to know what follows from them.
 """

@@ -216,7 +216,7 @@ async def _first(waits: tuple[Wait, ...], beside: Wait) -> None:
 
 
 def told(error: BaseException) -> str:
-    """What went wrong, on one bounded line; the words are a stranger's."""
+    """The failure, on one bounded line; the words are a stranger's."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return legible(f"{type(error).__name__}: {error}", SAID)

@@ -121,7 +121,7 @@ def _failed(text: str) -> HandlerResponse:
 
 
 def _result(content: Sequence[Any]) -> ToolResult | None:
-    """What a tool gave, in order of its kinds; None for more than MOST or PARTS of it."""
+    """The result of a tool, in order of its kinds; None for more than MOST or PARTS of it."""
     if len(content) > PARTS:
         return None
     texts: list[str] = []

@@ -41,7 +41,7 @@ _GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream
 
 
 class Launch(NamedTuple):
-    """How a program is started.
+    """The start of a program: its words, environment and folder.
 
     Args:
         command: the program and its arguments.
@@ -189,7 +189,7 @@ async def _write(process: Process, outgoing: Any, lost: anyio.Event) -> None:
 
 
 async def _log(process: Process, name: str) -> None:
-    """What the server says about itself, on one line each, with nothing that a terminal would act on."""
+    """The server's words about itself, on one line each, with nothing that a terminal would act on."""
     assert process.stderr is not None
     with suppress(*_GONE):
         async for line in _lines(process.stderr, name):

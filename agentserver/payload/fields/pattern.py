@@ -39,14 +39,14 @@ _PREFERRED = "a0A-_. "
 
 
 def objection(text: str) -> str:
-    """Why ``text`` cannot be a pattern facet, with what would work; empty when it can."""
+    """The reason why ``text`` cannot be a pattern facet, with what would work; empty when it can."""
     if not text or len(text) > LONGEST or not carried(text):
         return f"must hold 1 to {LONGEST} characters that XML can carry"
     return regex.unportable(text) or misjudged(text)
 
 
 def misjudged(text: str) -> str:
-    """Why libxml2 cannot be the judge of an expression; empty when it can."""
+    """The reason why libxml2 cannot be the judge of an expression; empty when it can."""
     try:
         word = misread(text)
     except (ValueError, RecursionError):
@@ -106,7 +106,7 @@ def _settled(expression: Expression) -> bool:
 
 
 def _part(op: Any, value: Any) -> tuple[int, int, Spans] | None:
-    """How often a part occurs, at least and at most, and its characters; None when it is not of single characters."""
+    """The least and the most occurrences of a part, and its characters; None when it is not of single characters."""
     low, high, body = value if op is Op.GREEDY else (1, 1, [(op, value)])
     if len(body) != 1 or body[0][0] not in {Op.LITERAL, Op.NOT_LITERAL, Op.IN}:
         return None
@@ -276,7 +276,7 @@ def _classes(tree: Any) -> Iterator[list[tuple[int, int]]]:
 
 
 def acceptor(patterns: Sequence[str]) -> Callable[[str], bool | None]:
-    """What libxml2, the judge at run time, says of a text; None when it gives up. Raises ValueError."""
+    """The word of libxml2, the judge at run time, about a text; None when it gives up. Raises ValueError."""
     judge = Judge({"v": Lexical(tuple(patterns))})
     return lambda text: judge.verdict("v", text)
 

@@ -1,4 +1,4 @@
-"""What was agreed of a server's tools: the lock, as a value and as a text.
+"""The agreement about a server's tools: the lock, as a value and as a text.
 
 Owns the form of the text, the hash of a tool, and in what a tool differs from what was agreed. Refuses to know files.
 """
@@ -75,7 +75,7 @@ class LockedTool:
 
 @dataclass(frozen=True, slots=True)
 class ServerLock:
-    """What one server was when it was locked.
+    """One server as it was when it was locked.
 
     Args:
         server: what it calls itself, with its version.

@@ -120,7 +120,7 @@ class _Told:
 
 @dataclass(frozen=True, slots=True)
 class _Typed:
-    """What one position becomes."""
+    """The field that one position becomes."""
 
     annotation: Any
     shape: Shape = SCALAR

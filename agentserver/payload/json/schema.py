@@ -28,7 +28,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def without_table(codec: Codec) -> JsonRefusal | None:
-    """Why a payload has no JSON form; None when it has one. A hand-written XSD leaves no field table."""
+    """The reason why a payload has no JSON form; None when it has one. A hand-written XSD leaves no field table."""
     if codec.described is not None:
         return None
     label = codec.payload.__qualname__
@@ -105,7 +105,7 @@ class _Writer:
 
 
 def _default(field: Field) -> dict[str, Any]:
-    """What a scalar means when it is left out."""
+    """The value of a scalar that is left out."""
     of = field.type
     if isinstance(of, RecordType) or field.default is None:
         return {}

@@ -71,7 +71,7 @@ def item_of(path: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Offers:
-    """How many links each site offered: never less than there were.
+    """The number of links that each site offered: never less than there were.
 
     Chunks of like size merge, so that adding stays cheap.
     """

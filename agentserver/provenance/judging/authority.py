@@ -1,4 +1,4 @@
-"""Who stands behind a value: the principal's words, the operator's lists, records, fields that are accepted.
+"""The authority behind a value: the principal's words, the operator's lists, records, fields that are accepted.
 
 Owns every reason for which a value is allowed. Refuses to know what becomes of one for which there is none. Compares
 authority forms alone, never evidence.

@@ -1,4 +1,4 @@
-"""What is said to an agent: a text, or messages as frameworks write them.
+"""The words to an agent: a text, or messages as frameworks write them.
 
 Owns which of it are the principal's words. Refuses to know agents.
 """

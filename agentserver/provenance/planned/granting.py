@@ -1,4 +1,4 @@
-"""Whether a value is one that a step of a plan allows, by the lineage of leaves and never by their text alone.
+"""True when a value is one that a step of a plan allows, by the lineage of leaves and never by their text alone.
 
 Owns the one question of a plan: is this value of this kind, given what was said and recorded? Refuses to know roles,
 policies and modes. To allow compares typed values, parsed places and names; the case of letters counts for nothing in a

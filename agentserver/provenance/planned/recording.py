@@ -49,7 +49,7 @@ def recorded(
 
 
 def _key(body: str) -> str:
-    """What two spellings of one value share. Numbers and dates compare as such: ``10.0`` repeats no ``100``."""
+    """The common form of two spellings of one value. Numbers and dates compare as such: ``10.0`` repeats no ``100``."""
     return typed(body) or fold(body)
 
 

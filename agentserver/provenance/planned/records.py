@@ -70,7 +70,7 @@ class RecordedLeaf(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecordIndex:
-    """What listeners said while there was a typed plan. ``sayings`` follow each other as they were observed."""
+    """The sayings of listeners while there was a typed plan. ``sayings`` follow each other as they were observed."""
 
     sayings: Grown[Saying] = field(default=Grown())
     leaves: Grown[RecordedLeaf] = field(default=Grown(), compare=False, repr=False)

@@ -168,7 +168,7 @@ class Policy:
     """Bits that the choices of exposed senders at exits may carry in one conversation: half of a key of 128 bits, so
     that what is left of it cannot be guessed."""
     readers: tuple[ReaderRule, ...] = ()
-    """Who may be given the content of a listener's fields; anybody where nothing is said."""
+    """The readers of a listener's fields; anybody where nothing is said."""
     layouts: tuple[LayoutRule, ...] = ()
     """The texts that a program laid out which escapes what it is given, so that their parts are fields."""
     _classes: dict[str, ListenerClass] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -284,7 +284,7 @@ class Policy:
 
 
 def _remembered(known: dict[str, _T], listener: str, find: Callable[[str], _T]) -> _T:
-    """What was found of a listener, or is found now. Bounded, for an agent may call what it makes up."""
+    """The findings about a listener, kept or made now. Bounded, for an agent may call what it makes up."""
     if listener in known:
         return known[listener]
     found = find(listener)

@@ -1,1 +1,1 @@
-"""What the principal asked for: its words, indexed, and which of them are orders. Internal."""
+"""The request of the principal: its words, indexed, and which of them are orders. Internal."""

@@ -152,7 +152,7 @@ def _member(words: list[str]) -> bool:
 def _of_sentence(sentence: _Sentence) -> Iterator[Silence]:
     pieces, text = sentence.pieces, sentence.text
     listed = False
-    """Whether the members of a list that follow are excepted as well."""
+    """True when the members of a list that follow are excepted as well."""
     looked = 0
     for number, piece in enumerate(pieces):
         if _INSIDE.search(text, *piece):

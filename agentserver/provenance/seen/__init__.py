@@ -1,1 +1,1 @@
-"""What a conversation has seen, and what follows from it when somebody asks. Internal: the ledger holds it."""
+"""The texts that a conversation has seen, and what follows from them when asked for. Internal: the ledger holds it."""

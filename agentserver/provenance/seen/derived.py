@@ -1,4 +1,4 @@
-"""What follows from values that do not change, made when somebody first asks for it.
+"""Consequences of values that do not change, made when somebody first asks for them.
 
 Owns when that is made, and from which part of it that was made before. Refuses to know what it is. The outcome depends
 on the values alone, never on who asked when: that is its one law, and the only reason why it may be kept aside.
@@ -50,7 +50,7 @@ class Later(Generic[Made]):
 
 
 class Derived(Generic[Item, Made]):
-    """What follows from the first ``count`` items of a sequence.
+    """The consequences of the first ``count`` items of a sequence.
 
     Args:
         made: what follows from them, where that is known.
@@ -64,11 +64,11 @@ class Derived(Generic[Item, Made]):
         self.made, self.before, self.count = made, before, count
 
     def grown(self, count: int) -> Derived[Item, Made]:
-        """What follows from so many items, of which the first are those of this one. Costs nothing yet."""
+        """The consequences of so many items, of which the first are those of this one. Costs nothing yet."""
         return Derived(None, self, count)
 
     def of(self, items: Sequence[Item], extend: Callable[[Made, Sequence[Item]], Made]) -> Made:
-        """What follows from ``items``, made by extending what was made of fewer.
+        """The consequences of ``items``, made by extending those of fewer.
 
         What came before is made as well, so that another sequence which grew from it need not begin again. Two threads
         that ask at once make the same twice.

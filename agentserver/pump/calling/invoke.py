@@ -299,11 +299,11 @@ _CODES = MappingProxyType(
         CompletionFault.BUDGET: Code.BUDGET,
     }
 )
-"""What a caller learns of a completion that came to nothing and that the handler let pass."""
+"""The code for a caller after a completion that came to nothing and that the handler let pass."""
 
 
 def failing(fault: CompletionFault | None) -> Code:
-    """What a caller learns of a handler that failed: of a completion by its kind, of anything else ``internal``."""
+    """The code for a caller after a handler that failed: of a completion by its kind, of anything else ``internal``."""
     return Code.INTERNAL if fault is None else _CODES.get(fault, Code.INTERNAL)
 
 

@@ -142,5 +142,5 @@ class Editions:
 
 
 def at_once(bound: Mapping[str, Callee]) -> dict[str, int]:
-    """How many invocations of each listener may run at once."""
+    """The number of invocations of each listener that may run at once."""
     return {name: one.listener.concurrency for name, one in bound.items()}

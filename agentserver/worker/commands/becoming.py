@@ -24,7 +24,7 @@ _PATHS = ("read", "list", "commands")
 
 @dataclass(frozen=True, slots=True)
 class Becoming:
-    """What a process is to become.
+    """The program that a process is to become.
 
     Args:
         wall: raised first.

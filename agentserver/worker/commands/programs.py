@@ -1,4 +1,4 @@
-"""What the kernel opens to start a program, and the libraries that lie beside it.
+"""The files that the kernel opens to start a program, and the libraries that lie beside it.
 
 Owns the two ways in which a file names another that runs it: an ELF's loader (elf(5)) and a script's first line
 (execve(2)). Refuses to start anything. Reads files.
@@ -25,7 +25,7 @@ _BESIDE = ("lib", "lib64", "share", "pyvenv.cfg")
 
 
 class Parts(NamedTuple):
-    """What a program needs to start.
+    """The files that a program needs to start.
 
     Args:
         run: the file, its interpreter and its loader.
@@ -37,7 +37,7 @@ class Parts(NamedTuple):
 
 
 def parts(program: Path, project: Path, search: str | None) -> Parts:
-    """What a program needs to start.
+    """The files that a program needs to start.
 
     Args:
         program: an existing file, by an absolute path.

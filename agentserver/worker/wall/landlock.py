@@ -28,7 +28,7 @@ _NET_SINCE, _SCOPES_SINCE = 4, 6
 
 
 class Right(IntFlag):
-    """What may be done with a file or below a folder. Bits 6 and 9 to 12 make devices, sockets, pipes and links."""
+    """The acts on a file or below a folder. Bits 6 and 9 to 12 make devices, sockets, pipes and links."""
 
     EXECUTE = 1 << 0
     WRITE_FILE = 1 << 1
@@ -67,7 +67,7 @@ def version() -> int:
 
 
 class Handled(NamedTuple):
-    """What a version of Landlock refuses unless a rule allows it.
+    """The acts that a version of Landlock refuses unless a rule allows them.
 
     Args:
         files: of files.

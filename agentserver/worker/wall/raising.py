@@ -39,7 +39,7 @@ class WallError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Wall:
-    """What one process may use.
+    """The resources of one process.
 
     Args:
         memory: bytes of address space.

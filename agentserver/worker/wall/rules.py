@@ -63,7 +63,7 @@ class CallRule(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Permits:
-    """What one process is allowed beyond computing and its files.
+    """The permissions of one process beyond computing and its files.
 
     Args:
         pid: its own, the only one it may signal.

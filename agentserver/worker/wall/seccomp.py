@@ -51,7 +51,7 @@ class Instruction(NamedTuple):
 
 
 def refusal(error: int) -> int:
-    """What a filter gives to let a call fail with an error."""
+    """The value of a filter that lets a call fail with an error."""
     return _ERRNO | error
 
 

@@ -1,4 +1,4 @@
-"""What operators see and decide over HTTP: approvals and traces.
+"""The approvals and traces that operators see and decide over HTTP.
 
 Owns what of them each role is shown. Refuses to know why a message needs an approval.
 """

@@ -64,7 +64,7 @@ class EventTeller(Protocol):
 
     @property
     def caller(self) -> Caller:
-        """Whose stream it is."""
+        """The principal of the stream."""
         ...
 
     async def run(self, say: Callable[[Any], Awaitable[None]]) -> None:

@@ -1,4 +1,4 @@
-"""What of a message is hidden from listeners with ``view: references``.
+"""The parts of a message that are hidden from listeners with ``view: references``.
 
 Owns which values are, and the count of what the rest can tell. Refuses to know what stands in their place.
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 class _Suspicion(Enum):
-    """How much of a message may be a stranger's."""
+    """The measure of how much of a message may be a stranger's."""
 
     NOTHING = 0
     CARRIED = 1
@@ -75,7 +75,7 @@ class From(NamedTuple):
 
 
 class Cover(NamedTuple):
-    """What of a message is hidden.
+    """The hidden parts of a message.
 
     Args:
         places: the numbers of the scalars that are.
@@ -170,7 +170,7 @@ class Hiding:
         return Cover(tuple(hidden), 0.0 if spent else bits)
 
     def _suspicion(self, memory: Memory, said: From) -> _Suspicion:
-        """How much of a message may be a stranger's. It never sinks while a conversation lasts."""
+        """The measure of how much of a message may be a stranger's. It never sinks while a conversation lasts."""
         if said.sender in {SYSTEM, TODO} or of_system(said.root):
             return _Suspicion.NOTHING
         if memory.ledger.overflow:

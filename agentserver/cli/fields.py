@@ -35,9 +35,7 @@ class CallCommand(click.Command):
         if not ctx.resilient_parsing and set(args) & set(ctx.help_option_names):
             self._explain(ctx, args)
         elif ctx.resilient_parsing and args and args[-1] in self._asking():
-            args = args[
-                :-1
-            ]  # its value is what is completed, and without one the words before it would not be read
+            args = args[:-1]  # its value is what is completed; without one click reads no word before it
         return super().parse_args(ctx, args)
 
     def _asking(self) -> set[str]:

@@ -8,6 +8,7 @@ import shlex
 import pytest
 
 from tests.cli.conftest import organism
+from tests.cli.test_schemas import ORDER, ORDERING
 
 PAINTER = '''
 from __future__ import annotations
@@ -132,6 +133,17 @@ def test_each_payload_of_a_listener_is_shown_or_the_one_that_is_asked_for(comman
     assert "Stop has no fields." in both
     assert "--title" not in command("call", "either", "--root", "Stop", "--help").output
     assert "either takes Paint, Stop" in command("call", "either", "--root", "No", "--help").stderr
+
+
+def test_a_payload_with_a_schema_of_its_own_goes_as_xml(command, there, studio):
+    (studio / "own.xsd").write_text(ORDER)
+    (studio / "ordering_for_help.py").write_text(ORDERING.replace("SCHEMA", repr(ORDER)))
+    (studio / "own.yaml").write_text(
+        "name: own\nlisteners:\n  - {name: orders, description: Takes orders., schema: own.xsd,\n"
+        "     payload_class: ordering_for_help.Order, handler: ordering_for_help.take}\n"
+    )
+    shown = command("call", "--organism", "own.yaml", "orders", "--help").output
+    assert "Order has a schema of its own and goes as XML: --payload FILE" in shown
 
 
 def test_help_without_a_listener_is_that_of_the_verb(command, tmp_path, monkeypatch):

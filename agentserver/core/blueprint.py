@@ -25,7 +25,8 @@ class Listener:
         agent: whether it learns its own name.
         peers: the only listeners it may address besides its caller, itself and ``system.*``.
         broadcast: whether a message that names no listener may go to several that share its root.
-        concurrency: how many of its invocations run at once.
+        concurrency: how many of its invocations run at once in one process.
+        exclusive: whether one of them runs at a time in all processes together; ``concurrency`` is 1 then.
         deadline: seconds that one invocation may take.
         retries: how often a crashed or late invocation is repeated before its caller is told.
         approval: whether a person has to approve every message to it.
@@ -39,6 +40,7 @@ class Listener:
     peers: frozenset[str] = frozenset()
     broadcast: bool = False
     concurrency: int = 8
+    exclusive: bool = False
     deadline: float = 60.0
     retries: int = 0
     approval: bool = False

@@ -48,6 +48,16 @@ def key(principal: str, conversation: str, own: str, data: bytes, to: str | None
     )
 
 
+def arriving(conversation: str, outside: Outside) -> RequestKey:
+    """The key of a message to which its sender gave no id, and that may be decided about by one process after another.
+
+    No sender's own id has its name.
+    """
+    addressed = () if outside.to is None else (_bytes(outside.to),)
+    name = _digest(b"arriving", _bytes(conversation), _bytes(outside.request), b"")
+    return RequestKey(name, _digest(outside.data, *addressed))
+
+
 def given(outcome: Outcome) -> tuple[str, Receipt] | None:
     """The receipt that a step gives, under the name of its key; None when it receives nothing that has a key."""
     cause = outcome.cause

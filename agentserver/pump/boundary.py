@@ -65,6 +65,9 @@ if TYPE_CHECKING:
 STREAK = 8
 """Conversations in a row whose deliveries fail here that the server does not outlive."""
 
+CLOSED = "closed by its gateway"
+"""The reason of an end that a conversation's own gateway wants."""
+
 logger = logging.getLogger("agentserver.pump")
 
 
@@ -336,7 +339,7 @@ class Boundary:
     async def end(self, conversation: str) -> None:
         """Close a conversation for its gateway. One that cannot be closed before the server ends stays open."""
         try:
-            await self.close(conversation, "closed by its gateway")
+            await self.close(conversation, CLOSED)
         except FencedError:
             raise
         except EngineError as error:

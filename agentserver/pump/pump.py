@@ -17,7 +17,7 @@ from agentserver.contract import Code
 from agentserver.core.messages import LAST, EventPlace
 from agentserver.core.presenting import silenced
 from agentserver.core.receipts import refused_with
-from agentserver.ports import EngineError, RepeatedError, Submitted, Unkept
+from agentserver.ports import EngineError, FencedError, RepeatedError, Submitted, Unkept
 from agentserver.pump.aside import set_aside
 from agentserver.pump.asked import acquitting
 from agentserver.pump.boundary import Boundary
@@ -26,8 +26,8 @@ from agentserver.pump.calling.invoke import Invoker
 from agentserver.pump.calling.purse import Purses
 from agentserver.pump.calling.suspects import Probation, Unmarked
 from agentserver.pump.calling.watchdog import Watchdog
+from agentserver.pump.elsewhere.exclusive import TokenHolder
 from agentserver.pump.ingress.entrance import Conversations, Entrance, unkept
-from agentserver.pump.ingress.handles import Handles
 from agentserver.pump.parsed import ParsedPayloads
 from agentserver.pump.reporting import NOBODY, Observers, Reporter
 from agentserver.pump.sharing.finding import Finder
@@ -118,10 +118,10 @@ class Pump:
         stall = rules.blueprint.limits.stall
         self._watchdog = Watchdog(stall, self._invoker.holder, self._marks, observers.stalled)
         self._lay_out(editions)
-        self._handles = Handles(engine, self)
         kept = Conversations(self._live, self._finder.find, engine, self._accounts)
-        self.entrance = Entrance(editions, kept, clock, self._boundary, self._door, self._handles)
-        self._watches = self.entrance.watches
+        self.entrance = Entrance(editions, kept, clock, self._boundary, self._door, self.receive)
+        self._handles, self._watches = self.entrance.handles, self.entrance.watches
+        self._taking.elsewhere = self.entrance.views.gained, self.entrance.arrivals.take
         self._reporter = Reporter(observers.observers, self.entrance.readers, self._invoker.crashes)
         self._stopping = self._halted = False
         self._drained = 0.0
@@ -133,6 +133,7 @@ class Pump:
         self._queue = RunQueue()
         self._door = Door()
         self._schedule = Schedule(at_once(editions.bound), self._queue.put)
+        self._tokens = TokenHolder(self._engine, self._schedule.tokens, self._spawn, self._queue.put)
         self._probation = Probation(self._marks, self._schedule.put)
         self._put = (self._probation if self._marked else self._schedule).put
         probation, conclude = self._probation if self._marked else None, self._boundary.conclude
@@ -175,13 +176,17 @@ class Pump:
         async with anyio.create_task_group() as self._tasks:
             await self._time.begin()
             await self._taking.begin()
+            await self.entrance.views.begin()
             for _ in range(self._limits.concurrency):
                 self._tasks.start_soon(self._work)
             self._tasks.start_soon(self._steps.let_go)
             self._tasks.start_soon(self._taking.follow)
             parts = self._live, self._engine, self._shares, self._boundary, self._time
             self._tasks.start_soon(sweep, *parts, lambda: self._limits.idle)
-            self._tasks.start_soon(self._waiting.watch, self._time, self.answer)
+            self._tasks.start_soon(
+                self._waiting.watch, self._time, self.answer, self.entrance.views.approvals
+            )
+            self._tasks.start_soon(self.entrance.views.follow, self._waiting.stir)
             try:
                 with self._watchdog, only_here(), acquitting(self._marks, self._tasks.cancel_scope):
                     yield
@@ -251,7 +256,7 @@ class Pump:
                 outcome = await self._boundary.receive(conversation, outside, refused, read)
             finally:
                 alone.leave(conversation)
-        except RepeatedError:
+        except (RepeatedError, FencedError):
             raise
         except EngineError as error:
             return unkept(outside, error)
@@ -263,21 +268,9 @@ class Pump:
         after = _new(EventPlace, (outcome.before, LAST))
         return _new(Submitted, (outside.request, Code(code) if code else None, False, after))
 
-    async def close(self, conversation: str) -> None:
-        """End a conversation for its gateway."""
-        await self._boundary.end(conversation)
-
-    async def alive(self, conversation: str) -> bool:
-        """True when a conversation takes messages. Raises EngineError."""
-        return await self._finder.find(conversation) is not None
-
-    def new_id(self) -> str:
-        """An id for a request."""
-        return next(self._clock.moment().ids())
-
     def conversation(self, conversation: str) -> Conversation | None:
-        """A conversation at work, as last committed."""
-        return self._live.get(conversation)
+        """A conversation at work, as last committed; as far as it is seen here when another process has it."""
+        return self._live.get(conversation) or self.entrance.views.known.get(conversation)
 
     def queues(self) -> dict[str, tuple[int, int]]:
         """By listener, the deliveries that wait until it has room, and those that it has or is given next."""
@@ -288,12 +281,12 @@ class Pump:
         return self._invoker.running
 
     def approvals(self) -> tuple[Approval, ...]:
-        """The messages that wait for a person, the oldest first."""
-        return self._waiting.oldest()
+        """The messages that wait for a person, here or elsewhere, the oldest first."""
+        return self._waiting.oldest(self.entrance.views.approvals())
 
     async def answer(self, conversation: str, answered: ApprovalAnswer) -> bool:
         """Commit a person's answer. False when nothing waits for it, or another message than the one shown does."""
-        return await self._boundary.answer(conversation, answered)
+        return await self.entrance.answer(conversation, answered)
 
     # Work
 
@@ -308,6 +301,9 @@ class Pump:
         editions = self._editions
         while not self._halted:
             delivery = await self._queue.take()
+            if delivery.to in editions.exclusive and delivery.to not in self._schedule.tokens:
+                self._tokens.ask(delivery)
+                continue
             if delivery.to not in editions.bound or delivery.conversation in editions.earlier:
                 self._schedule.done(delivery.to)
                 self.reloads.put_off(delivery)
@@ -343,10 +339,8 @@ class Pump:
             self._watches.tell(progress)
 
     def _moved(self, conversations: Sequence[Conversation]) -> None:
-        """Tell gateways that another process has conversations of theirs."""
-        for one in conversations:
-            self._watches.moved(one.id)
-            self._handles.over(one.id)
+        """Have gateways see on what another process has now."""
+        self.entrance.views.lost(conversations)
 
     async def _set_aside(self, conversation: str, error: Exception) -> None:
         """Let a conversation go on no more that cannot: its principal is told, the others are served."""

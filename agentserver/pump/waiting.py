@@ -18,7 +18,7 @@ from agentserver.ports import EngineError
 from agentserver.pump.reporting import harmless
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from agentserver.core.records.audit import AuditRecord
     from agentserver.core.records.outcome import Outcome
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from agentserver.pump.timekeeper import Timekeeper
 
     Commit: TypeAlias = Callable[[str, ApprovalAnswer], Awaitable[bool]]
+    Others: TypeAlias = Callable[[], Sequence[Approval]]
 
 logger = logging.getLogger("agentserver.pump")
 
@@ -59,9 +60,9 @@ class Waiting:
         """Have each wait for so many seconds at most from now on."""
         self._limit = 0.0 if self._nobody else limit
 
-    def oldest(self) -> tuple[Approval, ...]:
-        """The messages that wait, the oldest first."""
-        return tuple(sorted(self.known.values(), key=lambda approval: approval.at))
+    def oldest(self, others: Iterable[Approval] = ()) -> tuple[Approval, ...]:
+        """The messages that wait, those of ``others`` among them, the oldest first."""
+        return tuple(sorted([*self.known.values(), *others], key=lambda approval: approval.at))
 
     def hear(self, outcome: Outcome) -> None:
         """Take in what a committed step has asked and what it has answered."""
@@ -84,23 +85,28 @@ class Waiting:
                 if record.event in _OVER:
                     self.known.pop(record.delivery, None)
 
+    def stir(self) -> None:
+        """Something waits in a conversation of another process."""
+        self._news.set()
+
     def forget(self, conversation: str) -> None:
         """Forget what waits in a conversation that goes on no more."""
         for key in [key for key, one in self.known.items() if one.delivery.conversation == conversation]:
             del self.known[key]
 
-    async def watch(self, time: Timekeeper, answer: Commit) -> None:
+    async def watch(self, time: Timekeeper, answer: Commit, others: Others = tuple) -> None:
         """Pass on the answers that are left elsewhere, and answer no for a person who does not answer; never ends.
 
-        An answer that was given in time counts, though it is found later: there may have been no server.
+        An answer that was given in time counts, though it is found later: there may have been no server. ``others``
+        gives what waits in conversations of other processes, which have the answers that are left here passed on.
         """
         await self._take_answers(
-            time, answer
+            time, answer, others
         )  # what was left while no server ran, whether something waits or not
         while True:
             self._news.clear()
-            if self.known:
-                await self._take_answers(time, answer)
+            if self.known or others():
+                await self._take_answers(time, answer, others)
             now = await time.look()
             for approval in self._overdue(time, now):
                 why = Unasked.NOBODY if self._nobody else Unasked.LATE
@@ -110,19 +116,20 @@ class Waiting:
                 ):  # another process has it, or the server ends: its next one asks again
                     await answer(approval.delivery.conversation, said)
                 self.known.pop(approval.delivery.id, None)
-            await self._sleep(time, now)
+            await self._sleep(time, now, elsewhere=self._answers is not None and bool(others()))
 
     def _overdue(self, time: Timekeeper, at: float) -> list[Approval]:
         known = self.known.values()
         return [one for one in known if self._nobody or time.left(self._limit, one.at, at) <= 0]
 
-    async def _take_answers(self, time: Timekeeper, answer: Commit) -> None:
+    async def _take_answers(self, time: Timekeeper, answer: Commit, others: Others) -> None:
         if self._answers is None:
             return
         try:
             found = await self._answers.left()
             for answered, at in found:
-                approval = next((one for one in self.known.values() if one.id == answered.approval), None)
+                known = (*self.known.values(), *others())
+                approval = next((one for one in known if one.id == answered.approval), None)
                 if approval is None or approval in self._overdue(time, at):
                     continue
                 if not await answer(approval.delivery.conversation, answered):
@@ -132,8 +139,10 @@ class Waiting:
         except EngineError as error:
             logger.error("answers cannot be read at present: %s", error)  # noqa: TRY400 - the text says it all
 
-    async def _sleep(self, time: Timekeeper, now: float) -> None:
+    async def _sleep(self, time: Timekeeper, now: float, *, elsewhere: bool) -> None:
         oldest = min((one.at for one in self.known.values()), default=None)
         nap = LONGEST_NAP if self._answers is None else ANSWERS_NAP
-        with anyio.move_on_after(None if oldest is None else min(time.left(self._limit, oldest, now), nap)):
+        if oldest is not None:
+            nap = min(time.left(self._limit, oldest, now), nap)
+        with anyio.move_on_after(None if oldest is None and not elsewhere else nap):
             await self._news.wait()

@@ -12,7 +12,7 @@ def test_the_models_hold_the_fields_and_defaults_of_the_core():
     assert Limits(**LimitsEntry().model_dump()) == Limits()
     entry = ListenerEntry(name="a", handler="a.b", description="d")
     for field in dataclasses.fields(Listener):
-        if field.name != "payloads":
+        if field.name not in {"payloads", "exclusive"}:
             value = getattr(entry, field.name)
             expected = getattr(Listener("a", (), "d"), field.name)
             told = {"peers": frozenset, "agent": bool, "approval": lambda said: said == "required"}.get(
@@ -36,6 +36,7 @@ def test_every_key_is_explained():
         ("concurrency: 1.5", "concurrency: a whole number was expected; YAML reads this as the number 1.5"),
         ("concurrency: 5000", "concurrency: must be at most 4096"),
         ("concurrency: '5'", "concurrency: a whole number was expected"),
+        ("concurrency: Exclusive", "concurrency: a whole number was expected"),
         ("retries: -1", "retries: must be at least 0"),
         ("deadline: 0", "deadline: must be greater than 0"),
         ("deadline: 90000", "deadline: must be at most 86400"),

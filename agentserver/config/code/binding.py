@@ -24,6 +24,7 @@ from agentserver.config.code.signature import (
 )
 from agentserver.config.code.userland import Crash, NoFile, Unresolved, attempt
 from agentserver.config.keys.llm import AgentEntry
+from agentserver.config.keys.words import EXCLUSIVE
 from agentserver.config.organism import BoundListener, SourceLine, elsewhere
 from agentserver.contract import SYSTEM_PAYLOADS
 from agentserver.core.blueprint import Listener
@@ -308,7 +309,8 @@ def _facts(declared: DeclaredListener, payloads: tuple[type, ...]) -> tuple[List
         agent=entry.acts,
         peers=frozenset(entry.peers),
         broadcast=entry.broadcast,
-        concurrency=entry.concurrency,
+        concurrency=entry.concurrency or 1,
+        exclusive=entry.concurrency == EXCLUSIVE,
         deadline=entry.deadline,
         retries=entry.retries,
         approval=entry.approval == "required",

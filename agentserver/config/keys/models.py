@@ -35,7 +35,7 @@ from agentserver.config.keys.llm import LlmEntry, MaybeAgent
 from agentserver.config.keys.mcp import Server  # noqa: TC001 - pydantic reads it
 from agentserver.config.keys.otel import MaybeOtel  # noqa: TC001 - pydantic reads it
 from agentserver.config.keys.serving import MaybeServing  # noqa: TC001 - pydantic reads it
-from agentserver.config.keys.words import Approval, Trusts  # noqa: TC001 - pydantic reads them
+from agentserver.config.keys.words import Approval, Concurrency, Trusts  # noqa: TC001 - pydantic reads them
 from agentserver.config.organism import Journal
 from agentserver.core.blueprint import Limits
 
@@ -107,7 +107,7 @@ class ListenerEntry(Strict):
         default=False,
         description="Whether a message that names no listener may go to all that share its payload class.",
     )
-    concurrency: int = Field(default=8, ge=1, le=4096, description="How many of its invocations run at once.")
+    concurrency: Concurrency = 8
     deadline: Deadline = Field(
         default=60.0,
         description='Time that one invocation may take: seconds, or text such as "500ms", "30s", "2m".',

@@ -5,12 +5,32 @@ Owns what may be said of a participant's trust and of approval. Refuses to know 
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, WrapValidator
 
 from agentserver.config.keys.fields import given, listed
 
+if TYPE_CHECKING:
+    from pydantic import ValidatorFunctionWrapHandler
+
+EXCLUSIVE: Final = 0
+"""The number that stands for ``concurrency: exclusive``."""
+
+
+def _at_once(value: Any, number: ValidatorFunctionWrapHandler) -> Any:
+    return EXCLUSIVE if value == "exclusive" else number(value)
+
+
+_AtOnce = Annotated[int, Field(ge=1, le=4096)]
+Concurrency: TypeAlias = Annotated[
+    _AtOnce,
+    WrapValidator(_at_once, json_schema_input_type=_AtOnce | Literal["exclusive"]),
+    Field(
+        description="How many of its invocations run at once in one process; exclusive for one at a time in the whole "
+        "organism, in all its processes together."
+    ),
+]
 _Word: TypeAlias = Literal["source", "sink", "trusted", "inert", "relay", "quarantined", "planner"]
 _Words = Annotated[list[_Word], Field(max_length=6)]
 Trusts: TypeAlias = Annotated[_Words, BeforeValidator(listed, json_schema_input_type=_Word | _Words)]

@@ -7,13 +7,18 @@ every decision is a call of the boundary.
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.core import receipts
-from agentserver.core.messages import Cancelling
+from agentserver.core.messages import Cancelling, Closing
 from agentserver.core.state.conversation import Conversation
-from agentserver.ports import ConversationFound, EngineError, Submitted, Unkept, UnkeptError
+from agentserver.ports import ConversationFound, EngineError, FencedError, Submitted, Unkept, UnkeptError
+from agentserver.pump.boundary import CLOSED
+from agentserver.pump.elsewhere.arrivals import Arrivals
+from agentserver.pump.elsewhere.views import Views
+from agentserver.pump.ingress.handles import Handles
 from agentserver.pump.ingress.letters import DeadLetters
 from agentserver.pump.ingress.records import RecordReaders
 from agentserver.pump.ingress.watching import Watches
@@ -22,16 +27,19 @@ from agentserver.wire import envelope
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 
-    from agentserver.core.messages import Done, EventPlace, Outside, Progress, Reply
+    from agentserver.core.messages import Delivery, Done, EventPlace, Outside, Progress, Reply
     from agentserver.core.records.audit import AuditRecord
+    from agentserver.core.state.approvals import ApprovalAnswer
     from agentserver.core.state.principals import Principal
     from agentserver.ports import Clock, Ended, Engine, Lagged
     from agentserver.pump.boundary import Boundary
     from agentserver.pump.ingress.handle import ServerHandle
-    from agentserver.pump.ingress.handles import Handles
     from agentserver.pump.turns.accounts import Accounts
     from agentserver.pump.turns.editions import Editions
     from agentserver.pump.turns.schedule import Door
+
+DRAWN = 1_000
+"""Ids that are drawn until one is found for a conversation of this process."""
 
 logger = logging.getLogger("agentserver.pump")
 
@@ -64,7 +72,7 @@ class Entrance:
         clock: time and randomness.
         boundary: decides and commits.
         door: where what comes in waits for its turn.
-        handles: the conversations that gateways have.
+        receive: commits what has come in through the door; takes what ``Receiver.receive`` does.
     """
 
     def __init__(
@@ -74,15 +82,20 @@ class Entrance:
         clock: Clock,
         boundary: Boundary,
         door: Door,
-        handles: Handles,
+        receive: Callable[[str, str, Outside], Awaitable[Submitted]],
     ) -> None:
         self._editions = editions
         self._live, self._find, self._engine, self._accounts = conversations
         self._clock, self._boundary = clock, boundary
-        self._door, self._handles = door, handles
+        self._door = door
+        self.receive = receive
+        self.handles = handles = Handles(self._engine, clock, self)
+        self._owners = handles.owners
         self.watches = Watches(self._engine)
         self.readers = RecordReaders()
-        self.letters = DeadLetters(self._engine, editions, clock, boundary, self._begin)
+        self.views = Views(self._engine, handles, self.watches, self.readers)
+        self.arrivals = Arrivals(self._engine, self)
+        self.letters = DeadLetters(self._engine, editions, clock, (boundary, handles.owners), self._begin)
 
     # Conversations
 
@@ -93,7 +106,7 @@ class Entrance:
         one of those whom it may address is no listener, or the key is none; QuotaError when it has as many
         conversations open as it may, UnkeptError when the engine cannot keep the key.
         """
-        conversation = Conversation.opened(principal, self._clock.moment())
+        conversation = self._fresh(principal)
         name, may = conversation.principal, conversation.rights.may
         self._editions.check(name, may)
         envelope.write(name, None, None, "")
@@ -106,10 +119,22 @@ class Entrance:
         except EngineError as error:
             raise UnkeptError(Unkept.UNKEPT) from error
 
+    def _fresh(self, principal: Principal | str) -> Conversation:
+        """A conversation of this process, if one can be found: it lives where its gateway is."""
+        for _ in range(DRAWN):
+            conversation = Conversation.opened(principal, self._clock.moment())
+            if self._engine.homely(conversation.id):
+                break
+        return conversation
+
     def _begin(self, conversation: Conversation, most: int | None) -> ServerHandle:
+        if self._engine.share_of(conversation.id) is None:
+            self._accounts.check(conversation.principal, most)
+            self._owners.opened(conversation)
+            return self.handles.open(conversation.principal, conversation.id)
         self._accounts.begin(conversation.id, conversation.principal, most)
         self._live[conversation.id] = conversation
-        return self._handles.open(conversation.principal, conversation.id)
+        return self.handles.open(conversation.principal, conversation.id)
 
     async def _named(self, fresh: Conversation, name: str, most: int | None) -> ServerHandle:
         """The conversation that has a name. One that never began, before an earlier server ended, begins now."""
@@ -117,10 +142,14 @@ class Entrance:
         if known is None:
             self._accounts.check(fresh.principal, most)
             known = await self._engine.claim(name, fresh.id, fresh.touched)
+        if self._owners.has(known):
+            if await self._engine.standing(known) is None:
+                self._owners.opened(fresh._replace(id=known))
+            return await self.handles.take(fresh.principal, known)
         begun = await self._find(known) is not None or await self._engine.standing(known) is not None
         if not begun and known not in self._live:
             return self._begin(fresh._replace(id=known), most)
-        return await self._handles.take(fresh.principal, known)
+        return await self.handles.take(fresh.principal, known)
 
     async def standing(self, principal: str | None, conversation: str) -> ConversationFound:
         """Whose a conversation is, and whether it is over.
@@ -131,6 +160,8 @@ class Entrance:
         if live is not None and principal in {None, live.principal}:
             return ConversationFound(conversation, live.principal, over=False)
         found = await self._engine.standing(conversation)
+        if found is None and self._owners.has(conversation):
+            found = await self._owners.found(principal, conversation)
         if found is None or principal not in {None, found.principal}:
             raise LookupError("no such conversation")
         return found
@@ -139,16 +170,45 @@ class Entrance:
         """End a conversation. Raises LookupError and EngineError."""
         standing = await self.standing(principal, conversation)
         if not standing.over:
-            who = "its gateway" if principal is not None else by or OPERATOR
-            await self._boundary.close(conversation, f"closed by {who}", patient=False)
-        if principal is not None:
-            self._handles.abandon(conversation)
+            closing = Closing(CLOSED if principal is not None else f"closed by {by or OPERATOR}")
+            try:
+                await self.closed(principal, conversation, closing)
+            except FencedError:
+                await self._owners.close(principal, conversation, closing)
+        elif principal is not None:
+            self.handles.abandon(conversation)
 
     async def cancel(self, principal: str | None, conversation: str, request: str, by: str) -> bool:
         """End one request; False when it is at rest or unknown. Raises LookupError and EngineError."""
         await self.standing(principal, conversation)
-        who = "" if principal is not None else by or OPERATOR
-        return await self._boundary.cancel(conversation, Cancelling(request, who))
+        cancelling = Cancelling(request, "" if principal is not None else by or OPERATOR)
+        try:
+            return await self._boundary.cancel(conversation, cancelling)
+        except FencedError:
+            return await self._owners.cancel(principal, conversation, cancelling)
+
+    async def close(self, conversation: str) -> None:
+        """End a conversation for the gateway that holds it."""
+        try:
+            await self._boundary.end(conversation)
+        except FencedError:
+            with suppress(LookupError):
+                await self._owners.close(None, conversation, Closing(CLOSED))
+
+    async def answer(self, conversation: str, answered: ApprovalAnswer) -> bool:
+        """Commit a person's answer. False when nothing waits for it, or another message than the one shown does."""
+        try:
+            return await self._boundary.answer(conversation, answered)
+        except FencedError:
+            return await self._owners.answer(conversation, answered)
+
+    async def version(self, conversation: str) -> int | None:
+        """The version of a conversation that takes messages, here or elsewhere. Raises EngineError."""
+        live = self._live.get(conversation) or self._owners.fresh(conversation)
+        if live is None:
+            elsewhere = self._owners.has(conversation)
+            live = await (self.views.look if elsewhere else self._find)(conversation)
+        return None if live is None else live.version
 
     async def confirm(self, principal: str, conversation: str, place: EventPlace) -> None:
         """Count everything up to a place as taken. Raises LookupError and EngineError."""
@@ -159,7 +219,13 @@ class Entrance:
         self, principal: str | None, conversation: str, after: EventPlace
     ) -> AsyncIterator[Reply | Done | Progress | Ended]:
         """Everything after a place, as it leaves. Raises LookupError, and EngineError, at the first item."""
-        return self.watches.events(conversation, after, partial(self.standing, principal, conversation))
+        return self.watches.events(conversation, after, partial(self._watched, principal, conversation))
+
+    async def _watched(self, principal: str | None, conversation: str) -> ConversationFound:
+        found = await self.standing(principal, conversation)
+        if self._owners.has(conversation):
+            await self.views.look(conversation)
+        return found
 
     def records(self, principal: str | None) -> AsyncIterator[tuple[AuditRecord, ...] | Lagged]:
         """The records of each step from now on."""
@@ -171,16 +237,49 @@ class Entrance:
         self, principal: str, conversation: str, data: bytes, to: str | None, own: str | None
     ) -> Submitted:
         """Hand in a message. Raises LookupError, OtherMessageError, and ValueError when ``own`` is no id."""
-        outside = self._handles.outside(principal, conversation, data, to, own)
+        outside = self.handles.outside(principal, conversation, data, to, own)
         try:
-            await self.standing(principal, conversation)
-            return await self._handles.submit(principal, conversation, outside)
+            if conversation in self._live or not self._owners.has(conversation):
+                await self.standing(principal, conversation)  # or its owner looks
+            return await self.handles.submit(principal, conversation, outside)
         except EngineError as error:
             return unkept(outside, error)
 
+    # Arrivals
+
+    def begin_for(self, opener: Principal, conversation: str) -> None:
+        """Begin a conversation that was opened elsewhere. Raises ValueError and QuotaError."""
+        opened = Conversation.opened(opener, self._clock.moment())._replace(id=conversation)
+        self._editions.check(opened.principal, opened.rights.may)
+        self._accounts.begin(conversation, opened.principal, None)
+        self._live[conversation] = opened
+
+    async def received(self, principal: str, conversation: str, outside: Outside) -> Submitted:
+        """Commit a message here. Raises OtherMessageError and EngineError."""
+        return await self.handles.keep(principal, conversation, outside)
+
+    async def cancelled(self, conversation: str, cancelling: Cancelling) -> bool:
+        """End one request here. Raises EngineError."""
+        return await self._boundary.cancel(conversation, cancelling)
+
+    async def closed(self, principal: str | None, conversation: str, closing: Closing) -> None:
+        """End a conversation here, of which its principal wants nothing more. Raises EngineError."""
+        await self._boundary.close(conversation, closing.reason, patient=False)
+        if principal is not None:
+            self.handles.abandon(conversation)
+
+    async def answered(self, conversation: str, answered: ApprovalAnswer) -> bool:
+        """Commit an answer here. Raises EngineError."""
+        return await self._boundary.answer(conversation, answered)
+
+    async def requeued(self, letter: Delivery) -> bool:
+        """Queue a dead letter again here. Raises LookupError and EngineError."""
+        return await self._boundary.requeue(letter)
+
     def stop(self) -> None:
         """The server stops: let everybody go who waits."""
-        self._handles.stop()
+        self._owners.stop()
+        self.handles.stop()
         self.watches.stop()
         self.readers.stop()
 

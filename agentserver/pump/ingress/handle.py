@@ -129,6 +129,8 @@ class ServerHandle:
         principal: whose it is.
         conversation: its id.
         told: the places of what was given to an earlier handle and not acknowledged.
+
+    ``latest`` is the place up to which everything was passed on.
     """
 
     __slots__ = (
@@ -137,11 +139,11 @@ class ServerHandle:
         "_conversation",
         "_hands",
         "_host",
-        "_latest",
         "_left",
         "_over",
         "_principal",
         "_progress",
+        "latest",
     )
 
     def __init__(self, host: HandleHost, principal: str, conversation: str, told: set[EventPlace]) -> None:
@@ -151,7 +153,7 @@ class ServerHandle:
         self._hands = Hands(host, conversation, told)
         self._all: Backlog | None = None
         self._asked: dict[str, list[Stream]] = {}
-        self._latest = UNDECIDED
+        self.latest = UNDECIDED
         self._progress = ProgressQueue()
         self._over = False
         self._left = False
@@ -267,7 +269,7 @@ class ServerHandle:
             return
         left = [event for event in await self._host.outbox(self._conversation) if event.request == request]
         known: dict[EventPlace, Event | Away] = {
-            event.place: event for event in left if event.place <= self._latest
+            event.place: event for event in left if event.place <= self.latest
         }
         known.update((event.place, event) for event in self._all.take(request))
         self._all.put_back(known[place] for place in sorted(known))
@@ -342,8 +344,10 @@ class ServerHandle:
         return self._hands.told
 
     def deliver(self, event: Event) -> None:
-        """Pass a committed event to the streams that wait for it."""
-        self._latest = event.place
+        """Pass a committed event to the streams that wait for it, unless it was read from the engine before."""
+        if event.place <= self.latest:
+            return
+        self.latest = event.place
         asked = self._asked.get(event.request, () if self._all is None else (self._all,))
         for stream in asked[:1]:
             stream.put(event)
@@ -362,10 +366,15 @@ class ServerHandle:
                 self._all.end()
         return self._all
 
-    def catch_up(self, before: Iterable[Event]) -> None:
-        """Give what left before in front of what has come since."""
+    def catch_up(self, before: Iterable[Event], since: EventPlace) -> None:
+        """Give what left before in front of what has come since.
+
+        Args:
+            before: what was not acknowledged.
+            since: a place up to which nothing else is wanted.
+        """
         before = tuple(before)
-        self._latest = max((event.place for event in before), default=self._latest)
+        self.latest = max(self.latest, since, *(event.place for event in before))
         self.listen().catch_up(before)
 
     def settle(self) -> None:

@@ -11,36 +11,37 @@ from typing import TYPE_CHECKING, Protocol
 
 from agentserver.contract import Code
 from agentserver.core import receipts
-from agentserver.core.messages import Outside
-from agentserver.ports import EngineError, OtherMessageError, RepeatedError, Submitted, Unkept
+from agentserver.core.messages import LAST, UNDECIDED, EventPlace, Outside
+from agentserver.ports import EngineError, FencedError, OtherMessageError, RepeatedError, Submitted, Unkept
+from agentserver.pump.elsewhere.owners import Owners
 from agentserver.pump.ingress.handle import Returns, ServerHandle
 from agentserver.pump.ingress.watching import AT_ONCE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-    from agentserver.core.messages import Done, EventPlace, Progress, Reply
+    from agentserver.core.messages import Done, Progress, Reply
     from agentserver.core.receipts import Receipt
-    from agentserver.ports import Engine
+    from agentserver.ports import Clock, Engine
 
 
 class Receiver(Protocol):
     """The entrance of messages into the server."""
 
-    def new_id(self) -> str:
-        """An id for a request."""
-        ...
+    @property
+    def receive(self) -> Callable[[str, str, Outside], Awaitable[Submitted]]:
+        """Commits an outside message of a principal in a conversation, or says why it is not kept.
 
-    async def receive(self, principal: str, conversation: str, outside: Outside) -> Submitted:
-        """Commit an outside message, or say why it is not kept. Raises RepeatedError."""
+        Raises RepeatedError and FencedError.
+        """
         ...
 
     async def close(self, conversation: str) -> None:
         """End a conversation."""
         ...
 
-    async def alive(self, conversation: str) -> bool:
-        """True when a conversation takes messages. Raises EngineError."""
+    async def version(self, conversation: str) -> int | None:
+        """The version of a conversation that takes messages, here or elsewhere; None of another. Raises EngineError."""
         ...
 
 
@@ -49,12 +50,14 @@ class Handles:
 
     Args:
         engine: where conversations are kept.
+        clock: time and randomness.
         receiver: lets messages in.
     """
 
-    def __init__(self, engine: Engine, receiver: Receiver) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, clock: Clock, receiver: Receiver) -> None:
+        self._engine, self._clock = engine, clock
         self._receiver = receiver
+        self.owners = Owners(engine, clock)
         self._told: dict[str, set[EventPlace]] = {}
         self._stopped = False
         self._returns = Returns()
@@ -90,11 +93,12 @@ class Handles:
             undo.callback(self.detach, conversation)  # or it could not be resumed any more
             handle = self.open(principal, conversation)
             handle.listen()
+            version = await self._receiver.version(conversation)
             left = await self.outbox(conversation)
-            if await self._receiver.alive(conversation):
-                handle.catch_up(left)
+            if version is not None and not handle.over:
+                handle.catch_up(left, EventPlace(version, LAST))
             else:  # of one that is over it is not remembered what was told
-                handle.catch_up(event._replace(redelivered=True) for event in left)
+                handle.catch_up((event._replace(redelivered=True) for event in left), UNDECIDED)
                 handle.finish()
             undo.pop_all()
         return handle
@@ -105,6 +109,19 @@ class Handles:
         if handle is not None:
             for event in events:
                 handle.deliver(event)
+
+    async def catch_up(self, conversation: str) -> None:
+        """Pass on what has left a conversation that another process has, or had. Raises EngineError."""
+        handle = self.known.get(conversation)
+        while handle is not None and not handle.over:
+            try:
+                page = await self._engine.left(conversation, handle.latest, AT_ONCE, gaps=True)
+            except LookupError:
+                return
+            for event in page:
+                handle.deliver(event)
+            if not page:
+                return
 
     def tell(self, progress: Progress) -> None:
         """Pass on a word of progress, if a gateway has the conversation."""
@@ -142,12 +159,23 @@ class Handles:
     ) -> Outside:
         """A message under an id of the server's, and of the sender's. Raises ValueError when ``own`` is no id."""
         key = None if own is None else receipts.key(principal, conversation, own, data, to)
-        return Outside(data, self._receiver.new_id(), to, key)
+        return Outside(data, next(self._clock.moment().ids()), to, key)
 
     async def submit(self, principal: str, conversation: str, outside: Outside) -> Submitted:
-        """Commit an outside message; of one that was sent before gives what became of it then.
+        """Commit an outside message, or hand it in for the process that has the conversation.
 
-        Raises OtherMessageError when its key is another message's, EngineError when that cannot be read.
+        Raises OtherMessageError when its key is another message's, LookupError when no process knows the conversation,
+        EngineError when that cannot be read.
+        """
+        try:
+            return await self.keep(principal, conversation, outside)
+        except FencedError:
+            return await self.owners.submit(principal, conversation, outside)
+
+    async def keep(self, principal: str, conversation: str, outside: Outside) -> Submitted:
+        """Commit an outside message here; of one that was sent before gives what became of it then.
+
+        Raises OtherMessageError, and EngineError, FencedError among them.
         """
         try:
             submitted = await self._receiver.receive(principal, conversation, outside)

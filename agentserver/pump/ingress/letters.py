@@ -9,16 +9,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agentserver.core.decide.requeue import redrive
-from agentserver.core.messages import Redriven
+from agentserver.core.messages import Redriven, Requeued
 from agentserver.core.state.conversation import Conversation
+from agentserver.ports import FencedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from agentserver.core.encoding.recorded import DeadLetter
+    from agentserver.core.messages import Delivery
     from agentserver.core.state.principals import Principal
     from agentserver.ports import Clock, Engine, EngineReader
     from agentserver.pump.boundary import Boundary
+    from agentserver.pump.elsewhere.owners import Owners
     from agentserver.pump.ingress.handle import ServerHandle
     from agentserver.pump.turns.editions import Editions
 
@@ -30,7 +33,7 @@ class DeadLetters:
         engine: where they are kept.
         editions: the rules by which one may go again.
         clock: time and randomness.
-        boundary: decides and commits.
+        ways: one decides and commits, the other hands in what is for another process.
         begin: begins a conversation, of which a principal may have so many open.
     """
 
@@ -39,16 +42,16 @@ class DeadLetters:
         engine: Engine,
         editions: Editions,
         clock: Clock,
-        boundary: Boundary,
+        ways: tuple[Boundary, Owners],
         begin: Callable[[Conversation, int | None], ServerHandle],
     ) -> None:
         self._engine, self._editions, self._clock = engine, editions, clock
-        self._boundary, self._begin = boundary, begin
+        (self._boundary, self._owners), self._begin = ways, begin
 
     async def requeue(self, delivery: str, by: str) -> str:
         """Queue one again; gives the conversation in which it is. Raises LookupError and EngineError."""
         letter, opener = await self._engine.read(lambda reader: _found(reader, delivery))
-        if letter.open and await self._boundary.requeue(letter.delivery):
+        if letter.open and await self._requeued(letter.delivery):
             return letter.delivery.conversation
         opened = Conversation.opened(opener, self._clock.moment())
         redriven = Redriven(letter.delivery, next(self._clock.moment().ids()), by)
@@ -57,6 +60,12 @@ class DeadLetters:
         self._begin(opened, None).detach()  # what it is answered waits for its principal
         await self._boundary.redrive(opened.id, redriven)
         return opened.id
+
+    async def _requeued(self, letter: Delivery) -> bool:
+        try:
+            return await self._boundary.requeue(letter)
+        except FencedError:
+            return await self._owners.requeue(Requeued(letter))
 
     async def discard(self, delivery: str) -> None:
         """Take one off the list. What is recorded of it stays. Raises LookupError and EngineError."""

@@ -49,15 +49,20 @@ class RecordReader:
     def put(self, records: Records) -> None:
         """Add the records of a step, or count it."""
         size = _size(records)
-        last = self._waiting[-1] if self._waiting else None
         if len(self._waiting) >= STEPS or (self._waiting and self._bytes + size > BYTES):
-            if isinstance(last, Lagged):
-                self._waiting[-1] = Lagged(last.missed + 1)
-            else:
-                self._waiting.append(Lagged(1))
+            self.miss()
             return
         self._bytes += size
         self._waiting.append(records)
+        self._stirred.set()
+
+    def miss(self) -> None:
+        """Count a step in place."""
+        last = self._waiting[-1] if self._waiting else None
+        if isinstance(last, Lagged):
+            self._waiting[-1] = Lagged(last.missed + 1)
+        else:
+            self._waiting.append(Lagged(1))
         self._stirred.set()
 
     def finish(self) -> None:
@@ -90,6 +95,12 @@ class RecordReaders:
         for reader in self.open:
             if reader.principal is None or reader.principal == principal:
                 reader.put(records)
+
+    def miss(self, principal: str) -> None:
+        """A step was taken by another process: who reads missed it."""
+        for reader in self.open:
+            if reader.principal is None or reader.principal == principal:
+                reader.miss()
 
     def stop(self) -> None:
         """The server stops: let everybody go."""

@@ -92,9 +92,16 @@ class WatchQueue:
         self.last = event.place
         return True
 
+    def nudge(self) -> None:
+        """Something has left of which only the engine tells: it is read there, before anything that waits here."""
+        self.behind = True
+        self._stirred.set()
+
     async def next(self) -> Event | Progress | None:
-        """The next item; None at the end."""
+        """The next item; None at the end, and when there is something to be read from the engine before."""
         while True:
+            if self.behind:
+                return None
             while self._items:
                 item = self._items.popleft()
                 if isinstance(item, Progress):
@@ -131,6 +138,11 @@ class Watches:
         for watch in self.of.get(progress.conversation, ()):
             watch.tell(progress)
 
+    def nudge(self, conversation: str) -> None:
+        """Something has left a conversation that another process has, or had."""
+        for watch in self.of.get(conversation, ()):
+            watch.nudge()
+
     def over(self, conversation: str) -> None:
         """A conversation is over: its watchers get what is left."""
         for watch in self.of.get(conversation, ()):
@@ -162,11 +174,11 @@ class Watches:
                 watch.finish(WatchEnd.STOPPING)
             elif (await standing()).over:
                 watch.finish(WatchEnd.CLOSED)
-            async for event in self._before(conversation, watch):
-                yield event
-            while (item := await watch.next()) is not None:
-                yield item
-            assert watch.end is not None
+            while watch.end is None or (watch.behind and watch.end is not WatchEnd.STOPPING):
+                async for event in self._before(conversation, watch):
+                    yield event
+                while (item := await watch.next()) is not None:
+                    yield item
             yield Ended(watch.end, watch.last)
         finally:
             self.of[conversation].remove(watch)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import anyio
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from agentserver.pump.sharing.leaving import Leaving
     from agentserver.pump.turns.dispatch import Dispatcher
 
+    Along: TypeAlias = Callable[[Share], Coroutine[Any, Any, None]]
+
 logger = logging.getLogger("agentserver.pump")
 
 
@@ -39,12 +41,16 @@ class Taking:
         set_aside: lets a conversation go on no more that cannot be read.
         ways: where deliveries go on, suspects among them before, and the end of a delivery that ends the process.
         clock: tells how long a repetition has waited.
+
+    ``elsewhere`` has the gateways of this process see what has left a share so far, and deals with what other processes
+    hand in for it.
     """
 
     leaving: Leaving
     set_aside: Callable[[str, Exception], Awaitable[None]]
     ways: tuple[Dispatcher, Probation, Callable[[Delivery], Coroutine[Any, Any, None]]]
     clock: Clock
+    elsewhere: tuple[Along, Along] = field(init=False)
     _changes: AsyncIterator[frozenset[Share]] | None = None
     _lost: set[Share] = field(default_factory=set)
 
@@ -97,6 +103,8 @@ class Taking:
         """
         _, shares = self.leaving.kept
         dispatcher, probation, bury = self.ways
+        gained, arrivals = self.elsewhere
+        await gained(share)  # before anything leaves its conversations here
         editions = dispatcher.editions
         bound, limits = editions.bound, editions.rules.blueprint.limits
         queued: dict[str, tuple[Ticket, float]] = {}
@@ -109,6 +117,7 @@ class Taking:
         known = [ticket for ticket, _ in queued.values()]
         dead, others = await probation.begin(share, known, limits.fatal_ends, calls)
         shares.held |= {share}
+        dispatcher.spawn(partial(arrivals, share))
         for ticket in dead:
             dispatcher.spawn(partial(bury, ticket.delivery))
         for ticket in others:

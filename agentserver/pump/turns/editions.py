@@ -81,17 +81,23 @@ class Edition(NamedTuple):
 class Editions:
     """The edition of each conversation.
 
-    ``rules`` and ``bound`` are the present one's, ``taken`` is what no principal can be called there. ``earlier`` has
-    the conversations that keep another; it is empty but for a while after a reload, so that nothing else costs more.
-    ``working`` has each piece of work on a delivery, and its conversation.
+    ``rules`` and ``bound`` are the present one's, ``taken`` is what no principal can be called there, ``exclusive`` are
+    the listeners of which one invocation runs at a time in all processes together. ``earlier`` has the conversations
+    that keep another; it is empty but for a while after a reload, so that nothing else costs more. ``working`` has each
+    piece of work on a delivery, and its conversation.
     """
 
     def __init__(self, rules: Rules, bound: Mapping[str, Callee]) -> None:
-        self.rules, self.bound, self.taken = rules, bound, principals.taken(bound)
+        self._present(Edition(rules, bound))
         self.earlier: dict[str, Edition] = {}
         self.working: dict[object, str] = {}
         self._held: dict[str, list[Delivery]] = {}
         self._rest = asyncio.Event()
+
+    def _present(self, edition: Edition) -> None:
+        self.rules, self.bound = edition
+        self.taken = principals.taken(edition.bound)
+        self.exclusive = frozenset([name for name, one in edition.bound.items() if one.listener.exclusive])
 
     def check(self, principal: str, may: Collection[str] | None) -> None:
         """Raise ValueError when no principal can have this name, or one of those whom it may address is no listener."""
@@ -110,8 +116,7 @@ class Editions:
     def swap(self, edition: Edition, busy: Collection[str]) -> None:
         """Let all conversations go by another edition from now on, and those that are busy once they are not."""
         present = Edition(self.rules, self.bound)
-        self.rules, self.bound = edition
-        self.taken = principals.taken(edition.bound)
+        self._present(edition)
         for conversation in {*busy, *self.working.values()}:
             self.earlier.setdefault(conversation, present)
 

@@ -45,12 +45,15 @@ class Schedule:
     Args:
         limits: invocations at once by listener.
         hand_on: called with a delivery whose turn has come; it counts as running until ``done``.
+
+    ``tokens`` are those that this process has of listeners that are exclusive, each until an invocation is done.
     """
 
     def __init__(self, limits: Mapping[str, int], hand_on: Callable[[Ticket], None]) -> None:
         self._limits, self._room = limits, dict(limits)
         self._parked: dict[str, Rounds[Ticket]] = {name: Rounds() for name in limits}
         self._hand_on = hand_on
+        self.tokens: dict[str, asyncio.Event] = {}
 
     def put(self, ticket: Ticket) -> None:
         """Hand the delivery on, or park it until its listener has room."""
@@ -63,6 +66,8 @@ class Schedule:
 
     def done(self, listener: str) -> None:
         """One invocation of a listener is over: its room goes to the next that is parked."""
+        if listener in self.tokens:
+            self.tokens.pop(listener).set()
         parked = self._parked[listener]
         if parked.count and self._room[listener] >= 0:
             self._hand_on(parked.take())

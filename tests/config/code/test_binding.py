@@ -167,3 +167,9 @@ def test_a_secret_in_a_description_is_pointed_at(project):
         "organism.yaml:6: warning: listeners[0].description: shows a value from ${...} to peers and models, and log "
         "output hides it"
     )
+
+
+@pytest.mark.parametrize(("said", "found"), [("exclusive", (1, True)), ("1", (1, False)), ("3", (3, False))])
+def test_a_listener_runs_so_often_in_a_process_or_alone_in_all(project, said, found):
+    (bound,) = project.load(ONE.rstrip("\n") + f"\n    concurrency: {said}\n").listeners
+    assert (bound.listener.concurrency, bound.listener.exclusive) == found

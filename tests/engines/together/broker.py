@@ -130,6 +130,10 @@ class MemoryBroker:
             Share(partition, owner.epoch) for partition, owner in self.owners.items() if owner.name == name
         )
 
+    def owned(self) -> frozenset[Share]:
+        """What any process has."""
+        return frozenset(Share(partition, owner.epoch) for partition, owner in self.owners.items())
+
     # The log
 
     def append(self, partition: int, epoch: int | None, body: bytes, id_: str) -> int:

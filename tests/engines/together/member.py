@@ -210,12 +210,17 @@ class MemberEngine:
 
     # Who works on what
 
+    @property
+    def held(self) -> frozenset[Share]:
+        """What this process has."""
+        return frozenset(Share(*each) for each in self._epochs.items())
+
     async def shares(self) -> AsyncIterator[frozenset[Share]]:
         """What this process has, and after each change."""
         told: frozenset[Share] | None = None
         while True:
             stirred = self._stirred
-            held = frozenset(Share(*each) for each in self._epochs.items())
+            held = self.held
             if held != told:
                 told = held
                 yield held

@@ -112,8 +112,17 @@ async def two(first, second, stuck, concurrency=1):
         yield one, other
 
 
-async def test_a_server_that_is_fenced_lets_go_and_whoever_waits_at_it_is_told():
-    engine, stuck = MemoryEngine(), Stuck()
+class Deaf(MemoryEngine):
+    """One that tells nothing of other processes."""
+
+    async def heard(self):
+        for nothing in ():
+            yield nothing
+
+
+@pytest.mark.parametrize("kind", [MemoryEngine, Deaf])
+async def test_a_server_that_is_fenced_lets_go_and_whoever_waits_at_it_is_told(kind):
+    engine, stuck = kind(), Stuck()
     async with desk((listener("a"), stuck), engine=engine) as one:
         handle = await one.open()
         watch = one.pump.entrance.watch(None, handle.id, (0, 0))
@@ -134,8 +143,13 @@ async def test_a_server_that_is_fenced_lets_go_and_whoever_waits_at_it_is_told()
                 await until(lambda: asked and seen)
                 await until(lambda: [one for one in other.records if one.event is Event.ANSWERED])
         assert stuck.cancelled == 1
-        assert asked == [None]
-        assert seen[0].reason is WatchEnd.MOVED
+        if kind is Deaf:
+            assert asked == [None]
+            assert seen[0].reason is WatchEnd.MOVED
+        else:
+            assert asked == [Answer("re: x")]
+            assert seen[0].request
+        await watch.aclose()
         assert not one.pump._live
         assert one.pump._accounts.of("console") == (0, 0, 0)
         assert not [one for one in one.records if one.event is Event.HANDLED]

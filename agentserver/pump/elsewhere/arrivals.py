@@ -1,0 +1,180 @@
+"""What other processes hand in for conversations of this one.
+
+Owns that each is decided about once, also when the conversation moves meanwhile, and what is told of it. Refuses to
+decide anything itself: it goes the way of what gateways of this process hand in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from agentserver.core.messages import Cancelling, Closing, Outside, Requeued
+from agentserver.core.state.approvals import ApprovalAnswer
+from agentserver.ports import ConversationFound, EngineError, Fate, FencedError, OtherMessageError, Unkept
+from agentserver.pump.elsewhere.owners import NO, OTHER, OVER, UNFIT, UNKNOWN
+from agentserver.pump.turns.alone import Alone
+from agentserver.pump.turns.schedule import backoff
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    from agentserver.core.messages import Delivery
+    from agentserver.core.state.principals import Principal
+    from agentserver.ports import Arrival, Engine, Share, Submitted
+
+    class Deciding(Protocol):
+        """The way of what gateways of this process hand in. Each raises EngineError, FencedError among them."""
+
+        async def standing(self, principal: str | None, conversation: str) -> ConversationFound:
+            """Whose a conversation is. Raises LookupError."""
+            ...
+
+        def begin_for(self, opener: Principal, conversation: str) -> None:
+            """Begin a conversation that was opened elsewhere. Raises ValueError and QuotaError."""
+            ...
+
+        async def received(self, principal: str, conversation: str, outside: Outside) -> Submitted:
+            """Commit a message. Raises OtherMessageError."""
+            ...
+
+        async def cancelled(self, conversation: str, cancelling: Cancelling) -> bool:
+            """End a request."""
+            ...
+
+        async def closed(self, principal: str | None, conversation: str, closing: Closing) -> None:
+            """End a conversation."""
+            ...
+
+        async def answered(self, conversation: str, answered: ApprovalAnswer) -> bool:
+            """Commit an answer."""
+            ...
+
+        async def requeued(self, letter: Delivery) -> bool:
+            """Queue a dead letter again. Raises LookupError."""
+            ...
+
+
+logger = logging.getLogger("agentserver.pump")
+
+AT_ONCE: Final = 64
+"""Arrivals of a share that are dealt with at once."""
+
+REMEMBERED: Final = 1_000
+"""Arrivals of which it is remembered what became of them."""
+
+
+class Arrivals:
+    """Takes what is handed in for the shares of this process.
+
+    Args:
+        engine: keeps it.
+        deciding: decides and commits.
+    """
+
+    def __init__(self, engine: Engine, deciding: Deciding) -> None:
+        self._engine, self._deciding = engine, deciding
+        self._alone = Alone()
+        self._fates: dict[str, Fate] = {}
+
+    async def take(self, share: Share) -> None:
+        """Deal with everything that is handed in for a share, until it is lost."""
+        room = asyncio.Semaphore(AT_ONCE)
+        async with anyio.create_task_group() as tasks:
+            async for arrival in self._engine.arrivals(share):
+                await room.acquire()
+                tasks.start_soon(self._deal, share, arrival, room)
+
+    async def _deal(self, share: Share, arrival: Arrival, room: asyncio.Semaphore) -> None:
+        """Decide about one. What cannot be kept at present is tried again; what is fenced is the next owner's."""
+        failures = 0
+        await self._alone.enter(
+            arrival.id
+        )  # a share that was lost and is back gives again what is being dealt with
+        try:
+            while self._engine.share_of(arrival.conversation) == share:
+                try:
+                    fate = self._fates.get(arrival.id) or await self._fate(arrival)
+                except FencedError:
+                    return
+                except EngineError as error:
+                    failures += 1
+                    logger.error("what was handed in elsewhere waits until it can be kept: %s", error)  # noqa: TRY400 - the text says it all
+                    await asyncio.sleep(backoff(failures))
+                    continue
+                if fate is not None:
+                    self._remember(arrival.id, fate)
+                    self._engine.arrived(share, arrival, fate)
+                return
+        finally:
+            self._alone.leave(arrival.id)
+            room.release()
+
+    def _remember(self, arrival: str, fate: Fate) -> None:
+        """Keep for a while what became of an arrival: where the engine cannot keep it the arrival comes again."""
+        self._fates[arrival] = fate
+        if len(self._fates) > REMEMBERED:
+            del self._fates[next(iter(self._fates))]
+
+    async def _fate(self, arrival: Arrival) -> Fate | None:
+        """Decide; None when it is left to the next owner, because this server stops. Raises EngineError."""
+        found = await self._found(arrival)
+        if found is None:
+            return Fate(UNKNOWN)
+        conversation, what, done = arrival.conversation, arrival.what, True
+        match what:
+            case Outside():
+                return await self._received(found.principal, conversation, what)
+            case Requeued():
+                return await self._requeued(what)
+            case Cancelling():
+                done = await self._deciding.cancelled(conversation, what)
+            case Closing():
+                await self._deciding.closed(arrival.principal, conversation, what)
+            case ApprovalAnswer():
+                done = await self._deciding.answered(conversation, what)
+        return Fate("" if done else NO, found.principal)
+
+    async def _found(self, arrival: Arrival) -> ConversationFound | None:
+        """The conversation, which begins here if it was only opened so far. Raises EngineError."""
+        key, opener = arrival.conversation, arrival.opener
+        with suppress(LookupError):
+            return await self._deciding.standing(arrival.principal, key)
+        if opener is None or await self._engine.standing(key) is not None:
+            return None
+        try:
+            self._deciding.begin_for(opener, key)
+        except (ValueError, RuntimeError) as error:
+            logger.warning("what was opened elsewhere cannot begin here: %s", error)
+            return None
+        return ConversationFound(key, opener.name, over=False)
+
+    async def _requeued(self, requeued: Requeued) -> Fate:
+        try:
+            return Fate() if await self._deciding.requeued(requeued.delivery) else Fate(NO)
+        except LookupError:
+            return Fate(UNFIT)
+
+    async def _received(self, principal: str, conversation: str, outside: Outside) -> Fate | None:
+        """Commit a message, unless an owner before this one did. Raises EngineError."""
+        receipt = None if outside.key is None else await self._engine.receipt(conversation, outside.key.name)
+        if receipt is not None and receipt.request == outside.request:
+            return Fate(receipt.code, receipt.request)
+        try:
+            submitted = await self._deciding.received(principal, conversation, outside)
+        except OtherMessageError:
+            return Fate(OTHER)
+        match submitted.code:
+            case Unkept.STOPPING:
+                return None
+            case Unkept.OVER:
+                return Fate(OVER)
+            case Unkept.UNKEPT:
+                raise EngineError("it cannot be kept at present")
+        again = submitted.request != outside.request
+        version = 0 if again else submitted.after.version
+        return Fate(str(submitted.code or ""), submitted.request, version, again)

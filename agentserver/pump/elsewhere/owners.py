@@ -1,0 +1,163 @@
+"""What gateways of this process want of conversations that another process has: it is handed in for that one.
+
+Owns what a gateway is told of it, and how long it is waited for. Refuses to decide anything: the owner does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from agentserver.contract import Code
+from agentserver.core import receipts
+from agentserver.core.messages import LAST, UNDECIDED, EventPlace
+from agentserver.ports import Arrival, ConversationFound, OtherMessageError, Submitted, Unkept
+
+if TYPE_CHECKING:
+    from agentserver.core.messages import Cancelling, Closing, Outside, Requeued
+    from agentserver.core.state.approvals import ApprovalAnswer
+    from agentserver.core.state.conversation import Conversation
+    from agentserver.ports import Clock, Engine, Fate
+    from agentserver.ports.sharing import Arriving
+
+logger = logging.getLogger("agentserver.pump")
+
+PATIENCE: Final = 10.0
+"""Seconds that a gateway is kept waiting for what became of something. It is kept, and decided whenever that can be."""
+
+FRESH: Final = 10_000
+"""Conversations that were opened here, are elsewhere and have no message yet; of more the oldest are forgotten."""
+
+CHARACTERS: Final = 64
+"""Characters that an id of a conversation may have, to be asked about elsewhere."""
+
+NO: Final = "no"
+"""Said of what found nothing to do."""
+
+UNKNOWN: Final = "unknown"
+"""Said of a conversation that there is not, or that is another principal's."""
+
+UNFIT: Final = "unfit"
+"""Said of a dead letter that may not go again."""
+
+OTHER: Final = "other"
+"""Said of a message under an id that its sender gave another message."""
+
+OVER: Final = "over"
+"""Said of a message for a conversation that takes none any more."""
+
+
+class Owners:
+    """Hands in what is for conversations of other processes.
+
+    Args:
+        engine: keeps it for their owners.
+        clock: time and randomness.
+    """
+
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        self._engine, self._clock = engine, clock
+        self._stopped = asyncio.Event()
+        self._fresh: dict[str, Conversation] = {}
+
+    def has(self, conversation: str) -> bool:
+        """True for a conversation that another process has, or none at present."""
+        return self._engine.share_of(conversation) is None
+
+    def opened(self, conversation: Conversation) -> None:
+        """A conversation was opened here that is elsewhere: its owner begins it with its first message."""
+        self._fresh[conversation.id] = conversation
+        if len(self._fresh) > FRESH:
+            del self._fresh[next(iter(self._fresh))]
+
+    def fresh(self, conversation: str) -> Conversation | None:
+        """One that was opened here, is elsewhere and was not begun by a message from here."""
+        return self._fresh.get(conversation)
+
+    def stop(self) -> None:
+        """The server stops: let everybody go who waits."""
+        self._stopped.set()
+
+    async def submit(self, principal: str, conversation: str, outside: Outside) -> Submitted:
+        """Hand in a message; gives what became of it.
+
+        Where nothing is heard of it in time it is accepted: it is kept, and its answer comes when it does.
+
+        Raises LookupError, OtherMessageError and EngineError.
+        """
+        if self._stopped.is_set():
+            return Submitted(outside.request, Unkept.STOPPING)
+        if outside.key is None:  # by it the owner knows a message that an owner before it has decided
+            outside = outside._replace(key=receipts.arriving(conversation, outside))
+        fate = await self._ask(principal, conversation, outside)
+        self._fresh.pop(conversation, None)
+        if fate is None:
+            return Submitted(outside.request, None)
+        if fate.word == OTHER:
+            raise OtherMessageError("another message was sent under this id; nothing of this one is kept")
+        if fate.word == OVER:
+            return Submitted(outside.request, Unkept.OVER)
+        after = UNDECIDED if fate.again else EventPlace(fate.version, LAST)
+        return Submitted(fate.request, Code(fate.word) if fate.word else None, fate.again, after)
+
+    async def found(self, principal: str | None, conversation: str) -> ConversationFound | None:
+        """Whose a conversation is that may not have begun; None when its owner knows none such. Raises EngineError."""
+        fresh = self._fresh.get(conversation)
+        if fresh is not None:
+            return ConversationFound(conversation, fresh.principal, over=False)
+        try:
+            fate = await self._ask(principal, conversation, None)
+        except LookupError:
+            return None
+        return None if fate is None else ConversationFound(conversation, fate.request, over=False)
+
+    async def cancel(self, principal: str | None, conversation: str, cancelling: Cancelling) -> bool:
+        """End one request; False when it is at rest or unknown, or nothing is heard of it in time.
+
+        Raises LookupError and EngineError.
+        """
+        return _done(await self._ask(principal, conversation, cancelling))
+
+    async def requeue(self, requeued: Requeued) -> bool:
+        """Queue a dead letter again. False when its thread waits for it no more. Raises LookupError and EngineError."""
+        return _done(await self._ask(None, requeued.delivery.conversation, requeued))
+
+    async def close(self, principal: str | None, conversation: str, closing: Closing) -> None:
+        """End a conversation. Raises LookupError and EngineError."""
+        self._fresh.pop(conversation, None)
+        await self._ask(principal, conversation, closing)
+
+    async def answer(self, conversation: str, answered: ApprovalAnswer) -> bool:
+        """Answer a question. False when nothing waits for it. Raises EngineError."""
+        try:
+            return _done(await self._ask(None, conversation, answered))
+        except LookupError:
+            return False
+
+    async def _ask(self, principal: str | None, conversation: str, what: Arriving | None) -> Fate | None:
+        """Hand something in and wait a while for what became of it. Raises LookupError and EngineError."""
+        if not 0 < len(conversation) <= CHARACTERS:
+            raise LookupError("no such conversation")
+        fresh = self._fresh.get(conversation)
+        opener = None if fresh is None or principal not in (None, fresh.principal) else fresh.opener
+        key = next(self._clock.moment().ids())
+        coming = await self._engine.hand_in(Arrival(key, conversation, principal, what, opener))
+        stopped = asyncio.ensure_future(self._stopped.wait())
+        try:
+            await asyncio.wait((coming, stopped), timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopped.cancel()
+        if not coming.done() or coming.cancelled():
+            logger.warning("what was handed in for another process was not decided about in time: it is kept")
+            return None
+        fate = coming.result()
+        if fate.word == UNKNOWN:
+            raise LookupError("no such conversation")
+        if fate.word == UNFIT:
+            raise LookupError("it may not go again")
+        return fate
+
+
+def _done(fate: Fate | None) -> bool:
+    return fate is not None and fate.word != NO

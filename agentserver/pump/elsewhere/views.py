@@ -1,0 +1,149 @@
+"""What is seen here of conversations that other processes have.
+
+Owns that gateways which look at one from here see what leaves it, and what waits in it for a person, also over a move.
+Refuses to decide anything about them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from agentserver.core.messages import UNDECIDED
+from agentserver.ports import DamagedError, EngineError, Heard
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from agentserver.core.state.approvals import Approval
+    from agentserver.core.state.conversation import Conversation
+    from agentserver.ports import Engine, EngineReader, Share
+    from agentserver.pump.ingress.handles import Handles
+    from agentserver.pump.ingress.records import RecordReaders
+    from agentserver.pump.ingress.watching import Watches
+
+logger = logging.getLogger("agentserver.pump")
+
+SEEN: Final = 1_000
+"""Conversations that are held here though no gateway looks at them and nothing waits in them any more."""
+
+
+class Views:
+    """Shows conversations of other processes to those who look at them from here.
+
+    Args:
+        engine: tells of them, and has them to read.
+        handles: those that gateways of this process hold.
+        watches: those that they watch.
+        readers: of records, for whom a step elsewhere that asks a person counts as missed.
+    """
+
+    def __init__(self, engine: Engine, handles: Handles, watches: Watches, readers: RecordReaders) -> None:
+        self._engine = engine
+        self._handles, self._watches, self._readers = handles, watches, readers
+        self.known: dict[str, Conversation] = {}
+        self._told = False
+        self._gone: asyncio.Queue[Conversation] = asyncio.Queue()
+
+    def approvals(self) -> list[Approval]:
+        """The messages that wait for a person elsewhere."""
+        return [each for one in self.known.values() for each in one.approvals()]
+
+    async def begin(self) -> None:
+        """Find what waits for a person elsewhere. Raises EngineError."""
+        for conversation in await self._engine.read(self._asking):
+            await self.look(conversation)
+
+    async def follow(self, stir: Callable[[], None]) -> None:
+        """Show what the engine tells of, for as long as it does; ``stir`` is called for what asks a person."""
+        self._told = True
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._follow_moves)
+            async for heard in self._engine.heard():
+                await self.hear(heard)
+                if heard.asks:
+                    stir()
+            self._told = False
+            tasks.cancel_scope.cancel()
+
+    async def _follow_moves(self) -> None:
+        """Go on showing what another process has now."""
+        while True:
+            one = await self._gone.get()
+            await self.hear(Heard(one.id, UNDECIDED, asks=bool(one.approvals())))
+
+    async def hear(self, heard: Heard) -> None:
+        """Something is new in a conversation."""
+        conversation = heard.conversation
+        shown = conversation in self._handles.known or conversation in self._watches.of
+        try:
+            if shown:
+                await self._show(conversation)
+            if shown or heard.asks or conversation in self.known:
+                await self.look(conversation)
+        except EngineError as error:
+            logger.error("what left elsewhere cannot be read at present: %s", error)  # noqa: TRY400 - the text says it all
+        if heard.asks and conversation in self.known:
+            self._readers.miss(self.known[conversation].principal)
+
+    async def _show(self, conversation: str) -> None:
+        """Pass on what has left a conversation, and its end."""
+        found = await self._engine.standing(conversation)
+        self._watches.nudge(conversation)
+        await self._handles.catch_up(conversation)
+        if found is not None and found.over:
+            self._handles.over(conversation)
+            self._watches.over(conversation)
+
+    async def look(self, conversation: str) -> Conversation | None:
+        """Read how a conversation of another process stands. Raises EngineError."""
+        try:
+            found = await self._engine.load(conversation)
+        except DamagedError:  # its owner deals with that
+            found = None
+        if found is None or self._engine.share_of(conversation) is not None:
+            self.known.pop(conversation, None)
+        else:
+            self.known[conversation] = found
+            self._forget()
+        return found
+
+    def _forget(self) -> None:
+        if len(self.known) > SEEN:
+            for key in [key for key, one in self.known.items() if not self._wanted(one)]:
+                del self.known[key]
+
+    def _wanted(self, one: Conversation) -> bool:
+        return bool(one.id in self._handles.known or one.id in self._watches.of or one.approvals())
+
+    # Moves
+
+    async def gained(self, share: Share) -> None:
+        """A share is this process's: show what left its conversations before, and nothing of them after."""
+        shown = {*self.known, *self._handles.known, *self._watches.of}
+        for conversation in shown:
+            if self._engine.share_of(conversation) == share:
+                self.known.pop(conversation, None)
+                if conversation in self._handles.known or conversation in self._watches.of:
+                    await self._show(conversation)
+
+    def lost(self, conversations: Iterable[Conversation]) -> None:
+        """Conversations are another process's now. One that has not begun begins there, with its first message.
+
+        Where the engine tells nothing of other processes, gateways that look at one have to come back to that process.
+        """
+        for one in conversations:
+            if self._told and not one.version:
+                self._handles.owners.opened(one)
+            elif self._told:
+                self._gone.put_nowait(one)
+            else:
+                self._watches.moved(one.id)
+                self._handles.over(one.id)
+
+    def _asking(self, reader: EngineReader) -> list[str]:
+        elsewhere = [key for key in reader.active() if self._engine.share_of(key) is None]
+        return [key for key in elsewhere if reader.approvals(key)]

@@ -1,0 +1,122 @@
+"""Messages that wait for a person are seen, and answered, at every process; each answer counts once."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from agentserver import HandlerResponse
+from agentserver.core.messages import Reply
+from agentserver.core.state.approvals import Answer as Said
+from agentserver.core.state.approvals import ApprovalAnswer
+from agentserver.guards.approval import ApprovalGuard
+from agentserver.guards.peers import PeersGuard
+from agentserver.pump import Observers, waiting
+from tests.core.paper import Answer, Ask, listener
+from tests.pump.desk import answer, until
+from tests.pump.elsewhere.pair import pair, watched
+
+pytestmark = pytest.mark.anyio
+
+
+class Person:
+    def show(self, approval):
+        """Nobody looks here."""
+
+
+class LeftHere:
+    """Answers that the command line leaves beside one process."""
+
+    def __init__(self):
+        self.said = []
+
+    async def left(self):
+        return tuple(self.said)
+
+    async def drop(self, approvals):
+        self.said = [one for one in self.said if one[0].approval not in approvals]
+
+
+async def tell(payload, metadata):
+    if isinstance(payload, Ask):
+        return HandlerResponse(payload, "sink")
+    return HandlerResponse.respond(Answer(f"told: {getattr(payload, 'text', None) or payload.code}"))
+
+
+def shop(**settings):
+    guards = [PeersGuard(), ApprovalGuard({"sink"})]
+    people = settings.pop("people", Observers((), Person()))
+    return pair(
+        (listener("a", "sink"), tell), (listener("sink"), answer), guards=guards, people=people, **settings
+    )
+
+
+async def asked(two):
+    """Something of a's that waits for a person, as b sees it."""
+    handle = await two.a.open()
+    await handle.send(two.a.markup(Ask("hi")), "a")
+    handle.detach()
+    await until(lambda: two.a.pump.approvals() and two.b.pump.approvals() == two.a.pump.approvals())
+    (approval,) = two.b.pump.approvals()
+    assert two.b.pump.conversation(handle.id).approvals() == (approval,)
+    return handle.id, approval
+
+
+def says(approval, said, by="ada"):
+    return ApprovalAnswer(approval.id, approval.digest, said, by)
+
+
+async def test_an_answer_given_at_another_process_counts_there_and_once():
+    async with shop() as two:
+        key, approval = await asked(two)
+        assert await two.b.pump.answer(key, says(approval, Said.ONCE))
+        assert not await two.b.pump.answer(key, says(approval, Said.ONCE))
+        found, _ = await watched(two.b.pump, key, enough=1)
+        assert two.b.decode(found[0]).text == "told: re: hi"
+        await until(lambda: not two.b.pump.approvals() and not two.a.pump.approvals())
+
+
+async def test_of_two_different_answers_at_once_one_counts():
+    async with shop() as two:
+        key, approval = await asked(two)
+        answers = [
+            two.a.pump.answer(key, says(approval, Said.ONCE)), two.b.pump.answer(key, says(approval, Said.DENY)),
+        ]  # fmt: skip
+        assert sorted(await asyncio.gather(*answers)) == [False, True]
+        found, _ = await watched(two.b.pump, key, enough=1)
+        assert len([event for event in found if isinstance(event, Reply)]) == 1
+
+
+async def test_one_that_was_asked_for_something_else_counts_nowhere():
+    async with shop() as two:
+        key, approval = await asked(two)
+        assert not await two.b.pump.answer(key, says(approval, Said.ONCE)._replace(digest="0" * 64))
+        assert not await two.b.pump.answer(key, says(approval, Said.ONCE)._replace(approval="another"))
+        assert two.b.pump.approvals() == (approval,)
+
+
+async def test_who_asked_may_not_approve_at_another_process_either():
+    async with shop(approvers="others") as two:
+        key, approval = await asked(two)
+        assert not await two.b.pump.answer(key, says(approval, Said.ONCE, by="console"))
+        assert two.b.pump.approvals() == (approval,)
+
+
+async def test_an_answer_left_beside_another_process_is_passed_on(monkeypatch):
+    monkeypatch.setattr(waiting, "ANSWERS_NAP", 0.002)
+    here = LeftHere()
+    people = {"a": Observers((), Person()), "b": Observers((), None, here)}
+    async with shop(people=people) as two:
+        key, approval = await asked(two)
+        here.said.append((says(approval, Said.DENY), approval.at + 1))
+        await until(lambda: not here.said)
+        found, _ = await watched(two.b.pump, key, enough=1)
+        assert "denied" in two.b.decode(found[0]).text
+
+
+async def test_who_reads_records_at_another_process_is_told_that_a_question_was_missed():
+    async with shop() as two:
+        reading = asyncio.ensure_future(anext(two.b.pump.entrance.records("console")))
+        await asked(two)
+        assert (await reading).missed == 1

@@ -1,0 +1,176 @@
+"""Gateways of one process speak to conversations of another one as to their own."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from agentserver.core.blueprint import Listener
+from agentserver.core.messages import Done, Reply
+from agentserver.ports import OtherMessageError, Unkept, WatchEnd
+from tests.core.paper import Note
+from tests.pump.desk import answer, until
+from tests.pump.elsewhere.pair import pair, watched
+
+pytestmark = pytest.mark.anyio
+
+A = Listener("a", (Note,), "answers")
+
+
+def said(desk, events):
+    return [desk.decode(event).text for event in events if isinstance(event, Reply)]
+
+
+async def opened(desk, ask="1"):
+    """A conversation of this process with one answer, that no gateway has."""
+    handle = await desk.open()
+    handle.detach()
+    await desk.pump.entrance.submit("console", handle.id, desk.markup(Note(ask)), "a", None)
+    found, _ = await watched(desk.pump, handle.id, enough=1)
+    assert said(desk, found) == [f"re: {ask}"]
+    return handle.id
+
+
+async def test_a_conversation_lives_where_its_gateway_is():
+    async with pair((A, answer)) as two:
+        for desk, engine in ((two.a, two.engines["a"]), (two.b, two.engines["b"])):
+            for _ in range(20):
+                assert engine.share_of((await desk.open()).id) is not None
+
+
+async def test_a_message_to_a_conversation_of_another_process_is_answered_by_it():
+    async with pair((A, answer)) as two:
+        key = await opened(two.a)
+        submitted = await two.b.pump.entrance.submit("console", key, two.b.markup(Note("2")), "a", None)
+        assert (submitted.code, submitted.again) == (None, False)
+        found, _ = await watched(two.b.pump, key, after=submitted.after, enough=1)
+        assert said(two.b, found) == ["re: 2"]
+        assert two.a.pump.conversation(key).version == 4
+
+
+async def test_a_conversation_that_was_opened_at_one_process_begins_with_a_message_to_another():
+    async with pair((A, answer)) as two:
+        handle = await two.a.open()
+        handle.detach()
+        assert (await two.b.pump.entrance.standing("console", handle.id)).principal == "console"
+        submitted = await two.b.pump.entrance.submit("console", handle.id, two.b.markup(Note("1")), "a", None)
+        assert submitted.code is None
+        found, _ = await watched(two.b.pump, handle.id, enough=1)
+        assert said(two.b, found) == ["re: 1"]
+
+
+async def test_one_of_nobody_or_of_another_principal_is_unknown_everywhere():
+    async with pair((A, answer)) as two:
+        key = await opened(two.a)
+        for who, which in (
+            ("ada", key),
+            ("console", key[:-6] + "abcdef"),
+            ("console", "x" * 500),
+            ("console", ""),
+        ):
+            for desk in (two.a, two.b):
+                for call in (
+                    desk.pump.entrance.submit(who, which, desk.markup(Note("2")), "a", None),
+                    desk.pump.entrance.standing(who, which),
+                    desk.pump.entrance.cancel(who, which, "1", ""),
+                    desk.pump.entrance.end(who, which, ""),
+                ):
+                    with pytest.raises(LookupError):
+                        await call
+
+
+async def test_the_same_request_id_at_two_processes_is_one_message():
+    async with pair((A, answer)) as two:
+        key = await opened(two.a)
+        data = two.a.markup(Note("2"))
+        one, other = await asyncio.gather(
+            *(desk.pump.entrance.submit("console", key, data, "a", "mine") for desk in (two.a, two.b))
+        )
+        assert one.request == other.request
+        assert sorted([one.again, other.again]) == [False, True]
+        for desk in (two.a, two.b):
+            with pytest.raises(OtherMessageError):
+                await desk.pump.entrance.submit("console", key, desk.markup(Note("3")), "a", "mine")
+
+
+async def test_a_message_that_is_refused_is_refused_at_the_other_process_too():
+    async with pair((A, answer)) as two:
+        key = await opened(two.a)
+        data = two.b.markup(Note("2"))
+        submitted = await two.b.pump.entrance.submit("console", key, data, "nowhere", None)
+        assert submitted.code == "routing"
+        found, _ = await watched(two.b.pump, key, after=submitted.after, enough=1)
+        assert found[0].error
+
+
+async def test_a_watch_gives_everything_once_in_order_until_the_end():
+    async with pair((A, answer)) as two:
+        key = await opened(two.a)
+        watching = asyncio.ensure_future(watched(two.b.pump, key))
+        for number in range(2, 200):
+            await two.a.pump.entrance.submit("console", key, two.a.markup(Note(str(number))), "a", None)
+        await two.a.pump.entrance.end(None, key, "ada")
+        found, why = await watching
+        assert why is WatchEnd.CLOSED
+        places = [event.place for event in found]
+        assert places == sorted(set(places))
+        assert said(two.b, found)[:3] == ["re: 1", "re: 2", "re: 3"]
+
+
+async def test_a_message_for_what_is_over_is_said_to_be_too_late():
+    async with pair((A, answer)) as two:
+        key = await opened(two.a)
+        await two.b.pump.entrance.end("console", key, "")
+        submitted = await two.b.pump.entrance.submit("console", key, two.b.markup(Note("2")), "a", None)
+        assert submitted.code is Unkept.OVER
+        assert two.a.pump.conversation(key) is None
+
+
+async def test_a_request_is_cancelled_from_another_process():
+    began = asyncio.Event()
+
+    async def slow(payload, metadata):
+        began.set()
+        await asyncio.Event().wait()
+
+    async with pair((A, slow)) as two:
+        handle = await two.a.open()
+        submitted = await handle.send(two.a.markup(Note("1")), "a")
+        await began.wait()
+        assert await two.b.pump.entrance.cancel("console", handle.id, submitted.request, "")
+        assert not await two.b.pump.entrance.cancel("console", handle.id, submitted.request, "")
+        await two.b.pump.entrance.end(None, handle.id, "ada")
+        found, _ = await watched(two.b.pump, handle.id)
+        assert [type(event) for event in found] == [Done]
+
+
+async def test_a_gateway_holds_a_conversation_of_another_process():
+    async with pair((A, answer)) as two:
+        key = await opened(two.a)
+        handle = await two.b.pump.resume("console", key)
+        assert (await two.b.ask(Note("2"), handle=handle)).text == "re: 2"
+        async for reply in handle.replies(two.b.markup(Note("3")), "a"):
+            assert two.b.decode(reply).text == "re: 3"
+        first = await handle.send(two.b.markup(Note("4")), "a", request="mine")
+        again = await handle.send(two.b.markup(Note("4")), "a", request="mine")
+        assert (again.again, again.request) == (True, first.request)
+        events = handle.events()
+        while True:  # what was acknowledged at the other process a moment ago may come again
+            event = await anext(events)
+            if isinstance(event, Reply) and two.b.decode(event).text == "re: 4":
+                break
+            assert event.redelivered or event.place < first.after
+        assert two.b.pump.conversation(key).version >= 7
+        await handle.close()
+        await until(lambda: two.a.pump.conversation(key) is None)
+        assert all(isinstance(event, Done) for event in [event async for event in events])
+
+
+async def test_a_name_of_its_principals_is_one_conversation_at_all_processes():
+    async with pair((A, answer)) as two:
+        one = await two.a.pump.open("ada", "mine")
+        other = await two.b.pump.open("ada", "mine")
+        assert one.id == other.id
+        assert (await two.b.ask(Note("1"), handle=other)).text == "re: 1"
+        assert two.a.pump.conversation(one.id).principal == "ada"

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from agentserver.broker.address import BrokerError
 from agentserver.broker.link import troubles
 from agentserver.engines.nats.stream import api
+from agentserver.engines.replica.log import PARTITIONS
 from agentserver.ports import EngineError
 
 if TYPE_CHECKING:
@@ -115,15 +116,31 @@ class Keeping:
         from nats.js.api import ObjectMeta
 
         before = await self.copied()
+        if before is not None and place <= before.place:
+            return  # another process had the first partition meanwhile, and has kept a later one
         forgotten = 0 if before is None else before.place
         meta = ObjectMeta(name=COPY, description=json.dumps([place, forgotten]))
         with _told():
             with await asyncio.to_thread(file.open, "rb") as source:
                 await (await self._store()).put(COPY, source, meta)
             if forgotten:
-                request = {"filter": self._subjects.log("*"), "seq": forgotten + 1}
-                await api(self._link, f"STREAM.PURGE.{self._subjects.stream}", request)
+                await self._forget(self._subjects.log("*"), forgotten + 1)
+                for partition in range(PARTITIONS):
+                    await self._forget_claims(self._subjects.own(partition), forgotten)
             await self._clear()
+
+    async def _forget(self, subject: str, before: int) -> None:
+        """Forget what the log has of a subject before a place."""
+        request = {"filter": subject, "seq": before}
+        await api(self._link, f"STREAM.PURGE.{self._subjects.stream}", request)
+
+    async def _forget_claims(self, subject: str, forgotten: int) -> None:
+        """Forget the claims of a partition up to a place, but for the last one, by which commits are measured."""
+        try:
+            last = await api(self._link, f"STREAM.MSG.GET.{self._subjects.stream}", {"last_by_subj": subject})
+            await self._forget(subject, min(int(last["message"]["seq"]), forgotten + 1))
+        except (BrokerError, LookupError, TypeError, ValueError):
+            return  # it was never claimed, or cannot be asked now: the next copy asks again
 
     async def _clear(self) -> None:
         """Forget large entries that no log has any more."""

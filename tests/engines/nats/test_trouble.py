@@ -13,7 +13,9 @@ from agentserver.broker.address import BrokerAddress
 from agentserver.engines.conformance.sample import SampleConversation, keep
 from agentserver.engines.nats import log
 from agentserver.engines.nats.log import LogOptions, NatsLog
+from agentserver.engines.nats.stream import api
 from agentserver.engines.replica.engine import ReplicaEngine
+from agentserver.engines.replica.log import PARTITIONS
 from agentserver.ports import EngineError, UnfitError
 from tests.brokers import one
 from tests.pump.desk import until
@@ -138,6 +140,13 @@ async def test_a_process_begins_with_a_copy_when_the_log_was_forgotten(node, tmp
             await engine._following.copy(engine._path)
         first, last = await engine._log.bounds()
         assert 0 < first < last
+        found = await api(engine._log._link, f"STREAM.INFO.AS_LOG_{name}", {})
+        assert found["state"]["messages"] <= PARTITIONS + 2, "a claim for each partition, and what is later"
+        await engine._log.snapshot(first, engine._path)
+        assert await engine._log.bounds() == (first, last), (
+            "an older copy does not take the place of a later one"
+        )
+        await keep(engine, sample.said(sample.opened(), "1"))
     async with opened(node, tmp_path / "b", name) as other:
         for said in kept:
             assert await other.load(said.conversation.id) == said.conversation

@@ -31,15 +31,26 @@ if TYPE_CHECKING:
     from agentserver.ports import EngineReader
 
 
+BY_A_SERVER = (
+    "what is changed here is in no other; dead letters are dealt with in the live view of a server that runs"
+)
+
+
 @contextmanager
-def writing(ctx: click.Context, path: Path) -> Iterator[Any]:
-    """The journal's connection, for a verb that changes it; refused while a server has it."""
+def writing(ctx: click.Context, path: Path, *, content: bool = True) -> Iterator[Any]:
+    """The journal's connection, for a verb that changes it; refused while a server has it.
+
+    A verb that changes the content is refused on a replica: the log of the cluster would not have the change.
+    """
+    from agentserver.engines.replica.tables import is_replica
     from agentserver.engines.sqlite.file import JournalOptions, open_writing
     from agentserver.engines.sqlite.lock import Lock
 
     if not path.is_file():
         project.refuse(ctx, f"{path}: there is no journal")
     with refusing(ctx), Lock(path), closing(open_writing(JournalOptions(path))) as connection:
+        if content and is_replica(connection):
+            project.refuse(ctx, f"{path}: is the replica of a cluster: {BY_A_SERVER}")
         yield connection
 
 
@@ -102,7 +113,7 @@ def vacuum(ctx: click.Context, organism: Path | None, journal: Path | None) -> N
 
     path = located(ctx, organism, journal)
     before = path.stat().st_size if path.is_file() else 0
-    with writing(ctx, path) as connection:
+    with writing(ctx, path, content=False) as connection:
         journal_care.vacuum(connection)
     project.say(f"{path}: {before} bytes before, {path.stat().st_size} now")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -16,6 +17,7 @@ from click.testing import CliRunner
 from lxml import etree
 
 from agentserver.cli import cli
+from agentserver.engines.replica.tables import TABLES
 from agentserver.engines.sqlite.lock import Lock
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "journals"
@@ -187,3 +189,26 @@ def test_a_run_goes_on_where_the_last_one_was_killed_and_shows_what_nobody_took(
     assert "perhaps again" in first
     assert "text: 6 for tea" in first
     assert "perhaps again" not in run().stdout
+
+
+@pytest.mark.parametrize(
+    "words", [("dead", "discard", "x"), ("dead", "requeue", "x"), ("journal", "aside", "discard", "x")]
+)
+def test_nothing_is_written_to_a_replica_beside_its_log(shop, words):
+    before = verb("dead", "list"), verb("conversations")
+    with closing(sqlite3.connect("out/journal.sqlite")) as connection:
+        connection.executescript(TABLES)
+    done = CliRunner().invoke(cli, words)
+    assert done.exit_code == 2, done.output
+    assert "is the replica of a cluster" in done.stderr
+    assert (verb("dead", "list"), verb("conversations")) == before
+    assert "bytes before" in verb("journal", "vacuum")
+
+
+def test_no_verb_speaks_sql():
+    """What they read they are given by an EngineReader, of any engine."""
+    verbs = list((Path(__file__).parents[2] / "agentserver" / "cli").rglob("*.py"))
+    assert len(verbs) > 20
+    assert [
+        path.name for path in verbs if re.search(r"\.(execute|executescript|cursor)\(", path.read_text())
+    ] == []

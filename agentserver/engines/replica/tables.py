@@ -28,6 +28,11 @@ TABLES: Final = """
 """``followed``: one row, once something was applied. ``arrival``: see engines/replica/kept_arrivals.py."""
 
 
+def is_replica(connection: sqlite3.Connection) -> bool:
+    """True for the journal of a server that follows a log: what is written to it beside the log is in no other."""
+    return connection.execute("select 1 from sqlite_master where name = 'followed'").fetchone() is not None
+
+
 def place_of(connection: sqlite3.Connection) -> int:
     """The place of the last entry that was applied; zero before the first."""
     row = connection.execute("select max(place) from followed").fetchone()

@@ -59,6 +59,7 @@ class MemoryBroker:
         self.entries: list[LogEntry] = []
         self.owners: dict[int, _Owner] = {}
         self.members: dict[str, MemoryLog] = {}
+        self.logs: dict[str, MemoryLog] = {}
         self.away = False
         self.copy: tuple[int, bytes] | None = None
         self._ids: dict[str, int] = {}
@@ -70,7 +71,7 @@ class MemoryBroker:
 
     def join(self, log: MemoryLog) -> None:
         """A process begins: partitions that fall to it become its own."""
-        self.members[log.name] = log
+        self.members[log.name] = self.logs[log.name] = log
         log.renewed = self.now
         self.balance()
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 
-import anyio
-
 from agentserver.core.messages import UNDECIDED, Reply
+from agentserver.engines.replica.engine import ReplicaEngine
+from agentserver.engines.replica.log import PARTITIONS
 from agentserver.ports import Ended
-from tests.engines.together.broker import MemoryBroker
-from tests.engines.together.member import MemberEngine, Storage
+from tests.engines.together.broker import MemoryBroker, MemoryLog
+from tests.engines.together.member import Storage
 from tests.pump.desk import Desk, desk, until
 
 
@@ -20,7 +19,7 @@ class Pair:
     """Two pumps, a and b."""
 
     broker: MemoryBroker
-    engines: dict[str, MemberEngine]
+    engines: dict[str, object]
     desks: dict[str, Desk]
 
     @property
@@ -37,28 +36,43 @@ class Pair:
         self.broker.advance(1.5)
         self.broker.advance(1.5)
         other = "b" if name == "a" else "a"
-        await until(lambda: len(self.engines[other].held) == self.broker.partitions)
+        await self._has_all(other)
 
     async def give_up(self, name):
         """Give up on purpose."""
         await self.engines[name].give_up()
-        other = "b" if name == "a" else "a"
-        await until(lambda: len(self.engines[other].held) == self.broker.partitions)
+        await self._has_all("b" if name == "a" else "a")
+
+    async def _has_all(self, name):
+        await until(lambda: len(self.desks[name].pump._shares.held) == self.broker.partitions)
+
+    async def settled(self):
+        """Wait until each has taken up what is its."""
+        await until(
+            lambda: (
+                frozenset().union(*(one.pump._shares.held for one in self.desks.values()))
+                == self.broker.owned()
+            )
+        )
 
     def go_on(self, name):
         """Let a stopped process go on."""
-        self.broker.moving(self.engines[name].log)
+        self.broker.moving(self.broker.logs[name])
 
 
 @asynccontextmanager
-async def pair(*listeners, **settings):
-    """Two pumps with the same listeners; each has some of the conversations."""
-    storage = Storage(MemoryBroker())
+async def pair(*listeners, replicas=None, **settings):
+    """Two pumps with the same listeners; each has some of the conversations. With a directory for them, on replicas."""
+    broker = MemoryBroker() if replicas is None else MemoryBroker(PARTITIONS)
+    storage = Storage(broker)
+
+    def opened(name):
+        if replicas is None:
+            return storage.engine(name)
+        return ReplicaEngine(MemoryLog(broker, name), replicas / name, "o")
+
     async with AsyncExitStack() as stack:
-        engines = {name: await stack.enter_async_context(storage.engine(name)) for name in ("a", "b")}
-        with anyio.fail_after(5):
-            while {one for engine in engines.values() for one in engine.held} != set(storage.broker.owned()):  # noqa: ASYNC110 - what is awaited has no event of its own
-                await asyncio.sleep(0)
+        engines = {name: await stack.enter_async_context(opened(name)) for name in ("a", "b")}
         desks = {}
         for name, engine in engines.items():
             mine = {key: value[name] if isinstance(value, dict) else value for key, value in settings.items()}
@@ -66,7 +80,9 @@ async def pair(*listeners, **settings):
                 (one, handler[name] if isinstance(handler, dict) else handler) for one, handler in listeners
             ]
             desks[name] = await stack.enter_async_context(desk(*pairs, engine=engine, **mine))
-        yield Pair(storage.broker, engines, desks)
+        two = Pair(broker, engines, desks)
+        await two.settled()
+        yield two
 
 
 async def watched(pump, conversation, principal="console", after=UNDECIDED, enough=None):

@@ -59,7 +59,10 @@ class Taking:
         engine, _ = self.leaving.kept
         self._changes = engine.shares()
         for share in sorted(await anext(self._changes)):
-            await self.take_up(share)
+            try:
+                await self.take_up(share)
+            except FencedError:
+                self.let_go(share)
 
     async def follow(self) -> None:
         """Let go what is lost from now on, and take up what is gained, for ever."""
@@ -99,7 +102,7 @@ class Taking:
         """Schedule what was left in a share; everything that waits in its conversations is in hand again.
 
         Other conversations of the share come to work only after it: what is dispatched meanwhile is dispatched here.
-        Raises EngineError.
+        Raises FencedError when the share is lost by then, and EngineError.
         """
         _, shares = self.leaving.kept
         dispatcher, probation, bury = self.ways
@@ -116,6 +119,8 @@ class Taking:
         calls = limits.concurrency + sum(at_once(bound).values())
         known = [ticket for ticket, _ in queued.values()]
         dead, others = await probation.begin(share, known, limits.fatal_ends, calls)
+        if share in self._lost:
+            raise FencedError("the share was lost while it was taken up")
         shares.held |= {share}
         dispatcher.spawn(partial(arrivals, share))
         for ticket in dead:

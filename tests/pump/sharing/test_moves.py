@@ -386,3 +386,31 @@ async def test_however_shares_move_every_request_is_answered_once_and_nothing_is
         event for kept in whole._left.waiting.values() for event in kept.values() if type(event) is Reply
     ]
     assert len(replies) == len(handles)
+
+
+async def test_a_share_that_is_lost_while_it_is_taken_up_is_not_held():
+    first, stuck, fenced = Parted(), Stuck(), []
+    second = first.other()
+
+    class Fenced(type(second)):
+        async def load(self, conversation):
+            fenced.append(self.share_of(conversation))
+            pump[0]._taking.let_go(fenced[-1])  # as a commit does that is refused
+            return await super().load(conversation)
+
+    second.__class__ = Fenced
+    async with two(first, second, stuck) as (one, other):
+        pump = [other.pump]
+        handle = await one.open()
+        await one.send(handle, Ask("x"))
+        await until(lambda: stuck.began)
+        number = part(handle.id)
+        second.take(number)
+        await until(lambda: fenced)
+        await asyncio.sleep(0.05)
+        assert not other.pump._shares.held
+        assert not other.pump._live
+        second.__class__ = Parted
+        second.take(number)
+        await until(lambda: other.pump._shares.held)
+        await until(lambda: [one for one in other.records if one.event is Event.ANSWERED])

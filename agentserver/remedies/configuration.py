@@ -20,6 +20,7 @@ REMEDIES: Final = (
             "unknown model",
             "unknown backend",
             "means no listener",
+            "there is no listener",
             "means no field",
             "no backend has the model",
             "has no tool",
@@ -273,6 +274,25 @@ REMEDIES: Final = (
             "a listener cannot be",
             "fixes no plan",
         ),
+    ),
+    Remedy(
+        "config",
+        "broker",
+        "The settings of a broker, or of the engine that keeps conversations at it, cannot stand together.",
+        _LINE,
+        "Keep one of `engine:` and `journal:`; shorten the name that is said to be too long.",
+        fragments=(
+            "are both there",
+            "is too long for a broker",
+        ),
+    ),
+    Remedy(
+        "config",
+        "extra",
+        "A key needs a part of the distribution that is not installed.",
+        "The finding names the extra, and the command that installs it.",
+        "Install the extra, or take the key out.",
+        fragments=("needs the extra",),
     ),
 )
 """Entries of the family config."""

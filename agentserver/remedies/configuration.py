@@ -17,6 +17,7 @@ REMEDIES: Final = (
         "Correct its spelling, or declare what it names.",
         fragments=(
             "unknown listener",
+            "there is no listener",
             "unknown model",
             "unknown backend",
             "means no listener",
@@ -89,6 +90,7 @@ REMEDIES: Final = (
         "Write what was expected; quote what is to be text.",
         fragments=(
             "was expected",
+            "is too long for a broker",
             "yaml reads this",
             "is no address",
             "is neither a .yaml file",
@@ -143,6 +145,14 @@ REMEDIES: Final = (
             "is none",
             "no class",
         ),
+    ),
+    Remedy(
+        "config",
+        "extra",
+        "The file asks for a part of agentserver that is not installed.",
+        _LINE,
+        "Install the extra that the message names; it says how.",
+        fragments=("needs the extra",),
     ),
     Remedy(
         "config",

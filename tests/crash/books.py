@@ -34,6 +34,13 @@ class Told:
     closed: set = field(default_factory=set)
     rest: bool = False
 
+    def sources(self, requests):
+        """What was told of requests, for whoever has to find one that is lost."""
+        replied = {request for request, _ in self.replies}
+        ended = {request for request, _ in self.ends}
+        own = {request: key for key, request in self.kept.items()}
+        return [(one, one in replied, one in ended, own.get(one)) for one in sorted(requests)]
+
     def hear(self, text):
         for line in text.split("\n")[:-1]:
             match line.split():
@@ -79,7 +86,8 @@ def check(path, told, *, at_rest, shop=SHOP, seen=True, diaries=None):
             endings.update(endings_of(connection, summary.id))
             check_tree(reader, summary, at_rest=at_rest)
             labelled += check_labels(reader, story, summary, shop)
-    assert told.accepted <= requests, "an accepted message is in the journal"
+    lost = told.accepted - requests
+    assert not lost, f"an accepted message is in the journal: {told.sources(lost)}"
     check_deliveries(endings, handled, told if seen else None, at_rest=at_rest)
     check_replies(told, left)
     assert max(Counter(request for request, again in told.ends if not again).values(), default=0) <= 1

@@ -112,6 +112,17 @@ def stored(connection: sqlite3.Connection, conversation: str) -> Stored | None:
 
     Raises UnreadableError when it is not what was written. One that an earlier version wrote last has no seal.
     """
+    if connection.in_transaction:
+        return _stored(connection, conversation)
+    # Its row and what belongs to it are of one moment, whatever another connection writes meanwhile.
+    connection.execute("begin")
+    try:
+        return _stored(connection, conversation)
+    finally:
+        connection.execute("rollback")
+
+
+def _stored(connection: sqlite3.Connection, conversation: str) -> Stored | None:
     try:
         row = connection.execute(
             "select number, id, principal, root, opened, touched, version, closed, chain, state, rights, seal"

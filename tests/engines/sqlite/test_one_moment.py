@@ -1,0 +1,41 @@
+"""A conversation that is read beside a writer is read as of one moment."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from agentserver.engines.sqlite.file import JournalOptions, open_reading, open_writing
+from agentserver.engines.sqlite.stored import stored
+
+JOURNAL = Path(__file__).parents[2] / "fixtures" / "journals" / "market-9.sqlite"
+
+
+@pytest.fixture
+def path(tmp_path):
+    shutil.copy(JOURNAL, tmp_path / "journal.sqlite")
+    open_writing(JournalOptions(tmp_path / "journal.sqlite")).close()
+    return tmp_path / "journal.sqlite"
+
+
+def test_what_is_written_between_two_statements_of_a_reader_does_not_make_it_illegible(path):
+    waiting = "select c.id from conversation c join delivery d on d.conversation = c.number where c.closed is null and d.state = 0"
+    with (
+        closing(open_reading(path)) as reading,
+        closing(sqlite3.connect(path, isolation_level=None)) as writing,
+    ):
+        (conversation,) = reading.execute(waiting).fetchone()
+        before = stored(reading, conversation)
+        written = []
+
+        def write(statement):
+            if "from delivery" in statement and not written:
+                written.append(writing.execute("update delivery set state = 1 where state = 0").rowcount)
+
+        reading.set_trace_callback(write)
+        assert stored(reading, conversation) == before
+        assert written[0] > 0

@@ -198,9 +198,12 @@ class Pump:
                 self._steps.end()
                 self._tasks.cancel_scope.cancel()
                 with anyio.CancelScope(shield=True):
-                    with suppress(EngineError):  # others take the shares once they are let go
-                        await self._engine.give_up()
-                    await self._steps.rest()
+                    await self._leave()
+
+    async def _leave(self) -> None:
+        with suppress(EngineError):  # then others take the shares once they have run out
+            await self._engine.give_up()
+        await self._steps.rest()
 
     @property
     def _limits(self) -> Limits:

@@ -81,13 +81,13 @@ def _address(ctx: click.Context, found: Organism, url: str | None, credentials: 
     import re
 
     from agentserver.broker.address import BrokerAddress
-    from agentserver.config.keys.isolation import URL_PATTERN
+    from agentserver.config.keys.engines.nats import URLS_PATTERN
 
     if url is None and found.broker is not None:
         url = found.broker.url
     if url is None:
         project.refuse(ctx, "the organism names no broker: say where it is with --engine nats://HOST:PORT")
-    if re.search(URL_PATTERN, url) is None:
+    if re.search(URLS_PATTERN, url) is None:
         told = (
             "an address is nats://HOST:PORT or tls://HOST:PORT; user and password stand in --credentials FILE"
         )

@@ -25,7 +25,6 @@ from agentserver.config.keys.intents import (
     sound_intents,
 )
 from agentserver.config.keys.isolation import (
-    URL_PATTERN,
     BrokerEntry,
     CommandIsolationEntry,
     IsolationEntry,
@@ -268,8 +267,6 @@ _EXPECTED = {
 }
 
 _SYNTAX = {
-    URL_PATTERN: "is nats:// or tls:// with a host, and several of these are separated by commas; user and password "
-    "stand in the file of credentials",
     ENDPOINT_PATTERN: "is an address that begins with http:// or https://, without user, query and fragment",
     URLS_PATTERN: "is nats:// or tls:// with a host, and several of these are separated by commas; user and password "
     "stand in the file of credentials",

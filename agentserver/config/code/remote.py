@@ -13,6 +13,7 @@ from agentserver.broker.words import LONGEST, word
 from agentserver.config.code.isolated import isolated
 from agentserver.config.code.userland import Project
 from agentserver.config.findings import Mistakes, Severity, did_you_mean
+from agentserver.config.keys.engines.reading import engine_of
 from agentserver.config.keys.isolation import BrokerEntry
 from agentserver.config.keys.models import IncludedFile, OrganismFile
 from agentserver.config.organism import BoundListener, Organism, SourceLine, elsewhere
@@ -40,7 +41,7 @@ def read_broker(
         if each.entry.isolation is None or not each.entry.isolation.remote:
             continue
         where = each.where("isolation")
-        if broker is None and "broker" not in main.faulty:
+        if broker is None and not main.faulty & {"broker", "engine"}:
             told = "its workers are on other machines, and there is no broker to meet them"
             report.error(where, told, "add broker: {url: nats://127.0.0.1:4222}")
         for name in (main.name, each.entry.name):
@@ -57,8 +58,11 @@ def _length(name: str) -> int:
 
 
 def _broker(main: Parsed, root: Path) -> BrokerAddress | None:
-    if "broker" not in main.document.data.keys() - main.faulty:
-        return None
+    """The broker that is named for workers, or else the one that is the engine."""
+    named = main.document.data.keys() - main.faulty
+    if "broker" not in named:
+        engine = engine_of(main.document.data, main.name, root) if "engine" in named else None
+        return None if engine is None else engine.address
     entry = BrokerEntry.model_validate(main.document.data["broker"])
     file = None if entry.credentials is None else root / entry.credentials
     return BrokerAddress(entry.url, file, entry.replicas)

@@ -11,14 +11,11 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
+from agentserver.config.keys.engines.nats import BrokerUrl  # noqa: TC001 - pydantic reads it
 from agentserver.config.keys.fields import Deadline, Dotted, Memory, RelativePath, Size, Strict, given
 from agentserver.config.organism import Isolation
 from agentserver.payload.foreign.servers import CommandIsolation
 
-URL_PATTERN = r"^(nats|tls)://[^\s@/?#,]+(,(nats|tls)://[^\s@/?#,]+)*$"
-_Url: TypeAlias = Annotated[
-    str, Field(pattern=URL_PATTERN, max_length=2000, examples=["nats://127.0.0.1:4222"])
-]
 _DEFAULTS = Isolation()
 _OF_COMMANDS = CommandIsolation()
 _Port = Annotated[int, Field(ge=1, le=65_535)]
@@ -128,7 +125,7 @@ IsolationKey: TypeAlias = Annotated[
 class BrokerEntry(Strict):
     """Where workers on other machines meet the server."""
 
-    url: _Url = Field(
+    url: BrokerUrl = Field(
         description="Host and port of a NATS server with JetStream; several, separated by commas."
     )
     credentials: RelativePath | None = Field(

@@ -78,6 +78,16 @@ def test_mistakes_of_the_broker(made, broker, why):
     assert not any("no broker to meet" in each for each in found)
 
 
+def test_the_broker_that_is_the_engine_is_the_workers_too(made):
+    engine = 'engine: {nats: {url: "nats://x:1", credentials: users/org}}'
+    organism, _ = part(made(broker=engine), {}, "calculator")
+    assert (organism.broker.url, organism.broker.replicas) == ("nats://x:1", 3)
+    assert organism.broker.credentials == organism.project / "users" / "org"
+    organism, _ = part(made(broker=f"{engine}\n{BROKER}"), {}, "calculator")
+    assert organism.broker.url == "nats://127.0.0.1:4222", "one of their own is taken before it"
+    assert not any("no broker to meet" in each for each in told(made(broker="engine: {nats: {}}")))
+
+
 def test_a_name_that_no_stream_can_bear_is_refused(made):
     assert any("is too long for a broker" in each for each in told(made(name="a" + 120 * ".")))
 

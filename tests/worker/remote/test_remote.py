@@ -191,6 +191,24 @@ async def test_a_worker_under_another_name_is_refused_and_told_which_permission_
         assert b"Traceback" not in told
 
 
+async def test_an_engine_at_the_same_broker_and_as_the_same_user(field):
+    path = field.project / "clustered.yaml"
+    broker = 'broker: {url: "${BROKER}", credentials: "${CREDENTIALS}"}'
+    engine = 'engine: {nats: {url: "${BROKER}", credentials: "${CREDENTIALS}", replicas: 1, durability: relaxed}}'
+    path.write_text((field.project / "organism.yaml").read_text().replace(broker, engine))
+    await field.worker()
+    words = ["call", "calculator", "--act", "hello", "--about", "you", "--organism", str(path)]
+    server = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "agentserver", *words),
+        env={**os.environ, **field.environ},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    told, why = await asyncio.wait_for(server.communicate(), 40)
+    assert server.returncode == 0, why
+    assert told.startswith(b"text: hello you by "), told
+
+
 async def test_no_broker_ends_a_worker_and_a_server_with_the_reason(field):
     field.node.kill()
     process = await field.worker(user="calculator")

@@ -15,7 +15,7 @@ from agentserver.config.organism import BrokerEngine
 
 URLS_PATTERN = r"^(nats|tls)://[^\s@/?#,]+(,(nats|tls)://[^\s@/?#,]+)*$"
 MONITORING_PATTERN = r"^https?://[^\s@/?#]+$"
-_Url: TypeAlias = Annotated[
+BrokerUrl: TypeAlias = Annotated[
     str, Field(pattern=URLS_PATTERN, max_length=2000, examples=["nats://127.0.0.1:4222"])
 ]
 _Monitoring: TypeAlias = Annotated[
@@ -29,7 +29,7 @@ _ENGINE = BrokerEngine("", BrokerAddress(""))
 class NatsEntry(Strict):
     """A broker that keeps conversations for several servers at once."""
 
-    url: _Url = Field(
+    url: BrokerUrl = Field(
         description="Host and port of a NATS server with JetStream; several nodes, separated by commas."
     )
     name: Name | None = Field(

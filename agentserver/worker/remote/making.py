@@ -32,6 +32,8 @@ OTHERWISE = 10058
 async def made(link: Link, subjects: Subjects, listeners: Iterable[str], replicas: int) -> None:
     """Make the queue; that it stands already is as well. Raises BrokerError.
 
+    It is kept in memory: a ticket that is lost is put there again, and so is the queue itself, by who offers one.
+
     Nodes that are about to choose a leader answer nothing, and do not make up for it later.
     """
     loop = asyncio.get_running_loop()
@@ -46,13 +48,14 @@ async def made(link: Link, subjects: Subjects, listeners: Iterable[str], replica
 
 
 async def _made(link: Link, subjects: Subjects, listeners: Iterable[str], replicas: int) -> None:
-    from nats.js.api import AckPolicy, ConsumerConfig, RetentionPolicy, StreamConfig
+    from nats.js.api import AckPolicy, ConsumerConfig, RetentionPolicy, StorageType, StreamConfig
     from nats.js.errors import BadRequestError
 
     settings = StreamConfig(
         name=subjects.stream,
         subjects=[subjects.tickets],
         retention=RetentionPolicy.WORK_QUEUE,
+        storage=StorageType.MEMORY,
         max_age=KEPT,
         num_replicas=replicas,
     )

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 import anyio
 
 from agentserver.broker.address import BrokerError
-from agentserver.broker.link import PermissionDeniedError, connected
+from agentserver.broker.link import PermissionDeniedError, SilenceError, connected
 from agentserver.worker import frames, reading
 from agentserver.worker.pool import QUESTIONS, Here, Outcome
 from agentserver.worker.remote.making import made
@@ -132,6 +132,7 @@ class TicketDesk:
         self._numbers = itertools.count(1)
         self._link: Link | None = None
         self._since = 0.0
+        self._made, self._making = 0.0, asyncio.Lock()
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def __aenter__(self) -> Self:
@@ -230,6 +231,9 @@ class TicketDesk:
             except PermissionDeniedError as error:
                 ticket.break_off(str(error))
                 return
+            except SilenceError:  # the broker has begun anew, or an operator has removed it
+                await self._again()
+                pause = 0.2
             except BrokerError as error:
                 if told != str(error):
                     told = str(error)
@@ -237,6 +241,17 @@ class TicketDesk:
                 pause = 1.0
             with suppress(TimeoutError):
                 await asyncio.wait_for(ticket.taken.wait(), pause)
+            if pause == AGAIN and not ticket.taken.is_set():
+                await self._again()
+
+    async def _again(self) -> None:
+        """Make the queue again, once for all that wait; what is in the way is met by the next ticket."""
+        async with self._making:
+            link = self._link
+            if link is not None and link.stands and self._loop.time() - self._made > 1:
+                self._made = self._loop.time()
+                with suppress(BrokerError):
+                    await made(link, self._subjects, self._listeners, self._address.replicas)
 
     async def _put(self, subject: str, ticket: _Ticket) -> None:
         link = self._link

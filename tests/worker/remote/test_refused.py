@@ -337,6 +337,19 @@ async def test_three_servers_begin_on_three_nodes_at_once_and_outlive_the_leadin
             await place.__aexit__(None, None, None)
 
 
+@pytest.mark.parametrize("removed", ["the queue", "the consumer"])
+async def test_what_an_operator_has_removed_is_there_again_for_the_next_call(node, monkeypatch, removed):
+    monkeypatch.setattr("agentserver.worker.remote.queue.AGAIN", 0.5)
+    async with desk(node) as place, link(node) as mine, link(node, None) as server:
+        if removed == "the queue":
+            await server.stream.delete_stream(STREAM)
+        else:
+            await server.stream.delete_consumer(STREAM, word(MINE))
+        waiting = Waiting(place, monkeypatch)
+        assert await waiting.ticket(mine, 10)
+        waiting.over.cancel()
+
+
 @given(st.one_of(st.binary(max_size=200), st.text(max_size=200).map(str.encode), st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3)

@@ -101,7 +101,7 @@ async def serving(field):
         yield running, lambda act, about="": running.ask(words.Job(act, about), "calculator")
 
 
-async def test_a_handler_elsewhere_has_what_it_has_behind_the_wall(field):
+async def test_a_handler_elsewhere_has_what_it_has_behind_the_wall_and_may_die_there(field):
     async with serving(field) as (_, ask):
         await field.worker()
         assert (await ask("hello", "you")).text.startswith("hello you by ")
@@ -112,8 +112,11 @@ async def test_a_handler_elsewhere_has_what_it_has_behind_the_wall(field):
         assert (await ask("ask", "ping")).text == "pong"
         assert (await ask("count")).text == "1"
         assert (await ask("tell", "half")).text.startswith("told half")
-        got = await ask("large", "3000000")
-        assert isinstance(got, SystemError)
+        assert isinstance(await ask("large", "3000000"), SystemError)
+        dead = await ask("die")
+        assert isinstance(dead, SystemError)
+        assert dead.code == "internal"
+        assert (await ask("key")).text.endswith(" 0")
 
 
 async def test_without_a_worker_messages_wait_and_one_that_comes_in_time_handles_them(field):
@@ -126,16 +129,6 @@ async def test_without_a_worker_messages_wait_and_one_that_comes_in_time_handles
         await asyncio.sleep(0.3)
         await field.worker()
         assert sorted([(await each).text.split()[1] for each in waiting]) == ["0", "1", "2"]
-
-
-async def test_a_process_that_dies_is_repeated_as_attempts_count_and_then_told(field):
-    async with serving(field) as (_, ask):
-        await field.worker()
-        got = await ask("die")
-        assert isinstance(got, SystemError)
-        assert got.code == "internal"
-        assert (await ask("hello", "again")).text.startswith("hello again")
-        assert (await ask("key")).text.endswith(" 0")
 
 
 async def test_a_machine_that_dies_loses_no_call(field, monkeypatch):
@@ -194,7 +187,9 @@ async def test_a_worker_under_another_name_is_refused_and_told_which_permission_
 async def test_an_engine_at_the_same_broker_and_as_the_same_user(field):
     path = field.project / "clustered.yaml"
     broker = 'broker: {url: "${BROKER}", credentials: "${CREDENTIALS}"}'
-    engine = 'engine: {nats: {url: "${BROKER}", credentials: "${CREDENTIALS}", replicas: 1, durability: relaxed}}'
+    engine = (
+        'engine: {nats: {url: "${BROKER}", credentials: "${CREDENTIALS}", replicas: 1, durability: relaxed}}'
+    )
     path.write_text((field.project / "organism.yaml").read_text().replace(broker, engine))
     await field.worker()
     words = ["call", "calculator", "--act", "hello", "--about", "you", "--organism", str(path)]

@@ -90,7 +90,6 @@ REMEDIES: Final = (
         "Write what was expected; quote what is to be text.",
         fragments=(
             "was expected",
-            "is too long for a broker",
             "yaml reads this",
             "is no address",
             "is neither a .yaml file",
@@ -145,14 +144,6 @@ REMEDIES: Final = (
             "is none",
             "no class",
         ),
-    ),
-    Remedy(
-        "config",
-        "extra",
-        "The file asks for a part of agentserver that is not installed.",
-        _LINE,
-        "Install the extra that the message names; it says how.",
-        fragments=("needs the extra",),
     ),
     Remedy(
         "config",

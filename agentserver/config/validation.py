@@ -6,6 +6,7 @@ know what the entries refer to.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from pydantic import ValidationError
 
 from agentserver.config.findings import did_you_mean
 from agentserver.config.keys.engines.nats import MONITORING_PATTERN, URLS_PATTERN, EngineEntry, NatsEntry
-from agentserver.config.keys.fields import DOTTED_PATTERN, NAME_PATTERN, NO_PATH, alone
+from agentserver.config.keys.fields import DOTTED_PATTERN, NAME_PATTERN, NO_PATH, UnitError, alone
 from agentserver.config.keys.http import PUBLIC_PATTERN, HttpEntry, TlsEntry
 from agentserver.config.keys.intents import (
     INTENT_PATTERN,
@@ -209,7 +210,9 @@ def _report_fault(
     if fault["type"] == "extra_forbidden":
         message, suggestion = _unknown_key(model, loc)
     else:
-        message, suggestion = describe(fault, document.read_as.get(loc))
+        message, suggestion = describe(fault, document.read_as.get(loc), document.said(loc))
+        if fault["type"] == "list_type" and isinstance(document.value(loc), dict):
+            suggestion = "each entry begins with a dash and a space"
     report.error(document.where(loc, missing=fault["type"] == "missing"), message, suggestion)
 
 
@@ -264,6 +267,34 @@ _EXPECTED = {
     "dict_type": "a mapping of keys",
     "model_type": "a mapping of keys",
     "dataclass_type": "a mapping of keys",
+    "int_parsing": "a whole number",
+    "int_parsing_size": "a whole number of less digits",
+    "float_parsing": "a number",
+    "decimal_type": "a number",
+    "decimal_parsing": "a number",
+    "finite_number": "a finite number",
+    "bool_parsing": "true or false",
+    "date_type": "a date such as 2026-01-31",
+    "date_parsing": "a date such as 2026-01-31",
+    "date_from_datetime_parsing": "a date such as 2026-01-31",
+    "datetime_type": "a date and time such as 2026-01-31T12:00:00Z",
+    "datetime_parsing": "a date and time such as 2026-01-31T12:00:00Z",
+    "datetime_from_date_parsing": "a date and time such as 2026-01-31T12:00:00Z",
+    "time_type": "a time of day such as 12:00:00",
+    "time_parsing": "a time of day such as 12:00:00",
+    "time_delta_type": "a duration such as PT30S, or a number of seconds",
+    "time_delta_parsing": "a duration such as PT30S, or a number of seconds",
+    "tuple_type": "a list",
+    "set_type": "a list",
+    "frozen_set_type": "a list",
+    "mapping_type": "a mapping of keys",
+    "uuid_type": "a UUID",
+    "uuid_parsing": "a UUID",
+    "url_type": "an address such as https://desk.example",
+    "url_parsing": "an address such as https://desk.example",
+    "path_type": "a path",
+    "bytes_type": "text",
+    "none_required": "nothing",
 }
 
 _SYNTAX = {
@@ -283,7 +314,7 @@ _SYNTAX = {
 
 _TEXTS = {
     "missing": "is missing",
-    "literal_error": "must be {expected}",
+    "multiple_of": "must be a multiple of {multiple_of:g}",
     "missing_argument": "is missing",
     "missing_keyword_only_argument": "is missing",
     "value_error": "{error}",
@@ -299,20 +330,31 @@ _TEXTS = {
 }
 
 
-def describe(fault: ErrorDetails, read_as: str | None = None) -> tuple[str, str]:
-    """Message and suggestion for one fault that pydantic found.
+def describe(fault: ErrorDetails, read_as: str | None = None, said: str = "") -> tuple[str, str]:
+    """Message and suggestion for one fault that pydantic found, whose own words are for who knows pydantic.
 
     Args:
         fault: as pydantic tells it.
         read_as: how YAML reads the value, when it is an unquoted scalar that is not text.
+        said: the value, when it is text that may be repeated.
     """
     kind, context = fault["type"], fault.get("ctx", {})
+    instead = f', not "{said}"' if said else ""
     if kind in _EXPECTED:
-        reading = f"; YAML reads this as {read_as}" if read_as else ""
+        reading = f"; YAML reads this as {read_as}" if read_as else instead
         suggestion = "quote it" if read_as and kind == "string_type" else ""
+        if said and _EXPECTED[kind] == "a list":
+            suggestion = f"[{said}] is one"
+        if said.isdecimal() and "number" in _EXPECTED[kind]:
+            suggestion = f"{said} without quotation marks is one"
         return f"{_EXPECTED[kind]} was expected{reading}", suggestion
-    if kind == "string_pattern_mismatch" and context["pattern"] in _SYNTAX:
-        return _SYNTAX[context["pattern"]], ""
+    if kind == "string_pattern_mismatch":
+        form = _SYNTAX.get(context["pattern"], "does not have the form that its pattern asks for")
+        return f"{form}{instead}", ""
+    if kind in {"literal_error", "enum"}:
+        near = did_you_mean(said, re.findall(r"'([^']*)'", context["expected"]))
+        return f"must be {context['expected']}{instead}", near
     if kind in _TEXTS:
-        return _TEXTS[kind].format_map(context), ""
-    return fault["msg"], ""
+        units = isinstance(context.get("error"), UnitError)
+        return f"{_TEXTS[kind].format_map(context)}{instead if units else ''}", ""
+    return f"does not fit its type ({kind.replace('_', ' ')}){instead}", ""

@@ -241,7 +241,9 @@ def test_each_mistake_is_told_where_it_is(guards, text, finding):
 
 
 def test_a_list_is_expected(project):
-    assert project.errors(ONE + "guards: {}\n") == ["organism.yaml:7: guards: a list was expected"]
+    assert project.errors(ONE + "guards: {}\n") == [
+        "organism.yaml:7: guards: a list was expected (each entry begins with a dash and a space)"
+    ]
 
 
 def test_they_belong_in_the_main_file(project):

@@ -221,7 +221,7 @@ def test_yaml_reads_off_as_false_and_it_is_off_all_the_same(project):
 
 def test_provenance_is_a_mapping(project):
     (found,) = project.errors(TWO + "provenance: enforce\n")
-    assert found == "organism.yaml:11: provenance: a mapping of keys was expected"
+    assert found == 'organism.yaml:11: provenance: a mapping of keys was expected, not "enforce"'
 
 
 @pytest.mark.parametrize(
@@ -380,7 +380,7 @@ def test_a_resource_that_carries_words_makes_everybodys_memory_the_servers_who_s
 @pytest.mark.parametrize(
     ("one", "end", "finding"),
     [
-        ("memory: for ever", "provenance:", "must be 'thread', 'listener' or 'server'"),
+        ("memory: for ever", "provenance:", "must be 'thread', 'listener' or 'server', not \"for ever\""),
         ("memory:", "provenance:", "must not be empty: leave the key out, or give it a value"),
         ("memory: thread", "", "means nothing without provenance: at the top of the main file (add provenance: {mode: audit})"),
     ],
@@ -395,8 +395,8 @@ def test_mistakes_in_memory(project, one, end, finding):
         ("life", '12: lifespan: is not a dotted path such as "listeners.greeter.greet"'),
         ("5", '12: lifespan: is not a dotted path such as "listeners.greeter.greet"'),
         ("{carries: words}", "12: lifespan.use: is missing"),
-        ("{use: life}", '12: lifespan.use: is not a dotted path such as "listeners.greeter.greet"'),
-        ("{use: listeners.life.resources, carries: letters}", "12: lifespan.carries: must be 'words'"),
+        ("{use: life}", '12: lifespan.use: is not a dotted path such as "listeners.greeter.greet", not "life"'),
+        ("{use: listeners.life.resources, carries: letters}", "12: lifespan.carries: must be 'words', not \"letters\""),
         ("{use: listeners.life.resources, caries: words}", '12: lifespan.caries: unknown key "caries" (did you mean "carries"?)'),
         ("{use: listeners.life.nobody}", '12: lifespan.use: there is no name "nobody" in "listeners.life" (listeners/life.py)'),
     ],

@@ -30,29 +30,35 @@ def test_every_key_is_explained():
 @pytest.mark.parametrize(
     ("line", "finding"),
     [
-        ("agent: 'yes'", "agent: true or false was expected"),
+        ("agent: 'yes'", 'agent: true or false was expected, not "yes"'),
         ("agent: 1", "agent: true or false was expected; YAML reads this as the number 1"),
         ("concurrency: 0", "concurrency: must be at least 1"),
         ("concurrency: 1.5", "concurrency: a whole number was expected; YAML reads this as the number 1.5"),
         ("concurrency: 5000", "concurrency: must be at most 4096"),
-        ("concurrency: '5'", "concurrency: a whole number was expected"),
-        ("concurrency: Exclusive", "concurrency: a whole number was expected"),
+        (
+            "concurrency: '5'",
+            'concurrency: a whole number was expected, not "5" (5 without quotation marks is one)',
+        ),
+        ("concurrency: Exclusive", 'concurrency: a whole number was expected, not "Exclusive"'),
         ("retries: -1", "retries: must be at least 0"),
         ("deadline: 0", "deadline: must be greater than 0"),
         ("deadline: 90000", "deadline: must be at most 86400"),
         (
             "deadline: 2 days",
-            'deadline: a time is a number of seconds, or text such as "500ms", "30s", "2m", "1h", "7d"',
+            'deadline: a time is a number of seconds, or text such as "500ms", "30s", "2m", "1h", "7d", not "2 days"',
         ),
         ("deadline: true", "deadline: a number was expected; YAML reads this as the boolean true"),
-        ("peers: other", "peers: a list was expected"),
+        ("peers: other", 'peers: a list was expected, not "other" ([other] is one)'),
         ("peers: [no]", "peers[0]: text was expected; YAML reads this as the boolean no (quote it)"),
         (
             "peers: ['a b']",
-            "peers[0]: may hold letters, digits and _ - . only, and begins with a letter, a digit or _",
+            'peers[0]: may hold letters, digits and _ - . only, and begins with a letter, a digit or _, not "a b"',
         ),
         ("payload_class: []", "payload_class: must hold at least 1 entries"),
-        ("payload_class: Greeting", 'payload_class: is not a dotted path such as "listeners.greeter.greet"'),
+        (
+            "payload_class: Greeting",
+            'payload_class: is not a dotted path such as "listeners.greeter.greet", not "Greeting"',
+        ),
         ("payload_class: 5", "payload_class: a list was expected; YAML reads this as the number 5"),
         ("settings: 5", "settings: a mapping of keys was expected; YAML reads this as the number 5"),
         ("schema: ''", "schema: must not be empty"),
@@ -116,7 +122,7 @@ def test_peers_without_a_value_are_nobody(project, text):
 
 def test_mistakes_of_the_whole(project):
     assert project.errors("listeners: {a: b}\nversion: 1\nlimits: 5\nlifespan: x\n") == [
-        "organism.yaml:1: listeners: a list was expected",
+        "organism.yaml:1: listeners: a list was expected (each entry begins with a dash and a space)",
         "organism.yaml:1: name: is missing",
         (
             'organism.yaml:2: version: unknown key "version" '
@@ -126,7 +132,7 @@ def test_mistakes_of_the_whole(project):
         'organism.yaml:4: lifespan: is not a dotted path such as "listeners.greeter.greet"',
     ]
     assert project.errors("name: demo\nlisteners: [greeter]\n") == [
-        "organism.yaml:2: listeners[0]: a mapping of keys was expected"
+        'organism.yaml:2: listeners[0]: a mapping of keys was expected, not "greeter"'
     ]
 
 
@@ -169,7 +175,7 @@ def test_no_finding_shows_a_secret(project):
         ("idle: 0", "idle: must be greater than 0"),
         ("drain: -1", "drain: must be at least 0"),
         ("hop: 1", 'hop: unknown key "hop" (did you mean "hops"?)'),
-        ("queue: many", "queue: a whole number was expected"),
+        ("queue: many", 'queue: a whole number was expected, not "many"'),
     ],
 )
 def test_limits(project, line, finding):

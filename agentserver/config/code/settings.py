@@ -123,7 +123,7 @@ def _report(kind: type, given: Given, fault: Any, report: Mistakes) -> None:
     if fault["type"] in _EXTRA:
         report.error(where, *_unknown(str(loc[-1]), _fields_at(kind, loc[:-1])))
         return
-    report.error(where, *describe(fault, given.read_as(loc)))
+    report.error(where, *describe(fault, given.read_as(loc), given.document.said((*given.at, *loc))))
 
 
 _EXTRA = ("unexpected_keyword_argument", "extra_forbidden")

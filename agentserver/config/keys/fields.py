@@ -30,6 +30,10 @@ _SIZE = re.compile(r"([0-9]{1,9}) ?(kB|MB|GB|TB)")
 _SIZES = {"kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
+class UnitError(ValueError):
+    """A text is no number with a unit. The words say what is one; the reader of the file adds what stands there."""
+
+
 def _seconds(value: Any) -> Any:
     """``"500ms"``, ``"30s"``, ``"2m"``, ``"1h"`` as seconds; anything else as it is."""
     said = 'a time is a number of seconds, or text such as "500ms", "30s", "2m", "1h", "7d"'
@@ -42,12 +46,12 @@ def _bytes(value: Any) -> Any:
 
 
 def _measured(value: Any, form: re.Pattern[str], units: Mapping[str, float], mistake: str) -> Any:
-    """A number and its unit as a number of the smallest one. Raises ValueError with ``mistake``."""
+    """A number and its unit as a number of the smallest one. Raises UnitError with ``mistake``."""
     if not isinstance(value, str):
         return value
     match = form.fullmatch(value)
     if match is None:
-        raise ValueError(mistake)
+        raise UnitError(mistake)
     return (float if "." in match[1] else int)(match[1]) * units[match[2]]
 
 

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from yaml.composer import Composer, ComposerError
 
+from agentserver.characters.printing import shortened
 from agentserver.config.findings import Where, dotted
+from agentserver.config.yaml.plain import explained
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 1 << 20
 """Of one YAML file."""
+
+SAID = 60
+"""Characters of a value that a finding repeats."""
 
 MAX_DEPTH = 32
 """Levels of nesting."""
@@ -60,6 +65,25 @@ class Document:
         while at not in self.lines:
             at = at[:-1]
         return Where(self.file, self.lines[at], dotted(loc if missing else at))
+
+    def said(self, loc: Loc) -> str:
+        """The text at a place as it may be told: empty for what is no text of one line, and where a secret was put."""
+        value = self.value(loc)
+        hidden = any(loc[:end] in self.substituted for end in range(len(loc) + 1))
+        told = isinstance(value, str) and not hidden and value.isprintable()
+        return shortened(value, SAID) if told else ""
+
+    def value(self, loc: Loc) -> Any:
+        """The value at a place; None where there is none. A text that stands for a list of one is its first item."""
+        value: Any = self.data
+        for part in loc:
+            if isinstance(value, str) and part == 0:
+                continue
+            try:
+                value = value[part]
+            except (LookupError, TypeError):
+                return None
+        return value
 
 
 def read(path: Path, shown: Path, report: Mistakes) -> Document | None:
@@ -105,8 +129,7 @@ def _text(path: Path, shown: Path, report: Mistakes) -> str | None:
 def _problem(error: yaml.YAMLError, text: str) -> tuple[int, str]:
     """Line and reason of a YAML error."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        context = f"{error.context}, " if error.context else ""
-        return error.problem_mark.line + 1, f"not valid YAML: {context}{error.problem}"
+        return explained(error, text)
     position = getattr(error, "position", 0)
     return text.count("\n", 0, position) + 1, "not valid YAML: a control character"
 

@@ -140,10 +140,7 @@ def one(keys, kind="Settings"):
         (one("{inner: {}}"), "8: listeners[0].settings.inner.size: is missing"),
         (
             one("{inner: {size: x}}"),
-            (
-                "8: listeners[0].settings.inner.size: Input should be a valid integer, unable to parse "
-                "string as an integer"
-            ),
+            '8: listeners[0].settings.inner.size: a whole number was expected, not "x"',
         ),
         (
             one("{inner: 5}"),
@@ -155,10 +152,7 @@ def one(keys, kind="Settings"):
         ),
         (
             one("{either: x}"),
-            (
-                "8: listeners[0].settings.either: Input should be a valid integer, unable to parse string as an "
-                "integer"
-            ),
+            "8: listeners[0].settings.either: a whole number was expected",
         ),
         ("settings_class: listeners.greet.Needy", "7: listeners[0].settings.size: is missing"),
         (one("{key: wrong}", "Picky"), "8: listeners[0].settings: wrong is not right"),

@@ -59,7 +59,7 @@ def test_the_place_of_a_missing_value_is_the_nearest_around_it(tmp_path):
             "a: 1\n---\nb: 2",
             "a.yaml:2: not valid YAML: expected a single document in the stream, but found another",
         ),
-        ("a: [1, 2", "a.yaml:1: not valid YAML: while parsing a flow sequence, expected"),
+        ("a: [1, 2", "a.yaml:1: a bracket is opened here and not closed"),
         (
             "a: 1\nb: !!python/object:os.system x",
             'a.yaml:2: not valid YAML: the tag "tag:yaml.org,2002:python/object',

@@ -76,7 +76,9 @@ def test_malformed_includes_are_told_once(project):
         "organism.yaml:7: include[0]: text was expected; YAML reads this as the number 5 (quote it)",
         "organism.yaml:7: include[1]: must be one line without control or invisible characters",
     ]
-    assert project.errors(ONE + "include: a.yaml\n") == ["organism.yaml:7: include: a list was expected"]
+    assert project.errors(ONE + "include: a.yaml\n") == [
+        'organism.yaml:7: include: a list was expected, not "a.yaml" ([a.yaml] is one)'
+    ]
 
 
 def test_an_included_file_holds_listeners_and_limits_only(project):
@@ -85,7 +87,7 @@ def test_an_included_file_holds_listeners_and_limits_only(project):
     assert project.errors(ONE + "include: [a.yaml, b.yaml]\n") == [
         'a.yaml:1: name: "name" belongs in the main file',
         'a.yaml:2: limit: unknown key "limit" (did you mean "limits"?)',
-        "b.yaml:1: not valid YAML: while parsing a flow node, expected the node content, but found '<stream end>'",
+        "b.yaml:1: a bracket is opened here and not closed, or a comma is missing after it",
     ]
 
 

@@ -42,7 +42,8 @@ def verify(ctx: click.Context, file: Path | None, organism: Path | None, journal
     try:
         found = verify_file(file, partial(project.say, err=True), heads)
     except OSError as error:
-        project.refuse(ctx, f"{file}: {error.strerror or error}")
+        hint = "" if file.exists() else ": no handoff was recorded there; name the file of the record"
+        project.refuse(ctx, f"{file}: {error.strerror or error}{hint}")
     if isinstance(found, Flaw):
         project.say(f"{file}: the record in line {found.line} {found.detail}")
         ctx.exit(BROKEN)

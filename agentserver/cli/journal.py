@@ -47,7 +47,9 @@ def writing(ctx: click.Context, path: Path, *, content: bool = True) -> Iterator
     from agentserver.engines.sqlite.lock import Lock
 
     if not path.is_file():
-        project.refuse(ctx, f"{path}: there is no journal")
+        project.refuse(
+            ctx, f"{path}: there is no journal; agentserver run begins it, and --journal names another one"
+        )
     with refusing(ctx), Lock(path), closing(open_writing(JournalOptions(path))) as connection:
         if content and is_replica(connection):
             project.refuse(ctx, f"{path}: is the replica of a cluster: {BY_A_SERVER}")

@@ -47,7 +47,9 @@ def serve(ctx: click.Context, organism: Path | None, *, http: bool, port: int) -
     loaded = project.load(ctx, organism)
     serving = loaded.serving
     if serving is None:
-        project.refuse(ctx, f"{loaded.files[0]}: has no mcp_server:, which says what is exposed")
+        project.refuse(
+            ctx, f"{loaded.files[0]}: has no mcp_server:, which says what is exposed (docs/mcp-server.md)"
+        )
     known = _tokens(ctx, loaded.project, serving) if http else {}
     require("agentserver mcp serve", "mcp")
     from agentserver.mcp.serving import transport  # takes its time, in which no event loop may wait

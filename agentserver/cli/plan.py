@@ -48,7 +48,8 @@ def audit(ctx: click.Context, plan: Path, root: Path, form: str) -> None:
     except StepsError as error:
         project.refuse(ctx, str(error))
     except OSError as error:
-        project.refuse(ctx, f"{plan}: {error.strerror}")
+        hint = "" if plan.exists() else ": a plan is a file with a row for each handoff (docs/handoffs.md)"
+        project.refuse(ctx, f"{plan}: {error.strerror}{hint}")
     click.echo(written(findings, str(plan), FindingsFormat(form)))
     ctx.exit(HARD if fails(findings) else 0)
 

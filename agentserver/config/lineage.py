@@ -154,7 +154,8 @@ class PolicyReader:
         where = self._document.where(("provenance", "policy"))
         path = self._project.file(str(name))
         if isinstance(path, NoFile):
-            self._report.error(where, *path)
+            hint = path.suggestion or "agentserver provenance suggest proposes one"
+            self._report.error(where, path.message, hint)
             return None
         return self._read(path, self._project.shown / path.relative_to(self._project.root), where)
 

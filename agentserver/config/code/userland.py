@@ -16,6 +16,7 @@ import ast
 import importlib
 import os.path
 import pkgutil
+import re
 import sys
 import traceback
 from contextlib import contextmanager, nullcontext
@@ -27,6 +28,7 @@ from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from agentserver.config.findings import did_you_mean
+from agentserver.payload.fields.field_table import PayloadError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -126,7 +128,10 @@ class Project:
         frames = traceback.extract_tb(error.__traceback__)
         own = [frame for frame in frames if self._owns(frame.filename)]
         text = f"{type(error).__name__}: {error}"
-        return f"{self.show(own[-1].filename)}:{own[-1].lineno}: {text}" if own else text
+        if not own:
+            return text
+        line = _line_of_field(Path(own[-1].filename), str(error)) if isinstance(error, PayloadError) else None
+        return f"{self.show(own[-1].filename)}:{line or own[-1].lineno}: {text}"
 
     def _owns(self, file: str) -> bool:
         real = Path(os.path.realpath(file))
@@ -150,6 +155,27 @@ class Project:
         places = [os.path.dirname(file)] if file else list(getattr(module, "__path__", ()))  # noqa: PTH120 - text in, text out
         expected = {os.path.realpath(home), os.path.realpath(home.parent)}
         return any(os.path.realpath(place) in expected for place in places)
+
+
+_FIELD = re.compile(r"(?:[\w<>]+\.)*(?P<name>\w+)\.(?P<field>\w+): ")
+_UNDEFINED = re.compile(r"(?:[\w<>]+\.)*(?P<name>\w+): .*\(name '(?P<unknown>\w+)' is not defined\)")
+
+
+def _line_of_field(file: Path, words: str) -> int | None:
+    """The line of the field that a refusal of a payload class begins with, or whose type has no meaning."""
+    found = _FIELD.match(words) or _UNDEFINED.match(words)
+    if found is None:
+        return None
+    told = found.groupdict()
+    for holder in ast.walk(ast.parse(file.read_bytes())):
+        if isinstance(holder, ast.ClassDef) and holder.name == told["name"]:
+            for each in holder.body:
+                if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
+                    unknown = told.get("unknown")
+                    meant = unknown is not None and re.search(rf"\b{unknown}\b", ast.unparse(each.annotation))
+                    if meant or each.target.id == told.get("field"):
+                        return each.lineno
+    return None
 
 
 @dataclass(slots=True)

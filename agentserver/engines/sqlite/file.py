@@ -179,7 +179,9 @@ def _text(data: bytes) -> str:
 def open_reading(path: Path) -> sqlite3.Connection:
     """The journal, to be read while a server may be writing it. Raises EngineError when there is none."""
     if not path.is_file():
-        raise EngineError(f"{path}: there is no journal")
+        raise EngineError(
+            f"{path}: there is no journal; agentserver run begins it, and --journal names another one"
+        )
     try:
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
         connection.text_factory = _text

@@ -180,7 +180,6 @@ def _serve(
     server.approver = _Waiting()
     ending = session.ending_of(server)
     serving = DoorServing(server, organism, _tokens(organism))
-    options = doorway.options()
     try:
         parts = [part for each in PARTS for part in each(serving)]
     except ValueError as error:
@@ -192,7 +191,7 @@ def _serve(
         return metrics.text(server.queues(), len(server.approvals()), len(door.holding), server.lost)
 
     keeper = TokenKeeper(serving.tokens, Rates(time.monotonic))
-    door = HttpDoor(server, options, keeper, parts, metrics=measured, name=organism.name)
+    door = HttpDoor(server, options := doorway.options(), keeper, parts, metrics=measured, name=organism.name)
     beside = opened_console(server, ending) if console else partial(_closing, ending, server, door)
 
     async def open_door() -> int:

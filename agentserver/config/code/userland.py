@@ -167,15 +167,18 @@ def _line_of_field(file: Path, words: str) -> int | None:
     if found is None:
         return None
     told = found.groupdict()
-    for holder in ast.walk(ast.parse(file.read_bytes())):
-        if isinstance(holder, ast.ClassDef) and holder.name == told["name"]:
-            for each in holder.body:
-                if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
-                    unknown = told.get("unknown")
-                    meant = unknown is not None and re.search(rf"\b{unknown}\b", ast.unparse(each.annotation))
-                    if meant or each.target.id == told.get("field"):
-                        return each.lineno
-    return None
+    classes = (each for each in ast.walk(ast.parse(file.read_bytes())) if isinstance(each, ast.ClassDef))
+    declared = (each for one in classes if one.name == told["name"] for each in one.body)
+    fields = (each for each in declared if isinstance(each, ast.AnnAssign))
+    return next((each.lineno for each in fields if _meant(each, **told)), None)
+
+
+def _meant(declared: ast.AnnAssign, name: str, field: str = "", unknown: str = "") -> bool:
+    """True for the field of that name, or one whose type has the name that is unknown."""
+    del name
+    if unknown:
+        return re.search(rf"\b{unknown}\b", ast.unparse(declared.annotation)) is not None
+    return isinstance(declared.target, ast.Name) and declared.target.id == field
 
 
 @dataclass(slots=True)

@@ -62,7 +62,7 @@ def _about_keys(problem: str, at: int, lines: Sequence[str]) -> Iterator[tuple[i
         if stuck and before is not None:
             yield before, f'a space is missing after the colon: "{stuck["key"]}: {_short(stuck["value"])}"'
         yield at, _indented(at, before, lines)
-    if "expected <block end>" in problem or "but found '<block" in problem:
+    if "expected" in problem and "block" in problem:
         yield at, _indented(at, before, lines)
 
 

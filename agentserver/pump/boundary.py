@@ -18,9 +18,10 @@ from agentserver.core.decide.decisions import Accepted
 from agentserver.core.decide.direct import spread
 from agentserver.core.decide.plain import plain
 from agentserver.core.messages import Finished, GivenUp
+from agentserver.core.receipts import Receipt
 from agentserver.core.records.details import Failure, Ground
 from agentserver.core.state.approvals import Answer
-from agentserver.ports import EngineError, FencedError
+from agentserver.ports import EngineError, FencedError, RepeatedError
 from agentserver.pump.calling.invoke import told
 from agentserver.pump.steps import UndecidedError
 from agentserver.pump.turns.unhurried import entirely, shielded
@@ -233,6 +234,10 @@ class Boundary:
 
         def decide(now: Conversation) -> Outcome:
             nonlocal outcome
+            if (
+                outside.key is not None and outside.request in now.requests
+            ):  # it was handed in, and is decided
+                raise RepeatedError(Receipt(outside.request, outside.key.content))
             if refused is not None:
                 return turn_away(now, refused)
             editions = self._editions

@@ -174,3 +174,15 @@ async def test_a_name_of_its_principals_is_one_conversation_at_all_processes():
         assert one.id == other.id
         assert (await two.b.ask(Note("1"), handle=other)).text == "re: 1"
         assert two.a.pump.conversation(one.id).principal == "ada"
+
+
+async def test_a_message_that_an_owner_before_has_decided_meanwhile_is_not_decided_again():
+    async with pair((A, answer)) as two:
+        handle = await two.a.open()
+        outside = two.a.pump.entrance.handles.outside(
+            "console", handle.id, two.a.markup(Note("1")), "a", "mine"
+        )
+        first = await two.a.pump.entrance.received("console", handle.id, outside)
+        second = await two.a.pump.entrance.received("console", handle.id, outside)
+        assert (first.again, second.again, second.request) == (False, True, first.request)
+        assert two.a.pump.conversation(handle.id) is not None

@@ -159,7 +159,8 @@ def test_a_server_that_was_killed_takes_the_answer_when_it_starts_again(server, 
     assert "answered always by" in verb("approve", one["digest"], status=2)
     again = server()
     seen = see(again, "Good day, Ada!")
-    assert 'name: "Ada"' in seen, "it is shown again"
+    if 'name: "Ada"' not in seen:  # what is asked and what is answered are shown by two tasks
+        seen += see(again, 'name: "Ada"')  # it is shown again
     assert f"approved by {ME}, always" in seen
     assert f"from conversation {one['conversation']}" in seen
     assert f"approved clerk -> vault  Greet  approved by {ME}, always" in verb("trace", one["conversation"])

@@ -199,8 +199,7 @@ def _serve(
             server,
             session.followed(server),
             hangups.reloading(server, organism.files[0]) if reloads else unreloaded(),
-            _followed(organism),
-            serving.tokens.watching(),
+            _watched(serving.tokens, organism),
             door.open(),
             served(door, doorway.listening, doorway.secure, options.connections),
         ):
@@ -243,10 +242,13 @@ def _principals(organism: Organism) -> Path:
     return file.beside(journal_path(organism) or organism.files[0])
 
 
-def _followed(organism: Organism) -> AbstractAsyncContextManager[None]:
-    """Have the file follow the broker's principals; nothing where they stand in the file."""
-    if organism.engine is None:
-        return contextlib.nullcontext()
-    from agentserver.gateways.principals import shared
+@contextlib.asynccontextmanager
+async def _watched(tokens: Tokens, organism: Organism) -> AsyncIterator[None]:
+    """Look at the file of principals, which follows what the broker keeps where the organism has one as its engine."""
+    following: AbstractAsyncContextManager[None] = contextlib.nullcontext()
+    if organism.engine is not None:
+        from agentserver.gateways.principals import shared
 
-    return shared.following(organism.engine.address, organism.engine.name, _principals(organism))
+        following = shared.following(organism.engine.address, organism.engine.name, _principals(organism))
+    async with following, tokens.watching():
+        yield

@@ -178,8 +178,7 @@ def _serve(
 
     server = project.server(ctx, organism, durable=True)
     server.approver = _Waiting()
-    ending = session.ending_of(server)
-    serving = DoorServing(server, organism, _tokens(organism))
+    ending, serving = session.ending_of(server), DoorServing(server, organism, _tokens(organism))
     try:
         parts = [part for each in PARTS for part in each(serving)]
     except ValueError as error:

@@ -298,7 +298,7 @@ def _acknowledged(data: bytes) -> tuple[int, int, str]:
     """Place in the stream, the broker's code of a refusal, and its words; none of them is believed to be there."""
     try:
         told = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         told = None
     told = told if isinstance(told, dict) else {}
     error = told.get("error")

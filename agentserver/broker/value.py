@@ -33,7 +33,7 @@ class KeptValue(NamedTuple):
 
 
 class BrokerValue:
-    """A value of a broker's.
+    """A value of a broker's. It is never empty: an empty message in its place is damage.
 
     Args:
         stream: the broker's JetStream; its time-out is that of each request.
@@ -54,7 +54,9 @@ class BrokerValue:
             for seconds in _PATIENCE:
                 try:
                     entry = await asyncio.wait_for((await self._opened()).get(self._key), seconds)
-                    return KeptValue(entry.value or b"", entry.revision or 0)
+                    if not entry.value:  # no server writes that: it is not the absence of a value
+                        raise OSError("the broker: the value is empty, and no server has written it so")
+                    return KeptValue(entry.value, entry.revision or 0)
                 except KeyNotFoundError:
                     return KeptValue(b"", 0)
                 except TimeoutError:

@@ -74,3 +74,15 @@ async def test_a_broker_that_is_away_is_an_error_of_the_operating_systems_kind(t
         with pytest.raises(OSError, match="broker"):
             await kept.write(b"two", 1)
         await client.close()
+
+
+async def test_an_empty_message_in_the_place_of_a_value_is_no_absence_of_one(tmp_path):
+    async with broker(tmp_path) as url:
+        client = await nats.connect(url)
+        kept = value(client)
+        await kept.write(b"one", 0)
+        await client.publish("$KV.AS_desk.principals", b"")
+        await client.flush()
+        with pytest.raises(OSError, match="empty"):
+            await kept.read()
+        await client.close()

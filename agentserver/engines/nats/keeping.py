@@ -92,7 +92,7 @@ class Keeping:
             try:
                 place, forgotten = json.loads(info.description or "")
                 return KeptCopy(int(place), int(forgotten))
-            except (ValueError, TypeError):
+            except (ValueError, TypeError, OverflowError, RecursionError):
                 raise EngineError("the kept copy of a replica does not say what it is of") from None
 
     async def _asked(self) -> Any:

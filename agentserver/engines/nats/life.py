@@ -221,7 +221,7 @@ class Life:
             message = found["message"]
             data = b64decode(message.get("data") or "")
             return LastWords(data.decode("utf-8", "replace"), int(message["seq"]))
-        except (BrokerError, LookupError, TypeError, ValueError):
+        except (BrokerError, LookupError, TypeError, ValueError, AttributeError, OverflowError):
             return LastWords("", 0)
 
 

@@ -168,12 +168,10 @@ class NatsLog:
 
     async def follow(self, after: int) -> AsyncIterator[LogEntry]:
         """The entries after a place, for ever."""
-        async for entry, body in self._stream.follow(after):
-            if entry.body:
-                yield entry._replace(body=body)
-            else:
+        async for entry in self._stream.follow(after):
+            if not entry.body:
                 self._life.overtaken(entry.partition, entry.place)
-                yield entry
+            yield entry
 
     async def bounds(self) -> tuple[int, int]:
         """The place up to which the log is forgotten, and its end."""

@@ -38,7 +38,7 @@ class Beat(NamedTuple):
         """The beat of which ``dump`` gave this; one that holds nothing for other bytes."""
         try:
             found = json.loads(data)
-        except ValueError:
+        except (ValueError, RecursionError):
             found = []
         holds = found if isinstance(found, list) else []
         return cls(name, frozenset(one for one in holds if type(one) is int and 0 <= one < PARTITIONS))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import secrets
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -50,6 +51,11 @@ AT_ONCE: Final = 256
 SILENCE: Final = 5.0
 """Seconds without a sign of the broker after which a reader begins anew; a sign comes twice in that time."""
 
+NOTHING: Final = b"\0"
+"""The body of what is no entry and no claim: every replica leaves it out."""
+
+_EPOCH: Final = re.compile(r"[0-9]{1,18}")
+
 HEADERS: Final = 1024
 """Bytes of a message that are left for its headers."""
 
@@ -85,7 +91,7 @@ def answer_of(data: bytes) -> BrokerAnswer | None:
                 return None
             return BrokerAnswer(0, int(error.get("err_code") or -1), str(error.get("description", "")))
         return BrokerAnswer(int(said["seq"]))
-    except (ValueError, LookupError, TypeError, AttributeError):
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
 
 
@@ -145,21 +151,21 @@ class LogStream:
         found = await api(self._link, f"STREAM.INFO.{self._subjects.stream}", {})
         try:
             return int(found["state"]["last_seq"])
-        except (LookupError, TypeError, ValueError):
+        except (LookupError, TypeError, ValueError, OverflowError):
             raise BrokerError("the broker does not say where the log ends") from None
 
-    async def follow(self, after: int) -> AsyncIterator[tuple[LogEntry, bytes]]:
-        """The entries after a place with their bodies as sent, for ever. Raises EngineError at a gap."""
+    async def follow(self, after: int) -> AsyncIterator[LogEntry]:
+        """The entries after a place, for ever. Raises EngineError at a gap."""
         while True:
             try:
-                async for entry, body in self._read(after):
+                async for entry in self._read(after):
                     after = entry.place
-                    yield entry, body
+                    yield entry
             except BrokerError as error:
                 logger.debug("the log is read anew: %s", error)
             await asyncio.sleep(AGAIN)
 
-    async def _read(self, after: int) -> AsyncIterator[tuple[LogEntry, bytes]]:
+    async def _read(self, after: int) -> AsyncIterator[LogEntry]:
         """Some of the entries after a place: as many as one reader at the broker gives."""
         stream, client, name = self._subjects.stream, self._link.client, f"r{secrets.token_hex(8)}"
         request = {"stream_name": stream, "config": {"name": name, "opt_start_seq": after + 1, **READER}}
@@ -193,8 +199,8 @@ class LogStream:
             if client.is_connected:
                 await subscription.unsubscribe()
 
-    async def _entry(self, message: Msg, after: int) -> tuple[LogEntry, bytes]:
-        """An entry; the body of a claim is the name of who claimed."""
+    async def _entry(self, message: Msg, after: int) -> LogEntry:
+        """An entry. An empty message is none, and is no claim for that: a claim is known by its subject."""
         place, at = message.metadata.sequence.stream, message.metadata.timestamp.timestamp()
         if place != after + 1:
             raise EngineError(
@@ -203,15 +209,14 @@ class LogStream:
         headers = message.headers or {}
         found = self._subjects.place_of(message.subject)
         if found is None:
-            return LogEntry(place, 0, None, b"\0", "", at), b""
+            return LogEntry(place, 0, None, NOTHING, "", at)
         claim, partition = found
         if claim:
-            return LogEntry(place, partition, place, b"", "", at), message.data
+            return LogEntry(place, partition, place, b"", "", at)
         epoch, key, large = headers.get(EPOCH, ""), headers.get(ID, ""), headers.get(OBJECT)
+        under = int(epoch) if _EPOCH.fullmatch(epoch) else None
         body = message.data if large is None else await self._large(large)
-        return LogEntry(
-            place, partition, int(epoch) if epoch.isdecimal() else None, body or b"\0", key, at
-        ), body
+        return LogEntry(place, partition, under, body or NOTHING, key, at)
 
 
 async def api(link: Link, what: str, request: Mapping[str, Any], seconds: float = ANSWER) -> Any:
@@ -220,7 +225,7 @@ async def api(link: Link, what: str, request: Mapping[str, Any], seconds: float 
     try:
         found = json.loads(said)
         error = found.get("error")
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         raise BrokerError(f"{what}: the broker's answer cannot be read") from None
     if error is not None:
         words = error.get("description") if isinstance(error, dict) else error

@@ -10,12 +10,15 @@ from hashlib import blake2b
 from typing import Final
 
 from agentserver.broker.words import word
+from agentserver.engines.replica.log import PARTITIONS
 
 ID: Final = "Nats-Msg-Id"
 LAST: Final = "Nats-Expected-Last-Subject-Sequence"
 LAST_OF: Final = "Nats-Expected-Last-Subject-Sequence-Subject"
 EPOCH: Final = "Agentserver-Epoch"
 OBJECT: Final = "Agentserver-Object"
+
+_PARTITIONS: Final = frozenset(map(str, range(PARTITIONS)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,7 @@ class LogSubjects:
     def place_of(self, subject: str) -> tuple[bool, int] | None:
         """The partition of a subject, with True for one of claims and False for one of entries; None for others."""
         *_, kind, partition = subject.split(".")
-        if kind not in {"own", "log"} or not partition.isdecimal():
+        if kind not in {"own", "log"} or partition not in _PARTITIONS:
             return None
         return kind == "own", int(partition)
 

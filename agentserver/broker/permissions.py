@@ -22,27 +22,65 @@ def user_of(organism: str, listener: str | None) -> str:
 
 
 def configuration(organism: str, listeners: Iterable[str], passwords: Mapping[str, str]) -> str:
-    """The account of an organism as text that a broker's configuration includes.
+    """The accounts of an organism as text that a broker's configuration includes.
 
     Args:
         organism: its name.
         listeners: those that have workers elsewhere.
         passwords: bcrypt of each user's, by ``user_of``.
     """
-    subjects = Subjects(organism)
-    server = user_of(organism, None)
-    users = [f"      {{user: {_text(server)}, password: {_text(passwords[server])}}}"]
-    for listener in sorted(set(listeners)):
-        user = user_of(organism, listener)
-        publish = (subjects.said(listener), subjects.pull(listener), subjects.acks(listener))
-        users.append(
-            f"      {{user: {_text(user)}, password: {_text(passwords[user])}, permissions: {{\n"
-            f"        publish: {{allow: [{', '.join(map(_text, publish))}]}}\n"
-            f"        subscribe: {{allow: [{_text(subjects.inbox(listener) + '.>')}]}}\n"
-            f"      }}}}"
-        )
-    lines = ["accounts {", f"  {_text(word(organism))}: {{", "    jetstream: enabled", "    users: ["]
-    return "\n".join([*lines, *users, "    ]", "  }", "}", ""])
+    every = sorted(set(listeners))
+    server, own = user_of(organism, None), _text(word(organism))
+    lines = [
+        "accounts {",
+        f"  {own}: {{",
+        "    jetstream: enabled",
+        f"    users: [{{user: {_text(server)}, password: {_text(passwords[server])}}}]",
+        "    exports: [",
+        *(line for listener in every for line in _exports(organism, listener)),
+        "    ]",
+        "  }",
+    ]
+    for listener in every:
+        lines += _account(organism, listener, passwords[user_of(organism, listener)])
+    return "\n".join([*lines, "}", ""])
+
+
+def _exports(organism: str, listener: str) -> list[str]:
+    """The account of the servers lets one account in, and to three things."""
+    subjects, to = Subjects(organism), _text(_account_of(organism, listener))
+    pull = f"      {{service: {_text(subjects.pull(listener))}, response_type: stream, accounts: [{to}]}}"
+    others = (subjects.acks(listener), subjects.said(listener))
+    return [pull, *(f"      {{service: {_text(each)}, accounts: [{to}]}}" for each in others)]
+
+
+def _account(organism: str, listener: str, password: str) -> list[str]:
+    """The account of the workers of a listener.
+
+    It is one of its own since permissions bound what a user publishes, and not to where it has a broker's answer sent:
+    in the account of the servers an answer without content could be sent into their log.
+    """
+    subjects, user = Subjects(organism), user_of(organism, listener)
+    allowed = (subjects.said(listener), subjects.pull(listener), subjects.acks(listener))
+    servers = _text(word(organism))
+    imports = [f"      {{service: {{account: {servers}, subject: {_text(each)}}}}}" for each in allowed]
+    return [
+        f"  {_text(_account_of(organism, listener))}: {{",
+        "    users: [",
+        f"      {{user: {_text(user)}, password: {_text(password)}, permissions: {{",
+        f"        publish: {{allow: [{', '.join(map(_text, allowed))}]}}",
+        f"        subscribe: {{allow: [{_text(subjects.inbox(listener) + '.>')}]}}",
+        "      }}",
+        "    ]",
+        "    imports: [",
+        *imports,
+        "    ]",
+        "  }",
+    ]
+
+
+def _account_of(organism: str, listener: str) -> str:
+    return f"{word(organism)}/{word(listener)}"
 
 
 def _text(value: str) -> str:

@@ -29,7 +29,7 @@ def command() -> None:
 )
 @click.pass_context
 def write(ctx: click.Context, organism: Path | None, credentials: Path) -> None:
-    """Write the account of the organism for the configuration of a NATS server, to standard output.
+    """Write the accounts of the organism for the configuration of a NATS server, to standard output.
 
     The servers have one user, and the workers of each listener with isolation: remote another, which may pull its
     listener's calls, speak as its listener and hear what is meant for it, and nothing else. Passwords are drawn once;

@@ -67,16 +67,40 @@ def test_the_configuration_of_an_organism():
 accounts {
   "hello": {
     jetstream: enabled
+    users: [{user: "hello", password: "$None"}]
+    exports: [
+      {service: "$JS.API.CONSUMER.MSG.NEXT.AS_WORK_hello.calculator", response_type: stream, accounts: ["hello/calculator"]}
+      {service: "$JS.ACK.AS_WORK_hello.calculator.>", accounts: ["hello/calculator"]}
+      {service: "as.hello.done.calculator.>", accounts: ["hello/calculator"]}
+      {service: "$JS.API.CONSUMER.MSG.NEXT.AS_WORK_hello.calculator_-add", response_type: stream, accounts: ["hello/calculator_-add"]}
+      {service: "$JS.ACK.AS_WORK_hello.calculator_-add.>", accounts: ["hello/calculator_-add"]}
+      {service: "as.hello.done.calculator_-add.>", accounts: ["hello/calculator_-add"]}
+    ]
+  }
+  "hello/calculator": {
     users: [
-      {user: "hello", password: "$None"}
       {user: "hello/calculator", password: "$calculator", permissions: {
         publish: {allow: ["as.hello.done.calculator.>", "$JS.API.CONSUMER.MSG.NEXT.AS_WORK_hello.calculator", "$JS.ACK.AS_WORK_hello.calculator.>"]}
         subscribe: {allow: ["as.hello.inbox.calculator.>"]}
       }}
+    ]
+    imports: [
+      {service: {account: "hello", subject: "as.hello.done.calculator.>"}}
+      {service: {account: "hello", subject: "$JS.API.CONSUMER.MSG.NEXT.AS_WORK_hello.calculator"}}
+      {service: {account: "hello", subject: "$JS.ACK.AS_WORK_hello.calculator.>"}}
+    ]
+  }
+  "hello/calculator_-add": {
+    users: [
       {user: "hello/calculator.add", password: "$calculator.add", permissions: {
         publish: {allow: ["as.hello.done.calculator_-add.>", "$JS.API.CONSUMER.MSG.NEXT.AS_WORK_hello.calculator_-add", "$JS.ACK.AS_WORK_hello.calculator_-add.>"]}
         subscribe: {allow: ["as.hello.inbox.calculator_-add.>"]}
       }}
+    ]
+    imports: [
+      {service: {account: "hello", subject: "as.hello.done.calculator_-add.>"}}
+      {service: {account: "hello", subject: "$JS.API.CONSUMER.MSG.NEXT.AS_WORK_hello.calculator_-add"}}
+      {service: {account: "hello", subject: "$JS.ACK.AS_WORK_hello.calculator_-add.>"}}
     ]
   }
 }

@@ -52,6 +52,9 @@ AGAIN = 10.0
 """Seconds after which a ticket that no worker has taken is put into the queue again, unless it is there."""
 BEHIND = 1 << 26
 """Bytes of words of one listener that may wait to be read."""
+FROM_ITS_ACCOUNT = "_R_."
+"""The beginning of the subject that the broker puts in the place of a reply subject of another account. It refuses it
+from a user, who could mean another's."""
 
 logger = logging.getLogger("agentserver.worker")
 
@@ -282,7 +285,7 @@ class TicketDesk:
         call = msg.subject.rpartition(".")[2]
         ticket = self._tickets.get(call)
         inbox = self._subjects.inbox(listener) + "."
-        if msg.reply and not msg.reply.startswith(inbox):
+        if msg.reply and not msg.reply.startswith((inbox, FROM_ITS_ACCOUNT)):
             return  # an answer there would be in the server's name
         answer: Any = frames.CancelFrame(0)
         if ticket is not None and ticket.listener == listener and not ticket.over.done():

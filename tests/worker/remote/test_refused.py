@@ -243,7 +243,7 @@ async def test_another_listener_cannot_end_the_call_even_if_it_knew_its_name(nod
         waiting.over.cancel()
 
 
-async def test_the_server_answers_in_the_inbox_of_the_listener_alone(node, monkeypatch):
+async def test_the_server_answers_in_the_account_of_the_listener_alone(node, monkeypatch):
     """A reply subject is no matter of the broker's permissions: it would have the server speak for the worker."""
     async with desk(node) as place, link(node) as mine, link(node, None) as server:
         waiting = Waiting(place, monkeypatch)
@@ -259,8 +259,7 @@ async def test_the_server_answers_in_the_inbox_of_the_listener_alone(node, monke
         take = frames.written(TakeFrame(frames.VERSION, "me"))
         for subject in ("victim", f"{SUBJECTS.inbox(OTHER)}.x", SUBJECTS.ticket(OTHER, "s", "c")):
             await mine.client.publish(SUBJECTS.done(MINE, *ticket), take, reply=subject)
-        given = await said(mine, ticket, TakeFrame(frames.VERSION, "later"))
-        assert isinstance(given, frames.CallFrame), "nothing was given to the first"
+        await said(mine, ticket, TakeFrame(frames.VERSION, "later"))
         await server.client.flush()
         assert heard == []
         waiting.over.cancel()
@@ -286,6 +285,22 @@ async def test_what_the_broker_is_made_to_send_elsewhere_is_worth_nothing(node, 
                 await other.ask(SUBJECTS.done(OTHER, "aa", "bb"), b"", 1)
         assert not waiting.over.done()
         waiting.over.cancel()
+
+
+@pytest.mark.parametrize("ask", [SUBJECTS.pull(MINE), SUBJECTS.said(MINE).replace(">", "s.c")])
+async def test_the_broker_sends_nothing_into_a_log_for_a_worker(node, ask):
+    """An answer of the broker's is bound by no permission: an empty one in the log was a claim of a partition."""
+    log = ("as.org.log.5", "as.org.own.5", "$KV.AS_LIFE_org.process.x", "$O.AS_KEPT_org.M.replica")
+    async with desk(node), link(node) as mine, link(node, None) as server:
+        await server.stream.add_stream(name="LOG", subjects=[*log, "anything"])
+        for reply in (*log, SUBJECTS.done(OTHER, "s", "c")):
+            await mine.client.publish(ask, b'{"batch": 1, "no_wait": true}', reply=reply)
+        await mine.client.flush()
+        with pytest.raises(BrokerError):
+            await mine.ask(SUBJECTS.done(MINE, "x", "c"), b"", 1)
+        assert (await server.stream.stream_info("LOG")).state.last_seq == 0
+        await mine.client.publish(ask, b"", reply="_R_.a.b")
+        assert "publish with reply of" in await asyncio.wait_for(mine.denied, 5)
 
 
 async def test_a_worker_that_is_silent_is_lost(node, monkeypatch):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from agentserver.broker.address import BrokerError
 from agentserver.broker.link import troubles
 from agentserver.engines.nats.stream import api
-from agentserver.engines.replica.log import PARTITIONS
+from agentserver.engines.replica.log import PARTITIONS, BrokenLogError
 from agentserver.ports import EngineError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ COPY: Final = "replica"
 """The name of the copy."""
 
 HELD: Final = timedelta(days=1)
-"""The time for which a large entry is held at least, beside the last two copies."""
+"""The time for which a large entry is held at least beyond what the log has: it is put before its entry is."""
 
 
 class KeptCopy(NamedTuple):
@@ -70,15 +70,18 @@ class Keeping:
             await (await self._store()).put(name, data)
 
     async def get(self, name: str) -> bytes:
-        """The bytes kept under a name. Raises BrokerError."""
-        from nats.js.errors import Error
+        """The bytes kept under a name. Raises BrokerError, and BrokenLogError when there are none."""
+        from nats.js.errors import NotFoundError
 
-        try:
+        for pause in _PATIENCE:  # a node that is behind the others may not have it yet
             with troubles(name):
-                data: bytes = (await (await self._store()).get(name)).data
-        except Error as error:
-            raise BrokerError(f"{name}: {error}") from None
-        return data
+                try:
+                    data: bytes = (await (await self._store()).get(name)).data
+                except NotFoundError:
+                    await asyncio.sleep(pause)
+                else:
+                    return data
+        raise BrokenLogError(f"the content of the entry {name} is gone from the broker")
 
     async def copied(self) -> KeptCopy | None:
         """The copy that is kept; None when none is. Raises EngineError."""
@@ -107,6 +110,7 @@ class Keeping:
         copied = await self.copied()
         if copied is None:
             return None
+        await asyncio.to_thread(_private, file)
         with _told(), file.open("wb") as target:
             await (await self._store()).get(COPY, writeinto=target)
         return copied.place
@@ -127,7 +131,7 @@ class Keeping:
                 await self._forget(self._subjects.log("*"), forgotten + 1)
                 for partition in range(PARTITIONS):
                     await self._forget_claims(self._subjects.own(partition), forgotten)
-            await self._clear()
+            await self._clear(forgotten)
 
     async def _forget(self, subject: str, before: int) -> None:
         """Forget what the log has of a subject before a place."""
@@ -142,9 +146,15 @@ class Keeping:
         except (BrokerError, LookupError, TypeError, ValueError):
             return  # it was never claimed, or cannot be asked now: the next copy asks again
 
-    async def _clear(self) -> None:
-        """Forget large entries that no log has any more."""
-        bucket, border = await self._store(), datetime.now(UTC) - HELD
+    async def _clear(self, forgotten: int) -> None:
+        """Forget large entries that the log has no more: those from well before what it has after a place."""
+        request = {"seq": forgotten + 1, "next_by_subj": self._subjects.log("*")}
+        try:
+            found = await api(self._link, f"STREAM.MSG.GET.{self._subjects.stream}", request)
+            first = datetime.fromisoformat(found["message"]["time"])
+        except (BrokerError, LookupError, TypeError, ValueError):
+            return  # there is none, or it cannot be asked now: the next copy asks again
+        bucket, border = await self._store(), min(first, datetime.now(UTC)) - HELD
         for info in await bucket.list(ignore_deletes=True):
             if info.name != COPY and _when(info.mtime) < border:
                 await bucket.delete(info.name)
@@ -156,6 +166,15 @@ class Keeping:
             config = ObjectStoreConfig(bucket=self._subjects.objects, replicas=self._replicas)
             self._bucket = await self._link.stream.create_object_store(self._subjects.objects, config)
         return self._bucket
+
+
+def _private(file: Path) -> None:
+    """Make a file that is its owner's alone, empty. Raises EngineError."""
+    try:
+        file.unlink(missing_ok=True)
+        file.touch(0o600, exist_ok=False)
+    except OSError as error:
+        raise EngineError(f"{file}: {error.strerror}") from error
 
 
 def _when(text: object) -> datetime:

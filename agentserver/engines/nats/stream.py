@@ -15,9 +15,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agentserver.broker.address import BrokerError
-from agentserver.broker.link import PermissionDeniedError
+from agentserver.broker.link import PermissionDeniedError, troubles
 from agentserver.engines.nats.subjects import EPOCH, ID, LAST, LAST_OF, OBJECT
-from agentserver.engines.replica.log import LogEntry
+from agentserver.engines.replica.log import BrokenLogError, LogEntry
 from agentserver.ports import EngineError, FencedError
 
 if TYPE_CHECKING:
@@ -155,12 +155,15 @@ class LogStream:
             raise BrokerError("the broker does not say where the log ends") from None
 
     async def follow(self, after: int) -> AsyncIterator[LogEntry]:
-        """The entries after a place, for ever. Raises EngineError at a gap."""
+        """The entries after a place, for ever. Raises BrokenLogError at a gap, and for a broker that has us no more."""
         while True:
+            if self._link.over.done():
+                raise BrokenLogError(f"the connection to the broker is over: {self._link.over.result()}")
             try:
-                async for entry in self._read(after):
-                    after = entry.place
-                    yield entry
+                with troubles("the log"):
+                    async for entry in self._read(after):
+                        after = entry.place
+                        yield entry
             except BrokerError as error:
                 logger.debug("the log is read anew: %s", error)
             await asyncio.sleep(AGAIN)
@@ -203,7 +206,7 @@ class LogStream:
         """An entry. An empty message is none, and is no claim for that: a claim is known by its subject."""
         place, at = message.metadata.sequence.stream, message.metadata.timestamp.timestamp()
         if place != after + 1:
-            raise EngineError(
+            raise BrokenLogError(
                 f"the log goes on at {place} and not at {after + 1}: what is between was forgotten"
             )
         headers = message.headers or {}

@@ -102,6 +102,7 @@ class ReplicaEngine(JournalReads):
         self._elsewhere = ForeignConversations(self._any)
         self._reached = AsyncExitStack()
         self._closed = False
+        self._broken = ""
 
     async def __aenter__(self) -> Self:
         """Reach the log, bring the replica up to its end, and take what shares there are to take.
@@ -131,6 +132,8 @@ class ReplicaEngine(JournalReads):
         self._following.begin()
         reached.push_async_callback(self._following.end)
         await self._following.reached(last)
+        minding = asyncio.get_running_loop().create_task(self._mind())
+        reached.push_async_callback(_ended, minding)
         taken = asyncio.get_running_loop().create_future()
         watch = asyncio.get_running_loop().create_task(self._hold(taken))
         reached.push_async_callback(_ended, watch)
@@ -141,12 +144,21 @@ class ReplicaEngine(JournalReads):
     async def _hold(self, taken: asyncio.Future[None]) -> None:
         """Hold what the log says is ours, once the claims of it were applied."""
         async for shares in self._log.shares():
-            self._claimed = {share.partition: share for share in shares}
+            self._claimed = {} if self._broken else {share.partition: share for share in shares}
             if shares and not taken.done():
                 await self._following.reached(max(share.epoch for share in shares))
             self._regard()
             if not taken.done():
                 taken.set_result(None)
+
+    async def _mind(self) -> None:
+        """Leave everything to the others once the log cannot be followed any more."""
+        why = await self._following.broken()
+        logger.error("%s. This server decides about nothing any more: start it again", why)
+        self._broken, self._claimed = why, {}
+        self._regard()
+        self._sending.give_back(why)
+        await self._log.give_up()
 
     def _regard(self) -> None:
         """Look at which shares count: those of which the claim is the last that was applied."""
@@ -264,8 +276,8 @@ class ReplicaEngine(JournalReads):
 
     async def _any(self, key: str, act: Any) -> Any:
         """Do what any process may do. Raises EngineError while the log cannot be reached."""
-        if self._log.away:
-            raise EngineError(self._log.away)
+        if self._broken or self._log.away:
+            raise EngineError(self._broken or self._log.away)
         return await self._sending.put(partition_of(key), act)
 
     # Conversations of others

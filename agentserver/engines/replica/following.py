@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from agentserver.engines.replica import opening
+from agentserver.engines.replica.log import BrokenLogError
 from agentserver.ports import EngineError
 
 if TYPE_CHECKING:
@@ -84,9 +85,17 @@ class ReplicaFollower:
             moved = asyncio.ensure_future(self._moved.wait())
             await asyncio.wait([moved, *self._tasks], return_when=asyncio.FIRST_COMPLETED)
             moved.cancel()
-            for task in self._tasks:
-                if task.done() and not task.cancelled():
-                    raise EngineError(f"the log cannot be followed: {task.exception()}")
+            if any(task.done() and not task.cancelled() for task in self._tasks):
+                raise EngineError(await self.broken())
+
+    async def broken(self) -> str:
+        """Wait until the log cannot be followed any more; gives the reason."""
+        await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+        found = (task.exception() for task in self._tasks if task.done() and not task.cancelled())
+        error = next(found, None)
+        why = str(error) if isinstance(error, EngineError) else f"{type(error).__name__}: {error}"
+        self.trouble = f"the log cannot be followed: {why}"
+        return self.trouble
 
     def _advance(self, place: int) -> None:
         self._place = place
@@ -97,6 +106,8 @@ class ReplicaFollower:
         while True:
             try:
                 await self._read_on()
+            except BrokenLogError:
+                raise
             except EngineError as error:
                 if not self.trouble:
                     logger.warning("the log cannot be followed: %s", error)
@@ -119,6 +130,8 @@ class ReplicaFollower:
             coming = self._coming[:TOGETHER]
             try:
                 applied = await self._do(partial(self._replica.apply, coming))
+            except BrokenLogError:
+                raise
             except EngineError as error:
                 if not self.trouble:
                     logger.warning("%s", error)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, Self
 
+from agentserver.ports import EngineError
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from contextlib import AbstractAsyncContextManager
@@ -17,6 +19,10 @@ if TYPE_CHECKING:
 
 PARTITIONS: Final = 64
 """The shares that the conversations of an organism fall into, however many servers it has."""
+
+
+class BrokenLogError(EngineError):
+    """The log cannot be followed from here on, however often it is asked; the message says why, in one line."""
 
 
 class LogEntry(NamedTuple):
@@ -82,7 +88,10 @@ class ReplicatedLog(Protocol):
         ...
 
     def follow(self, after: int) -> AsyncIterator[LogEntry]:
-        """The entries after a place, in order, those to come too; never ends. Raises EngineError for what is gone."""
+        """The entries after a place, in order, those to come too; never ends.
+
+        Raises BrokenLogError for what is gone.
+        """
         ...
 
     async def bounds(self) -> tuple[int, int]:

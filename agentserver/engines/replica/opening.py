@@ -7,6 +7,7 @@ replica that is damaged is made anew. Refuses to know what is in it beyond its p
 from __future__ import annotations
 
 import logging
+import os
 import sqlite3
 from contextlib import ExitStack, closing, suppress
 from hashlib import blake2b
@@ -89,8 +90,16 @@ async def current(
         return connection
     await do(connection.close)
     if place > last:
-        logger.warning("%s: made anew: it is of another log", path)
-        await do(lambda: remove(path))
+        kept = path.with_name(f"{path.name}.at-{place}")
+        logger.error(
+            "%s: it ends at %d, and the log at %d: it is of another log, or this one was lost. It is kept as %s, which"
+            " an empty log takes with: agentserver journal import",
+            path,
+            place,
+            last,
+            kept,
+        )
+        await do(lambda: _aside(path, kept))
     elif place:
         logger.warning("%s: made anew: it ends at %d, and the log begins at %d", path, place, first)
     # A new one begins with the kept copy too: most of the log may be in it.
@@ -109,6 +118,12 @@ async def _restored(
     if await log.restore(file) is None:
         return None
     return lambda: _in_place(file, path, organism, first)
+
+
+def _aside(path: Path, to: Path) -> None:
+    """Keep a replica that nothing has open under another name: it may be all that is left."""
+    path.replace(to)
+    remove(path)
 
 
 def _anew(path: Path, organism: str) -> sqlite3.Connection:
@@ -141,6 +156,7 @@ def copy(path: Path, to: Path) -> int:
     """Copy a replica that is being written to a file that is not there; gives its place. Raises EngineError."""
     discard(to)
     try:
+        os.close(os.open(to, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
         with closing(open_reading(path)) as source, closing(sqlite3.connect(to)) as target:
             source.backup(target)
             target.execute("pragma journal_mode = delete")

@@ -23,6 +23,7 @@ from agentserver.engines.replica.entries.acts import (
     Setting,
 )
 from agentserver.engines.replica.entries.form import UnreadableEntry
+from agentserver.engines.replica.log import BrokenLogError
 from agentserver.engines.replica.tables import keep_claim, keep_place, last_claims, place_of
 from agentserver.engines.sqlite.care import maintenance, openings
 from agentserver.engines.sqlite.file import about_the_file, told
@@ -89,13 +90,17 @@ class Replica:
         """Apply entries in order and in one transaction; gives what has come of each.
 
         One that comes before the place of the replica was applied already, and is left out.
-        Raises EngineError when the file cannot be written: then nothing was applied.
+        Raises EngineError when the file cannot be written, and BrokenLogError when one is of a later version: what it
+        says must not be missing from the replica. Then nothing was applied.
         """
         coming = [entry for entry in entries if entry.place > self.place]
         if not coming:
             return []
         try:
             return self._attempt(coming)
+        except BrokenLogError as error:
+            self._undo(error)
+            raise
         except _ABOUT_AN_ACT as error:
             self._undo(error)
         if len(coming) > 1:
@@ -132,6 +137,8 @@ class Replica:
             keep_claim(self._connection, entry.partition, entry.place)
             return Applied(entry, (), (self._rows.events,))
         acts = form.load(entry.body)
+        if isinstance(acts, UnreadableEntry) and acts.later:
+            raise BrokenLogError(f"the entry at {entry.place} is of a later version: upgrade this server")
         if isinstance(acts, UnreadableEntry):
             logger.error("the entry at %d of the log is left out: %s", entry.place, acts.why)
             return Applied(entry)

@@ -172,7 +172,7 @@ class Outgoing:
         """An entry of as much as there is a form for, with that."""
         try:
             return form.dump([self._act(one.work) for one in having]), having
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, LookupError, OverflowError, RecursionError) as error:
             self._forget(having)
             if len(having) == 1:
                 _fail(having, UnfitError(f"it cannot be written: {error}"))
@@ -190,6 +190,12 @@ class Outgoing:
         return step
 
     async def _append(self, body: bytes, sent: SentEntry) -> None:
+        share = self._share(sent.partition)
+        if sent.epoch is not None and (share is None or share.epoch != sent.epoch):
+            # The claim was applied while the entry was made: it will tell those who wait for this one nothing.
+            for waiting in sent.having:
+                self._tell(sent.partition, waiting, FencedError("another process has it"))
+            return
         key = secrets.token_hex(12)
         self._sent[key] = sent
         try:
@@ -240,6 +246,16 @@ class Outgoing:
         for key in gone:
             for waiting in self._sent.pop(key).having:
                 self._tell(partition, waiting, fenced)
+
+    def give_back(self, why: str) -> None:
+        """Tell all who wait that this process will not know what becomes of it."""
+        every = [one for sent in self._sent.values() for one in sent.having]
+        every += [one for queue in self._queues.values() for one in queue]
+        self._sent.clear()
+        self._queues.clear()
+        self._forget(every)
+        _fail([one for one in every if one.share is not None], FencedError(why))
+        _fail(every, EngineError(why))
 
     def _forget(self, having: Iterable[PendingWork]) -> None:
         for one in having:

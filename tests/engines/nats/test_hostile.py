@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import closing
+from datetime import timedelta
+
+import nats.js.object_store  # noqa: F401 - as a server is built before its loop runs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agentserver.broker.address import BrokerAddress
 from agentserver.engines.conformance.sample import SampleConversation, keep
+from agentserver.engines.nats import keeping, log
 from agentserver.engines.nats.log import LogOptions, NatsLog
 from agentserver.engines.nats.members import Beat
-from agentserver.engines.nats.stream import EPOCH, answer_of
+from agentserver.engines.nats.stream import EPOCH, answer_of, api
 from agentserver.engines.nats.subjects import LogSubjects
 from agentserver.engines.replica.engine import ReplicaEngine, partition_of
+from agentserver.engines.sqlite.file import open_reading
+from agentserver.engines.sqlite.reader import Reader
+from agentserver.ports import EngineError, FencedError
 from tests.brokers import one
+from tests.pump.desk import until
 
 pytestmark = pytest.mark.anyio
 
@@ -21,6 +31,11 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 def anyio_backend():
     return "asyncio"
+
+
+def opened(node, folder):
+    options = LogOptions("o", BrokerAddress(node.url), monitoring=(node.monitoring,))
+    return ReplicaEngine(NatsLog(options), folder, "o")
 
 
 @given(st.binary(max_size=200))
@@ -40,18 +55,86 @@ def test_neither_are_these(data):
 async def test_a_stray_message_in_the_log_is_no_claim_and_ends_nobody(tmp_path):
     """An empty message once counted as a claim in every replica, though the broker knew of none."""
     sample, subjects = SampleConversation(), LogSubjects("o")
+    async with one(tmp_path / "broker") as node, opened(node, tmp_path) as engine:
+        said = sample.said(sample.opened(), "1")
+        await keep(engine, said)
+        partition, client = partition_of(said.conversation.id), engine._log._link.client
+        await client.publish(subjects.log(partition), b"")
+        await client.publish(subjects.log("nowhere"), b"")
+        await client.publish(subjects.log(99), b"no entry")
+        await client.publish(subjects.log(partition), b"no entry", headers={EPOCH: "9" * 5000})
+        await client.publish(subjects.log(partition), b"AGE1")
+        await client.flush()
+        answered = sample.answered(said.conversation, said.ready[0])
+        await keep(engine, answered)
+        assert await engine.load(said.conversation.id) == answered.conversation
+
+
+async def test_a_replica_that_is_ahead_of_its_log_is_kept(tmp_path):
+    """It was deleted, by every server, where a broker had lost its disk: it may be all that is left."""
+    sample = SampleConversation()
     async with one(tmp_path / "broker") as node:
-        log = NatsLog(LogOptions("o", BrokerAddress(node.url), monitoring=(node.monitoring,)))
-        async with ReplicaEngine(log, tmp_path, "o") as engine:
-            said = sample.said(sample.opened(), "1")
-            await keep(engine, said)
-            partition, client = partition_of(said.conversation.id), log._link.client
-            await client.publish(subjects.log(partition), b"")
-            await client.publish(subjects.log("nowhere"), b"")
-            await client.publish(subjects.log(99), b"no entry")
-            await client.publish(subjects.log(partition), b"no entry", headers={EPOCH: "9" * 5000})
-            await client.publish(subjects.log(partition), b"AGE1")
-            await client.flush()
-            answered = sample.answered(said.conversation, said.ready[0])
-            await keep(engine, answered)
-            assert await engine.load(said.conversation.id) == answered.conversation
+        async with opened(node, tmp_path) as engine:
+            await keep(engine, sample.said(sample.opened(), "1"))
+            await api(engine._log._link, "STREAM.DELETE.AS_LOG_o", {})
+        async with opened(node, tmp_path):
+            pass
+    (kept,) = tmp_path.glob("replica.db.at-*")
+
+    def conversations():
+        with closing(open_reading(kept)) as connection:
+            return len(list(Reader(connection).conversations()))
+
+    assert await asyncio.to_thread(conversations) == 1
+
+
+async def test_large_entries_are_held_for_as_long_as_the_log_has_them(tmp_path, monkeypatch):
+    """They were let go after a day: a server that had been away since hung at its start, without a word."""
+    monkeypatch.setattr(log, "HEADERS", (1 << 20) - 500)  # of max_payload
+    monkeypatch.setattr(keeping, "HELD", timedelta(seconds=0.3))
+    sample, there = SampleConversation(), []
+    async with one(tmp_path / "broker") as node, opened(node, tmp_path / "a") as engine:
+        bucket = await engine._log._keeping._store()
+        for _ in range(4):
+            await keep(engine, sample.said(sample.opened(), "x" * 1000))
+            await asyncio.sleep(0.5)
+            await engine._following.copy(engine._path)
+            found = [info.name for info in await bucket.list() if not info.deleted]
+            there.append(len(found) - 1)
+    assert there == [1, 1, 1, 1], "the log has what came after the copy before the last"
+
+
+async def test_a_log_that_lacks_something_ends_a_start_with_the_reason(tmp_path, monkeypatch):
+    monkeypatch.setattr(log, "HEADERS", (1 << 20) - 500)  # of max_payload
+    monkeypatch.setattr(keeping, "_PATIENCE", (0.5, 0.5))
+    sample = SampleConversation()
+    async with one(tmp_path / "broker") as node:
+        async with opened(node, tmp_path / "a") as engine:
+            await keep(engine, sample.said(sample.opened(), "x" * 1000))
+            bucket = await engine._log._keeping._store()
+            (info,) = await bucket.list()
+            await bucket.delete(info.name)
+        with pytest.raises(EngineError, match="is gone from the broker"):
+            async with asyncio.timeout(20), opened(node, tmp_path / "b"):
+                pass
+
+
+async def test_a_server_that_cannot_follow_any_more_leaves_everything_to_the_others(tmp_path):
+    """It went on claiming partitions, in which nothing was done from then on."""
+    sample = SampleConversation()
+    async with one(tmp_path / "broker") as node, opened(node, tmp_path / "a") as engine:
+        said = sample.said(sample.opened(), "1")
+        await keep(engine, said)
+        share, link = engine.share_of(said.conversation.id), engine._log._link
+        await link.client.publish(LogSubjects("o").log(0), b"AGE9 of a later version")
+        await link.client.flush()
+        await until(lambda: engine.share_of(said.conversation.id) is None)
+        with pytest.raises(FencedError):
+            await engine.commit(share, sample.answered(said.conversation, said.ready[0]))
+        with pytest.raises(EngineError, match="upgrade this server"):
+            await engine.claim("n", "c", 1.0)
+        assert [one async for one in aiter_first(engine.shares())] == [frozenset()]
+
+
+async def aiter_first(found):
+    yield await anext(found)

@@ -11,7 +11,7 @@ from agentserver.engines.conformance.sample import SampleConversation
 from agentserver.engines.replica import opening
 from agentserver.engines.replica.entries import form
 from agentserver.engines.replica.entries.acts import Departing, Naming, Setting
-from agentserver.engines.replica.log import LogEntry
+from agentserver.engines.replica.log import BrokenLogError, LogEntry
 from agentserver.engines.replica.replica import Replica
 from agentserver.engines.sqlite.reader import Reader
 from agentserver.engines.sqlite.rows import Left
@@ -154,3 +154,22 @@ def test_a_damaged_replica_is_made_anew(tmp_path):
     path.write_bytes(b"no database" * 1000)
     with closing(opening._opened_or_anew(path, "o")) as connection:
         assert Replica(connection, path).place == 0
+
+
+def test_an_entry_of_a_later_version_is_not_left_out(replica):
+    """Left out it was missing from the replica for ever, and from every one that began with a copy of it."""
+    told = Told()
+    told.say(told.step(told.sample.said(told.sample.opened(), "1")))
+    later = told.entries[0]._replace(place=2, body=b"AGE9" + told.entries[0].body[4:])
+    for _ in range(2):
+        with pytest.raises(BrokenLogError, match="upgrade this server"):
+            replica.apply([*told.entries, later])
+        assert replica.place == 0
+    replica.apply(told.entries)
+    assert replica.place == 1
+
+
+def test_a_copy_of_a_replica_is_its_owners_alone(replica, tmp_path):
+    replica.apply(story())
+    opening.copy(tmp_path / "r.db", tmp_path / "copy")
+    assert (tmp_path / "copy").stat().st_mode & 0o777 == 0o600

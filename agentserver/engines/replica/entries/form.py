@@ -35,6 +35,7 @@ LARGEST: Final = 64 << 20
 """Bytes of an entry that is read; beyond it nothing of it is."""
 
 _START: Final = struct.Struct("<4sI")
+_KIND: Final = b"AGE"
 _MAGIC: Final = b"AGE1"
 """The version of the form."""
 
@@ -49,9 +50,10 @@ _DELIVERY: Final = (str, str, str, str, str, str, str, bytes, int, str, str)
 
 
 class UnreadableEntry(NamedTuple):
-    """Bytes that are no entry of this version."""
+    """Bytes that are no entry of this version; ``later`` ones are of another, and not for nothing."""
 
     why: str
+    later: bool = False
 
 
 def dump(acts: Iterable[Act]) -> bytes:
@@ -69,7 +71,7 @@ def load(body: bytes) -> tuple[Act, ...] | UnreadableEntry:
     try:
         magic, size = _START.unpack_from(body)
         if magic != _MAGIC:
-            return UnreadableEntry("it is of another version")
+            return UnreadableEntry("it is of another version", magic.startswith(_KIND))
         start = _START.size + size
         rows, sizes = json.loads(body[_START.size : start])
         blobs = _blobs(body, start, sizes)

@@ -110,4 +110,5 @@ def test_an_entry_that_is_too_large_is_not_read(monkeypatch):
 
 
 def test_one_of_another_version_says_so():
-    assert form.load(b"AGE9" + WHOLE[4:]).why == "it is of another version"
+    assert form.load(b"AGE9" + WHOLE[4:]) == form.UnreadableEntry("it is of another version", later=True)
+    assert form.load(b"XYZ1" + WHOLE[4:]) == form.UnreadableEntry("it is of another version", later=False)

@@ -362,7 +362,7 @@ def lock(*args: str) -> None:
         "--strip-extras",
     )
     silent = ("--no-emit-index-url", "--no-emit-find-links")
-    run = ("--extra=console", "--extra=http", "--group=example")
+    run = ("--extra=console", "--extra=http", "--extra=provenance", "--group=example")
     dev = (*run, "--extra=codegen", "--group=dev", "--constraint=requirements.lock")
     apart: list[tuple[str, tuple[str, ...]]] = [
         (path.relative_to(ROOT).as_posix(), (f"--extra={path.stem}", "--group=adapters"))

@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name
 
 HERE = Path(__file__).parent
 LOCK = HERE / "requirements.lock"
-EXTRAS = ("console", "http")
+EXTRAS = ("console", "http", "provenance")
 HEAD = "# Written by deploy/requirements.py from requirements-dev.lock.\n"
 PIN = re.compile(r"^([A-Za-z0-9._-]+)==.*?(?=^\S)", re.DOTALL | re.MULTILINE)
 

@@ -17,8 +17,8 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 LOCKS = {
-    "requirements.lock": (("console",), ("example",)),
-    "requirements-dev.lock": (("console", "codegen"), ("example", "dev")),
+    "requirements.lock": (("console", "http", "provenance"), ("example",)),
+    "requirements-dev.lock": (("console", "http", "provenance", "codegen"), ("example", "dev")),
 }
 """The extras and dependency groups that each lock covers."""
 

@@ -353,7 +353,7 @@ async def test_a_conversation_that_is_used_while_others_are_swept_stays_open():
         assert d.pump.conversation(second.id) is not None
         assert await d.ask(Ask("2"), handle=second) == Answer("re: 2")
         await until(lambda: d.pump.conversation(second.id) is None)
-        assert d.pump._steps.alone.inside == d.pump._handles.known == {}
+        await until(lambda: d.pump._steps.alone.inside == d.pump._handles.known == {})
 
 
 async def test_a_conversation_that_waits_longer_than_the_idle_limit_is_not_idle():

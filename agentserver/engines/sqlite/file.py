@@ -158,6 +158,8 @@ def _check(connection: sqlite3.Connection, path: Path) -> int:
     (objects,) = connection.execute("select count(*) from sqlite_master").fetchone()
     if application != APPLICATION and (objects or version):
         raise EngineError(f"{path}: the file is a database of another program")
+    if version < 0:
+        raise EngineError(f"{path}: the file is damaged (no format is {version}): restore a backup")
     if version > len(MIGRATIONS):
         raise EngineError(
             f"{path}: written by a later agentserver (format {version}; this one knows {len(MIGRATIONS)})"

@@ -14,6 +14,7 @@ import json
 import re
 import resource
 from collections import OrderedDict
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 if TYPE_CHECKING:
@@ -38,10 +39,21 @@ def main() -> int:
 def serve(given: BinaryIO, taken: BinaryIO) -> None:
     """Answer requests until there are no more."""
     judges: OrderedDict[str, Judge] = OrderedDict()
+    _warm()
     _send(taken, {"ready": True})
     while (head := given.read(4)) and len(head) == 4:  # noqa: PLR2004 - bytes of a length
         message = json.loads(given.read(int.from_bytes(head)))
         _send(taken, {"error": _answer(judges, message)})
+
+
+def _warm() -> None:
+    """Import what most requests need before the first: the time that one may take is for the validation."""
+    with suppress(ImportError):  # the extra is missing: whoever needs it is told
+        import jsonschema
+        import referencing  # noqa: F401
+        from lxml import etree  # noqa: F401
+
+        jsonschema.validators.validator_for({}).check_schema({})
 
 
 def _send(to: BinaryIO, message: dict[str, Any]) -> None:

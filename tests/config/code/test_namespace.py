@@ -219,6 +219,7 @@ def test_a_module_that_the_process_has_from_elsewhere_is_refused_as_at_a_start(p
 
 def test_a_load_that_fails_leaves_no_namespace(project, twice):
     project.load(ONE)
+    gc.collect()  # what other tests loaded goes now, and not while this one looks
     before, finders = set(sys.modules), list(sys.meta_path)
     project.write("organism.yaml", ONE + "    agent: 5\n")
     with pytest.raises(ConfigError):

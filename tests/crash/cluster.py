@@ -24,7 +24,7 @@ from agentserver.broker.address import BrokerAddress
 from agentserver.engines.nats.log import LogOptions, NatsLog
 from agentserver.engines.replica.engine import ReplicaEngine
 from agentserver.ports import EngineError
-from tests.crash.organism import SHOP, Diary, Person, fetch_one, pump, talk_once, tell
+from tests.crash.organism import SHOP, Diary, Person, fetch_one, pump, talk_once, tell, unheard
 
 TALKERS = 8
 
@@ -92,8 +92,27 @@ async def words(hushed, resting):
         {b"hush\n": hushed, b"rest\n": resting}[line].set()
 
 
+def show_tasks():
+    """Write to standard error where each task stands. Whoever wonders what a server waits for sends it SIGUSR1."""
+    for task in asyncio.all_tasks():
+        lines, coroutine = [], task.get_coro()
+        while coroutine is not None:
+            frame = next((f for f in (getattr(coroutine, f"{kind}_frame", None) for kind in ("cr", "ag", "gi")) if f), None)
+            if frame is not None:
+                lines.append(f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} {frame.f_code.co_name}")
+            else:
+                lines.append(type(coroutine).__name__)
+            coroutine = next((a for a in (getattr(coroutine, f"{kind}_await", None) for kind in ("cr", "ag")) if a), None)
+        print(" < ".join(reversed(lines)), file=sys.stderr)  # noqa: T201
+    print("--", file=sys.stderr, flush=True)  # noqa: T201
+
+
 async def come_to_rest(server, diary, sender):
-    """Wait until nothing is at work here, and fetch what is left; others may still hand something in."""
+    """Wait until nothing is at work here, and fetch what is left; others may still hand something in.
+
+    What a sender was refused may have been decided all the same: who has not heard sends it again.
+    """
+    diary.unheard = unheard(diary.path)
     await fetch(server, diary, sender)
     await server._accounts.rest.wait()
     while server.approvals() or server._accounts.pending:  # noqa: ASYNC110 - two things to wait for
@@ -106,6 +125,7 @@ async def main(url, name, folder, seed, lease):
     random, person, sender = Random(seed), Person(), f"crash-{name}"
     hushed, resting, diary = asyncio.Event(), asyncio.Event(), Diary(folder / f"{name}.diary")
     engine = Telling(engine_of(url, folder / name, lease))
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, show_tasks)
     async with engine, pump(engine, person) as server, anyio.create_task_group() as tasks:
         tasks.start_soon(person.answer, server)
         tasks.start_soon(words_then_end, hushed, resting, tasks)

@@ -32,6 +32,7 @@ from agentserver.guards.approval import ApprovalGuard
 from agentserver.guards.lineage.guard import LineageGuard, Trusted
 from agentserver.guards.peers import PeersGuard
 from agentserver.payload.codec import Codecs
+from agentserver.ports import EngineError, Unkept, UnkeptError
 from agentserver.provenance.evidence.labels import Mode
 from agentserver.provenance.policy.declarations import Policy, SinkRule
 from agentserver.pump import Callee, Observers, Pump
@@ -113,8 +114,12 @@ class Person:
             approval = await self.asked_for.get()
             said = Random(approval.id).choice([Said.ONCE, Said.ONCE, Said.ALWAYS, Said.DENY])
             answered = ApprovalAnswer(approval.id, approval.digest, said, "person")
-            if await server.answer(approval.delivery.conversation, answered):
-                tell("decided", approval.delivery.id)
+            try:
+                if await server.answer(approval.delivery.conversation, answered):
+                    tell("decided", approval.delivery.id)
+            except EngineError:  # it cannot be kept at present: the person says it again
+                await asyncio.sleep(0.05)
+                self.show(approval)
 
 
 def pump(engine, person):
@@ -143,7 +148,7 @@ class Diary:
     """What senders have sent and heard, in a file that outlives the process."""
 
     def __init__(self, path):
-        self.unheard = unheard(path)
+        self.path, self.unheard = path, unheard(path)
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def sends(self, letter):
@@ -186,6 +191,14 @@ async def fetch_one(server, diary, key, sender):
     handle.detach()
 
 
+async def sent(handle, data, to, own=None):
+    """Send a message; gives its request. Raises UnkeptError when it was not kept: then its request is in no journal."""
+    submitted = await handle.send(data, to, request=own)
+    if isinstance(submitted.code, Unkept):
+        raise UnkeptError(submitted.code)
+    return submitted.request
+
+
 async def talk(server, random, number, diary, sender=SENDER):
     while True:
         await talk_once(server, random, number, diary, sender)
@@ -202,10 +215,10 @@ async def talk_once(server, random, number, diary, sender):
         if random.random() < 0.4:
             diary.sends(letter)
             if random.random() < 0.3:
-                tell("kept", own, (await handle.send(data, to, request=own)).request)
+                tell("kept", own, await sent(handle, data, to, own))
             await correspond(handle, letter, diary)
         elif random.random() < 0.3:
-            tell("accepted", (await handle.send(data, random.choice(["agent", "tool"]))).request)
+            tell("accepted", await sent(handle, data, random.choice(["agent", "tool"])))
         else:
             async for reply in handle.replies(data, to):
                 tell("accepted", reply.request)

@@ -15,6 +15,7 @@ import sys
 import time
 from collections import Counter
 from contextlib import AsyncExitStack, closing
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -75,8 +76,17 @@ class Server:
     async def heard(self, word):
         await until(lambda: self.said[word, self.starts] or self.ended(), f"server {self.name}: {word}")
 
+    async def show(self):
+        """Have it write into its log where each of its tasks stands."""
+        if self._process is not None and self._process.returncode is None:
+            self.signal(signal.SIGCONT)
+            self.signal(signal.SIGUSR1)
+            await asyncio.sleep(1)
+
     def ended(self):
-        """False; fails where the process has ended by itself."""
+        """False; fails where the process has ended by itself, or has told what cannot be."""
+        if self._reading.done() and not self._reading.cancelled() and self._reading.exception() is not None:
+            raise self._reading.exception()  # what it tells from now on is read by nobody
         if self._process.returncode is not None:
             log = (self.folder / f"{self.name}.log").read_text()[-3000:]
             pytest.fail(f"server {self.name} has ended with {self._process.returncode}:\n{log}")
@@ -87,7 +97,7 @@ class Server:
 
     async def kill(self):
         self._process.kill()
-        await self._reading
+        await asyncio.wait([self._reading])
         await self._process.wait()
         self._process.stdin.close()
         self.holds = frozenset()
@@ -146,7 +156,10 @@ class Cluster:
     async def working(self, what, least=20):
         """Messages are accepted, again."""
         start, before = time.time(), len(self.told.accepted)
-        await until(lambda: len(self.told.accepted) >= before + least, f"accepted messages after {what}")
+        await until(
+            lambda: any(one.ended() for one in self.servers) or len(self.told.accepted) >= before + least,
+            f"accepted messages after {what}",
+        )
         self.took.setdefault(what, []).append(time.time() - start)
 
     async def a_server_is_killed(self):
@@ -228,6 +241,7 @@ async def test_whoever_is_killed_stopped_or_cut_off_nothing_is_lost_or_done_twic
             servers.append(Server(name, tmp_path, told, gates))
             stack.push_async_callback(ended, servers[-1])
             await servers[-1].start()
+        stack.push_async_exit(partial(show, servers))
         cluster = Cluster(brokers, servers, told, random)
         await cluster.fight(0 if soak_scale == 1 else soak_scale // 5)
         await cluster.come_to_rest()
@@ -241,6 +255,13 @@ async def test_whoever_is_killed_stopped_or_cut_off_nothing_is_lost_or_done_twic
     ]
     assert figures[0] == figures[1] == figures[2]
     report(cluster, figures[0])
+
+
+async def show(servers, kind, *_):
+    """Of a run that fails the log of each server says what its tasks wait for."""
+    if kind is not None:
+        for server in servers:
+            await server.show()
 
 
 async def ended(server):

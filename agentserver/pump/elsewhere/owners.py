@@ -58,6 +58,7 @@ class Owners:
 
     def __init__(self, engine: Engine, clock: Clock) -> None:
         self._engine, self._clock = engine, clock
+        self.patience = PATIENCE
         self._stopped = asyncio.Event()
         self._fresh: dict[str, Conversation] = {}
 
@@ -82,18 +83,21 @@ class Owners:
     async def submit(self, principal: str, conversation: str, outside: Outside) -> Submitted:
         """Hand in a message; gives what became of it.
 
-        Where nothing is heard of it in time it is accepted: it is kept, and its answer comes when it does.
+        Where nothing is heard of it in time it is accepted: it is kept, and its answer comes when it does. One under an
+        id of its sender's is said to be unkept then: it may be there already, as another request, for whose answers its
+        sender would wait in vain. Who sends it again is told.
 
         Raises LookupError, OtherMessageError and EngineError.
         """
         if self._stopped.is_set():
             return Submitted(outside.request, Unkept.STOPPING)
-        if outside.key is None:  # by it the owner knows a message that an owner before it has decided
+        named = outside.key is not None
+        if not named:  # by it the owner knows a message that an owner before it has decided
             outside = outside._replace(key=receipts.arriving(conversation, outside))
         fate = await self._ask(principal, conversation, outside)
-        self._fresh.pop(conversation, None)
         if fate is None:
-            return Submitted(outside.request, None)
+            return Submitted(outside.request, Unkept.UNKEPT if named else None)
+        self._fresh.pop(conversation, None)
         if fate.word == OTHER:
             raise OtherMessageError("another message was sent under this id; nothing of this one is kept")
         if fate.word == OVER:
@@ -145,7 +149,7 @@ class Owners:
         coming = await self._engine.hand_in(Arrival(key, conversation, principal, what, opener))
         stopped = asyncio.ensure_future(self._stopped.wait())
         try:
-            await asyncio.wait((coming, stopped), timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((coming, stopped), timeout=self.patience, return_when=asyncio.FIRST_COMPLETED)
         finally:
             stopped.cancel()
         if not coming.done() or coming.cancelled():

@@ -11,7 +11,7 @@ import pytest
 from agentserver import HandlerResponse
 from agentserver.core.blueprint import Listener
 from agentserver.core.messages import UNDECIDED, Done
-from agentserver.ports import Unkept, WatchEnd
+from agentserver.ports import Unkept, UnkeptError, WatchEnd
 from tests.core.paper import Answer, Note
 from tests.pump.desk import answer, until
 from tests.pump.elsewhere.pair import pair, watched
@@ -71,6 +71,27 @@ async def test_what_is_handed_in_while_the_owner_is_stopped_is_the_next_ones():
         assert (again.again, again.request) == (True, submitted.request)
         found, _ = await watched(two.b.pump, key, after=submitted.after, enough=1)
         assert said(two.b, found) == ["re: 2"]
+
+
+async def test_a_message_under_its_senders_id_is_not_told_as_a_request_that_it_may_never_be():
+    async with pair((A, answer)) as two:
+        key = await opened(two.a)
+        handle = await two.b.pump.resume("console", key)
+        owners, data = handle._host.owners, two.b.markup(Note("2"))
+        two.broker.still("a")
+        two.engines["a"].log.pause()
+        owners.patience = 0.001  # nobody decides in time, and what was handed in twice becomes one of two requests
+        assert (await handle.send(data, "a", request="mine")).code is Unkept.UNKEPT
+        with pytest.raises(UnkeptError):  # and not: wait for the end of the other one
+            async with asyncio.timeout(10):
+                await anext(handle.replies(data, "a", request="mine"))
+        owners.patience = 10.0
+        await two.stop("a")
+        async with asyncio.timeout(10):
+            replies = [reply async for reply in handle.replies(data, "a", request="mine")]
+        assert said(two.b, replies) == ["re: 2"]
+        again = await handle.send(data, "a", request="mine")
+        assert (again.code, again.again, again.request) == (None, True, replies[0].request)
 
 
 async def test_a_process_that_comes_back_hands_in_what_it_thought_its_own():

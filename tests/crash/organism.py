@@ -183,12 +183,14 @@ async def fetch(server, diary, sender=SENDER):
 
 async def fetch_one(server, diary, key, sender):
     handle = await server.resume(sender, key)
-    for letter in [letter for letter in diary.unheard if letter.conversation == key]:
-        await correspond(handle, letter, diary)
-        diary.unheard.remove(letter)
-    for event in handle.waiting():
-        tell("reply" if isinstance(event, Reply) else "ended", event.request, int(event.redelivered))
-    handle.detach()
+    try:
+        for letter in [letter for letter in diary.unheard if letter.conversation == key]:
+            await correspond(handle, letter, diary)
+            diary.unheard.remove(letter)
+        for event in handle.waiting():
+            tell("reply" if isinstance(event, Reply) else "ended", event.request, int(event.redelivered))
+    finally:
+        handle.detach()
 
 
 async def sent(handle, data, to, own=None):
@@ -205,9 +207,18 @@ async def talk(server, random, number, diary, sender=SENDER):
 
 
 async def talk_once(server, random, number, diary, sender):
-    """Hold one conversation: some messages of which the answers are heard, some not, some under an id."""
-    data = written(number)
+    """Hold one conversation, which can be resumed where it is refused anything."""
     handle = await server.open(sender)
+    try:
+        await hold(handle, random, number, diary)
+    except (RuntimeError, LookupError, EngineError):
+        handle.detach()
+        raise
+
+
+async def hold(handle, random, number, diary):
+    """Send some messages of which the answers are heard, some not, some under an id."""
+    data = written(number)
     for _ in range(random.randint(1, 4)):
         to = random.choice(["agent", "agent", "tool", "vault", "nobody"])
         own = f"{random.getrandbits(64):x}"

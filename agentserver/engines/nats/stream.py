@@ -11,6 +11,7 @@ import json
 import logging
 import re
 import secrets
+from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -95,6 +96,12 @@ def answer_of(data: bytes) -> BrokerAnswer | None:
         return None
 
 
+def last_of(words: str) -> float:
+    """The place that an expectation was not met with, as the broker's words end in it; past all places without one."""
+    place = words.rpartition(" ")[2]
+    return int(place) if place.isdecimal() else inf
+
+
 async def store(
     link: Link, subject: str, data: bytes, headers: Mapping[str, str], seconds: float = ANSWER
 ) -> BrokerAnswer | None:
@@ -123,21 +130,28 @@ class LogStream:
         self.trouble = ""
 
     async def append(self, partition: int, epoch: int | None, data: bytes, headers: dict[str, str]) -> int:
-        """Append an entry, for as long as it takes to know what became of it. Raises FencedError and EngineError."""
+        """Append an entry, for as long as it takes to know what became of it. Raises FencedError and EngineError.
+
+        After a silence no error says that nothing is kept: it may be about this attempt, while the one before is there, or
+        on its way ("duplicate message id is in process").
+        """
         subject = self._subjects.log(partition)
         if epoch is not None:
             own = self._subjects.own(partition)
             headers = {**headers, LAST: str(epoch), LAST_OF: own, EPOCH: str(epoch)}
+        unknown = False
         while True:
             answer = await store(self._link, subject, data, headers)
             if answer is None:
-                self.trouble = "the broker does not answer"
+                unknown, self.trouble = True, "the broker does not answer"
             elif not answer.error:
                 self.trouble = ""
                 return answer.place
             elif answer.error == OVERTAKEN:
-                raise FencedError("another process has claimed it")
-            elif answer.error != UNDECIDED:
+                if epoch is None or last_of(answer.words) >= epoch:
+                    raise FencedError("another process has claimed it")
+                # else a new leader, which has not come to our claim yet: no later one would tell those who wait
+            elif answer.error != UNDECIDED and not unknown:
                 raise EngineError(f"the broker keeps nothing: {answer.words}")
             await asyncio.sleep(AGAIN)
 

@@ -16,7 +16,7 @@ from agentserver.engines.nats.log import LogOptions, NatsLog
 from agentserver.engines.nats.stream import api
 from agentserver.engines.replica.engine import ReplicaEngine
 from agentserver.engines.replica.log import PARTITIONS
-from agentserver.ports import EngineError, UnfitError
+from agentserver.ports import EngineError, FencedError, UnfitError
 from tests.brokers import one
 from tests.pump.desk import until
 
@@ -75,6 +75,21 @@ async def test_a_broker_that_does_not_wait_for_its_disk_is_refused(tmp_path):
         with pytest.raises(EngineError, match="sync_interval is not always"):
             async with opened(node, tmp_path / "r"):
                 pass
+
+
+async def test_a_leader_that_has_not_come_to_a_claim_yet_is_asked_again(node):
+    name = f"x{next(NUMBERS)}"
+    async with NatsLog(options(node, name)) as one:
+        stream = one._stream
+        place = await stream.last()
+        appending = asyncio.ensure_future(one.append(5, place + 1, b"entry", "id"))
+        await asyncio.sleep(0.2)
+        assert not appending.done()
+        assert await stream.claim(5, one.name) == place + 1
+        assert await appending == place + 2
+        await stream.claim(5, "another")
+        with pytest.raises(FencedError):
+            await one.append(5, place + 1, b"entry", "later")
 
 
 async def test_while_the_broker_is_gone_what_was_done_waits_and_what_is_new_is_refused(node, tmp_path):

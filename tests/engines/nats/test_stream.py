@@ -1,0 +1,74 @@
+"""What the answers of a broker mean for an entry, one answer after the other. No broker says these when it is asked to."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from agentserver.broker.address import BrokerError
+from agentserver.engines.nats.stream import LogStream
+from agentserver.engines.nats.subjects import LogSubjects
+from agentserver.ports import EngineError, FencedError
+
+pytestmark = pytest.mark.anyio
+
+EPOCH = 40
+
+
+class Said:
+    """A link over which these answers come, one for each attempt; None is silence."""
+
+    def __init__(self, *answers):
+        self.answers, self.ids = list(answers), []
+
+    async def ask(self, subject, data, seconds, headers=None):
+        self.ids.append(headers["Nats-Msg-Id"])
+        answer = self.answers.pop(0)
+        if answer is None:
+            raise BrokerError("silence")
+        return SimpleNamespace(data=json.dumps(answer).encode())
+
+
+def error(number, words, code=400):
+    return {"error": {"code": code, "err_code": number, "description": words}}
+
+
+IN_PROCESS = error(10158, "duplicate message id is in process", 409)
+FULL = error(10077, "maximum bytes exceeded")
+NOBODY = error(10008, "no leader", 503)
+
+
+async def appended(*answers):
+    link = Said(*answers)
+    try:
+        return await LogStream(link, LogSubjects("o"), None).append(3, EPOCH, b"entry", {"Nats-Msg-Id": "one"})
+    finally:
+        assert set(link.ids) == {"one"}
+        assert not link.answers
+
+
+@pytest.mark.parametrize("silence", [None, NOBODY], ids=["silent", "no leader"])
+@pytest.mark.parametrize("then", [IN_PROCESS, FULL], ids=["in process", "full"])
+async def test_after_a_silence_an_error_does_not_say_that_an_entry_is_not_kept(silence, then):
+    assert await appended(silence, then, then, {"seq": 41, "duplicate": True}) == 41
+
+
+async def test_what_is_refused_at_once_is_not_kept():
+    with pytest.raises(EngineError, match="maximum bytes exceeded"):
+        await appended(FULL)
+
+
+async def test_who_was_overtaken_is_fenced_also_after_a_silence():
+    with pytest.raises(FencedError):
+        await appended(None, error(10071, f"wrong last sequence: {EPOCH + 1}"))
+
+
+async def test_a_leader_that_has_not_come_to_a_claim_yet_fences_nobody():
+    assert await appended(error(10071, "wrong last sequence: 12"), {"seq": 41}) == 41
+
+
+async def test_an_expectation_that_was_not_met_in_other_words_fences():
+    with pytest.raises(FencedError):
+        await appended(error(10071, "it is another one"))

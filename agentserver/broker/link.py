@@ -136,6 +136,11 @@ class Link:
         with troubles(subject):
             await self.client.subscribe(subject, cb=heard, pending_bytes_limit=most)
 
+    async def elsewhere(self) -> None:
+        """Connect anew, to another node where there is one. What was asked on this connection is not answered any more."""
+        with troubles("another node"):
+            await self.client.force_reconnect()
+
     async def trouble(self, error: Exception) -> None:
         """What the library tells beside everything else."""
         text = str(error) or type(error).__name__

@@ -33,6 +33,10 @@ _GONE: Final = {"KV-Operation": "DEL"}
 SHORT: Final = 2.0
 """Seconds for an answer that is not waited for longer."""
 
+SILENT: Final = 8.0
+"""Seconds without an answer to a beat after which another node is tried: a new leader takes less, and this one may have
+lost the others, while its connections stand."""
+
 _HEARD: Final = 1 << 20
 """Bytes of beats that may wait to be looked at."""
 
@@ -68,6 +72,7 @@ class Life:
         self._last_claims: dict[int, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._over = False
+        self._unanswered = 0
         self.trouble = ""
 
     @property
@@ -129,8 +134,14 @@ class Life:
     async def _beat(self) -> None:
         beat = Beat(self.name, frozenset(self._held))
         answer = await store(self._link, self._subjects.alive(self.name), beat.dump(), {}, SHORT)
+        self._unanswered = 0 if answer is not None else self._unanswered + 1
         if answer is None:
             self.trouble = "the broker does not answer"
+            if self._unanswered * self._pause >= SILENT:
+                self._unanswered = 0
+                logger.warning("the node of the broker does not answer: another one is tried")
+                with suppress(BrokerError):
+                    await self._link.elsewhere()
         else:
             self.trouble = f"the broker keeps nothing: {answer.words}" if answer.error else ""
 

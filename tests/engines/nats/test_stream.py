@@ -8,6 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from agentserver.broker.address import BrokerError
+from agentserver.engines.nats.life import SILENT, Life
+from agentserver.engines.nats.members import BEATS
 from agentserver.engines.nats.stream import LogStream
 from agentserver.engines.nats.subjects import LogSubjects
 from agentserver.ports import EngineError, FencedError
@@ -21,10 +23,13 @@ class Said:
     """A link over which these answers come, one for each attempt; None is silence."""
 
     def __init__(self, *answers):
-        self.answers, self.ids = list(answers), []
+        self.answers, self.ids, self.moves = list(answers), [], 0
+
+    async def elsewhere(self):
+        self.moves += 1
 
     async def ask(self, subject, data, seconds, headers=None):
-        self.ids.append(headers["Nats-Msg-Id"])
+        self.ids += [headers["Nats-Msg-Id"]] if headers else []
         answer = self.answers.pop(0)
         if answer is None:
             raise BrokerError("silence")
@@ -72,3 +77,16 @@ async def test_a_leader_that_has_not_come_to_a_claim_yet_fences_nobody():
 async def test_an_expectation_that_was_not_met_in_other_words_fences():
     with pytest.raises(FencedError):
         await appended(error(10071, "it is another one"))
+
+
+async def test_a_process_whose_node_answers_no_beat_tries_another_node():
+    lease = 2.0
+    most = round(SILENT * BEATS / lease)  # a new leader takes less
+    link = Said(*[None] * (most - 1), {"seq": 1}, *[None] * 2 * most)
+    life = Life(link, LogSubjects("o"), None, "me", lease)
+    moves = []
+    while link.answers:
+        await life._beat()
+        moves.append(link.moves)
+    assert [moves.index(1), moves.index(2)] == [2 * most - 1, 3 * most - 1]
+    assert life.trouble

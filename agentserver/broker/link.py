@@ -137,7 +137,7 @@ class Link:
             await self.client.subscribe(subject, cb=heard, pending_bytes_limit=most)
 
     async def elsewhere(self) -> None:
-        """Connect anew, to another node where there is one. What was asked on this connection is not answered any more."""
+        """Connect anew, to another node where there is one. What was asked here is answered no more."""
         with troubles("another node"):
             await self.client.force_reconnect()
 

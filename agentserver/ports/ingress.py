@@ -25,7 +25,7 @@ class Unkept(StrEnum):
 
     STOPPING = "stopping"  # the server is: another one, or a later one, may take it
     OVER = "over"  # the conversation is
-    UNKEPT = "unkept"  # the engine cannot keep anything at present, or does not say what became of the sender's id
+    UNKEPT = "unkept"  # the engine cannot keep it at present, or does not say what became of its id
 
 
 class Submitted(NamedTuple):

@@ -97,12 +97,15 @@ def show_tasks():
     for task in asyncio.all_tasks():
         lines, coroutine = [], task.get_coro()
         while coroutine is not None:
-            frame = next((f for f in (getattr(coroutine, f"{kind}_frame", None) for kind in ("cr", "ag", "gi")) if f), None)
-            if frame is not None:
-                lines.append(f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} {frame.f_code.co_name}")
-            else:
-                lines.append(type(coroutine).__name__)
-            coroutine = next((a for a in (getattr(coroutine, f"{kind}_await", None) for kind in ("cr", "ag")) if a), None)
+            frame = getattr(coroutine, "cr_frame", None) or getattr(coroutine, "ag_frame", None)
+            code = None if frame is None else frame.f_code
+            at = (
+                type(coroutine).__name__
+                if code is None
+                else f"{Path(code.co_filename).name}:{frame.f_lineno}"
+            )
+            lines.append(at if code is None else f"{at} {code.co_name}")
+            coroutine = getattr(coroutine, "cr_await", None) or getattr(coroutine, "ag_await", None)
         print(" < ".join(reversed(lines)), file=sys.stderr)  # noqa: T201
     print("--", file=sys.stderr, flush=True)  # noqa: T201
 

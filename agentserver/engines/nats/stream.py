@@ -132,8 +132,8 @@ class LogStream:
     async def append(self, partition: int, epoch: int | None, data: bytes, headers: dict[str, str]) -> int:
         """Append an entry, for as long as it takes to know what became of it. Raises FencedError and EngineError.
 
-        After a silence no error says that nothing is kept: it may be about this attempt, while the one before is there, or
-        on its way ("duplicate message id is in process").
+        After a silence no error says that nothing is kept: it may be about this attempt, while the one before is there,
+        or on its way ("duplicate message id is in process").
         """
         subject = self._subjects.log(partition)
         if epoch is not None:

@@ -48,7 +48,9 @@ NOBODY = error(10008, "no leader", 503)
 async def appended(*answers):
     link = Said(*answers)
     try:
-        return await LogStream(link, LogSubjects("o"), None).append(3, EPOCH, b"entry", {"Nats-Msg-Id": "one"})
+        return await LogStream(link, LogSubjects("o"), None).append(
+            3, EPOCH, b"entry", {"Nats-Msg-Id": "one"}
+        )
     finally:
         assert set(link.ids) == {"one"}
         assert not link.answers

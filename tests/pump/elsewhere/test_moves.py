@@ -80,7 +80,7 @@ async def test_a_message_under_its_senders_id_is_not_told_as_a_request_that_it_m
         owners, data = handle._host.owners, two.b.markup(Note("2"))
         two.broker.still("a")
         two.engines["a"].log.pause()
-        owners.patience = 0.001  # nobody decides in time, and what was handed in twice becomes one of two requests
+        owners.patience = 0.001  # nobody decides in time: what was handed in twice may be one or the other
         assert (await handle.send(data, "a", request="mine")).code is Unkept.UNKEPT
         with pytest.raises(UnkeptError):  # and not: wait for the end of the other one
             async with asyncio.timeout(10):

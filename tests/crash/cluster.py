@@ -148,6 +148,5 @@ async def words_then_end(hushed, resting, tasks):
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     os.environ.pop("CI", None)
     asyncio.run(main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), sys.argv[4], float(sys.argv[5])))

@@ -37,6 +37,9 @@ OVERTAKEN: Final = 10071
 UNDECIDED: Final = 10164
 """Its error for an expectation that it did not look at, since another one is on its way: it says nothing."""
 
+IN_PROCESS: Final = 10158
+"""Its error for an id that it has, or is about to have: it says nothing. Also told of what it was sent but once."""
+
 AWAY: Final = 503
 """Its code for what it cannot do just now: without a leader, or without room."""
 
@@ -132,8 +135,7 @@ class LogStream:
     async def append(self, partition: int, epoch: int | None, data: bytes, headers: dict[str, str]) -> int:
         """Append an entry, for as long as it takes to know what became of it. Raises FencedError and EngineError.
 
-        After a silence no error says that nothing is kept: it may be about this attempt, while the one before is there,
-        or on its way ("duplicate message id is in process").
+        After a silence no error says that nothing is kept: it may be about this attempt, while the one before is there.
         """
         subject = self._subjects.log(partition)
         if epoch is not None:
@@ -151,7 +153,7 @@ class LogStream:
                 if epoch is None or last_of(answer.words) >= epoch:
                     raise FencedError("another process has claimed it")
                 # else a new leader, which has not come to our claim yet: no later one would tell those who wait
-            elif answer.error != UNDECIDED and not unknown:
+            elif answer.error not in {UNDECIDED, IN_PROCESS} and not unknown:
                 raise EngineError(f"the broker keeps nothing: {answer.words}")
             await asyncio.sleep(AGAIN)
 

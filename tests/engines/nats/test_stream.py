@@ -62,6 +62,10 @@ async def test_after_a_silence_an_error_does_not_say_that_an_entry_is_not_kept(s
     assert await appended(silence, then, then, {"seq": 41, "duplicate": True}) == 41
 
 
+async def test_an_id_that_the_broker_is_about_to_have_is_no_refusal():
+    assert await appended(IN_PROCESS, IN_PROCESS, {"seq": 41, "duplicate": True}) == 41
+
+
 async def test_what_is_refused_at_once_is_not_kept():
     with pytest.raises(EngineError, match="maximum bytes exceeded"):
         await appended(FULL)

@@ -38,7 +38,7 @@ UNDECIDED: Final = 10164
 """Its error for an expectation that it did not look at, since another one is on its way: it says nothing."""
 
 IN_PROCESS: Final = 10158
-"""Its error for an id that it has, or is about to have: it says nothing. Also told of what it was sent but once."""
+"""Its error for an id that it has, or is about to have: it says nothing."""
 
 AWAY: Final = 503
 """Its code for what it cannot do just now: without a leader, or without room."""

@@ -54,9 +54,7 @@ class BrokerValue:
             for seconds in _PATIENCE:
                 try:
                     entry = await asyncio.wait_for((await self._opened()).get(self._key), seconds)
-                    if not entry.value:  # no server writes that: it is not the absence of a value
-                        raise OSError("the broker: the value is empty, and no server has written it so")
-                    return KeptValue(entry.value, entry.revision or 0)
+                    return KeptValue(_written(entry.value), entry.revision or 0)
                 except KeyNotFoundError:
                     return KeptValue(b"", 0)
                 except TimeoutError:
@@ -90,6 +88,13 @@ class BrokerValue:
                     bucket=self._bucket, replicas=self._replicas, direct=False
                 )
         return self._values
+
+
+def _written(data: bytes | None) -> bytes:
+    """A value as a server has written it. Raises OSError for an empty value, which is damage and no absence of one."""
+    if not data:
+        raise OSError("the broker: the value is empty, and no server has written it so")
+    return data
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from agentserver.engines.replica.log import BrokenLogError, LogEntry
 from agentserver.ports import EngineError, FencedError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 
     from nats.aio.msg import Msg
 
@@ -175,13 +175,10 @@ class LogStream:
         while True:
             if self._link.over.done():
                 raise BrokenLogError(f"the connection to the broker is over: {self._link.over.result()}")
-            try:
-                with troubles("the log"):
-                    async for entry in self._read(after):
-                        after = entry.place
-                        yield entry
-            except BrokerError as error:
-                logger.debug("the log is read anew: %s", error)
+            with _anew():
+                async for entry in self._read(after):
+                    after = entry.place
+                    yield entry
             await asyncio.sleep(AGAIN)
 
     async def _read(self, after: int) -> AsyncIterator[LogEntry]:
@@ -236,6 +233,16 @@ class LogStream:
         under = int(epoch) if _EPOCH.fullmatch(epoch) else None
         body = message.data if large is None else await self._large(large)
         return LogEntry(place, partition, under, body or NOTHING, key, at)
+
+
+@contextmanager
+def _anew() -> Iterator[None]:
+    """Have a reader end that the broker, or the library, is in trouble with: another goes on where it was."""
+    try:
+        with troubles("the log"):
+            yield
+    except BrokerError as error:
+        logger.debug("the log is read anew: %s", error)
 
 
 async def api(link: Link, what: str, request: Mapping[str, Any], seconds: float = ANSWER) -> Any:

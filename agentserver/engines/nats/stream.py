@@ -11,6 +11,7 @@ import json
 import logging
 import re
 import secrets
+from contextlib import contextmanager
 from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple

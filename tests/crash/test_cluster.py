@@ -2,7 +2,8 @@
 
 The short form kills one server. The long form does all of it a hundred times: ./run crash --cluster; with
 ``--soak-scale=5`` each is done once, in an order that CRASH_SEED chooses (docs/cluster.md, how it was tried). As last seen
-six orders of seven pass; in the other (CRASH_SEED=6) a reply was told twice without being marked. Of a run that fails the log of each server says what each of its tasks waits for.
+six orders of seven pass; in the other (CRASH_SEED=6) a reply was told twice without being marked. Of a run that fails
+the log of each server says what each of its tasks waits for.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ def main(folder: Path) -> int:
     shared = homonyms(trees)
     figures: tuple[Figure, ...] = (
         Figure("class names that two modules define", len(shared), 9),
-        Figure("docstrings that open with a question word, %", 100 * opening / len(docs), 1),
+        Figure("docstrings that open with a question word, %", 100 * opening / len(docs), 0),
         Figure("nobody, whoever, whatever, somebody per 1,000 words", 1000 * vague / words, 1),
     )
     if folder == PACKAGE:

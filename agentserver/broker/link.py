@@ -142,7 +142,7 @@ class Link:
             await self.client.force_reconnect()
 
     async def trouble(self, error: Exception) -> None:
-        """What the library tells beside everything else."""
+        """The trouble that the library tells of beside everything else."""
         text = str(error) or type(error).__name__
         self._why = text.removeprefix("nats: ")
         if self.met and _is_unauthorised(text):  # it would be tried for ever

@@ -55,7 +55,7 @@ class Subjects:
         return f"{self._begin('work', listener)}.>"
 
     def done(self, listener: str, server: str, call: str) -> str:
-        """Where a listener's worker speaks to the server about a call."""
+        """The subject on which a listener's worker speaks to the server about a call."""
         return f"{self._begin('done', listener)}.{server}.{call}"
 
     def said(self, listener: str) -> str:

@@ -202,7 +202,7 @@ class Provenance:
 
 @dataclass(frozen=True, slots=True)
 class McpServing:
-    """What hosts of the Model Context Protocol are offered.
+    """The listeners that hosts of the Model Context Protocol are offered.
 
     Args:
         expose: the listeners that are tools, in order.
@@ -221,7 +221,7 @@ class McpServing:
 
 @dataclass(frozen=True, slots=True)
 class Otel:
-    """What OpenTelemetry is told of the organism.
+    """The things that OpenTelemetry is told of the organism.
 
     Args:
         url: where spans go, whole.

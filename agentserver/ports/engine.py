@@ -172,7 +172,7 @@ class Engine(Protocol):
         ...
 
     async def standing(self, conversation: str) -> ConversationFound | None:
-        """Whose a conversation is that is open, set aside, or closed and kept; None for any other."""
+        """The owner of a conversation that is open, set aside, or closed and kept; None for any other."""
         ...
 
     async def discard(self, delivery: str) -> bool:

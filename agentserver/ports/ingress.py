@@ -169,7 +169,7 @@ class Ingress(Protocol):
         ...
 
     async def standing(self, principal: str | None, conversation: str) -> ConversationFound:
-        """Whose a conversation is, and whether it is over. Raises LookupError."""
+        """The owner of a conversation, and whether it is over. Raises LookupError."""
         ...
 
     async def submit(

@@ -23,7 +23,7 @@ _Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length
 
 
 class _Walled(Strict):
-    """What any program behind a wall may use; the rest of the machine is out of its reach."""
+    """The things that any program behind a wall may use; the rest of the machine is out of its reach."""
 
     disk: Size = Field(default=_DEFAULTS.disk, description="All that it may have written at one time.")
     scratch: bool = Field(
@@ -35,7 +35,7 @@ class _Walled(Strict):
 
 
 class IsolationEntry(_Walled):
-    """What a process of one listener may use; the rest of the machine is behind a wall."""
+    """The things that a process of one listener may use; the rest of the machine is behind a wall."""
 
     memory: Memory = Field(default=_DEFAULTS.memory, description='Address space, such as "512MB".')
     cpu: Deadline = Field(default=_DEFAULTS.cpu, description="Processor time of one call.")
@@ -89,7 +89,7 @@ def _worded(value: Any) -> Any:
 
 
 class CommandIsolationEntry(_Walled):
-    """What the program of an MCP server may use; the rest of the machine is behind a wall."""
+    """The things that the program of an MCP server may use; the rest of the machine is behind a wall."""
 
     memory: Memory = Field(
         default=_OF_COMMANDS.memory, description='Address space of one process, such as "1GB".'
@@ -123,7 +123,7 @@ IsolationKey: TypeAlias = Annotated[
 
 
 class BrokerEntry(Strict):
-    """Where workers on other machines meet the server."""
+    """The place where workers on other machines meet the server."""
 
     url: BrokerUrl = Field(
         description="Host and port of a NATS server with JetStream; several, separated by commas."

@@ -147,7 +147,7 @@ class BudgetEntry(Strict):
 
 
 class BudgetsEntry(Strict):
-    """What may be spent on language models. What a call may cost at most is reserved before it goes out."""
+    """The most that may be spent on language models. What a call may cost at most is reserved before it goes out."""
 
     request: BudgetEntry | None = Field(
         default=None, title="Request", description="For one message from outside."

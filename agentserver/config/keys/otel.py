@@ -18,7 +18,7 @@ _Endpoint: TypeAlias = Annotated[
 
 
 class OtelEntry(Strict):
-    """What OpenTelemetry is told."""
+    """The things that OpenTelemetry is told."""
 
     endpoint: _Endpoint | None = Field(
         default=None,

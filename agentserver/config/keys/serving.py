@@ -16,7 +16,7 @@ _Page: TypeAlias = Annotated[str, Field(pattern=PAGE_PATTERN, max_length=1000)]
 
 
 class McpServerEntry(Strict):
-    """What hosts of the Model Context Protocol are offered."""
+    """The listeners that hosts of the Model Context Protocol are offered."""
 
     expose: list[Name] = Field(
         min_length=1,

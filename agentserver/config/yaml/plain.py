@@ -1,4 +1,4 @@
-"""What is wrong with a YAML file that cannot be read, in words for who wrote it.
+"""The mistake in a YAML file that cannot be read, in words for its author.
 
 Owns those words: of a parser's error and the line it is about. Pure. Refuses to know what the file is for.
 """

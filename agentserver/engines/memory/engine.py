@@ -61,7 +61,7 @@ class MemoryEngine(Undivided):
         return _SecondEngine(self)
 
     async def heard(self) -> AsyncIterator[Heard]:
-        """What an engine beside this one has let go since it has the conversations."""
+        """The conversations that an engine beside this one has let something go of."""
         while True:
             yield await self._news.get()
 
@@ -196,7 +196,7 @@ class MemoryEngine(Undivided):
             yield event
 
     async def standing(self, conversation: str) -> ConversationFound | None:
-        """Whose a conversation is that is open, or was closed or set aside lately."""
+        """The owner of a conversation that is open, or was closed or set aside lately."""
         kept = self._kept.get(conversation)
         if kept is None:
             return self._left.standing(conversation)

@@ -154,7 +154,7 @@ class LeftEvents:
         self.places.pop(conversation, None)
 
     def standing(self, conversation: str) -> ConversationFound | None:
-        """Whose a conversation was that is over; None for one that is not known."""
+        """The owner of a conversation that is over; None for one that is not known."""
         over = self._over.get(conversation)
         return None if over is None else ConversationFound(conversation, over.principal, over=True)
 

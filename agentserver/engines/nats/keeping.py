@@ -99,7 +99,7 @@ class Keeping:
                 raise EngineError("the kept copy of a replica does not say what it is of") from None
 
     async def _asked(self) -> Any:
-        """What the bucket says of the copy. One that is being made has no leader and never answers: ask again."""
+        """The copy, as the bucket knows it. One that is being made has no leader and never answers: ask again."""
         for seconds in _PATIENCE:
             with suppress(TimeoutError):
                 return await asyncio.wait_for((await self._store()).get_info(COPY), seconds)

@@ -153,7 +153,7 @@ class NatsLog:
 
     @property
     def away(self) -> str:
-        """Why nothing can be appended at present."""
+        """The reason that nothing can be appended at present."""
         if not self._link.stands:
             return "the broker cannot be reached"
         return self._life.trouble

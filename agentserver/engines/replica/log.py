@@ -65,7 +65,7 @@ class ReplicatedLog(Protocol):
 
     @property
     def away(self) -> str:
-        """Why nothing can be appended at present, in words; empty while the log can be reached."""
+        """The reason that nothing can be appended at present, in words; empty while the log can be reached."""
         ...
 
     @property

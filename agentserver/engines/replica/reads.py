@@ -46,7 +46,7 @@ class JournalReads:
         return await self._do(lambda: self._reader.load(conversation))
 
     async def standing(self, conversation: str) -> ConversationFound | None:
-        """Whose a conversation is that the journal has."""
+        """The owner of a conversation that the journal has."""
         return await self._do(lambda: self._reader.standing(conversation))
 
     async def conversations_of(self, principal: str) -> AsyncIterator[str]:

@@ -264,7 +264,7 @@ class SqliteEngine(Undivided):
                 yield event
 
     async def standing(self, conversation: str) -> ConversationFound | None:
-        """Whose a conversation is that the journal has."""
+        """The owner of a conversation that the journal has."""
         return await self._do(lambda: self._reader.standing(conversation))
 
     async def discard(self, delivery: str) -> bool:

@@ -131,7 +131,7 @@ class Reader:
         return [event_of(conversation, columns, again=number <= latest) for number, *columns in rows]
 
     def standing(self, conversation: str) -> ConversationFound | None:
-        """Whose a conversation is, and whether it is over."""
+        """The owner of a conversation, and whether it is over."""
         row = self._connection.execute(
             f"select principal, not ({self._going}) from conversation where id = ?",  # noqa: S608 - our own text
             (conversation,),

@@ -1,1 +1,1 @@
-"""What a running server is doing, for its own user on the same machine. Internal."""
+"""The present work of a running server, for its own user on the same machine. Internal."""

@@ -26,7 +26,7 @@ _BAD = frozenset({Event.REFUSED, Event.FAILED, Event.WITHDRAWN})
 
 
 class TopHost(Protocol):
-    """What an overview needs of a server."""
+    """The part of a server that an overview needs."""
 
     @property
     def trace(self) -> TraceBook:

@@ -229,7 +229,7 @@ Laid: TypeAlias = Annotated[
 
 
 class PolicyEntry(_Entry):
-    """Where values may come from that drive something with consequences."""
+    """The origins that values may have which drive something with consequences."""
 
     mode: ModeWord = Field(
         default=Mode.AUDIT,

@@ -1,4 +1,4 @@
-"""What other processes hand in for conversations of this one.
+"""The things that other processes hand in for conversations of this one.
 
 Owns that each is decided about once, also when the conversation moves meanwhile, and what is told of it. Refuses to
 decide anything itself: it goes the way of what gateways of this process hand in.
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         """The way of what gateways of this process hand in. Each raises EngineError, FencedError among them."""
 
         async def standing(self, principal: str | None, conversation: str) -> ConversationFound:
-            """Whose a conversation is. Raises LookupError."""
+            """The owner of a conversation. Raises LookupError."""
             ...
 
         def begin_for(self, opener: Principal, conversation: str) -> None:

@@ -1,4 +1,4 @@
-"""What gateways of this process want of conversations that another process has: it is handed in for that one.
+"""The wishes of this process's gateways about conversations that another process has: they are handed in for that one.
 
 Owns what a gateway is told of it, and how long it is waited for. Refuses to decide anything: the owner does.
 """
@@ -106,7 +106,7 @@ class Owners:
         return Submitted(fate.request, Code(fate.word) if fate.word else None, fate.again, after)
 
     async def found(self, principal: str | None, conversation: str) -> ConversationFound | None:
-        """Whose a conversation is that may not have begun; None when its owner knows none such. Raises EngineError."""
+        """The owner of a conversation that may not have begun; None when its process knows none. Raises EngineError."""
         fresh = self._fresh.get(conversation)
         if fresh is not None:
             return ConversationFound(conversation, fresh.principal, over=False)

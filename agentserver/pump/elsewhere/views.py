@@ -1,4 +1,4 @@
-"""What is seen here of conversations that other processes have.
+"""The view that is had here of conversations that other processes have.
 
 Owns that gateways which look at one from here see what leaves it, and what waits in it for a person, also over a move.
 Refuses to decide anything about them.

@@ -1,4 +1,4 @@
-"""What waits for a gateway that takes its time.
+"""The events that wait for a gateway that takes its time.
 
 Owns how much of it is held whole, and how the rest is read from the engine when its turn comes. Refuses to know when
 an event counts as taken.
@@ -49,7 +49,7 @@ class Backlog(Stream):
 
     @property
     def size(self) -> tuple[int, int, int]:
-        """How much waits: events, bytes of their messages, and places of others."""
+        """The load that waits: events, bytes of their messages, and places of others."""
         return len(self._events), self._bytes, len(self._away)
 
     def put_back(self, events: Iterable[Event | Away]) -> None:
@@ -123,7 +123,7 @@ class Backlog(Stream):
         self._since = max(known, default=UNDECIDED)
 
     def take(self, request: str) -> list[Event | Away]:
-        """What waits of one request, taken out."""
+        """The events that wait of one request, taken out."""
         there = self._all()
         self.put_back(event for event in there if event.request != request)
         return [event for event in there if event.request == request]

@@ -152,7 +152,7 @@ class Entrance:
         return await self.handles.take(fresh.principal, known)
 
     async def standing(self, principal: str | None, conversation: str) -> ConversationFound:
-        """Whose a conversation is, and whether it is over.
+        """The owner of a conversation, and whether it is over.
 
         Raises LookupError when there is none, or it is another principal's; EngineError.
         """

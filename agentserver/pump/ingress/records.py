@@ -26,7 +26,7 @@ BYTES: Final = 4_194_304
 
 
 class RecordReader:
-    """What waits for one reader.
+    """The records that wait for one reader.
 
     Args:
         principal: of the conversations; None for all.
@@ -43,7 +43,7 @@ class RecordReader:
 
     @property
     def size(self) -> tuple[int, int]:
-        """How much waits: items, and bytes of messages."""
+        """The load that waits: items, and bytes of messages."""
         return len(self._waiting), self._bytes
 
     def put(self, records: Records) -> None:

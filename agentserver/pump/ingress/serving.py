@@ -47,7 +47,7 @@ class Serving:
         return await self._running.open(principal, key, most)
 
     async def standing(self, principal: str | None, conversation: str) -> ConversationFound:
-        """Whose a conversation is, and whether it is over. Cheap; a gateway asks before it begins an answer.
+        """The owner of a conversation, and whether it is over. Cheap; a gateway asks before it begins an answer.
 
         Raises LookupError alike when it is unknown and when it is another principal's, whose are all for None, an
         operator. So do the methods below. EngineError when the engine cannot tell at present.

@@ -28,14 +28,14 @@ BYTES: Final = 1_048_576
 """Bytes of their messages. A message that is longer waits alone."""
 
 WORDS: Final = 64
-"""What may wait for a watcher when a word of progress comes; else that one is lost."""
+"""The load that may wait for a watcher when a word of progress comes; else that one is lost."""
 
 AT_ONCE: Final = 64
 """Events that are read from the engine at once."""
 
 
 class WatchQueue:
-    """What waits for one watcher.
+    """The events that wait for one watcher.
 
     It is behind until it was given what left before; then everything comes as it leaves.
 
@@ -55,7 +55,7 @@ class WatchQueue:
 
     @property
     def size(self) -> tuple[int, int]:
-        """How much waits: items, and bytes of messages."""
+        """The load that waits: items, and bytes of messages."""
         return len(self._items), self._bytes
 
     def put(self, event: Event) -> None:
@@ -186,7 +186,7 @@ class Watches:
                 del self.of[conversation]
 
     async def _before(self, conversation: str, watch: WatchQueue) -> AsyncIterator[Event]:
-        """What left before, until there is no more of it."""
+        """The events that left before, until there are no more."""
         while watch.behind and watch.end is not WatchEnd.STOPPING:
             for event in await self._page(conversation, watch):
                 if watch.take(event):

@@ -301,7 +301,7 @@ class TicketDesk:
             await self._reply(msg.reply, answer, ticket)
 
     def _answer(self, ticket: _Ticket, spoken: Any, reply: str) -> Any:
-        """What is answered at once; None for what is answered later."""
+        """The answer that is given at once; None where it comes later."""
         if isinstance(spoken, TakeFrame):
             return self._give(ticket, spoken)
         if ticket.call is None or spoken.call != ticket.number:

@@ -1,4 +1,4 @@
-"""What a worker elsewhere and a server say to one another: the frames of the wall, and three more.
+"""The frames that a worker elsewhere and a server exchange: those of the wall, and three more.
 
 A ticket in the queue holds nothing. A worker takes it to the server, which gives the call to the first that comes, and
 to no other. From then on the worker tells the server that it lives, passes on what the handler asks, and ends with what
@@ -61,11 +61,11 @@ Spoken: TypeAlias = (
     | frames.ReturnedFrame
     | frames.FailedFrame
 )
-"""What a worker says."""
+"""The frames of a worker."""
 Answer: TypeAlias = (
     frames.CallFrame | frames.CancelFrame | HeardFrame | frames.CompletedFrame | frames.FailedFrame
 )
-"""What a server answers: CancelFrame is for what it does not wait for, FailedFrame for whom it does not understand."""
+"""The frames of a server: CancelFrame is for what it does not wait for, FailedFrame for whom it does not understand."""
 
 
 class Spelling:
@@ -81,11 +81,11 @@ class Spelling:
         self._answer: TypeAdapter[Answer] = TypeAdapter(Annotated[Answer, Field(discriminator="kind")])
 
     def spoken(self, data: bytes) -> Spoken:
-        """What a worker says. Raises FrameError."""
+        """A worker's frame as it is read. Raises FrameError."""
         return self._read(self._spoken, data)
 
     def answer(self, data: bytes) -> Answer:
-        """What a server answers. Raises FrameError."""
+        """A server's answer as it is read. Raises FrameError."""
         return self._read(self._answer, data)
 
     def _read(self, shape: TypeAdapter[_T], data: bytes) -> _T:

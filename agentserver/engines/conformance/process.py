@@ -150,6 +150,8 @@ class Process:
             return Fate()
         hold(isinstance(what, Outside), "what was handed in comes as it was")
         assert isinstance(what, Outside)
+        if what.request in now.requests:  # an owner before this one has decided, and its word was lost
+            return Fate(request=what.request)
         outcome = decisions.receive(now, what, sample.rules, sample.moment())
         try:
             await self.engine.commit(share, outcome)

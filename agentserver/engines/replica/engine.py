@@ -21,12 +21,12 @@ from agentserver.engines.replica.elsewhere import ForeignConversations, either
 from agentserver.engines.replica.entries.acts import Discarding, Done, Forgetting, Naming, Setting
 from agentserver.engines.replica.following import ReplicaFollower
 from agentserver.engines.replica.log import PARTITIONS
-from agentserver.engines.replica.reads import JournalReads
 from agentserver.engines.replica.replica import Replica
 from agentserver.engines.replica.sending import Outgoing
 from agentserver.engines.sqlite.care import maintenance
 from agentserver.engines.sqlite.care.answers import LeftAnswers
 from agentserver.engines.sqlite.reader import Reader
+from agentserver.engines.sqlite.reads import JournalReads
 from agentserver.engines.sqlite.rows import Left
 from agentserver.engines.sqlite.steps.step import StepMaker, from_outside
 from agentserver.ports import EngineError

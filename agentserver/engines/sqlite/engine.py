@@ -13,20 +13,19 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.core.messages import UNDECIDED
 from agentserver.core.state.elapsed import STEADY, Calendar
-from agentserver.engines.sqlite import calendar as journal_calendar
 from agentserver.engines.sqlite.care import claims, maintenance, openings
 from agentserver.engines.sqlite.care.answers import LeftAnswers
-from agentserver.engines.sqlite.file import DRIVER, JournalOptions, open_writing, told
+from agentserver.engines.sqlite.file import JournalOptions, open_writing
 from agentserver.engines.sqlite.lock import Lock
 from agentserver.engines.sqlite.marks import MarkFile
-from agentserver.engines.sqlite.reader import Reader, reading
+from agentserver.engines.sqlite.reader import Reader
+from agentserver.engines.sqlite.reads import JournalReads
 from agentserver.engines.sqlite.rows import Left
 from agentserver.engines.sqlite.writer import Writer
 from agentserver.engines.undivided import Undivided
-from agentserver.ports import DamagedError, EngineError
+from agentserver.ports import EngineError
 
 if TYPE_CHECKING:
     import sqlite3
@@ -35,11 +34,9 @@ if TYPE_CHECKING:
 
     from agentserver.core.guard import CoreGuard
     from agentserver.core.messages import Done, EventPlace, Reply
-    from agentserver.core.receipts import Receipt
     from agentserver.core.records.outcome import Outcome
-    from agentserver.core.state.conversation import Conversation
     from agentserver.engines.sqlite.steps.step import Encoded
-    from agentserver.ports import Answers, ConversationFound, EngineReader, Share
+    from agentserver.ports import Answers, Share
 
     Waiting = tuple[Encoded, asyncio.Future[None]]
 
@@ -54,7 +51,7 @@ PATIENCE = 4
 logger = logging.getLogger("agentserver.journal")
 
 
-class SqliteEngine(Undivided):
+class SqliteEngine(JournalReads, Undivided):
     """A journal at work. Everything in it is done by one thread, in order.
 
     Args:
@@ -78,6 +75,7 @@ class SqliteEngine(Undivided):
         self.marks = MarkFile(options.path)
         self.answers: Answers = LeftAnswers(lambda work: self._do(lambda: work(self._connection)))
         self._options = options
+        self._path = options.path
         self._guards = tuple(guards)
         self._retention = retention
         self._limit = limit
@@ -121,15 +119,15 @@ class SqliteEngine(Undivided):
     def _begin(self) -> int:
         """Open everything; gives the epoch that begins."""
         with ExitStack() as stack:
-            lock = stack.enter_context(Lock(self._options.path))
+            lock = stack.enter_context(Lock(self._path))
             stack.callback(self.marks.close)
             self._connection = stack.enter_context(closing(open_writing(self._options)))
-            self._writer = Writer(self._connection, self._options.path, self._guards, self._limit)
+            self._writer = Writer(self._connection, self._path, self._guards, self._limit)
             stack.callback(self._writer.leave, lock)
             self._reader = Reader(self._connection, self._guards)
             self._before = self._reader.last_event()
             for damage in self._reader.damaged():
-                logger.error("%s: %s", self._options.path, damage)
+                logger.error("%s: %s", self._path, damage)
             epoch = claims.claim(self._connection)
             self._open = stack.pop_all()
         return epoch
@@ -228,10 +226,6 @@ class SqliteEngine(Undivided):
 
     # Reading
 
-    async def load(self, conversation: str) -> Conversation | None:
-        """The conversation as last committed."""
-        return await self._do(lambda: self._reader.load(conversation))
-
     async def set_aside(self, conversation: str, reason: str, at: float) -> tuple[Reply | Done, ...]:
         """Let a conversation go on no more. Commits to it that are waiting are stale."""
         return await self._do(lambda: self._writer.set_aside(conversation, reason, at))
@@ -251,21 +245,12 @@ class SqliteEngine(Undivided):
         for key in await self._do(lambda: self._reader.idle(before)):
             yield key
 
-    async def conversations_of(self, principal: str) -> AsyncIterator[str]:
-        """The principal's conversations that are open or have something in the outbox."""
-        for key in await self._do(lambda: self._reader.conversations_of(principal)):
-            yield key
-
     async def outbox(self, conversation: str) -> AsyncIterator[Reply | Done]:
         """The events that were not acknowledged; those that an earlier server may have passed on are marked."""
         gone = self._gone(conversation)
         for event in await self._do(lambda: self._reader.outbox(conversation, self._before)):
             if not gone(event.place):
                 yield event
-
-    async def standing(self, conversation: str) -> ConversationFound | None:
-        """The owner of a conversation that the journal has."""
-        return await self._do(lambda: self._reader.standing(conversation))
 
     async def discard(self, delivery: str) -> bool:
         """Take a dead letter off the list; on the disk when this returns."""
@@ -275,10 +260,6 @@ class SqliteEngine(Undivided):
         self._writer.check()
         return maintenance.discard(self._connection, delivery)
 
-    async def claimed(self, name: str) -> str | None:
-        """The conversation that has a name."""
-        return await self._do(lambda: openings.claimed(self._connection, name))
-
     async def claim(self, name: str, conversation: str, at: float) -> str:
         """The conversation that has a name; on the disk when this returns."""
         return await self._do(lambda: self._claim(name, conversation, at))
@@ -286,21 +267,6 @@ class SqliteEngine(Undivided):
     def _claim(self, name: str, conversation: str, at: float) -> str:
         self._writer.check()
         return openings.claim(self._connection, name, conversation, at)
-
-    async def left(
-        self,
-        conversation: str,
-        after: EventPlace,
-        most: int,
-        *,
-        gaps: bool = False,  # noqa: ARG002 - there are none
-    ) -> list[Reply | Done]:
-        """The events after a place. All of a conversation are kept for as long as it is."""
-        return await self._do(lambda: self._reader.left(conversation, after, most))
-
-    async def receipt(self, conversation: str, name: str) -> Receipt | None:
-        """The receipt of a commit under a key, also in a conversation that is closed."""
-        return await self._do(lambda: self._reader.receipt(conversation, name))
 
     async def told(self, conversation: str, request: str) -> AsyncIterator[Reply | Done]:
         """Everything that left for a request."""
@@ -320,14 +286,6 @@ class SqliteEngine(Undivided):
         before = max(((one.version, one.position) for one in found if one.before), default=UNDECIDED)
         return lambda place: everything or place <= before or place in places
 
-    async def calendar(self) -> Calendar:
-        """The calendar that an earlier server has kept."""
-        return await self._do(lambda: journal_calendar.read(self._connection))
-
-    async def keep_calendar(self, calendar: Calendar) -> None:
-        """Keep it in the journal."""
-        await self._do(lambda: journal_calendar.keep(self._connection, calendar))
-
     async def expire(self, now: float, calendar: Calendar = STEADY) -> int:
         """Forget closed conversations whose time is over, some at a time, so that commits can go between."""
         if self._retention is None:
@@ -337,20 +295,3 @@ class SqliteEngine(Undivided):
             gone = await self._do(lambda: maintenance.forget(self._connection, limit))
             total += gone
         return total
-
-    async def read(self, work: Callable[[EngineReader], T]) -> T:
-        """Read the file in a thread of its own, beside the one that writes."""
-        return await asyncio.get_running_loop().run_in_executor(None, self._examine, work)
-
-    def _examine(self, work: Callable[[EngineReader], T]) -> T:
-        with reading(self._options.path, self._guards) as reader:
-            return work(reader)
-
-    async def _do(self, work: Callable[[], T]) -> T:
-        """Have the thread do something. What SQLite raises becomes an EngineError."""
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
-        except DRIVER as error:
-            raise told(self._options.path, error) from error
-        except UnreadableError as error:
-            raise DamagedError(str(error)) from error

@@ -184,7 +184,7 @@ MIGRATIONS: Final = (
 ``event``: a reply when it has a message, with ``flag`` for errors; else the end of a request, ``flag`` for answered.
 Seals, marks and the ``form`` of a step's link: see engines/sqlite/proof/seal.py; an earlier version wrote none.
 ``answer``: see engines/sqlite/care/answers.py. ``head``: see engines/sqlite/proof/head.py. ``calendar``: see
-engines/sqlite/calendar.py. ``handoff``: see engines/sqlite/care/handoffs.py.
+engines/sqlite/care/calendar.py. ``handoff``: see engines/sqlite/care/handoffs.py.
 ``aside``: see engines/sqlite/care/aside.py. ``opening``: see engines/sqlite/care/openings.py.
 ``step_decided``, ``step_priced``: the steps whose cause begins with the answer of a person, or with a charge.
 ``conversation.rights``: of its principal; empty where they are full (core/encoding/parts.py).

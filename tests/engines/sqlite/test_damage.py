@@ -18,8 +18,7 @@ from agentserver.core.records.details import Failure
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.core.state.elapsed import Calendar, Jump
 from agentserver.engines.conformance.suite import SampleConversation
-from agentserver.engines.sqlite import calendar
-from agentserver.engines.sqlite.care import answers, aside, claims, maintenance, openings
+from agentserver.engines.sqlite.care import answers, aside, calendar, claims, maintenance, openings
 from agentserver.engines.sqlite.file import DRIVER, JournalOptions, Sync, open_reading, open_writing
 from agentserver.engines.sqlite.lock import HEAD, beside
 from agentserver.engines.sqlite.proof.verify import findings

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from agentserver.core.encoding import recording
 from agentserver.core.encoding.snapshot import UnreadableError
-from agentserver.engines.sqlite import calendar
-from agentserver.engines.sqlite.care import aside, claims, openings
+from agentserver.engines.sqlite.care import aside, calendar, claims, openings
 from agentserver.engines.sqlite.care.maintenance import broken_link
 from agentserver.engines.sqlite.file import DRIVER, open_reading, told
 from agentserver.engines.sqlite.proof import head as journal_head

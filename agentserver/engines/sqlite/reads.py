@@ -9,7 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
 from agentserver.core.encoding.snapshot import UnreadableError
-from agentserver.engines.sqlite import calendar as journal_calendar
+from agentserver.engines.sqlite.care import calendar as journal_calendar
 from agentserver.engines.sqlite.care import openings
 from agentserver.engines.sqlite.file import DRIVER, told
 from agentserver.engines.sqlite.reader import reading

@@ -16,7 +16,6 @@ from agentserver.core.state.principals import Principal, Trust
 from agentserver.engines.sqlite.file import JournalOptions, open_writing
 from agentserver.gateways.principals import Caller, Rate, Role, Tokens, shared, tokens
 from agentserver.gateways.principals.file import beside
-from tests.brokers import broker
 
 pytestmark = pytest.mark.anyio
 JOURNALS = Path(__file__).parents[1] / "fixtures" / "journals"
@@ -32,18 +31,12 @@ listeners: []
 """
 
 
-@pytest.fixture(scope="module")
-async def url(tmp_path_factory):
-    async with broker(tmp_path_factory.mktemp("broker")) as url:
-        yield url
-
-
 @pytest.fixture
-def desk(url, tmp_path, monkeypatch):
+def desk(node, tmp_path, monkeypatch):
     """A project of which the servers share a broker; gives its organism's file."""
     path = tmp_path / "config" / "organism.yaml"
     path.parent.mkdir()
-    path.write_text(ORGANISM.format(name=tmp_path.name.replace(".", "_")[:40], url=url))
+    path.write_text(ORGANISM.format(name=tmp_path.name.replace(".", "_")[:40], url=node.url))
     monkeypatch.chdir(tmp_path)
     return path
 

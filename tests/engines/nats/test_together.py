@@ -14,7 +14,7 @@ from agentserver.broker.address import BrokerAddress
 from agentserver.engines.conformance.together import TOGETHER, SharedSubject
 from agentserver.engines.nats.log import LogOptions, NatsLog
 from agentserver.engines.replica.engine import ReplicaEngine
-from tests.brokers import Gate, one
+from tests.brokers import Gate
 from tests.pump.desk import until
 
 if TYPE_CHECKING:
@@ -30,17 +30,6 @@ LEASE = 0.8
 """Seconds; a stopped process is cut off for longer than that."""
 
 NUMBERS = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def anyio_backend():
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
-async def node(tmp_path_factory):
-    async with one(tmp_path_factory.mktemp("broker")) as node:
-        yield node
 
 
 @pytest.mark.parametrize("check", TOGETHER, ids=lambda check: check.__name__)

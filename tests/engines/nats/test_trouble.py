@@ -29,17 +29,6 @@ pytestmark = [
 NUMBERS = itertools.count()
 
 
-@pytest.fixture(scope="module")
-def anyio_backend():
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
-async def node(tmp_path_factory):
-    async with one(tmp_path_factory.mktemp("broker")) as node:
-        yield node
-
-
 def options(node, name, **more):
     return LogOptions(name, BrokerAddress(node.url), monitoring=(node.monitoring,), **more)
 

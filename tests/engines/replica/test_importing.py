@@ -19,7 +19,6 @@ from agentserver.engines.sqlite.file import JournalOptions, open_reading, open_w
 from agentserver.engines.sqlite.lock import Lock
 from agentserver.engines.sqlite.proof.verify import findings
 from agentserver.ports import EngineError
-from tests.brokers import broker
 
 pytestmark = pytest.mark.anyio
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "journals"
@@ -34,19 +33,13 @@ def journal(tmp_path):
     return path
 
 
-@pytest.fixture(scope="module")
-async def url(tmp_path_factory):
-    async with broker(tmp_path_factory.mktemp("broker")) as url:
-        yield url
-
-
 NUMBERS = itertools.count()
 
 
 @pytest.fixture
-def log(url):
+def log(node):
     """Gives the log of a process, of an organism that nobody else has."""
-    options = LogOptions(f"market{next(NUMBERS)}", BrokerAddress(url), relaxed=True)
+    options = LogOptions(f"market{next(NUMBERS)}", BrokerAddress(node.url), relaxed=True)
     return lambda: NatsLog(options)
 
 

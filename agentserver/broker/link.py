@@ -201,12 +201,12 @@ async def _connect(
 ) -> None:
     """Connect for the first time. Raises BrokerError."""
     client, latest = link.client, [""]
-    refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    refused: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     async def trouble(error: Exception) -> None:
         latest[0] = _short(error)
         if _is_unauthorised(latest[0]) and not refused.done():
-            refused.set_result(None)
+            refused.set_result(latest[0])
         await link.trouble(error)
 
     if words is not None:
@@ -225,11 +225,11 @@ async def _connect(
         )
         connecting = asyncio.ensure_future(work)
         try:
-            either: set[asyncio.Future[None]] = {connecting, refused}
+            either: set[asyncio.Future[Any]] = {connecting, refused}
             await asyncio.wait(either, timeout=START, return_when=asyncio.FIRST_COMPLETED)
             if refused.done():
                 raise PermissionDeniedError(
-                    f"the broker at {address.url} does not take this user: {latest[0]}"
+                    f"the broker at {address.url} does not take this user: {refused.result()}"
                 )
             if not connecting.done():
                 raise BrokerError(f"no broker at {address.url}: {latest[0] or 'it does not answer'}")

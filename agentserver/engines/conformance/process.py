@@ -16,6 +16,7 @@ from agentserver.core.receipts import refused_with
 from agentserver.core.state.approvals import ApprovalAnswer
 from agentserver.engines.conformance.sample import BrokenPromiseError, hold
 from agentserver.ports import Arrival, Fate, FencedError, RepeatedError
+from agentserver.ports.tasks import ended
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -57,7 +58,7 @@ class Process:
     ) -> None:
         """Close the engine."""
         assert self._following is not None
-        await _ended(self._following)
+        await ended([self._following])
         await self.engine.__aexit__(kind, error, trace)
 
     async def _follow(self) -> None:
@@ -116,7 +117,7 @@ class Process:
         try:
             yield decided
         finally:
-            await _ended(task)
+            await ended([task])
 
     async def _decide(self, sample: SampleConversation, decided: list[Outcome]) -> None:
         tasks: dict[Share, asyncio.Task[None]] = {}
@@ -127,7 +128,7 @@ class Process:
                 await asyncio.sleep(NAP)
         finally:
             for task in tasks.values():
-                await _ended(task)
+                await ended([task])
 
     async def _take(self, share: Share, sample: SampleConversation, decided: list[Outcome]) -> None:
         async for arrival in self.engine.arrivals(share):
@@ -170,7 +171,7 @@ class Process:
         try:
             yield hearing
         finally:
-            await _ended(task)
+            await ended([task])
 
 
 class Hearing:
@@ -210,9 +211,3 @@ class Hearing:
 def handed_in(conversation: Conversation, what: Outside | ApprovalAnswer) -> Arrival:
     """An arrival for a conversation, from an operator."""
     return Arrival(str(uuid4()), conversation.id, None, what)
-
-
-async def _ended(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task

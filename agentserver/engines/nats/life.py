@@ -17,6 +17,7 @@ from agentserver.engines.nats.members import BEATS, Beat, Members
 from agentserver.engines.nats.stream import api, store
 from agentserver.engines.nats.subjects import LAST
 from agentserver.ports.sharing import Share
+from agentserver.ports.tasks import ended
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
@@ -189,10 +190,7 @@ class Life:
         self._over = True
         self._held.clear()
         self._tell()
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await ended(self._tasks)
         if self._link.stands:
             await self._remove(self.name)
 

@@ -12,6 +12,7 @@ import logging
 import re
 import secrets
 from contextlib import contextmanager
+from functools import partial
 from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -187,7 +188,10 @@ class LogStream:
         stream, client, name = self._subjects.stream, self._link.client, f"r{secrets.token_hex(8)}"
         request = {"stream_name": stream, "config": {"name": name, "opt_start_seq": after + 1, **READER}}
         await api(self._link, f"CONSUMER.CREATE.{stream}.{name}", request)
-        subscription = await client.subscribe(client.new_inbox())
+        came: asyncio.Queue[Msg | None] = asyncio.Queue()
+        subscription = await client.subscribe(client.new_inbox(), cb=came.put)
+        over = partial(_put, came)
+        self._link.over.add_done_callback(over)
         pull = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}"
         ask = json.dumps(
             {"batch": AT_ONCE, "expires": 30_000_000_000, "idle_heartbeat": 2_000_000_000}
@@ -196,10 +200,7 @@ class LogStream:
             await client.publish(pull, ask, reply=subscription.subject)
             left = AT_ONCE
             while True:
-                try:
-                    message = await subscription.next_msg(timeout=SILENCE)
-                except TimeoutError:
-                    raise BrokerError("the broker is silent") from None
+                message = await _next(came)
                 status = (message.headers or {}).get("Status")
                 if status == "100":
                     continue
@@ -213,6 +214,7 @@ class LogStream:
                     await client.publish(pull, ask, reply=subscription.subject)
                     left += AT_ONCE
         finally:
+            self._link.over.remove_done_callback(over)
             if client.is_connected:
                 await subscription.unsubscribe()
 
@@ -234,6 +236,22 @@ class LogStream:
         under = int(epoch) if _EPOCH.fullmatch(epoch) else None
         body = message.data if large is None else await self._large(large)
         return LogEntry(place, partition, under, body or NOTHING, key, at)
+
+
+def _put(came: asyncio.Queue[Msg | None], _: asyncio.Future[str]) -> None:
+    came.put_nowait(None)
+
+
+async def _next(came: asyncio.Queue[Msg | None]) -> Msg:
+    """The next that came. Raises BrokerError. The library's own waiting would lose a cancellation now and then."""
+    try:
+        async with asyncio.timeout(SILENCE):
+            message = await came.get()
+    except TimeoutError:
+        raise BrokerError("the broker is silent") from None
+    if message is None:
+        raise BrokerError("the connection is over")
+    return message
 
 
 @contextmanager

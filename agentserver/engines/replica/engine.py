@@ -31,6 +31,7 @@ from agentserver.engines.sqlite.rows import Left
 from agentserver.engines.sqlite.steps.step import StepMaker, from_outside
 from agentserver.ports import EngineError
 from agentserver.ports.errors import FencedError
+from agentserver.ports.tasks import ended
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -133,10 +134,10 @@ class ReplicaEngine(JournalReads):
         reached.push_async_callback(self._following.end)
         await self._following.reached(last)
         minding = asyncio.get_running_loop().create_task(self._mind())
-        reached.push_async_callback(_ended, minding)
+        reached.push_async_callback(ended, [minding])
         taken = asyncio.get_running_loop().create_future()
         watch = asyncio.get_running_loop().create_task(self._hold(taken))
-        reached.push_async_callback(_ended, watch)
+        reached.push_async_callback(ended, [watch])
         await asyncio.wait([taken, watch], return_when=asyncio.FIRST_COMPLETED)
         if watch.done():
             watch.result()
@@ -368,8 +369,3 @@ class ReplicaEngine(JournalReads):
         everything = any(one.version is None for one in found)
         before = max(((one.version, one.position) for one in found if one.before), default=UNDECIDED)
         return lambda place: everything or place <= before or place in places
-
-
-async def _ended(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from agentserver.engines.replica import opening
 from agentserver.engines.replica.log import BrokenLogError
 from agentserver.ports import EngineError
+from agentserver.ports.tasks import ended
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -74,10 +75,7 @@ class ReplicaFollower:
 
     async def end(self) -> None:
         """Follow no more."""
-        tasks = [*self._tasks, *([] if self._copying is None else [self._copying])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await ended([*self._tasks, *([] if self._copying is None else [self._copying])])
 
     async def reached(self, place: int) -> None:
         """Wait until a place was applied. Raises EngineError when following has come to its end."""

@@ -17,6 +17,7 @@ from agentserver.engines.replica.entries.acts import Departing
 from agentserver.engines.sqlite.steps.step import Encoded
 from agentserver.ports import EngineError, UnfitError
 from agentserver.ports.errors import FencedError
+from agentserver.ports.tasks import ended
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -270,9 +271,7 @@ class Outgoing:
         having += [one.done for queue in self._queues.values() for one in queue]
         if having and not self._log.away:
             await asyncio.wait(having, timeout=patience)
-        for task in list(self._tasks.values()):
-            task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await ended(self._tasks.values())
         error = EngineError("the engine was closed before it was known what became of it")
         for sent in self._sent.values():
             _fail(sent.having, error)

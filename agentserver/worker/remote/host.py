@@ -19,6 +19,7 @@ from agentserver.broker.address import BrokerError
 from agentserver.broker.link import PermissionDeniedError, SilenceError, connected, troubles
 from agentserver.broker.words import word
 from agentserver.completion import CompletionFault
+from agentserver.ports.tasks import ended
 from agentserver.worker import frames
 from agentserver.worker.remote.queue import BEAT, LOST
 from agentserver.worker.remote.speech import AliveFrame, Answer, Spelling, TakeFrame
@@ -119,7 +120,7 @@ class RemoteWorker:
                     slot.result()
             return link.over.result() if link.over.done() else ""
         finally:
-            await _ended(*slots)
+            await ended(slots)
 
     async def _slot(self, link: Link, ending: asyncio.Event) -> None:
         with troubles(self.subjects.pull(self.listener)):
@@ -222,7 +223,7 @@ class _Turn:
         except WorkerError as error:
             return frames.FailedFrame(given.call, str(error), [])
         finally:
-            await _ended(making, living)
+            await ended([making, living])
 
     async def _live(self) -> None:
         """Tell the server that the call is worked on. Raises _UnwantedError when it does not wait for it."""
@@ -288,12 +289,3 @@ class _Turn:
     def _unanswered(self, asked: frames.CompleteFrame, why: str) -> frames.CompletedFrame:
         fault = CompletionFault.UNAVAILABLE.value
         return frames.CompletedFrame(asked.call, asked.number, "", [], (0, 0, 0), None, "", None, fault, why)
-
-
-async def _ended(*tasks: asyncio.Future[Any]) -> None:
-    """Cancel what runs yet, and wait for it; what it raises was told by another of them."""
-    for task in tasks:
-        task.cancel()
-    await asyncio.wait(tasks)
-    for task in tasks:
-        _ = task.cancelled() or task.exception()

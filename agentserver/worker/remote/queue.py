@@ -21,6 +21,7 @@ import anyio
 
 from agentserver.broker.address import BrokerError
 from agentserver.broker.link import PermissionDeniedError, SilenceError, connected
+from agentserver.ports.tasks import ended
 from agentserver.worker import frames, reading
 from agentserver.worker.pool import QUESTIONS, Here, Outcome
 from agentserver.worker.remote.making import made
@@ -159,9 +160,7 @@ class TicketDesk:
             ticket.break_off("the server ends")
         with anyio.CancelScope(shield=True):
             while self._tasks:
-                for task in self._tasks:
-                    task.cancel()
-                await asyncio.wait(self._tasks)
+                await ended(self._tasks)
 
     async def outcome(
         self, listener: str, accepted: Accepted, current: Invocation, codecs: Codecs

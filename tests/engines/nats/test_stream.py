@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from types import SimpleNamespace
 
@@ -12,6 +13,7 @@ from agentserver.engines.nats.life import SILENT, Life
 from agentserver.engines.nats.members import BEATS
 from agentserver.engines.nats.stream import LogStream
 from agentserver.engines.nats.subjects import LogSubjects
+from agentserver.engines.replica.log import BrokenLogError
 from agentserver.ports import EngineError, FencedError
 
 pytestmark = pytest.mark.anyio
@@ -96,3 +98,54 @@ async def test_a_process_whose_node_answers_no_beat_tries_another_node():
         moves.append(link.moves)
     assert [moves.index(1), moves.index(2)] == [2 * most - 1, 3 * most - 1]
     assert life.trouble
+
+
+class Client:
+    """A client whose one subscription gets what the test puts into it."""
+
+    is_connected = True
+
+    def __init__(self):
+        self.asked = asyncio.Event()
+
+    def new_inbox(self):
+        return "inbox"
+
+    async def subscribe(self, subject, cb):
+        self.came = cb
+        return self
+
+    subject = "inbox"
+
+    async def publish(self, subject, data, reply):
+        self.asked.set()
+
+    async def unsubscribe(self):
+        self.gone = True
+
+
+async def reading():
+    """A link whose reader waits, and the task that reads."""
+    link = Said({})
+    link.client, link.over = Client(), asyncio.get_running_loop().create_future()
+    entries = LogStream(link, LogSubjects("o"), None).follow(0)
+    task = asyncio.ensure_future(anext(entries))
+    await link.client.asked.wait()
+    await asyncio.sleep(0)
+    return link, task
+
+
+async def test_a_reader_that_is_cancelled_in_the_turn_in_which_an_entry_comes_ends():
+    link, task = await reading()
+    await link.client.came(SimpleNamespace(headers={"Status": "100"}))
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
+    assert link.client.gone
+
+
+async def test_a_reader_whose_connection_is_over_says_so_at_once():
+    link, task = await reading()
+    link.over.set_result("it was closed")
+    with pytest.raises(BrokenLogError, match="it was closed"):
+        await task

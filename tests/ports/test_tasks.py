@@ -1,0 +1,57 @@
+"""A task that is ended is done, also where a library has lost its cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+
+import pytest
+
+from agentserver.ports.tasks import ended
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("lost", range(4))
+async def test_a_task_that_loses_cancellations_ends(lost):
+    left = []
+
+    async def work():
+        for _ in range(lost):
+            with suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            left.append("tidied")
+
+    task = asyncio.create_task(work())
+    await asyncio.sleep(0)
+    await ended([task], again=0)
+    assert task.cancelled()
+    assert left == ["tidied"]
+
+
+async def test_what_a_task_raises_at_its_end_is_neither_raised_nor_complained_of(caplog):
+    async def work():
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise ValueError
+
+    task = asyncio.create_task(work())
+    await asyncio.sleep(0)
+    await ended([task])
+    assert isinstance(task.exception(), ValueError)
+    del task
+    await asyncio.sleep(0)
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+async def test_a_task_that_is_done_and_no_task_at_all_are_not_waited_for():
+    done = asyncio.get_running_loop().create_future()
+    done.set_result(1)
+    await ended([])
+    await ended([done])
+    assert done.result() == 1

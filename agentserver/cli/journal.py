@@ -35,6 +35,11 @@ BY_A_SERVER = (
     "what is changed here is in no other; dead letters are dealt with in the live view of a server that runs"
 )
 
+INTO_A_CLUSTER = (
+    "stop all its servers, and begin an empty cluster (another engine.nats.name) with agentserver journal import COPY"
+)
+LOST_BY_A_REPLICA = "start the server, which makes a replica that has lost something anew from the log"
+
 
 @contextmanager
 def writing(ctx: click.Context, path: Path, *, content: bool = True) -> Iterator[Any]:
@@ -54,6 +59,23 @@ def writing(ctx: click.Context, path: Path, *, content: bool = True) -> Iterator
         if content and is_replica(connection):
             project.refuse(ctx, f"{path}: is the replica of a cluster: {BY_A_SERVER}")
         yield connection
+
+
+@contextmanager
+def _of_one_server(ctx: click.Context, organism: Path | None, journal: Path | None, instead: str) -> Iterator[Path]:
+    """The path of a journal that a server has to itself; ends the command for the replica of a cluster.
+
+    Args:
+        instead: what is to be done for a cluster.
+    """
+    from agentserver.engines.replica.opening import is_replica_at
+
+    path = located(ctx, organism, journal)
+    file = project.found(organism) if journal is None else None
+    with refusing(ctx):
+        if is_replica_at(path) or (file is not None and project.glimpse(ctx, file).engine is not None):
+            project.refuse(ctx, f"{path}: is the replica of a cluster, which its log makes: {instead}")
+        yield path
 
 
 @click.group("journal", short_help="Count, check, shrink, copy or restore the journal.")
@@ -127,13 +149,14 @@ def vacuum(ctx: click.Context, organism: Path | None, journal: Path | None) -> N
 def restore(ctx: click.Context, copy: Path, organism: Path | None, journal: Path | None) -> None:
     """Put COPY, which export has made, in the journal's place. The server must not be running.
 
-    The copy is checked first. The journal of before is kept beside the new one, under the name that is printed.
+    The copy is checked first. The journal of before is kept beside the new one, under the name that is printed. Refused
+    on the replica of a cluster; a copy of a replica becomes a journal like any other.
     """
+    from agentserver.engines.replica.tables import remove_tables
     from agentserver.engines.sqlite.care import restore as journal_restore
 
-    path = located(ctx, organism, journal)
-    with refusing(ctx):
-        kept = journal_restore.restore(copy, path)
+    with _of_one_server(ctx, organism, journal, INTO_A_CLUSTER) as path:
+        kept = journal_restore.restore(copy, path, remove_tables)
     project.say(f"{path}: restored from {copy}, {path.stat().st_size} bytes")
     if kept is not None:
         project.say(f"the journal of before: {kept}")
@@ -183,13 +206,12 @@ def accept_loss(ctx: click.Context, organism: Path | None, journal: Path | None)
     """Go on with a journal that has lost what was committed, or with none. The server must not be running.
 
     A server does not start when the head that is kept beside the journal shows that commits are missing. What they held
-    is gone for good after this: look for the file, its -wal and a backup first.
+    is gone for good after this: look for the file, its -wal and a backup first. Refused on the replica of a cluster.
     """
     from agentserver.engines.sqlite.lock import Lock
     from agentserver.engines.sqlite.proof import head
 
-    path = located(ctx, organism, journal)
-    with refusing(ctx), Lock(path):
+    with _of_one_server(ctx, organism, journal, LOST_BY_A_REPLICA) as path, Lock(path):
         lost = head.accept(path)
     project.say(f"{path}: the next start takes it as it is" if lost else f"{path}: nothing is kept beside it")
 

@@ -205,6 +205,55 @@ def test_nothing_is_written_to_a_replica_beside_its_log(shop, words):
     assert "bytes before" in verb("journal", "vacuum")
 
 
+@pytest.fixture
+def replica(shop):
+    with closing(sqlite3.connect("out/journal.sqlite")) as connection:
+        connection.executescript(TABLES)
+    return shop / "out" / "journal.sqlite"
+
+
+@pytest.mark.parametrize(
+    ("words", "instead"),
+    [
+        (("restore", "copy.sqlite"), "agentserver journal import COPY"),
+        (("accept-loss",), "makes a replica that has lost something anew"),
+    ],
+)
+@pytest.mark.parametrize("named", [True, False])
+def test_a_replica_is_not_restored_and_its_loss_is_not_accepted(replica, words, instead, named):
+    verb("journal", "export", "copy.sqlite")
+    before = replica.read_bytes()
+    option = ["--journal", str(replica)] if named else []
+    done = CliRunner().invoke(cli, ["journal", *words, *option])
+    assert done.exit_code == 2, done.output
+    assert "is the replica of a cluster" in done.stderr
+    assert instead in done.stderr
+    assert replica.read_bytes() == before
+
+
+@pytest.mark.parametrize("words", [("restore", "copy.sqlite"), ("accept-loss",)])
+def test_where_the_organism_has_a_cluster_they_are_refused_without_a_replica_too(shop, words):
+    verb("journal", "export", "copy.sqlite")
+    (shop / "cluster.yaml").write_text(
+        "name: shop\nengine: {nats: {url: 'nats://127.0.0.1:9'}}\nlisteners: []\n"
+    )
+    done = CliRunner().invoke(cli, ["journal", *words, "--organism", "cluster.yaml"])
+    assert done.exit_code == 2, done.output
+    assert "is the replica of a cluster" in done.stderr
+    assert not (shop / "out" / "replicas").exists()
+
+
+def test_the_copy_of_a_replica_becomes_a_journal_like_any_other(replica):
+    verb("journal", "export", "copy.sqlite")
+    shown = verb("conversations")
+    replica.unlink()
+    verb("journal", "restore", "copy.sqlite")
+    assert verb("conversations") == shown
+    assert letter()
+    verb("dead", "discard", letter())
+    assert verb("journal", "verify").endswith("everything is what was written\n")
+
+
 def test_no_verb_speaks_sql():
     """What they read they are given by an EngineReader, of any engine."""
     verbs = list((Path(__file__).parents[2] / "agentserver" / "cli").rglob("*.py"))

@@ -13,7 +13,7 @@ from contextlib import ExitStack, closing, suppress
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
-from agentserver.engines.replica.tables import TABLES, place_of
+from agentserver.engines.replica.tables import TABLES, is_replica, place_of
 from agentserver.engines.sqlite.file import DRIVER, JournalOptions, Sync, open_reading, open_writing, told
 from agentserver.engines.sqlite.lock import HEAD, INDEX, LOG, Lock, beside
 from agentserver.engines.sqlite.proof.seal import digest
@@ -35,6 +35,17 @@ MOST: Final = 64
 def path_of(directory: Path, number: int = 0) -> Path:
     """The path of one of the replicas in a directory."""
     return directory / ("replica.db" if number == 0 else f"replica-{number}.db")
+
+
+def is_replica_at(path: Path) -> bool:
+    """True for the file of a replica; False for one that is not there or cannot be read."""
+    if not path.is_file():
+        return False
+    try:
+        with closing(open_reading(path)) as connection:
+            return is_replica(connection)
+    except (EngineError, *DRIVER):
+        return False
 
 
 def take(directory: Path, stack: ExitStack) -> Path:

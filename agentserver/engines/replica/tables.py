@@ -33,6 +33,12 @@ def is_replica(connection: sqlite3.Connection) -> bool:
     return connection.execute("select 1 from sqlite_master where name = 'followed'").fetchone() is not None
 
 
+def remove_tables(connection: sqlite3.Connection) -> None:
+    """Leave a journal of what was a replica."""
+    for name in ("followed", "partition_claim", "arrival"):
+        connection.execute(f"drop table if exists {name}")
+
+
 def place_of(connection: sqlite3.Connection) -> int:
     """The place of the last entry that was applied; zero before the first."""
     row = connection.execute("select max(place) from followed").fetchone()

@@ -36,7 +36,7 @@ BY_A_SERVER = (
 )
 
 INTO_A_CLUSTER = (
-    "stop all its servers, and begin an empty cluster (another engine.nats.name) with agentserver journal import COPY"
+    "stop its servers, and begin a cluster of another engine.nats.name with agentserver journal import COPY"
 )
 LOST_BY_A_REPLICA = "start the server, which makes a replica that has lost something anew from the log"
 
@@ -62,12 +62,10 @@ def writing(ctx: click.Context, path: Path, *, content: bool = True) -> Iterator
 
 
 @contextmanager
-def _of_one_server(ctx: click.Context, organism: Path | None, journal: Path | None, instead: str) -> Iterator[Path]:
-    """The path of a journal that a server has to itself; ends the command for the replica of a cluster.
-
-    Args:
-        instead: what is to be done for a cluster.
-    """
+def _of_one_server(
+    ctx: click.Context, organism: Path | None, journal: Path | None, instead: str
+) -> Iterator[Path]:
+    """The path of a journal that one server has; ends the command for a replica, and says what to do ``instead``."""
     from agentserver.engines.replica.opening import is_replica_at
 
     path = located(ctx, organism, journal)

@@ -211,9 +211,13 @@ def fuzz(*args: str) -> None:
     pytest("-m", "hypothesis", "--numprocesses=auto", *endless, *args, env={"HYPOTHESIS_PROFILE": "fuzz"})
 
 
-def site() -> None:
-    """Build the site of the documentation into out/site; a dead link, an orphan or a page that fetches fails it."""
+def site(*args: str) -> None:
+    """Build the site of the documentation into out/site; a dead link, an orphan or a page that fetches fails it.
+
+    Its main pages are opened and photographed; see screenshots.py beside this file.
+    """
     tool("mkdocs", "build", "--strict", "--quiet", env={"NO_MKDOCS_2_WARNING": "1"})
+    call(PYTHON, Path(__file__).with_name("screenshots.py"), *args)
 
 
 def first(*args: str) -> None:
@@ -411,7 +415,7 @@ def select(verb: str, args: Sequence[str]) -> Sequence[Stage]:
         "docs": [Stage("docs", lambda: pytest("tests/test_docs.py", *args))],
         "adapters": [Stage("adapters", lambda: adapters(*args))],
         "agentdojo": [Stage("agentdojo", lambda: agentdojo(*args))],
-        "site": [Stage("site", site)],
+        "site": [Stage("site", lambda: site(*args))],
         "first": [Stage("first", lambda: first(*args))],
         "walls": [Stage("walls", walls)],
         "crash": [Stage("crash", lambda: crash(*args))],

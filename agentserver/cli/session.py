@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from anyio import CancelScope
 
     from agentserver.assembly import Server
-    from agentserver.broker.address import BrokerError
 
 
 def ending_of(server: Server) -> GracefulEnd:
@@ -50,7 +49,8 @@ def followed(server: Server) -> AbstractAsyncContextManager[None]:
 def run(ctx: click.Context, ending: GracefulEnd, session: Callable[[], Awaitable[int]]) -> NoReturn:
     """Run a session and end the command with its status, or as refused.
 
-    It is refused when the engine cannot keep what it is given, or the broker of workers elsewhere is not there.
+    It is refused when the engine cannot keep what it is given, at the start or from some moment on, or a broker is not
+    there.
     """
     import anyio
 
@@ -63,14 +63,14 @@ def run(ctx: click.Context, ending: GracefulEnd, session: Callable[[], Awaitable
     except EngineError as error:
         project.refuse(ctx, str(error))
     except BaseExceptionGroup as group:
-        away, other = group.split(BrokerError)
+        away, other = group.split((BrokerError, EngineError))
         if away is None or other is not None:
             raise
         project.refuse(ctx, str(_first(away)))
     ctx.exit(status)
 
 
-def _first(group: BaseExceptionGroup[BrokerError]) -> BrokerError:
+def _first(group: BaseExceptionGroup[Exception]) -> Exception:
     error = group.exceptions[0]
     return _first(error) if isinstance(error, BaseExceptionGroup) else error
 

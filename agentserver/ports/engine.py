@@ -75,6 +75,7 @@ class Engine(Protocol):
         """Everything that this process may work on: at once, and again after each change.
 
         Once it ends, what it gave last stays. A share that is lost and regained comes back with another epoch.
+        Raises EngineError, after it gave none, when this process can work on nothing any more: it has to end.
         """
         ...
 

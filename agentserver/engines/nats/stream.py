@@ -177,6 +177,8 @@ class LogStream:
         while True:
             if self._link.over.done():
                 raise BrokenLogError(f"the connection to the broker is over: {self._link.over.result()}")
+            if self._link.denied.done():  # no answer would be believed any more
+                raise BrokenLogError(self._link.denied.result())
             with _anew():
                 async for entry in self._read(after):
                     after = entry.place

@@ -158,6 +158,7 @@ class ReplicaEngine(JournalReads):
         logger.error("%s. This server decides about nothing any more: start it again", why)
         self._broken, self._claimed = why, {}
         self._regard()
+        self._tell()
         self._sending.give_back(why)
         await self._log.give_up()
 
@@ -196,10 +197,12 @@ class ReplicaEngine(JournalReads):
     # Who works on what
 
     async def shares(self) -> AsyncIterator[frozenset[Share]]:
-        """The held shares: at once, and after each change."""
+        """The held shares: at once, and after each change. Raises EngineError when it will never hold any again."""
         while not self._closed:
             changed, held = self._changed, frozenset(self._held.values())
             yield held
+            if self._broken and not held:
+                raise EngineError(self._broken)
             if held == frozenset(self._held.values()):
                 await changed.wait()
 

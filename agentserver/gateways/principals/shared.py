@@ -6,6 +6,7 @@ where the value is kept.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from contextlib import asynccontextmanager
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from agentserver.broker.address import BrokerAddress
+    from agentserver.broker.link import Link
     from agentserver.broker.value import KeptValue
     from agentserver.gateways.principals.callers import Caller
 
@@ -54,23 +56,39 @@ class SharedValue(Protocol):
 @asynccontextmanager
 async def principals_of(address: BrokerAddress, organism: str) -> AsyncIterator[BrokerValue]:
     """The principals of an organism at a broker. Raises OSError when the broker is not there."""
+    async with _linked(address, organism) as (value, _):
+        yield value
+
+
+@asynccontextmanager
+async def _linked(address: BrokerAddress, organism: str) -> AsyncIterator[tuple[BrokerValue, Link]]:
     try:
         async with connected(address, name="agentserver principals") as link:
             bucket = f"AS_PRINCIPALS_{word(organism)}"
-            yield BrokerValue(link.stream, bucket, "principals", address.replicas)
+            yield BrokerValue(link.stream, bucket, "principals", address.replicas), link
     except BrokerError as error:
         raise OSError(str(error)) from error
 
 
 @asynccontextmanager
 async def following(address: BrokerAddress, organism: str, path: Path) -> AsyncIterator[None]:
-    """Have a file follow the principals of an organism for as long as this lasts. Raises OSError at first."""
-    async with principals_of(address, organism) as value:
+    """Have a file follow the principals of an organism for as long as this lasts.
+
+    Raises OSError at first, and BrokerError, in a group, once the connection is over for good: who is revoked from then
+    on would never be known.
+    """
+    async with _linked(address, organism) as (value, link):
         await _follow(value, path)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(mirror, value, path)
+            tasks.start_soon(_until_over, link)
             yield
             tasks.cancel_scope.cancel()
+
+
+async def _until_over(link: Link) -> None:
+    why = await asyncio.shield(link.over)
+    raise BrokerError(f"the connection by which principals are read is over: {why}")
 
 
 async def entries(value: SharedValue) -> tuple[Enrolled, ...]:

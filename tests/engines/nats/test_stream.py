@@ -127,7 +127,8 @@ class Client:
 async def reading():
     """A link whose reader waits, and the task that reads."""
     link = Said({})
-    link.client, link.over = Client(), asyncio.get_running_loop().create_future()
+    loop = asyncio.get_running_loop()
+    link.client, link.over, link.denied = Client(), loop.create_future(), loop.create_future()
     entries = LogStream(link, LogSubjects("o"), None).follow(0)
     task = asyncio.ensure_future(anext(entries))
     await link.client.asked.wait()
@@ -148,4 +149,13 @@ async def test_a_reader_whose_connection_is_over_says_so_at_once():
     link, task = await reading()
     link.over.set_result("it was closed")
     with pytest.raises(BrokenLogError, match="it was closed"):
+        await task
+
+
+async def test_a_reader_whose_broker_refuses_something_for_good_says_what():
+    """It asked again for ever, and every answer was refused for the same reason."""
+    link, task = await reading()
+    link.denied.set_result('subscription to "inbox.>"')
+    await link.client.came(SimpleNamespace(headers={"Status": "409"}))
+    with pytest.raises(BrokenLogError, match="subscription"):
         await task

@@ -9,13 +9,14 @@ import time
 import nats.js.object_store  # noqa: F401 - as a server is built before its loop runs
 import pytest
 
-from agentserver.broker.address import BrokerAddress
+from agentserver.broker.address import BrokerAddress, BrokerError
 from agentserver.engines.conformance.sample import SampleConversation, keep
 from agentserver.engines.nats import log
 from agentserver.engines.nats.log import LogOptions, NatsLog
 from agentserver.engines.nats.stream import api
 from agentserver.engines.replica.engine import ReplicaEngine
 from agentserver.engines.replica.log import PARTITIONS
+from agentserver.gateways.principals import shared
 from agentserver.ports import EngineError, FencedError, UnfitError
 from tests.brokers import one
 from tests.pump.desk import until
@@ -185,3 +186,34 @@ async def test_a_name_is_given_once_and_a_token_is_had_by_one(node, tmp_path):
 
         await asyncio.gather(*(work(engine, number) for number, engine in enumerate((a, b, a, b))))
         assert sorted(inside) == [0, 1, 2, 3]
+
+
+USERS = 'authorization {{ users: [ {{user: {}, password: "secret"}} ] }}'
+
+
+async def test_a_user_that_the_broker_takes_no_more_ends_the_server_with_the_reason(tmp_path):
+    """It stood there for ever: it could not come back, and held nothing, nor knew who was revoked."""
+    words = tmp_path / "words"
+    words.write_text("server:secret")
+    words.chmod(0o600)
+    began, ended = asyncio.Event(), []
+
+    async def known(address):
+        try:
+            async with shared.following(address, "o", tmp_path / "principals"):
+                began.set()
+                await asyncio.Event().wait()
+        except* BrokerError as group:
+            ended.append(str(group.exceptions[0]))
+
+    async with one(tmp_path / "broker", more=USERS.format("server")) as node:
+        address = BrokerAddress(node.url, words)
+        log = NatsLog(LogOptions("o", address, monitoring=(node.monitoring,)))
+        async with ReplicaEngine(log, tmp_path / "r", "o") as engine:
+            following = asyncio.ensure_future(known(address))
+            await began.wait()
+            node.reload(USERS.format("another"))
+            with pytest.raises(EngineError, match="connection to the broker is over: "):
+                [held async for held in engine.shares()]
+            await following
+    assert ended[0].startswith("the connection by which principals are read is over: ")

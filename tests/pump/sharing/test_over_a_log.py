@@ -13,6 +13,7 @@ from agentserver import HandlerResponse, invocation
 from agentserver.core.messages import UNDECIDED, Reply
 from agentserver.engines.replica.engine import ReplicaEngine
 from agentserver.engines.replica.log import PARTITIONS
+from agentserver.ports import EngineError
 from tests.core.paper import Answer, Ask, listener
 from tests.engines.together.broker import MemoryBroker, MemoryLog
 from tests.pump.desk import desk, until
@@ -86,3 +87,15 @@ async def test_every_request_is_answered_once_and_epochs_only_grow(tmp_path):
         handles
     )
     assert all(epochs == sorted(epochs) for epochs in chain.epochs.values())
+
+
+async def test_a_server_whose_log_cannot_be_followed_any_more_ends_with_the_reason(tmp_path):
+    """It went on with nothing to do, and refused everybody."""
+    broker = MemoryBroker(PARTITIONS)
+    log = MemoryLog(broker, "p0")
+    with pytest.raises(ExceptionGroup) as group:
+        async with ReplicaEngine(log, tmp_path, "o") as engine, desk(engine=engine) as one:
+            await until(lambda: len(one.pump._shares.held) == PARTITIONS)
+            broker.append(0, None, b"AGE9 of a later version", "id")
+            await asyncio.Event().wait()
+    assert group.group_contains(EngineError, match="upgrade this server")

@@ -1,0 +1,34 @@
+"""The status with which a session ends."""
+
+from __future__ import annotations
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from agentserver.broker.address import BrokerError
+from agentserver.cli import session
+from agentserver.cli.ending import GracefulEnd
+from agentserver.ports import EngineError
+
+
+def grouped(error):
+    return BaseExceptionGroup("tasks", [BaseExceptionGroup("tasks", [error])])
+
+
+@pytest.mark.parametrize(
+    "error",
+    [EngineError("it is gone"), grouped(EngineError("it is gone")), grouped(BrokerError("it is gone"))],
+    ids=["engine", "engine of a task", "broker of a task"],
+)
+def test_an_engine_that_comes_to_its_end_while_it_serves_ends_the_process_with_the_reason(error):
+    async def serving():
+        raise error
+
+    @click.command()
+    @click.pass_context
+    def command(ctx):
+        session.run(ctx, GracefulEnd(1.0), serving)
+
+    done = CliRunner().invoke(command)
+    assert (done.exit_code, done.stderr) == (2, "it is gone\n")

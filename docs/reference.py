@@ -23,24 +23,24 @@ HEAD = """\
 # The handler contract
 
 A handler is an `async` function of two parameters, the payload and its metadata. It returns a `HandlerResponse`, a
-sequence of them (the server sends all, or none), or `None`. Import everything here from `agentserver`. This page is made
-from the docstrings (`python docs/reference.py`); [concepts](concepts.md) explains the words.
+sequence of them (the server sends all, or none), or `None`. Import everything here from `agentserver`. This page is
+made from the docstrings (`python docs/reference.py`); [concepts](concepts.md) explains the words.
 
 ## Each invocation by itself
 
 Each invocation has a task of its own, in a fresh copy of the context in which the server started. A context variable
 that it sets, the precision of its decimals and a cancellation of its own task end with it. The task has all methods of
 `asyncio.Task` and is not an instance of it; `asyncio.all_tasks()` lists it once it has waited. Its settings are its own
-too. Settings that cannot be changed (frozen dataclasses of plain values, tuples and others like them) are shared, and all
-others are copied for each invocation; so freeze them where speed counts. All invocations share what the lifespan
+too. Settings that cannot be changed (frozen dataclasses of plain values, tuples and others like them) are shared, and
+all others are copied for each invocation; so freeze them where speed counts. All invocations share what the lifespan
 provides.
 
 At its `deadline` an invocation is cancelled. When it has not ended `limits.grace` seconds later it is *abandoned*:
 its caller gets `timeout`, the next message takes its place, and everything that it still returns, stores or closes
 counts for nothing. While a listener has as many abandoned invocations as its `concurrency`, its callers get `busy` at
 once. A handler that never yields cannot be cancelled; when it comes back too late, its caller gets `timeout` too.
-`agentserver run` and `agentserver call` end in spite of an abandoned task; in a program of your own, `asyncio.run` waits
-for a task that never ends.
+`agentserver run` and `agentserver call` end in spite of an abandoned task; in a program of your own, `asyncio.run`
+waits for a task that never ends.
 """
 
 PARTS = {

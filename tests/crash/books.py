@@ -219,5 +219,5 @@ def check_deliveries(endings, handled, told, *, at_rest):
 
 def check_replies(told, left):
     fresh = Counter(request for request, again in told.replies if not again)
-    for request, count in fresh.items():
-        assert count <= left[request], "no reply left twice without being marked"
+    twice = sorted(request for request, count in fresh.items() if count > left[request])
+    assert not twice, f"no reply left twice without being marked: {twice}"

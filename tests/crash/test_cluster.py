@@ -60,19 +60,24 @@ class Server:
         )  # fmt: skip
 
     async def _read(self, out):
-        while line := (await out.readline()).decode():
-            if not line.endswith("\n"):
-                return
-            match line.split():
-                case ["holds", at, shares]:
-                    self.holds = frozenset() if shares == "-" else frozenset(map(int, shares.split(",")))
-                    self.since = float(at)
-                case ["refused", what]:
-                    self.refused[what] += 1
-                case [("open" | "hushed" | "rest") as word]:
-                    self.said[word, self.starts] += 1
-                case _:
-                    self._told.hear(line)
+        with (self.folder / f"{self.name}.told").open("a") as kept:
+            while line := (await out.readline()).decode():
+                if not line.endswith("\n"):
+                    return
+                kept.write(f"{time.time():.3f} {line}")
+                self._hear(line)
+
+    def _hear(self, line):
+        match line.split():
+            case ["holds", at, shares]:
+                self.holds = frozenset() if shares == "-" else frozenset(map(int, shares.split(",")))
+                self.since = float(at)
+            case ["refused", what]:
+                self.refused[what] += 1
+            case [("open" | "hushed" | "rest") as word]:
+                self.said[word, self.starts] += 1
+            case _:
+                self._told.hear(line)
 
     async def heard(self, word):
         await until(lambda: self.said[word, self.starts] or self.ended(), f"server {self.name}: {word}")

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from functools import partial
 from math import inf
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from agentserver.broker.address import BrokerError
 from agentserver.broker.link import PermissionDeniedError, troubles
@@ -42,6 +42,9 @@ UNDECIDED: Final = 10164
 IN_PROCESS: Final = 10158
 """Its error for an id that it has, or is about to have: it says nothing."""
 
+FORGOTTEN: Final = 10037
+"""Its error for a place at which it keeps nothing."""
+
 AWAY: Final = 503
 """Its code for what it cannot do just now: without a leader, or without room."""
 
@@ -56,6 +59,9 @@ AT_ONCE: Final = 256
 
 SILENCE: Final = 5.0
 """Seconds without a sign of the broker after which a reader begins anew; a sign comes twice in that time."""
+
+LOST: Final = 20
+"""Readers in a row that may be given what comes after a place, and not what is at it."""
 
 NOTHING: Final = b"\0"
 """The body of what is no entry and no claim: every replica leaves it out."""
@@ -132,6 +138,7 @@ class LogStream:
         self._link = link
         self._subjects = subjects
         self._large = large
+        self._lost = 0, 0
         self.trouble = ""
 
     async def append(self, partition: int, epoch: int | None, data: bytes, headers: dict[str, str]) -> int:
@@ -224,9 +231,7 @@ class LogStream:
         """An entry. An empty message is none, and is no claim for that: a claim is known by its subject."""
         place, at = message.metadata.sequence.stream, message.metadata.timestamp.timestamp()
         if place != after + 1:
-            raise BrokenLogError(
-                f"the log goes on at {place} and not at {after + 1}: what is between was forgotten"
-            )
+            await self._miss(after + 1, place)
         headers = message.headers or {}
         found = self._subjects.place_of(message.subject)
         if found is None:
@@ -238,6 +243,26 @@ class LogStream:
         under = int(epoch) if _EPOCH.fullmatch(epoch) else None
         body = message.data if large is None else await self._large(large)
         return LogEntry(place, partition, under, body or NOTHING, key, at)
+
+    async def _miss(self, place: int, instead: int) -> NoReturn:
+        """Say what became of an entry that was not given: lost on its way (BrokerError), or gone (BrokenLogError).
+
+        The broker gives an entry once to a reader: what is on its way when nodes lose each other is not given again.
+        """
+        if instead < place:
+            raise BrokerError(f"the broker gives {instead} again")
+        subject = f"$JS.API.STREAM.MSG.GET.{self._subjects.stream}"
+        said = await self._link.ask(subject, json.dumps({"seq": place}).encode(), ANSWER)
+        answer = answer_of(said.data)  # None of one that is there
+        if answer is not None and answer.error == FORGOTTEN:
+            raise BrokenLogError(
+                f"the log goes on at {instead} and not at {place}: what is between was forgotten"
+            )
+        before, times = self._lost
+        self._lost = place, times + 1 if before == place else 1
+        if self._lost[1] >= LOST:
+            raise BrokenLogError(f"the broker goes on at {instead} and not at {place}, which it has")
+        raise BrokerError(f"the entry at {place} was lost on its way")
 
 
 def _put(came: asyncio.Queue[Msg | None], _: asyncio.Future[str]) -> None:

@@ -155,8 +155,7 @@ class ServerHandle:
         self._asked: dict[str, list[Stream]] = {}
         self.latest = UNDECIDED
         self._progress = ProgressQueue()
-        self._over = False
-        self._left = False
+        self._over = self._left = False
 
     @property
     def id(self) -> str:
@@ -250,6 +249,8 @@ class ServerHandle:
     async def _repeat(self, request: str, stream: Stream) -> set[EventPlace]:
         """Begin a stream with all that left for a request before; gives the places that are for no other stream."""
         told = await self._host.told(self._conversation, request)
+        # The engine may be ahead of what was passed on: that comes by itself, and would come twice.
+        told = [event for event in told if self._over or event.place <= self.latest]
         if len(self._asked[request]) > 1:  # another task has it first, and may be done with it by then
             told = [event._replace(redelivered=True) for event in told]
         mine = [] if self._all is None else self._all.take(request)
@@ -275,11 +276,10 @@ class ServerHandle:
         self._all.put_back(known[place] for place in sorted(known))
 
     async def _next(self, stream: Stream) -> Event | None:
-        event = await stream.get()
-        if event is None:
-            self._let_go()
-            return None
-        return self._give(event)
+        if (event := await stream.get()) is not None:
+            return self._give(event)
+        self._let_go()
+        return None
 
     def _give(self, event: Event) -> Event:
         given = self._hands.give(event)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import pytest
 
 from agentserver.broker.address import BrokerError
+from agentserver.engines.nats import stream
 from agentserver.engines.nats.life import SILENT, Life
 from agentserver.engines.nats.members import BEATS
 from agentserver.engines.nats.stream import LogStream
@@ -120,17 +122,24 @@ class Client:
     async def publish(self, subject, data, reply):
         self.asked.set()
 
+    async def give(self, place):
+        sequence, time = SimpleNamespace(stream=place), datetime.fromtimestamp(place, UTC)
+        metadata = SimpleNamespace(sequence=sequence, timestamp=time)
+        await self.came(
+            SimpleNamespace(headers=None, metadata=metadata, subject=LogSubjects("o").log(0), data=b"1")
+        )
+
     async def unsubscribe(self):
         self.gone = True
 
 
-async def reading():
-    """A link whose reader waits, and the task that reads."""
-    link = Said({})
+async def reading(*answers):
+    """A link whose reader waits, and the task that reads. The answers come after the one that there is a reader."""
+    link = Said({}, *answers)
     loop = asyncio.get_running_loop()
     link.client, link.over, link.denied = Client(), loop.create_future(), loop.create_future()
-    entries = LogStream(link, LogSubjects("o"), None).follow(0)
-    task = asyncio.ensure_future(anext(entries))
+    link.entries = LogStream(link, LogSubjects("o"), None).follow(0)
+    task = asyncio.ensure_future(anext(link.entries))
     await link.client.asked.wait()
     await asyncio.sleep(0)
     return link, task
@@ -159,3 +168,51 @@ async def test_a_reader_whose_broker_refuses_something_for_good_says_what():
     await link.client.came(SimpleNamespace(headers={"Status": "409"}))
     with pytest.raises(BrokenLogError, match="subscription"):
         await task
+
+
+KEPT = {"message": {"seq": 2}}
+
+
+async def test_an_entry_that_was_lost_on_its_way_is_read_by_another_reader():
+    """It was taken for forgotten: the server gave up for good what it had, and had to be started again."""
+    link, task = await reading(KEPT, {})
+    await link.client.give(1)
+    assert (await task).place == 1
+    task = asyncio.ensure_future(anext(link.entries))
+    link.client.asked.clear()
+    await link.client.give(3)
+    await link.client.asked.wait()
+    for place in (2, 3):
+        await link.client.give(place)
+    assert [(await task).place, (await anext(link.entries)).place] == [2, 3]
+    assert not link.answers
+
+
+async def test_one_that_came_before_is_no_gap():
+    link, task = await reading({})
+    await link.client.give(0)
+    link.client.asked.clear()
+    await link.client.asked.wait()
+    await link.client.give(1)
+    assert (await task).place == 1
+
+
+async def test_what_the_broker_keeps_no_more_ends_a_reader():
+    link, task = await reading(error(10037, "no message found", 404))
+    await link.client.give(2)
+    with pytest.raises(BrokenLogError, match="forgotten"):
+        await task
+
+
+async def test_what_no_reader_is_given_ends_them(monkeypatch):
+    monkeypatch.setattr(stream, "AGAIN", 0)
+    link, task = await reading(*[KEPT, {}] * (stream.LOST - 1), KEPT)
+    while not task.done():
+        link.client.asked.clear()
+        await link.client.give(2)
+        await asyncio.wait(
+            [task, asyncio.ensure_future(link.client.asked.wait())], return_when="FIRST_COMPLETED"
+        )
+    with pytest.raises(BrokenLogError, match="which it has"):
+        await task
+    assert not link.answers

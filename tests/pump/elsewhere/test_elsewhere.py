@@ -167,6 +167,37 @@ async def test_a_gateway_holds_a_conversation_of_another_process():
         assert all(isinstance(event, Done) for event in [event async for event in events])
 
 
+async def test_a_reply_that_was_read_before_its_news_came_does_not_come_again_with_the_news(monkeypatch):
+    """It was given as new twice: once of what the engine tells, and once when the news of it was dealt with."""
+    async with pair((A, answer)) as two:
+        key = await opened(two.a)
+        handle = await two.b.pump.resume("console", key)
+        for _ in handle.waiting():
+            pass
+        handles, late = two.b.pump.entrance.handles, asyncio.Event()
+        catch_up, told = handles.catch_up, handles.told
+
+        async def held_up(conversation):
+            await late.wait()
+            await catch_up(conversation)
+
+        async def read(conversation, request):
+            while len(found := await told(conversation, request)) < 2:  # noqa: ASYNC110 - it has no event
+                await asyncio.sleep(0)
+            late.set()
+            return found
+
+        monkeypatch.setattr(handles, "catch_up", held_up)
+        monkeypatch.setattr(handles, "told", read)
+        data = two.b.markup(Note("2"))
+        first = await handle.send(data, "a", request="mine")
+        async with asyncio.timeout(30):
+            replies = [reply async for reply in handle.replies(data, "a", request="mine")]
+            assert (await two.b.ask(Note("3"), handle=handle)).text == "re: 3"  # news come in their order
+        assert said(two.b, replies) == ["re: 2"]
+        assert [event for event in handle.waiting() if event.request == first.request] == []
+
+
 async def test_a_name_of_its_principals_is_one_conversation_at_all_processes():
     async with pair((A, answer)) as two:
         one = await two.a.pump.open("ada", "mine")

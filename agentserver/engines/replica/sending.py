@@ -38,6 +38,9 @@ ROOM: Final = 256 << 10
 LATER: Final = 0.02
 """Seconds for which work without a waiting caller waits for company."""
 
+AGAIN: Final = 1.0
+"""Seconds between two attempts at letting an event out of the outbox."""
+
 LARGE: Final = 256
 """Threads of a conversation beyond which its steps are made in a thread."""
 
@@ -141,7 +144,10 @@ class Outgoing:
             isinstance(one.work, Encoded) and len(one.work.outcome.conversation.tree.nodes) > LARGE
             for one in having
         )
-        body, having = await self._apart(lambda: self._made(having)) if large else self._made(having)
+        if large:
+            body, having = await self._made_apart(partition, having)
+        else:
+            body, having = self._made(having)
         while len(body) > self._log.most and len(having) > 1:
             rest = len(having) // 2
             self._queues[partition] = having[rest:] + self._queues[partition]
@@ -183,6 +189,14 @@ class Outgoing:
         self._forget(fit)
         return form.dump([self._act(one.work) for one in fit]), fit
 
+    async def _made_apart(self, partition: int, having: list[PendingWork]) -> tuple[bytes, list[PendingWork]]:
+        """Make an entry in a thread. What it is to have is on its way meanwhile."""
+        key = secrets.token_hex(12)
+        self._sent[key] = SentEntry(partition, None, tuple(having))
+        made: tuple[bytes, list[PendingWork]] = await self._apart(lambda: self._made(having))
+        self._sent.pop(key, None)
+        return made
+
     def _act(self, work: Encoded | Act) -> Act:
         if not isinstance(work, Encoded):
             return work
@@ -205,8 +219,28 @@ class Outgoing:
             pass  # the claim, when it is applied, tells those who wait; what came before it has been by then
         except EngineError as error:
             if self._sent.pop(key, None) is not None:
-                _fail(sent.having, error)
-                self._forget(sent.having)
+                self._refused(sent, error)
+
+    def _refused(self, sent: SentEntry, error: EngineError) -> None:
+        """Tell those who wait for an entry that it is not kept.
+
+        What lets an event out of the outbox is tried again: forgotten, it would have the event told once more as new.
+        """
+        leaving = tuple(one for one in sent.having if isinstance(one.work, Departing))
+        others = [one for one in sent.having if not isinstance(one.work, Departing)]
+        _fail(others, error)
+        self._forget(others)
+        if leaving:
+            key = secrets.token_hex(12)
+            self._sent[key] = SentEntry(sent.partition, None, leaving)
+            asyncio.get_running_loop().call_later(AGAIN, self._again, key)
+
+    def _again(self, key: str) -> None:
+        """Have what was refused wait once more, unless nobody waits for it by now."""
+        sent = self._sent.pop(key, None)
+        if sent is not None:
+            self._queues[sent.partition] += [one for one in sent.having if not one.done.done()]
+            self._begin(sent.partition)
 
     # What has come of it
 

@@ -8,9 +8,12 @@ import pytest
 
 from agentserver.engines.conformance.sample import SampleConversation
 from agentserver.engines.replica import sending
+from agentserver.engines.replica.entries import form
+from agentserver.engines.replica.entries.acts import Departing
 from agentserver.engines.replica.sending import Outgoing
+from agentserver.engines.sqlite.rows import Left
 from agentserver.engines.sqlite.steps.step import StepMaker
-from agentserver.ports import FencedError
+from agentserver.ports import EngineError, FencedError
 from agentserver.ports.sharing import Share
 
 pytestmark = pytest.mark.anyio
@@ -40,6 +43,75 @@ async def test_a_claim_that_is_applied_while_a_large_entry_is_made_leaves_no_one
     async with asyncio.timeout(5):
         with pytest.raises(FencedError):
             await waiting
+
+
+class FullLog:
+    """A log that has no room the first time."""
+
+    away = ""
+    most = 1 << 20
+
+    def __init__(self):
+        self.kept, self.asked = [], 0
+        self.grown = asyncio.Event()
+
+    async def append(self, partition, epoch, entry, id):  # noqa: A002 - the Protocol's
+        self.asked += 1
+        if self.asked == 1:
+            raise EngineError("the broker keeps nothing: maximum bytes exceeded")
+        self.kept += form.load(entry)
+        self.grown.set()
+
+
+async def test_an_event_that_left_is_let_out_of_the_outbox_though_the_log_refused_it_once(monkeypatch):
+    """It was forgotten, and the event told again as if it never had been."""
+    monkeypatch.setattr(sending, "AGAIN", 0.0)
+    monkeypatch.setattr(sending, "LATER", 0.0)
+    log, left, sample, steps = FullLog(), Left("c", 3, 0), SampleConversation(), StepMaker()
+    outgoing = Outgoing(log, steps, lambda _: Share(0, 5), None)
+    outgoing.leave(0, left)
+    waiting = outgoing.put(0, steps.encode(sample.said(sample.opened(), "1")), Share(0, 5))
+    async with asyncio.timeout(30):
+        with pytest.raises(EngineError, match="maximum bytes"):
+            await waiting
+        assert list(outgoing.leaving()) == [left]
+        await log.grown.wait()
+    assert log.kept == [Departing(left)]
+    assert list(outgoing.leaving()) == [left], "until a replica has it"
+
+
+async def test_an_event_is_on_its_way_out_also_while_a_large_entry_is_made(monkeypatch):
+    monkeypatch.setattr(sending, "LARGE", 0)
+    left, sample, steps, seen = Left("c", 3, 0), SampleConversation(), StepMaker(), []
+
+    async def apart(work):
+        seen.extend(outgoing.leaving())
+        return work()
+
+    log = FullLog()
+    log.asked = 1
+    outgoing = Outgoing(log, steps, lambda _: Share(0, 5), apart)
+    outgoing.leave(0, left)
+    outgoing.put(0, steps.encode(sample.said(sample.opened(), "1")), Share(0, 5))
+    async with asyncio.timeout(30):
+        await log.grown.wait()
+    assert seen == list(outgoing.leaving()) == [left]
+
+
+async def test_who_waits_for_a_large_entry_that_is_being_made_is_told_that_nothing_comes(monkeypatch):
+    monkeypatch.setattr(sending, "LARGE", 0)
+    making, sample, steps = asyncio.Event(), SampleConversation(), StepMaker()
+
+    async def apart(work):
+        making.set()
+        await asyncio.Event().wait()
+
+    outgoing = Outgoing(FullLog(), steps, lambda _: Share(0, 5), apart)
+    waiting = outgoing.put(0, steps.encode(sample.said(sample.opened(), "1")), Share(0, 5))
+    await making.wait()
+    await outgoing.close(0.0)
+    with pytest.raises(EngineError, match="closed"):
+        await waiting
 
 
 async def test_who_waits_is_told_that_the_log_is_broken():

@@ -184,6 +184,13 @@ class NatsLog:
         except BrokerError as error:
             raise EngineError(str(error)) from error
 
+    async def id_at(self, place: int) -> str:
+        """The id of the entry at a place."""
+        try:
+            return await self._stream.id_at(place)
+        except BrokerError as error:
+            raise EngineError(str(error)) from error
+
     async def shares(self) -> AsyncIterator[frozenset[Share]]:
         """The held shares: first those that are to be had at once."""
         try:

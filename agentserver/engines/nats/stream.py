@@ -11,6 +11,7 @@ import json
 import logging
 import re
 import secrets
+from base64 import b64decode
 from contextlib import contextmanager
 from functools import partial
 from math import inf
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 from agentserver.broker.address import BrokerError
 from agentserver.broker.link import PermissionDeniedError, troubles
 from agentserver.engines.nats.subjects import EPOCH, ID, LAST, LAST_OF, OBJECT
-from agentserver.engines.replica.log import BrokenLogError, LogEntry
+from agentserver.engines.replica.log import BEHIND, BrokenLogError, LogEntry
 from agentserver.ports import EngineError, FencedError
 
 if TYPE_CHECKING:
@@ -47,6 +48,9 @@ FORGOTTEN: Final = 10037
 
 AWAY: Final = 503
 """Its code for what it cannot do just now: without a leader, or without room."""
+
+ABSENT: Final = 404
+"""Its code for what it does not have."""
 
 ANSWER: Final = 5.0
 """Seconds for an answer of the broker."""
@@ -83,6 +87,10 @@ READER: Final = MappingProxyType(
     }
 )
 """The settings of a reader at the broker, which forgets it when it is silent for half a minute."""
+
+
+class AbsentError(BrokerError):
+    """The broker does not have what it was asked for."""
 
 
 class BrokerAnswer(NamedTuple):
@@ -181,16 +189,51 @@ class LogStream:
 
     async def follow(self, after: int) -> AsyncIterator[LogEntry]:
         """The entries after a place, for ever. Raises BrokenLogError at a gap, and for a broker that has us no more."""
+        known = ""
         while True:
             if self._link.over.done():
                 raise BrokenLogError(f"the connection to the broker is over: {self._link.over.result()}")
             if self._link.denied.done():  # no answer would be believed any more
                 raise BrokenLogError(self._link.denied.result())
             with _anew():
+                await self._goes_on(after, known)
                 async for entry in self._read(after):
-                    after = entry.place
+                    after, known = entry.place, entry.id
                     yield entry
             await asyncio.sleep(AGAIN)
+
+    async def _goes_on(self, after: int, known: str) -> None:
+        """Look that the log has what was read of it. Raises BrokenLogError when it does not, and BrokerError."""
+        for pause in (*BEHIND, None):
+            last = after and await self.last()
+            if last >= after:
+                break
+            if pause is None:
+                raise BrokenLogError(
+                    f"the log ends at {last}, and was read up to {after}: it has lost entries"
+                )
+            await asyncio.sleep(pause)
+        there = known and await self.id_at(after)
+        if there and there != known:
+            raise BrokenLogError(
+                f"the log has another entry at {after} than was read there: it has lost entries"
+            )
+
+    async def id_at(self, place: int) -> str:
+        """The id of the entry at a place, or the name in a claim; empty when it is gone. Raises BrokerError."""
+        try:
+            found = await api(self._link, f"STREAM.MSG.GET.{self._subjects.stream}", {"seq": place})
+            message = found["message"]
+            claim, _ = self._subjects.place_of(message["subject"]) or (False, 0)
+            said = b64decode(message.get("data" if claim else "hdrs") or "").decode("utf-8", "replace")
+        except AbsentError:
+            return ""
+        except (LookupError, TypeError, ValueError, AttributeError):
+            raise BrokerError(f"the broker does not say what is at {place}") from None
+        if claim:
+            return said
+        lines = (line.partition(":") for line in said.splitlines())
+        return next((value.strip() for name, _, value in lines if name == ID), "")
 
     async def _read(self, after: int) -> AsyncIterator[LogEntry]:
         """Some of the entries after a place: as many as one reader at the broker gives."""
@@ -238,7 +281,7 @@ class LogStream:
             return LogEntry(place, 0, None, NOTHING, "", at)
         claim, partition = found
         if claim:
-            return LogEntry(place, partition, place, b"", "", at)
+            return LogEntry(place, partition, place, b"", message.data.decode("utf-8", "replace"), at)
         epoch, key, large = headers.get(EPOCH, ""), headers.get(ID, ""), headers.get(OBJECT)
         under = int(epoch) if _EPOCH.fullmatch(epoch) else None
         body = message.data if large is None else await self._large(large)
@@ -292,7 +335,7 @@ def _anew() -> Iterator[None]:
 
 
 async def api(link: Link, what: str, request: Mapping[str, Any], seconds: float = ANSWER) -> Any:
-    """Ask the broker's JetStream for something. Raises BrokerError."""
+    """Ask the broker's JetStream for something. Raises BrokerError, AbsentError for what it does not have."""
     said = (await link.ask(f"$JS.API.{what}", json.dumps(request).encode(), seconds)).data
     try:
         found = json.loads(said)
@@ -300,6 +343,7 @@ async def api(link: Link, what: str, request: Mapping[str, Any], seconds: float 
     except (ValueError, AttributeError, RecursionError):
         raise BrokerError(f"{what}: the broker's answer cannot be read") from None
     if error is not None:
+        absent = isinstance(error, dict) and error.get("code") == ABSENT
         words = error.get("description") if isinstance(error, dict) else error
-        raise BrokerError(f"{what}: {words}")
+        raise (AbsentError if absent else BrokerError)(f"{what}: {words}")
     return found

@@ -83,6 +83,7 @@ def _copied(journal: Path, to: Path) -> None:
 def _placed(copy: Path, place: int) -> None:
     with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
         connection.executescript(tables.TABLES)
-        tables.keep_place(connection, place)
+        tables.keep_place(connection, place, MARK)
+        tables.keep_log(connection, "")
         # Those of a copy of a replica are of another log.
         connection.execute("delete from partition_claim")

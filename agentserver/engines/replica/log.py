@@ -21,6 +21,11 @@ PARTITIONS: Final = 64
 """The shares that the conversations of an organism fall into, however many servers it has."""
 
 
+BEHIND: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
+"""Seconds, one after the other, after which a log that ends before a place is asked again: a leader that is new, or
+does not know yet that it is none any more, may be behind what others have told."""
+
+
 class BrokenLogError(EngineError):
     """The log cannot be followed from here on, however often it is asked; the message says why, in one line."""
 
@@ -34,7 +39,7 @@ class LogEntry(NamedTuple):
         epoch: of the share under which it was appended; None for one that anybody may append.
         body: what was appended; empty for a claim, which is an entry whose place is its epoch: what is appended to
             the partition under an earlier epoch has an earlier place, or is refused.
-        id: under which it was appended. The same id may come twice, with the same body.
+        id: under which it was appended; of a claim, who made it. The same id may come twice, with the same body.
         at: when the log took it, in seconds since the epoch, by one clock of the log's.
     """
 
@@ -96,6 +101,10 @@ class ReplicatedLog(Protocol):
 
     async def bounds(self) -> tuple[int, int]:
         """The earliest place that ``follow`` may be given, and the last place of the log. Raises EngineError."""
+        ...
+
+    async def id_at(self, place: int) -> str:
+        """The id of the entry at a place; empty when that is gone or has none. Raises EngineError."""
         ...
 
     def shares(self) -> AsyncIterator[frozenset[Share]]:

@@ -1,19 +1,23 @@
 """The file of a replica: found, made, made anew from what the log keeps, copied.
 
 Owns which of the files in a directory is this process's. What is wrong with one costs no data: the log has it, and a
-replica that is damaged is made anew. Refuses to know what is in it beyond its place.
+replica that is damaged is made anew. One that has what the log has not is refused, and stays as it is. Refuses to know
+what is in it beyond its place.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
+import secrets
 import sqlite3
 from contextlib import ExitStack, closing, suppress
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
-from agentserver.engines.replica.tables import TABLES, is_replica, place_of
+from agentserver.engines.replica.log import BEHIND
+from agentserver.engines.replica.tables import TABLES, followed_of, is_replica, keep_log, place_of
 from agentserver.engines.sqlite.file import DRIVER, JournalOptions, Sync, open_reading, open_writing, told
 from agentserver.engines.sqlite.lock import HEAD, INDEX, LOG, Lock, beside
 from agentserver.engines.sqlite.proof.seal import digest
@@ -25,11 +29,22 @@ if TYPE_CHECKING:
     from typing import Any
 
     from agentserver.engines.replica.log import ReplicatedLog
+    from agentserver.engines.replica.tables import FollowedLog
 
 logger = logging.getLogger("agentserver.journal")
 
 MOST: Final = 64
 """Processes that may have a replica each in one directory."""
+
+
+IDENTITY: Final = "log"
+"""The name of a log's own id, which the first server draws."""
+
+_REMEDY: Final = (
+    "The log was lost or went back, or it is of another organism with the same engine.nats.name: nothing was changed."
+    " Without this replica the server goes on with what the log has: move it away (mv {path}* TO/)."
+    " It can begin an empty log: move it away, and agentserver journal import TO/{name}"
+)
 
 
 def path_of(directory: Path, number: int = 0) -> Path:
@@ -95,30 +110,40 @@ async def current(
 ) -> sqlite3.Connection:
     """The replica at a path, at a place from which the log can be followed. Raises EngineError."""
     first, last = await log.bounds()
-    connection: sqlite3.Connection = await do(lambda: _opened_or_anew(path, organism))
-    place = await do(lambda: place_of(connection))
-    if 0 < place <= last and place >= first:
-        return connection
-    await do(connection.close)
-    if place > last:
-        kept = path.with_name(f"{path.name}.at-{place}")
-        logger.error(
-            "%s: it ends at %d, and the log at %d: it is of another log, or this one was lost. It is kept as %s, which"
-            " an empty log takes with: agentserver journal import",
-            path,
-            place,
-            last,
-            kept,
-        )
-        await do(lambda: _aside(path, kept))
-    elif place:
-        logger.warning("%s: made anew: it ends at %d, and the log begins at %d", path, place, first)
-    # A new one begins with the kept copy too: most of the log may be in it.
-    restored = await _restored(log, path, organism, first) if last else None
-    if restored is None and first:
-        raise EngineError(f"the log begins at {first}, and no copy of a replica is kept: nothing can be read")
-    connection = await do(restored or (lambda: opened(path, organism)))
+    connection: sqlite3.Connection = await do(lambda: _opened_or_anew(path, organism, empty=not last))
+    known = await do(lambda: followed_of(connection))
+    identity = await log.once(IDENTITY, secrets.token_hex(16))
+    why = await _objection(log, known, identity) if known.place else ""
+    if not known.place or why or known.place < first:
+        await do(connection.close)
+        if why:
+            raise EngineError(f"{path}: {why}. {_REMEDY.format(path=path, name=path.name)}")
+        if known.place:
+            logger.warning("%s: made anew: it ends at %d, and the log begins at %d", path, known.place, first)
+        # A new one begins with the kept copy too: most of the log may be in it.
+        restored = await _restored(log, path, organism, first) if last else None
+        if restored is None and first:
+            raise EngineError(
+                f"the log begins at {first}, and no copy of a replica is kept: nothing can be read"
+            )
+        connection = await do(restored or (lambda: opened(path, organism)))
+    await do(lambda: keep_log(connection, identity))
     return connection
+
+
+async def _objection(log: ReplicatedLog, known: FollowedLog, identity: str) -> str:
+    """The reason why a replica is not of this log, or this log is not whole; empty when there is none."""
+    if known.log and known.log != identity:
+        return "it is the replica of another log"
+    for pause in (*BEHIND, None):
+        _, last = await log.bounds()
+        if last >= known.place:
+            break
+        if pause is None:
+            return f"it ends at {known.place}, and the log at {last}"
+        await asyncio.sleep(pause)
+    there = known.entry and await log.id_at(known.place)
+    return f"the log has another entry at {known.place}" if there and there != known.entry else ""
 
 
 async def _restored(
@@ -131,21 +156,19 @@ async def _restored(
     return lambda: _in_place(file, path, organism, first)
 
 
-def _aside(path: Path, to: Path) -> None:
-    """Keep a replica that nothing has open under another name: it may be all that is left."""
-    path.replace(to)
-    remove(path)
-
-
 def _anew(path: Path, organism: str) -> sqlite3.Connection:
     remove(path)
     return opened(path, organism)
 
 
-def _opened_or_anew(path: Path, organism: str) -> sqlite3.Connection:
+def _opened_or_anew(path: Path, organism: str, *, empty: bool = False) -> sqlite3.Connection:
     try:
         return opened(path, organism)
     except EngineError as error:
+        if empty:
+            raise EngineError(
+                f"{error}. {_REMEDY.format(path=path, name=path.name)}"
+            ) from error  # nothing has it again
         logger.warning("%s: made anew from the log: %s", path, error)
         return _anew(path, organism)
 

@@ -116,7 +116,7 @@ class Replica:
         claims = dict(self.claims)
         found = [self._entry(entry, claims, apart=apart) for entry in entries]
         self._write()
-        keep_place(self._connection, entries[-1].place)
+        keep_place(self._connection, entries[-1].place, entries[-1].id)
         self._connection.execute("commit")
         self.place, self.claims = entries[-1].place, claims
         return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import closing
 from datetime import timedelta
 
 import nats.js.object_store  # noqa: F401 - as a server is built before its loop runs
@@ -13,14 +12,14 @@ from hypothesis import strategies as st
 
 from agentserver.broker.address import BrokerAddress
 from agentserver.engines.conformance.sample import SampleConversation, keep
-from agentserver.engines.nats import keeping, log
+from agentserver.engines.nats import keeping, log, stream
 from agentserver.engines.nats.log import LogOptions, NatsLog
 from agentserver.engines.nats.members import Beat
 from agentserver.engines.nats.stream import EPOCH, answer_of, api
 from agentserver.engines.nats.subjects import LogSubjects
+from agentserver.engines.replica import opening
 from agentserver.engines.replica.engine import ReplicaEngine, partition_of
-from agentserver.engines.sqlite.file import open_reading
-from agentserver.engines.sqlite.reader import Reader
+from agentserver.engines.replica.importing import import_journal
 from agentserver.ports import EngineError, FencedError
 from tests.brokers import one
 from tests.pump.desk import until
@@ -70,22 +69,51 @@ async def test_a_stray_message_in_the_log_is_no_claim_and_ends_nobody(tmp_path):
         assert await engine.load(said.conversation.id) == answered.conversation
 
 
-async def test_a_replica_that_is_ahead_of_its_log_is_kept(tmp_path):
-    """It was deleted, by every server, where a broker had lost its disk: it may be all that is left."""
-    sample = SampleConversation()
+async def test_a_log_that_is_lost_ends_a_start_and_the_replica_begins_it_again(tmp_path, monkeypatch):
+    """It was deleted, by every server, where a broker had lost its disk: it may be all that is left. Then it was put
+    aside, and the server began with nothing."""
+    monkeypatch.setattr(opening, "BEHIND", ())
+    sample, here, away = SampleConversation(), tmp_path / "r", tmp_path / "away"
+    away.mkdir()
     async with one(tmp_path / "broker") as node:
-        async with opened(node, tmp_path) as engine:
-            await keep(engine, sample.said(sample.opened(), "1"))
+        async with opened(node, here) as engine:
+            said = sample.said(sample.opened(), "1")
+            await keep(engine, said)
             await api(engine._log._link, "STREAM.DELETE.AS_LOG_o", {})
-        async with opened(node, tmp_path):
-            pass
-    (kept,) = tmp_path.glob("replica.db.at-*")
+        with pytest.raises(EngineError, match=r"the log at 0.*agentserver journal import TO/replica\.db"):
+            await opened(node, here).__aenter__()
+        for file in here.glob("replica.db*"):
+            file.rename(away / file.name)
+        async with NatsLog(LogOptions("o", BrokerAddress(node.url), relaxed=True)) as empty:
+            await import_journal(empty, away / "replica.db", tmp_path / "scratch")
+        for _ in range(2):
+            async with opened(node, here) as engine:
+                assert await engine.load(said.conversation.id) == said.conversation
 
-    def conversations():
-        with closing(open_reading(kept)) as connection:
-            return len(list(Reader(connection).conversations()))
 
-    assert await asyncio.to_thread(conversations) == 1
+async def test_a_server_whose_log_is_lost_while_it_runs_ends(tmp_path, monkeypatch):
+    """It waited for entries at places that would come at some time, and missed all that came until then."""
+    monkeypatch.setattr(stream, "BEHIND", (0.1,))
+    sample = SampleConversation()
+    async with one(tmp_path / "broker") as node, opened(node, tmp_path / "a") as engine:
+        await keep(engine, sample.said(sample.opened(), "1"))
+        await api(engine._log._link, "STREAM.DELETE.AS_LOG_o", {})
+        await engine._log._make(1)
+        with pytest.raises(EngineError, match="it has lost entries"):
+            [held async for held in engine.shares()]
+
+
+async def test_the_id_of_an_entry_is_known_by_its_place(tmp_path):
+    def there(node):
+        return NatsLog(LogOptions("o", BrokerAddress(node.url), relaxed=True))
+
+    async with one(tmp_path / "broker") as node, there(node) as log:
+        place = await log.append(3, None, b"entry", "an id")
+        claimed = await log._stream.claim(3, log.name)
+        following = log.follow(0)
+        assert [(await anext(following)).id for _ in range(2)] == ["an id", log.name]
+        await following.aclose()
+        assert [await log.id_at(at) for at in (place, claimed, claimed + 1)] == ["an id", log.name, ""]
 
 
 async def test_large_entries_are_held_for_as_long_as_the_log_has_them(tmp_path, monkeypatch):

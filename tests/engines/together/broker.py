@@ -249,6 +249,10 @@ class MemoryLog:
         """Everything is there."""
         return 0, len(self.broker.entries)
 
+    async def id_at(self, place: int) -> str:
+        """The id of the entry at a place."""
+        return self.broker.entries[place - 1].id if 0 < place <= len(self.broker.entries) else ""
+
     async def shares(self) -> AsyncIterator[frozenset[Share]]:
         """What this process has, now and after each change."""
         told: frozenset[Share] | None = None

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _TABLES = {"step": 1, "delivery": 1, "event": 1, "value": 1, "receipt": SEALED, "state": CHANGING}
 """The tables of which every row belongs to a conversation, with the version since which that is checked."""
 
-_REPLICA = frozenset({"followed", "partition_claim", "arrival"})
+_REPLICA = frozenset({"followed", "followed_entry", "followed_log", "partition_claim", "arrival"})
 """The tables that a replica has besides: what they hold is checked by following the log."""
 
 

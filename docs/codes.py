@@ -6,8 +6,9 @@ python docs/codes.py --check  # exit 1 when it is out of date
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
+
+from written import written
 
 from agentserver.remedies import FAMILIES, REMEDIES
 
@@ -35,13 +36,5 @@ def page() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def main() -> int:
-    """Write the page, or check that it is current."""
-    if "--check" not in sys.argv:
-        PAGE.write_text(page())
-        return 0
-    return 0 if PAGE.read_text() == page() else 1
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(written({PAGE: page()}))

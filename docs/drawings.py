@@ -20,6 +20,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from written import written
+
 from agentserver.core.blueprint import Listener
 from agentserver.core.decide.lives import DELIVERY
 from agentserver.drawing import svg
@@ -174,21 +176,5 @@ def pictures() -> dict[str, str]:
     return {"flow": flow, **{name: one.text() for name, one in drawn.items()}}
 
 
-def main() -> int:
-    """Draw, or check."""
-    places = {HERE / "pictures" / f"{name}.svg": text for name, text in pictures().items()}
-    if "--check" in sys.argv:
-        stale = [
-            place.name
-            for place, text in places.items()
-            if not place.exists() or place.read_text("utf-8") != text
-        ]
-        print("\n".join(stale))  # noqa: T201 - for the one who runs it
-        return 1 if stale else 0
-    for place, text in places.items():
-        place.write_text(text, "utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(written({HERE / "pictures" / f"{name}.svg": text for name, text in pictures().items()}))

@@ -7,11 +7,11 @@ python docs/payloads.py --check  # exit 1 when it is out of date
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
 from lxml import etree
+from written import written
 
 from agentserver.payload.codec import Codecs
 
@@ -112,13 +112,5 @@ def page() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def main() -> int:
-    """Write the page, or check that it is current."""
-    if "--check" not in sys.argv:
-        PAGE.write_text(page())
-        return 0
-    return 0 if PAGE.read_text() == page() else 1
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(written({PAGE: page()}))

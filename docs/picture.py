@@ -15,6 +15,8 @@ from html import escape
 from itertools import dropwhile
 from pathlib import Path
 
+from written import written
+
 HERE = Path(__file__).parent
 PICTURE = HERE / "blocked-attack.svg"
 ASKED = "@router What do the pages say about badgers?"
@@ -101,14 +103,5 @@ def drawn(lines: list[str]) -> str:
     )
 
 
-def main() -> int:
-    """Draw, or check."""
-    picture = drawn(transcript())
-    if "--check" in sys.argv:
-        return 0 if PICTURE.read_text() == picture else 1
-    PICTURE.write_text(picture)
-    return 0
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(written({PICTURE: drawn(transcript())}))

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import sys
 from enum import Enum
 from pathlib import Path
 from typing import Any
+
+from written import written
 
 import agentserver
 from agentserver import contract
@@ -109,13 +110,5 @@ def page() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def main() -> int:
-    """Write the page, or check that it is current."""
-    if "--check" not in sys.argv:
-        PAGE.write_text(page())
-        return 0
-    return 0 if PAGE.read_text() == page() else 1
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(written({PAGE: page()}))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, TypeAlias
@@ -31,6 +31,8 @@ from agentserver.engines.conformance.sample import (
 from agentserver.ports import ConflictError, Engine, EngineError, FencedError
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from agentserver.core.messages import Done, Reply
     from agentserver.core.records.outcome import Outcome
     from agentserver.ports import Arrival, Fate
@@ -69,9 +71,7 @@ Check: TypeAlias = Callable[[SharedSubject], Awaitable[None]]
 async def a_conversation_has_one_owner_at_a_time(subject: SharedSubject) -> None:
     """Every conversation, known or not, is in a share of one process, and a share with its epoch is of one process."""
     sample = SampleConversation()
-    async with Process(subject.open("a")) as a, Process(subject.open("b")) as b:
-        await b.begun()
-        await a.settled(b)
+    async with _two(subject) as (a, b):
         ids = [sample.opened().id for _ in range(200)]
         for key in ids:
             owners = [one for one in (a, b) if one.engine.share_of(key) is not None]
@@ -90,8 +90,7 @@ async def an_owner_stopped_past_its_lease_cannot_commit(subject: SharedSubject) 
     sample = SampleConversation()
     async with Process(subject.open("a")) as a:
         await a.begun()
-        first = sample.said(a.begin(sample), "1")
-        await a.commit(first)
+        first = await _said(sample, a)
         key, share = first.conversation.id, a.share(first)
         async with Process(subject.open("b")) as b:
             await subject.still("a")
@@ -116,12 +115,8 @@ async def an_owner_stopped_past_its_lease_cannot_commit(subject: SharedSubject) 
 async def what_is_handed_in_is_decided_once(subject: SharedSubject) -> None:
     """By the owner, in the order in which it came; who has handed it in hears what became of it."""
     sample = SampleConversation()
-    async with Process(subject.open("a")) as a, Process(subject.open("b")) as b:
-        await b.begun()
-        await a.settled(b)
-        first = sample.said(a.begin(sample), "1")
-        await a.commit(first)
-        await b.sees(first)
+    async with _two(subject) as (a, b):
+        first = await _said(sample, a, b)
         arrivals = [handed_in(first.conversation, sample.outside(str(number))) for number in range(2, 6)]
         fates = [await b.engine.hand_in(arrival) for arrival in arrivals]
         again = await b.engine.hand_in(arrivals[0])
@@ -141,18 +136,12 @@ async def what_is_handed_in_is_decided_once(subject: SharedSubject) -> None:
 async def what_is_handed_in_outlives_the_owner(subject: SharedSubject) -> None:
     """Handed in while no process decides, it is the next owner's; one that was decided is decided once."""
     sample = SampleConversation()
-    async with Process(subject.open("a")) as a, Process(subject.open("b")) as b:
-        await b.begun()
-        await a.settled(b)
-        first = sample.said(a.begin(sample), "1")
-        await a.commit(first)
+    async with _two(subject) as (a, b):
+        first = await _said(sample, a, b)
         key = first.conversation.id
-        await b.sees(first)
         async with a.deciding(sample):
-            hold(
-                not (await (await b.engine.hand_in(handed_in(first.conversation, sample.outside("2"))))).word,
-                "",
-            )
+            fate = await (await b.engine.hand_in(handed_in(first.conversation, sample.outside("2"))))
+            hold(not fate.word, "what is handed in is decided")
         waiting = await b.engine.hand_in(handed_in(first.conversation, sample.outside("3")))
         await subject.still("a")
         await b.owning(key)
@@ -164,10 +153,8 @@ async def what_is_handed_in_outlives_the_owner(subject: SharedSubject) -> None:
         hold(list(now.requests) == ["1", "2", "3"], "and nothing that was decided before is decided again")
         await subject.moving("a")
         async with a.deciding(sample), b.deciding(sample):
-            hold(
-                not (await (await b.engine.hand_in(handed_in(first.conversation, sample.outside("4"))))).word,
-                "",
-            )
+            fate = await (await b.engine.hand_in(handed_in(first.conversation, sample.outside("4"))))
+            hold(not fate.word, "what is handed in is decided")
         now = await b.engine.load(key)
         assert now is not None
         hold(list(now.requests) == ["1", "2", "3", "4"], "an owner that comes back decides nothing again")
@@ -176,12 +163,8 @@ async def what_is_handed_in_outlives_the_owner(subject: SharedSubject) -> None:
 async def one_request_id_at_two_processes_is_one_message(subject: SharedSubject) -> None:
     """The first has it; who sends it again hears so, and under which of the server's ids it goes."""
     sample = SampleConversation()
-    async with Process(subject.open("a")) as a, Process(subject.open("b")) as b:
-        await b.begun()
-        await a.settled(b)
-        opened = sample.said(a.begin(sample), "1")
-        await a.commit(opened)
-        await b.sees(opened)
+    async with _two(subject) as (a, b):
+        opened = await _said(sample, a, b)
         one = sample.keyed(opened.conversation, "2", "mine")
         other = sample.keyed(opened.conversation, "3", "mine")
         async with a.deciding(sample):
@@ -199,9 +182,7 @@ async def one_request_id_at_two_processes_is_one_message(subject: SharedSubject)
 async def what_leaves_elsewhere_is_heard_and_read_in_order(subject: SharedSubject) -> None:
     """A gateway of another process gets each event once, by reading after the last place whenever it hears of one."""
     sample = SampleConversation()
-    async with Process(subject.open("a")) as a, Process(subject.open("b")) as b:
-        await b.begun()
-        await a.settled(b)
+    async with _two(subject) as (a, b):
         told = sample.said(a.begin(sample), "1")
         key = told.conversation.id
         async with b.hearing(key) as heard:
@@ -224,13 +205,9 @@ async def what_leaves_elsewhere_is_heard_and_read_in_order(subject: SharedSubjec
 async def an_approval_is_spent_once(subject: SharedSubject) -> None:
     """Of two different answers at once the first counts, wherever they were given."""
     sample = SampleConversation(guards=(AskingGuard(),))
-    async with Process(subject.open("a")) as a, Process(subject.open("b")) as b:
-        await b.begun()
-        await a.settled(b)
+    async with _two(subject) as (a, b):
         for answers in ((Answer.ONCE, Answer.DENY), (Answer.DENY, Answer.ONCE)):
-            asked = sample.said(a.begin(sample), "1")
-            await a.commit(asked)
-            await b.sees(asked)
+            asked = await _said(sample, a, b)
             (approval,) = asked.conversation.approvals()
             said = [ApprovalAnswer(approval.id, approval.digest, answer, "ada") for answer in answers]
             ways = zip((a, b), said, strict=True)
@@ -253,8 +230,7 @@ async def a_share_given_up_on_purpose_is_taken_without_waiting(subject: SharedSu
     sample = SampleConversation()
     async with Process(subject.open("a")) as a:
         await a.begun()
-        first = sample.said(a.begin(sample), "1")
-        await a.commit(first)
+        first = await _said(sample, a)
         share = a.share(first)
         async with Process(subject.open("b")) as b:
             await b.begun()
@@ -273,8 +249,7 @@ async def clocks_an_hour_apart_change_nothing(subject: SharedSubject) -> None:
     fast, slow = SampleConversation(since=2 * HOUR), SampleConversation(since=HOUR)
     async with Process(subject.open("a")) as a:
         await a.begun()
-        first = fast.said(a.begin(fast), "1")
-        await a.commit(first)
+        first = await _said(fast, a)
         answered = fast.answered(first.conversation, first.ready[0])
         await a.commit(answered)
         key = first.conversation.id
@@ -297,12 +272,8 @@ async def clocks_an_hour_apart_change_nothing(subject: SharedSubject) -> None:
 async def storage_away_for_ten_seconds_loses_nothing(subject: SharedSubject) -> None:
     """A commit waits or is refused, and then it was not made; what was kept before is there, and nothing twice."""
     sample = SampleConversation()
-    async with Process(subject.open("a")) as a, Process(subject.open("b")) as b:
-        await b.begun()
-        await a.settled(b)
-        first = sample.said(a.begin(sample), "1")
-        await a.commit(first)
-        await b.sees(first)
+    async with _two(subject) as (a, b):
+        first = await _said(sample, a, b)
         key = first.conversation.id
         second = sample.answered(first.conversation, first.ready[0])
         arrival = handed_in(first.conversation, sample.outside("2"))
@@ -319,6 +290,24 @@ async def storage_away_for_ten_seconds_loses_nothing(subject: SharedSubject) -> 
         assert now is not None
         hold((now.version, list(now.requests)) == (3, ["2"]), "each step is there, once")
         hold(await _left(owner.engine, key) == list(second.replies), "and so is what has left")
+
+
+@asynccontextmanager
+async def _two(subject: SharedSubject) -> AsyncIterator[tuple[Process, Process]]:
+    """Two processes that have begun, and have settled which shares each of them has."""
+    async with Process(subject.open("a")) as a, Process(subject.open("b")) as b:
+        await b.begun()
+        await a.settled(b)
+        yield a, b
+
+
+async def _said(sample: SampleConversation, owner: Process, *others: Process) -> Outcome:
+    """The first commit of a new conversation of the owner's, which the others have seen."""
+    outcome = sample.said(owner.begin(sample), "1")
+    await owner.commit(outcome)
+    for other in others:
+        await other.sees(outcome)
+    return outcome
 
 
 async def _insist(outcome: Outcome, processes: tuple[Process, ...]) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,39 +11,20 @@ from agentserver.engines.conformance.together import TOGETHER, SharedSubject
 from agentserver.engines.replica.engine import ReplicaEngine
 from agentserver.engines.replica.log import PARTITIONS
 from tests.engines.together.broker import MemoryBroker, MemoryLog
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+from tests.engines.together.subject import over
 
 pytestmark = pytest.mark.anyio
 
 
 def subject(tmp_path) -> SharedSubject:
     """A log in memory, and a replica for each process."""
-    broker, logs = MemoryBroker(PARTITIONS), {}
+    broker = MemoryBroker(PARTITIONS)
 
-    def open_(name):
-        log = logs[name] = MemoryLog(broker, name)
-        return ReplicaEngine(log, tmp_path / name, "o")
+    def opened(name):
+        log = MemoryLog(broker, name)
+        return ReplicaEngine(log, tmp_path / name, "o"), log
 
-    async def still(name):
-        broker.still(name)
-        broker.advance(1.5)
-        broker.advance(1.5)
-        await asyncio.sleep(0)
-
-    async def moving(name):
-        broker.moving(logs[name])
-
-    @asynccontextmanager
-    async def away() -> AsyncIterator[None]:
-        broker.away = True
-        yield
-        broker.advance(10.0)
-        await asyncio.sleep(0.05)
-        broker.come_back()
-
-    return SharedSubject(open_, still, moving, away)
+    return over(broker, opened)
 
 
 @pytest.mark.parametrize("check", TOGETHER, ids=lambda check: check.__name__)

@@ -2,48 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
-
 import pytest
 
 from agentserver.engines.conformance.sample import BrokenPromiseError
 from agentserver.engines.conformance.together import TOGETHER, SharedSubject
 from tests.engines.together.broker import MemoryBroker
 from tests.engines.together.member import Storage
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+from tests.engines.together.subject import over
 
 
 def subject(kind=MemoryBroker) -> SharedSubject:
     """A storage in memory."""
     storage = Storage(kind())
-    broker, engines = storage.broker, {}
 
-    def open_(name):
-        engine = engines[name] = storage.engine(name)
-        return engine
+    def opened(name):
+        engine = storage.engine(name)
+        return engine, engine.log
 
-    async def still(name):
-        broker.still(name)
-        broker.advance(1.5)
-        broker.advance(1.5)
-        await asyncio.sleep(0)
-
-    async def moving(name):
-        broker.moving(engines[name].log)
-
-    @asynccontextmanager
-    async def away() -> AsyncIterator[None]:
-        broker.away = True
-        yield
-        broker.advance(10.0)
-        await asyncio.sleep(0.05)
-        broker.come_back()
-
-    return SharedSubject(open_, still, moving, away)
+    return over(storage.broker, opened)
 
 
 pytestmark = pytest.mark.anyio

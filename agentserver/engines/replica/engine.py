@@ -11,16 +11,16 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, ExitStack, closing
 from functools import partial
-from hashlib import blake2b
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from agentserver.core.messages import UNDECIDED, EventPlace
 from agentserver.core.state.elapsed import STEADY, Calendar
 from agentserver.engines.replica import kept_arrivals, opening
+from agentserver.engines.replica.by_partition import PartitionedReading, partition_of
 from agentserver.engines.replica.elsewhere import ForeignConversations, either
 from agentserver.engines.replica.entries.acts import Discarding, Done, Forgetting, Naming, Setting
 from agentserver.engines.replica.following import ReplicaFollower
-from agentserver.engines.replica.log import PARTITIONS
 from agentserver.engines.replica.replica import Replica
 from agentserver.engines.replica.sending import Outgoing
 from agentserver.engines.sqlite.care import maintenance
@@ -28,7 +28,7 @@ from agentserver.engines.sqlite.care.answers import LeftAnswers
 from agentserver.engines.sqlite.reader import Reader
 from agentserver.engines.sqlite.reads import JournalReads
 from agentserver.engines.sqlite.rows import Left
-from agentserver.engines.sqlite.steps.step import StepMaker, from_outside
+from agentserver.engines.sqlite.steps.step import StepData, StepMaker, from_outside
 from agentserver.ports import EngineError
 from agentserver.ports.errors import FencedError
 from agentserver.ports.tasks import ended
@@ -52,11 +52,6 @@ logger = logging.getLogger("agentserver.journal")
 
 PATIENCE: Final = 2.0
 """Seconds that closing waits for what is on its way."""
-
-
-def partition_of(key: str) -> int:
-    """The partition of a conversation, or of a name: the same in every process and version."""
-    return int.from_bytes(blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest()) % PARTITIONS
 
 
 class ReplicaEngine(JournalReads):
@@ -101,6 +96,9 @@ class ReplicaEngine(JournalReads):
         self._before = 0
         self._changed = asyncio.Event()
         self._elsewhere = ForeignConversations(self._any)
+        self._open_ones = PartitionedReading(lambda: self._do(self._reader.open_conversations), itemgetter(0))
+        self._active = PartitionedReading(lambda: self._do(self._reader.active), str)
+        self._idle: tuple[float, PartitionedReading[str]] | None = None
         self._reached = AsyncExitStack()
         self._closed = False
         self._broken = ""
@@ -323,6 +321,9 @@ class ReplicaEngine(JournalReads):
             self._earlier[entry.partition] = int(applied.results[0])  # type: ignore[arg-type]
             self._regard()
             return
+        if any(isinstance(act, StepData | Setting) for act in applied.acts):
+            self._open_ones.changed(entry.partition)
+            self._active.changed(entry.partition)
         ours = entry.partition in self._held
         for act, result in zip(applied.acts, applied.results, strict=True):
             if not isinstance(result, EngineError):
@@ -332,21 +333,22 @@ class ReplicaEngine(JournalReads):
 
     async def at_work(self, share: Share) -> AsyncIterator[str]:
         """Conversations of a share of which a delivery is not consumed."""
-        for key in await self._do(self._reader.active):
-            if partition_of(key) == share.partition:
-                yield key
+        for key in await self._active.take(share.partition):
+            yield key
 
     async def open_conversations(self, share: Share) -> AsyncIterator[tuple[str, str]]:
         """Each open conversation of a share with its principal."""
-        for key, principal in await self._do(self._reader.open_conversations):
-            if partition_of(key) == share.partition:
-                yield key, principal
+        for key, principal in await self._open_ones.take(share.partition):
+            yield key, principal
 
     async def idle(self, share: Share, before: float) -> AsyncIterator[str]:
         """Open conversations of a share that nothing touched since."""
-        for key in await self._do(lambda: self._reader.idle(before)):
-            if partition_of(key) == share.partition:
-                yield key
+        if (
+            self._idle is None or self._idle[0] != before
+        ):  # who closes one looks again, so changes do not count
+            self._idle = before, PartitionedReading(lambda: self._do(lambda: self._reader.idle(before)), str)
+        for key in await self._idle[1].take(share.partition):
+            yield key
 
     async def outbox(self, conversation: str) -> AsyncIterator[Reply | Over]:
         """The events that were not acknowledged; those that an earlier process may have passed on are marked."""

@@ -87,6 +87,13 @@ class Engine(Protocol):
         """True for an id of a new conversation that would be this process's."""
         ...
 
+    def minted(self, conversation: str) -> str:
+        """The id of a new conversation, made of one that was drawn; of an id that was made so it is the same.
+
+        Where several processes share a storage it is marked, so that one which none of them gave out can be told.
+        """
+        ...
+
     async def give_up(self) -> None:
         """Give all shares up on purpose: other processes take them without waiting. Nothing is regained.
 

@@ -11,6 +11,7 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, ExitStack, closing
 from functools import partial
+from hashlib import blake2b
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -23,6 +24,7 @@ from agentserver.engines.replica.entries.acts import Discarding, Done, Forgettin
 from agentserver.engines.replica.following import ReplicaFollower
 from agentserver.engines.replica.replica import Replica
 from agentserver.engines.replica.sending import Outgoing
+from agentserver.engines.replica.tables import followed_of
 from agentserver.engines.sqlite.care import maintenance
 from agentserver.engines.sqlite.care.answers import LeftAnswers
 from agentserver.engines.sqlite.reader import Reader
@@ -49,6 +51,9 @@ if TYPE_CHECKING:
     from agentserver.ports.sharing import Arrival, Fate, Heard, Share
 
 logger = logging.getLogger("agentserver.journal")
+
+_MARK: Final = 8
+"""Characters at the end of a conversation's id by which it is known that a server of this log gave it out."""
 
 PATIENCE: Final = 2.0
 """Seconds that closing waits for what is on its way."""
@@ -93,7 +98,7 @@ class ReplicaEngine(JournalReads):
         self._claimed: Mapping[int, Share] = {}
         self._held: dict[int, Share] = {}
         self._earlier: dict[int, int] = {}
-        self._before = 0
+        self._before, self._key = 0, b""
         self._changed = asyncio.Event()
         self._elsewhere = ForeignConversations(self._any)
         self._open_ones = PartitionedReading(lambda: self._do(self._reader.open_conversations), itemgetter(0))
@@ -121,6 +126,7 @@ class ReplicaEngine(JournalReads):
     async def _begin(self, stack: ExitStack, reached: AsyncExitStack) -> None:
         current = await opening.current(self._log, self._path, self._organism, self._do)
         self._connection = stack.enter_context(closing(current))
+        self._key = (await self._do(lambda: followed_of(self._connection))).log.encode()
         replica = await self._do(lambda: Replica(self._connection, self._path))
         self._reader = await self._do(lambda: Reader(self._connection, self._guards))
         for damage in await self._do(self._reader.damaged):
@@ -214,6 +220,11 @@ class ReplicaEngine(JournalReads):
     def homely(self, conversation: str) -> bool:
         """True for an id in a share that is held; for any while none is."""
         return not self._held or partition_of(conversation) in self._held
+
+    def minted(self, conversation: str) -> str:
+        """The id with an end that only those who know the id of the log can tell."""
+        begin = conversation[:-_MARK]
+        return begin + blake2b(begin.encode("utf-8", "surrogatepass"), key=self._key).hexdigest()[:_MARK]
 
     async def give_up(self) -> None:
         """Give all shares up, after what was sent under them."""

@@ -61,6 +61,9 @@ class Owners:
         self.patience = PATIENCE
         self._stopped = asyncio.Event()
         self._fresh: dict[str, Conversation] = {}
+        self._seen: dict[
+            str, tuple[float, str]
+        ] = {}  # those that are open elsewhere, until when, and whose they are
 
     def has(self, conversation: str) -> bool:
         """True for a conversation that another process has, or none at present."""
@@ -110,11 +113,20 @@ class Owners:
         fresh = self._fresh.get(conversation)
         if fresh is not None:
             return ConversationFound(conversation, fresh.principal, over=False)
-        try:
-            fate = await self._ask(principal, conversation, None)
-        except LookupError:
-            return None
-        return None if fate is None else ConversationFound(conversation, fate.request, over=False)
+        until, known = self._seen.pop(conversation, (0.0, ""))
+        now = asyncio.get_running_loop().time()
+        if now > until:
+            try:
+                fate = await self._ask(principal, conversation, None)
+            except LookupError:
+                return None
+            if fate is None:
+                return None
+            until, known = now + PATIENCE, fate.request
+        self._seen[conversation] = until, known
+        if len(self._seen) > FRESH:
+            del self._seen[next(iter(self._seen))]
+        return ConversationFound(conversation, known, over=False)
 
     async def cancel(self, principal: str | None, conversation: str, cancelling: Cancelling) -> bool:
         """End one request; False when it is at rest or unknown, or nothing is heard of it in time.
@@ -141,8 +153,7 @@ class Owners:
 
     async def _ask(self, principal: str | None, conversation: str, what: Arriving | None) -> Fate | None:
         """Hand something in and wait a while for what became of it. Raises LookupError and EngineError."""
-        if not 0 < len(conversation) <= CHARACTERS:
-            raise LookupError("no such conversation")
+        await self._look(principal, conversation)
         fresh = self._fresh.get(conversation)
         opener = None if fresh is None or principal not in (None, fresh.principal) else fresh.opener
         key = next(self._clock.moment().ids())
@@ -161,6 +172,18 @@ class Owners:
         if fate.word == UNFIT:
             raise LookupError("it may not go again")
         return fate
+
+    async def _look(self, principal: str | None, conversation: str) -> None:
+        """Look that there may be such a conversation: no question fills the log. Raises LookupError and EngineError."""
+        if conversation in self._fresh:
+            return
+        found = None
+        if 0 < len(conversation) <= CHARACTERS:
+            found = await self._engine.standing(conversation)
+        if found is None and self._engine.minted(conversation) != conversation:
+            raise LookupError("no such conversation")
+        if found is not None and principal not in {None, found.principal}:
+            raise LookupError("no such conversation")
 
 
 def _done(fate: Fate | None) -> bool:

@@ -122,7 +122,8 @@ class Entrance:
     def _fresh(self, principal: Principal | str) -> Conversation:
         """A conversation of this process, if one can be found: it lives where its gateway is."""
         for _ in range(DRAWN):
-            conversation = Conversation.opened(principal, self._clock.moment())
+            drawn = Conversation.opened(principal, self._clock.moment())
+            conversation = drawn._replace(id=self._engine.minted(drawn.id))
             if self._engine.homely(conversation.id):
                 break
         return conversation

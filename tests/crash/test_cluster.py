@@ -17,6 +17,7 @@ import time
 from collections import Counter
 from contextlib import AsyncExitStack, closing
 from functools import partial
+from hashlib import blake2b
 from pathlib import Path
 from random import Random
 
@@ -236,6 +237,20 @@ def rows(path):
         return tuple(connection.execute("select id, version, chain from conversation order by id"))
 
 
+def contents(path):
+    """A digest of all that steps have left in a replica. What was acknowledged last may be in some of them only."""
+    digest = blake2b()
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+        for table in ("conversation", "step", "delivery", "event", "value", "head", "receipt", "state"):
+            found = connection.execute(f"select name from pragma_table_info('{table}')").fetchall()
+            left_out = {"waiting", "mark"} if table == "event" else set()  # the mark is of the row with it
+            names = ", ".join(name for (name,) in found if name not in left_out)
+            digest.update(table.encode())
+            for row in connection.execute(f"select {names} from {table} order by {names}"):
+                digest.update(repr(row).encode())
+    return digest.digest()
+
+
 @pytest.mark.soak
 async def test_whoever_is_killed_stopped_or_cut_off_nothing_is_lost_or_done_twice(tmp_path, soak_scale):
     random = Random(os.environ.get("CRASH_SEED", "0"))
@@ -255,12 +270,9 @@ async def test_whoever_is_killed_stopped_or_cut_off_nothing_is_lost_or_done_twic
         for server in servers:
             await server.end()
     diaries = {f"crash-{name}": tmp_path / f"{name}.diary" for name in NAMES}
-    figures = [
-        await asyncio.to_thread(check, replica(tmp_path, name), told, at_rest=True, diaries=diaries)
-        for name in NAMES
-    ]
-    assert figures[0] == figures[1] == figures[2]
-    report(cluster, figures[0])
+    assert len({contents(replica(tmp_path, name)) for name in NAMES}) == 1, "the replicas have the same rows"
+    one = replica(tmp_path, random.choice(NAMES))
+    report(cluster, await asyncio.to_thread(check, one, told, at_rest=True, diaries=diaries))
 
 
 async def show(servers, kind, *_):

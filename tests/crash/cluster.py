@@ -79,7 +79,13 @@ async def fetch(server, diary, sender):
     keys = await again(partial(server.conversations_of, sender), None)
     async with anyio.create_task_group() as tasks:
         for key in keys:
-            tasks.start_soon(again, partial(fetch_one, server, diary, key, sender), None)
+            tasks.start_soon(again, partial(fetch_of, server, diary, key, sender), None)
+
+
+async def fetch_of(server, diary, key, sender):
+    """Take what waits in one conversation. One that was closed has nothing once that it was acknowledged is known."""
+    if key in await server.conversations_of(sender):
+        await fetch_one(server, diary, key, sender)
 
 
 async def words(hushed, resting):

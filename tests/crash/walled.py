@@ -19,6 +19,7 @@ import anyio
 
 from agentserver import config
 from agentserver.assembly import build
+from tests.crash.organism import sent
 
 WORDS = '''
 from dataclasses import dataclass
@@ -78,10 +79,10 @@ def tell(*words):
     os.write(1, (" ".join(map(str, words)) + "\n").encode())
 
 
-def lay_out(folder):
+def lay_out(folder, organism=ORGANISM):
     (folder / "words_of_the_crash.py").write_text(WORDS)
     (folder / "counting_behind_the_wall.py").write_text(HANDLER)
-    (folder / "organism.yaml").write_text(ORGANISM)
+    (folder / "organism.yaml").write_text(organism)
 
 
 def loaded(folder):
@@ -121,7 +122,7 @@ async def talk(server, random):
         for number in range(random.randint(1, 6)):
             data = f'<Tick xmlns="urn:agentserver:payload:Tick:v1"><number>{number}</number></Tick>'.encode()
             if random.random() < 0.5:
-                tell("accepted", await handle.send(data, "counter"))
+                tell("accepted", await sent(handle, data, "counter"))
             else:
                 async for reply in handle.replies(data, "counter"):
                     tell("accepted", reply.request)

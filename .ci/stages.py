@@ -200,9 +200,10 @@ def soak(*args: str) -> None:
 
 
 def crash(*args: str) -> None:
-    """Kill real servers at full length; with --cluster those of a cluster, and its brokers, and nothing else."""
+    """Kill real servers at full length; with --cluster those of a cluster, its brokers and workers elsewhere alone."""
     rest = [arg for arg in args if arg != "--cluster"]
-    soak("tests/crash/test_cluster.py" if len(rest) < len(args) else "tests/crash", "--capture=no", *rest)
+    cluster = ("tests/crash/test_cluster.py", "tests/crash/distant.py")
+    soak(*(cluster if len(rest) < len(args) else ("tests/crash",)), "--capture=no", *rest)
 
 
 def fuzz(*args: str) -> None:

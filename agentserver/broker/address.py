@@ -1,6 +1,6 @@
-"""The address of a broker, and the password with which one comes to it.
+"""The address of a broker, the password with which one comes to it, and who vouches for it.
 
-Owns the form of a file of credentials. Refuses to connect.
+Owns the forms of those files. Refuses to connect.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import ssl
     from pathlib import Path
 
-__all__ = ["BrokerAddress", "BrokerError", "credentials"]
+__all__ = ["BrokerAddress", "BrokerError", "credentials", "trusted"]
 
 MOST = 4096
 
@@ -28,11 +29,18 @@ class BrokerAddress:
         url: ``nats://`` or ``tls://`` with host and port; several are separated by commas.
         credentials: the file of user and password; None where the broker asks for neither.
         replicas: how many nodes keep what it is given.
+        ca: the file of the certificates that vouch for the nodes; the system's where it is None.
     """
 
     url: str
     credentials: Path | None = None
     replicas: int = 1
+    ca: Path | None = None
+
+    @property
+    def encrypted(self) -> bool:
+        """True when a node is to encrypt: then each has to."""
+        return any(node.startswith("tls://") for node in self.nodes)
 
     @property
     def nodes(self) -> list[str]:
@@ -55,3 +63,15 @@ def credentials(path: Path) -> tuple[str, str]:
     if len(text) > MOST or "\n" in password or not (user and colon and password):
         raise BrokerError(f"{path}: is not one line of user:password")
     return user, password
+
+
+def trusted(path: Path) -> ssl.SSLContext:
+    """The certificates of a PEM file, for a client to hold a broker's against. Reads it. Raises BrokerError."""
+    import ssl  # few come here, and it is slow to import
+
+    try:
+        return ssl.create_default_context(cafile=path)
+    except ssl.SSLError:
+        raise BrokerError(f"{path}: is no PEM file of certificates") from None
+    except OSError as error:
+        raise BrokerError(f"{path}: {error.strerror}") from None

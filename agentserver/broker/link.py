@@ -11,12 +11,13 @@ import asyncio
 import json
 import logging
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.to_thread
 
-from agentserver.broker.address import BrokerError, credentials
+from agentserver.broker.address import BrokerError, credentials, trusted
 from agentserver.characters.printing import one_line
 from agentserver.extras import require
 
@@ -35,6 +36,7 @@ START = 5.0
 """Seconds for which a first connection is tried."""
 PING = 3
 """Seconds between two looks at whether the broker is there; it is lost after three without an answer."""
+BARE = "the broker does not encrypt, and tls:// asks for it"
 END = 2.0
 """Seconds that a connection has to close."""
 
@@ -178,15 +180,13 @@ async def connected(address: BrokerAddress, *, name: str, inbox: str = "") -> As
     require("a broker", "nats")
     from nats.aio.client import Client
 
-    words = None
-    if address.credentials is not None:
-        words = await anyio.to_thread.run_sync(credentials, address.credentials)
     client = Client()
     link = Link(client)
+    more = {"name": name, **({"inbox_prefix": inbox} if inbox else {}), **await _manners(client, address)}
     library, brief = logging.getLogger("nats.aio.client"), _Brief()
     library.addFilter(brief)
     try:
-        await _connect(link, address, words, {"name": name, **({"inbox_prefix": inbox} if inbox else {})})
+        await _connect(link, address, more)
         yield link
     finally:
         library.removeFilter(brief)
@@ -196,9 +196,24 @@ async def connected(address: BrokerAddress, *, name: str, inbox: str = "") -> As
         link.denied.cancel()
 
 
-async def _connect(
-    link: Link, address: BrokerAddress, words: tuple[str, str] | None, more: dict[str, Any]
-) -> None:
+async def _manners(client: Client, address: BrokerAddress) -> dict[str, Any]:
+    """The library's options: how often it tries, and what the files of an address say. Raises BrokerError."""
+    manners: dict[str, Any] = {
+        "allow_reconnect": True,
+        "max_reconnect_attempts": -1,
+        "reconnect_time_wait": 1,
+        "connect_timeout": 2,
+        "ping_interval": PING,
+    }
+    if address.credentials is not None:
+        user, password = await anyio.to_thread.run_sync(credentials, address.credentials)
+        manners |= {"user": user, "password": _password(client, address, password)}
+    if address.ca is not None:
+        manners |= {"tls": await anyio.to_thread.run_sync(trusted, address.ca)}
+    return manners
+
+
+async def _connect(link: Link, address: BrokerAddress, more: dict[str, Any]) -> None:
     """Connect for the first time. Raises BrokerError."""
     client, latest = link.client, [""]
     refused: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -209,17 +224,11 @@ async def _connect(
             refused.set_result(latest[0])
         await link.trouble(error)
 
-    if words is not None:
-        more = {**more, "user": words[0], "password": _password(client, address, words[1])}
     with troubles(address.url):
         work = client.connect(
             address.nodes,
-            allow_reconnect=True,
-            max_reconnect_attempts=-1,
-            reconnect_time_wait=1,
-            connect_timeout=2,
-            ping_interval=PING,
             error_cb=trouble,
+            reconnected_cb=partial(_look_again, link, address),
             closed_cb=link.closed,
             **more,
         )
@@ -234,11 +243,21 @@ async def _connect(
             if not connecting.done():
                 raise BrokerError(f"no broker at {address.url}: {latest[0] or 'it does not answer'}")
             connecting.result()
+            if _bare(client, address):
+                raise BrokerError(BARE)
             link.met = True
         finally:
-            connecting.cancel()
-            await asyncio.wait({connecting})
+            while not connecting.done():  # the library may lose a cancellation
+                connecting.cancel()
+                await asyncio.wait({connecting}, timeout=1)
             refused.cancel()
+
+
+async def _look_again(link: Link, address: BrokerAddress) -> None:
+    """Leave a broker that has come again and does not encrypt."""
+    if _bare(link.client, address):
+        await link.trouble(BrokerError(BARE))
+        await link.client.close()
 
 
 def _is_unauthorised(text: str) -> bool:
@@ -264,15 +283,17 @@ def _password(client: Client, address: BrokerAddress, password: str) -> Callable
     def given() -> str:
         from nats.errors import Error
 
-        writer = _writer(client)
-        bare = writer is None or writer.get_extra_info("ssl_object") is None
-        if bare and any(node.startswith("tls://") for node in address.nodes):
-            raise Error(
-                "nats: authorization is not tried: the broker does not encrypt, and tls:// asks for it"
-            )
+        if _bare(client, address):
+            raise Error(f"nats: authorization is not tried: {BARE}")
         return password
 
     return given
+
+
+def _bare(client: Client, address: BrokerAddress) -> bool:
+    """True for a connection in the clear where the address asks for another: the library leaves that to the broker."""
+    writer = _writer(client)
+    return address.encrypted and (writer is None or writer.get_extra_info("ssl_object") is None)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from agentserver.cli import project
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Mapping
 
     from agentserver.broker.address import BrokerAddress, BrokerError
     from agentserver.config import Organism
@@ -31,6 +31,11 @@ if TYPE_CHECKING:
     "--credentials",
     type=click.Path(path_type=Path, dir_okay=False),
     help="The file with user:password of this listener at the broker; none when left out.",
+)
+@click.option(
+    "--ca",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The PEM file of the certificates that vouch for the broker; the organism's, or the system's, when left out.",
 )
 @click.option(
     "--processes",
@@ -56,7 +61,7 @@ def command(ctx: click.Context, /, listener: str, organism: Path | None, **said:
     from agentserver.worker.wall.raising import WallError
 
     found = _part(ctx, project.located(organism), listener)
-    address = _address(ctx, found, said["engine"], said["credentials"])
+    address = _address(ctx, found, said)
     bound = found.listeners[0]
     try:
         anyio.run(_handle, found, bound, address, said["processes"] or bound.listener.concurrency)
@@ -77,14 +82,15 @@ def _part(ctx: click.Context, path: Path, listener: str) -> Organism:
     return found
 
 
-def _address(ctx: click.Context, found: Organism, url: str | None, credentials: Path | None) -> BrokerAddress:
+def _address(ctx: click.Context, found: Organism, said: Mapping[str, Any]) -> BrokerAddress:
     import re
 
     from agentserver.broker.address import BrokerAddress
     from agentserver.config.keys.engines.nats import URLS_PATTERN
 
-    if url is None and found.broker is not None:
-        url = found.broker.url
+    url, ca = said["engine"], said["ca"]
+    if found.broker is not None:
+        url, ca = url or found.broker.url, ca or found.broker.ca
     if url is None:
         project.refuse(ctx, "the organism names no broker: say where it is with --engine nats://HOST:PORT")
     if re.search(URLS_PATTERN, url) is None:
@@ -92,7 +98,7 @@ def _address(ctx: click.Context, found: Organism, url: str | None, credentials: 
             "an address is nats://HOST:PORT or tls://HOST:PORT; user and password stand in --credentials FILE"
         )
         project.refuse(ctx, f"--engine: {told}")
-    return BrokerAddress(url, credentials)
+    return BrokerAddress(url, said["credentials"], ca=ca)
 
 
 async def _handle(found: Organism, bound: BoundListener, address: BrokerAddress, many: int) -> None:

@@ -6,8 +6,10 @@ import asyncio
 import json
 import time
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
+import trustme
 
 from agentserver.broker.address import BrokerAddress, BrokerError
 from agentserver.broker.link import PermissionDeniedError, SilenceError, connected
@@ -184,3 +186,75 @@ async def test_where_nobody_listens_there_is_no_broker(monkeypatch):
     with pytest.raises(BrokerError):
         async with connected(BrokerAddress("nats://[::1"), name="a"):
             pass
+
+
+def signed(folder, authority, name):
+    """Lines of configuration with which a broker encrypts as this name, and the file of who vouches for it."""
+    made = authority.issue_cert(name)
+    made.private_key_pem.write_to_path(folder / "key.pem")
+    made.cert_chain_pems[0].write_to_path(folder / "cert.pem")
+    authority.cert_pem.write_to_path(folder / "ca.pem")
+    return f'{USERS}\ntls {{ cert_file: "{folder}/cert.pem", key_file: "{folder}/key.pem" }}'
+
+
+async def test_a_broker_is_believed_that_the_named_authority_vouches_for(tmp_path):
+    more = signed(tmp_path, trustme.CA(), "127.0.0.1")
+    async with broker(tmp_path / "n", more=more) as url:
+        place = replace(address(tmp_path, url.replace("nats:", "tls:")), ca=tmp_path / "ca.pem")
+        async with connected(place, name="a") as link:
+            with pytest.raises(SilenceError, match="no listener"):
+                await link.ask("nowhere", b"", 5)
+
+
+@pytest.mark.parametrize("ca", [None, "other.pem"], ids=["the system's", "another's"])
+@pytest.mark.parametrize("name", ["127.0.0.1", "broker.invalid"])
+async def test_a_broker_that_nobody_trusted_vouches_for_is_not_believed(tmp_path, monkeypatch, ca, name):
+    monkeypatch.setattr("agentserver.broker.link.START", 1.0)
+    trustme.CA().cert_pem.write_to_path(tmp_path / "other.pem")
+    async with broker(tmp_path / "n", more=signed(tmp_path, trustme.CA(), name)) as url:
+        place = replace(address(tmp_path, url.replace("nats:", "tls:")), ca=ca and tmp_path / ca)
+        with pytest.raises(BrokerError, match="CERTIFICATE_VERIFY_FAILED"):
+            async with connected(place, name="a"):
+                pass
+
+
+async def test_a_broker_of_another_name_is_not_believed(tmp_path, monkeypatch):
+    monkeypatch.setattr("agentserver.broker.link.START", 1.0)
+    async with broker(tmp_path / "n", more=signed(tmp_path, trustme.CA(), "broker.invalid")) as url:
+        place = replace(address(tmp_path, url.replace("nats:", "tls:")), ca=tmp_path / "ca.pem")
+        with pytest.raises(BrokerError, match="IP address mismatch"):
+            async with connected(place, name="a"):
+                pass
+
+
+@pytest.mark.parametrize(
+    "text", [None, b"", b"no certificate", b"\xff"], ids=["gone", "empty", "words", "bytes"]
+)
+async def test_a_file_of_no_certificates_is_named(tmp_path, text):
+    if text is not None:
+        (tmp_path / "ca.pem").write_bytes(text)
+    with pytest.raises(BrokerError, match=r"ca\.pem: (is no PEM file|No such file)"):
+        async with connected(BrokerAddress("tls://127.0.0.1:9", ca=tmp_path / "ca.pem"), name="a"):
+            pass
+
+
+async def test_a_connection_in_the_clear_is_given_up_where_tls_is_asked_for_and_no_password_is_there(
+    tmp_path,
+):
+    async with broker(tmp_path) as url:
+        with pytest.raises(BrokerError, match="does not encrypt"):
+            async with connected(BrokerAddress(url.replace("nats:", "tls:")), name="a"):
+                pass
+
+
+async def test_a_broker_that_encrypts_no_more_when_it_comes_again_is_left(tmp_path):
+    async with one(
+        tmp_path / "n", more=signed(tmp_path, trustme.CA(), "127.0.0.1").removeprefix(USERS)
+    ) as node:
+        place = BrokerAddress(node.url.replace("nats:", "tls:"), ca=tmp_path / "ca.pem")
+        async with connected(place, name="a") as link:
+            node.reload("")
+            node.kill()
+            await node.start()
+            async with asyncio.timeout(60):  # a guard against hanging
+                assert "does not encrypt" in await link.over

@@ -130,7 +130,8 @@ def test_a_machine_without_a_wall_runs_no_worker(complete, monkeypatch):
     assert "this system lacks Landlock" in told
 
 
-def test_credentials_that_are_not_there_are_named(complete, tmp_path):
-    status, _, told = said("worker", "calculator", "--organism", complete, "--credentials", tmp_path / "none")
+@pytest.mark.parametrize("option", ["--credentials", "--ca"])
+def test_a_file_that_is_not_there_is_named(complete, tmp_path, option):
+    status, _, told = said("worker", "calculator", "--organism", complete, option, tmp_path / "none")
     assert status == 2
     assert f"{tmp_path / 'none'}: No such file or directory" in told

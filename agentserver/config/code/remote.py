@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agentserver.broker.address import BrokerAddress
 from agentserver.broker.words import LONGEST, word
 from agentserver.config.code.isolated import isolated
 from agentserver.config.code.userland import Project
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from agentserver.broker.address import BrokerAddress
     from agentserver.config.findings import ConfigMistake, Where
     from agentserver.config.validation import DeclaredListener, Parsed
 
@@ -64,8 +64,7 @@ def _broker(main: Parsed, root: Path) -> BrokerAddress | None:
         engine = engine_of(main.document.data, main.name, root) if "engine" in named else None
         return None if engine is None else engine.address
     entry = BrokerEntry.model_validate(main.document.data["broker"])
-    file = None if entry.credentials is None else root / entry.credentials
-    return BrokerAddress(entry.url, file, entry.replicas)
+    return entry.address(root, entry.replicas)
 
 
 def part(

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from agentserver.config.keys.engines.nats import BrokerUrl  # noqa: TC001 - pydantic reads it
+from agentserver.config.keys.engines.nats import BrokerPlace
 from agentserver.config.keys.fields import Deadline, Dotted, Memory, RelativePath, Size, Strict, given
 from agentserver.config.organism import Isolation
 from agentserver.payload.foreign.servers import CommandIsolation
@@ -122,16 +122,9 @@ IsolationKey: TypeAlias = Annotated[
 ]
 
 
-class BrokerEntry(Strict):
+class BrokerEntry(BrokerPlace):
     """The place where workers on other machines meet the server."""
 
-    url: BrokerUrl = Field(
-        description="Host and port of a NATS server with JetStream; several, separated by commas."
-    )
-    credentials: RelativePath | None = Field(
-        default=None,
-        description="A file with user:password on one line, relative to the project or an absolute path.",
-    )
     replicas: int = Field(
         default=1, ge=1, le=5, description="How many nodes of the broker keep the queue of workers elsewhere."
     )

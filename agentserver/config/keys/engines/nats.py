@@ -5,13 +5,16 @@ Owns the pydantic models. Refuses to know what is kept, and how.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, Self, TypeAlias
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from agentserver.broker.address import BrokerAddress
 from agentserver.config.keys.fields import Deadline, Name, RelativePath, Retention, Strict, given
 from agentserver.config.organism import BrokerEngine
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 URLS_PATTERN = r"^(nats|tls)://[^\s@/?#,]+(,(nats|tls)://[^\s@/?#,]+)*$"
 MONITORING_PATTERN = r"^https?://[^\s@/?#]+$"
@@ -26,20 +29,41 @@ _Monitoring: TypeAlias = Annotated[
 _ENGINE = BrokerEngine("", BrokerAddress(""))
 
 
-class NatsEntry(Strict):
-    """A broker that keeps conversations for several servers at once."""
+class BrokerPlace(Strict):
+    """A broker, and how one comes to it."""
 
     url: BrokerUrl = Field(
         description="Host and port of a NATS server with JetStream; several nodes, separated by commas."
     )
+    credentials: RelativePath | None = Field(
+        default=None,
+        description="A file with user:password on one line, relative to the project or an absolute path.",
+    )
+    ca: RelativePath | None = Field(
+        default=None,
+        description="A PEM file of the certificates that vouch for each node, relative to the project or an absolute "
+        "path; the system's if left out. Needs tls://.",
+    )
+
+    @model_validator(mode="after")
+    def _vouched(self) -> Self:
+        if self.ca is not None and not self.url.startswith("tls://"):
+            raise ValueError("ca needs a url with tls://: nothing else has a certificate")
+        return self
+
+    def address(self, root: Path, replicas: int) -> BrokerAddress:
+        """The address, with the files of a project."""
+        credentials, ca = (None if file is None else root / file for file in (self.credentials, self.ca))
+        return BrokerAddress(self.url, credentials, replicas, ca)
+
+
+class NatsEntry(BrokerPlace):
+    """A broker that keeps conversations for several servers at once."""
+
     name: Name | None = Field(
         default=None,
         description="The name of the log at the broker, the same for all servers of the organism; the organism's name "
         "if left out.",
-    )
-    credentials: RelativePath | None = Field(
-        default=None,
-        description="A file with user:password on one line, relative to the project or an absolute path.",
     )
     replicas: Literal[1, 3, 5] = Field(
         default=3,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypedDict
 
-from agentserver.broker.address import BrokerAddress
 from agentserver.config.keys.engines.nats import EngineEntry, NatsEntry
 from agentserver.config.organism import BrokerEngine, Journal
 from agentserver.config.places import astray, misplaced
@@ -60,10 +59,9 @@ def _read_engine(main: Parsed, home: Project, report: Mistakes) -> BrokerEngine 
 
 
 def _engine(organism: str, nats: NatsEntry, root: Path) -> BrokerEngine:
-    file = None if nats.credentials is None else root / nats.credentials
     return BrokerEngine(
         nats.name or organism,
-        BrokerAddress(nats.url, file, nats.replicas),
+        nats.address(root, nats.replicas),
         nats.replica,
         nats.lease,
         tuple(nats.monitoring),

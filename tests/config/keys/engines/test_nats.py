@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from agentserver.config import ConfigError, load
@@ -9,6 +11,7 @@ from agentserver.config.glimpse import glimpse
 from tests.config.conftest import CODE, ONE
 
 URL = "nats://127.0.0.1:4222"
+SAFE = "tls://127.0.0.1:4222"
 
 
 @pytest.fixture
@@ -25,11 +28,15 @@ def refused(home, text):
 
 
 def test_an_engine_stands_in_place_of_a_journal(home):
-    path = home.write("organism.yaml", f"{ONE}engine:\n  nats:\n    url: {URL}\n    credentials: b.secret\n")
+    path = home.write(
+        "organism.yaml",
+        f"{ONE}engine:\n  nats:\n    url: {SAFE}\n    credentials: b.secret\n    ca: /etc/ca\n",
+    )
     organism = load(path, environ={})
     engine = organism.engine
-    assert (engine.name, engine.address.url, engine.address.replicas) == (organism.name, URL, 3)
+    assert (engine.name, engine.address.url, engine.address.replicas) == (organism.name, SAFE, 3)
     assert engine.address.credentials == organism.project / "b.secret"
+    assert engine.address.ca == Path("/etc/ca")
     assert not engine.relaxed
     assert organism.journal.path == "out/replicas/replica.db"
     seen = glimpse(path, {})
@@ -55,6 +62,7 @@ def test_without_it_the_journal_stays_as_it_was(home):
             "8: journal: journal: and engine: are both there",
         ),
         ("engine:\n", "7: engine: "),
+        (f"engine: {{nats: {{url: '{URL}', ca: c.pem}}}}\n", "ca needs a url with tls://"),
         ("engine: {}\n", "engine.nats: "),
         ("engine: {nats: {}}\n", "engine.nats.url: "),
         ("engine: {nast: {}}\n", 'unknown key "nast" (did you mean "nats"?)'),

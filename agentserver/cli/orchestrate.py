@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentserver.cli import project, session
-from agentserver.cli.logs import Logging, configure
 from agentserver.extras import require
 
 if TYPE_CHECKING:
@@ -68,8 +67,7 @@ def command(
 
     if organism is not None and (vocabulary is not None or dry):
         raise click.UsageError("--organism has its own intents, and does not run dry")
-    options = ctx.obj if isinstance(ctx.obj, Logging) else Logging()
-    configure(options, Secrets.of(os.environ.get(name, "") for name in KEYS))
+    project.log_without(ctx, Secrets.of(os.environ.get(name, "") for name in KEYS))
     words = _words(ctx, organism or vocabulary)
     if tool:
         from agentserver.handoff.managed.tool import definition

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from agentserver.assembly import Server
     from agentserver.config import Organism
     from agentserver.config.glimpse import Glimpse
+    from agentserver.config.yaml.secrets import Secrets
     from agentserver.core.guard import Rules
 
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -68,14 +69,22 @@ def located(path: Path | None) -> Path:
     return file
 
 
+def log_without(ctx: click.Context, secrets: Secrets) -> None:
+    """Take these secrets out of the log, which is set up as the command line says, and out of the command's errors."""
+    _log(ctx, secrets)
+    ctx.meta[SECRETS] = secrets.redact
+
+
+def _log(ctx: click.Context, secrets: Secrets) -> None:
+    configure(ctx.obj if isinstance(ctx.obj, Logging) else Logging(), secrets)
+
+
 def glimpse(ctx: click.Context, path: Path) -> Glimpse:
     """Read as much as possible of an organism that may not load. Runs none of its code; sets logging up on the way."""
     from agentserver.config import glimpse as reading
 
-    options = ctx.obj if isinstance(ctx.obj, Logging) else Logging()
     seen = reading.glimpse(path, os.environ)
-    configure(options, seen.secrets)
-    ctx.meta[SECRETS] = seen.secrets.redact
+    log_without(ctx, seen.secrets)
     return seen
 
 
@@ -87,14 +96,12 @@ def load(ctx: click.Context, path: Path | None, *, policy: Path | None = None) -
     from agentserver import config
     from agentserver.config.yaml.secrets import Secrets
 
-    options = ctx.obj if isinstance(ctx.obj, Logging) else Logging()
-    configure(options, Secrets())
+    _log(ctx, Secrets())
     try:
         organism = config.load(located(path), environ=os.environ, policy=policy)
     except config.ConfigError as error:
         refuse(ctx, *map(str, error.findings))
-    configure(options, organism.secrets)
-    ctx.meta[SECRETS] = organism.secrets.redact
+    log_without(ctx, organism.secrets)
     return organism
 
 

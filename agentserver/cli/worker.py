@@ -70,15 +70,12 @@ def command(ctx: click.Context, /, listener: str, organism: Path | None, **said:
 
 
 def _part(ctx: click.Context, path: Path, listener: str) -> Organism:
-    from agentserver.cli.logs import Logging, configure
     from agentserver.config.code.remote import part
 
-    options = ctx.obj if isinstance(ctx.obj, Logging) else Logging()
     found, mistakes = part(path, os.environ, listener)
     if found is None:
         project.refuse(ctx, *map(str, mistakes))
-    configure(options, found.secrets)
-    ctx.meta[project.SECRETS] = found.secrets.redact
+    project.log_without(ctx, found.secrets)
     return found
 
 

@@ -10,13 +10,14 @@ import json
 import logging
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 from agentserver.broker.address import BrokerError
 from agentserver.broker.link import troubles
-from agentserver.engines.nats.stream import api
+from agentserver.engines.nats.stream import HEADERS, api
 from agentserver.engines.replica.log import PARTITIONS, BrokenLogError
 from agentserver.ports import EngineError
+from agentserver.ports.tasks import ended
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +30,15 @@ logger = logging.getLogger("agentserver.broker")
 
 _PATIENCE: Final = (0.5, 0.5, 1.0, 2.0, 4.0)
 """Seconds for an answer, each time it is asked for."""
+
+STILL: Final = 15.0
+"""Seconds without a piece of something after which no more of it comes."""
+
+ATTEMPTS: Final = 3
+"""Times that a copy is fetched: another one may take its place meanwhile."""
+
+PIECE: Final = 128 << 10
+"""Bytes of a piece."""
 
 COPY: Final = "replica"
 """The name of the copy."""
@@ -67,7 +77,14 @@ class Keeping:
     async def put(self, name: str, data: bytes) -> None:
         """Keep something under a name. Raises EngineError."""
         with _told():
-            await (await self._store()).put(name, data)
+            await (await self._store()).put(name, data, self._about(name))
+
+    def _about(self, name: str, description: str | None = None) -> Any:
+        """Says of something that is put how it is cut: into pieces that are messages of the broker's."""
+        from nats.js.api import ObjectMeta, ObjectMetaOptions
+
+        options = ObjectMetaOptions(max_chunk_size=max(1, min(PIECE, self._link.most - HEADERS)))
+        return ObjectMeta(name=name, description=description, options=options)
 
     async def get(self, name: str) -> bytes:
         """The bytes kept under a name. Raises BrokerError, and BrokenLogError when there are none."""
@@ -76,7 +93,7 @@ class Keeping:
         for pause in _PATIENCE:  # a node that is behind the others may not have it yet
             with troubles(name):
                 try:
-                    data: bytes = (await (await self._store()).get(name)).data
+                    data: bytes = (await self._fetched(name, None)).data
                 except NotFoundError:
                     await asyncio.sleep(pause)
                 else:
@@ -106,24 +123,46 @@ class Keeping:
         raise TimeoutError
 
     async def restore(self, file: Path) -> int | None:
-        """Write the copy to a file; gives its place. None when there is none. Raises EngineError."""
-        copied = await self.copied()
-        if copied is None:
-            return None
-        await asyncio.to_thread(_private, file)
-        with _told(), file.open("wb") as target:
-            await (await self._store()).get(COPY, writeinto=target)
-        return copied.place
+        """Write the copy to a file; gives its place. None when there is none. Raises EngineError.
+
+        One that is replaced meanwhile is fetched again, a few times.
+        """
+        for _ in range(ATTEMPTS):
+            copied = await self.copied()
+            if copied is None:
+                return None
+            await asyncio.to_thread(_private, file)
+            try:
+                with _told(), file.open("wb") as target:
+                    await self._fetched(COPY, target)
+            except EngineError as error:
+                why = error
+            else:
+                return copied.place
+        raise EngineError(f"the kept copy of a replica cannot be fetched: {why}") from why
+
+    async def _fetched(self, name: str, target: BinaryIO | None) -> Any:
+        """What the library fetches. It waits for ever for pieces that are gone: here for as long as some come."""
+        fetching = asyncio.ensure_future((await self._store()).get(name, writeinto=target))
+        try:
+            came = -1
+            while not fetching.done():
+                now = 0 if target is None else target.tell()
+                if now == came:
+                    raise TimeoutError
+                came = now
+                await asyncio.wait([fetching], timeout=STILL)
+            return fetching.result()
+        finally:
+            await ended([fetching])
 
     async def copy(self, place: int, file: Path) -> None:
         """Keep a copy in place of the one before, and forget what only that one needed. Raises EngineError."""
-        from nats.js.api import ObjectMeta
-
         before = await self.copied()
         if before is not None and place <= before.place:
             return  # another process had the first partition meanwhile, and has kept a later one
         forgotten = 0 if before is None else before.place
-        meta = ObjectMeta(name=COPY, description=json.dumps([place, forgotten]))
+        meta = self._about(COPY, json.dumps([place, forgotten]))
         with _told():
             with await asyncio.to_thread(file.open, "rb") as source:
                 await (await self._store()).put(COPY, source, meta)

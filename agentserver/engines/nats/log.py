@@ -20,11 +20,11 @@ from agentserver.broker.link import PermissionDeniedError, connected
 from agentserver.engines.nats.durability import relaxed
 from agentserver.engines.nats.keeping import Keeping
 from agentserver.engines.nats.life import Life
-from agentserver.engines.nats.stream import HEADERS, LogStream, api, store
+from agentserver.engines.nats.stream import AGAIN, HEADERS, LogStream, PayloadError, api, store
 from agentserver.engines.nats.subjects import ID, LAST, OBJECT, LogSubjects
 from agentserver.engines.replica.entries.form import LARGEST
 from agentserver.extras import require
-from agentserver.ports import EngineError
+from agentserver.ports import EngineError, FencedError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -160,11 +160,24 @@ class NatsLog:
 
     async def append(self, partition: int, epoch: int | None, entry: bytes, id: str) -> int:  # noqa: A002 - the Protocol's
         """Append an entry; gives its place."""
-        headers = {ID: id}
-        if len(entry) > self._link.most - HEADERS:
-            await self._keeping.put(id, entry)
-            headers, entry = {ID: id, OBJECT: id}, b""
-        return await self._stream.append(partition, epoch, entry, headers)
+        unknown = large = False
+        while True:
+            large = large or len(entry) > self._link.most - HEADERS
+            try:
+                if large:
+                    await self._keeping.put(id, entry)
+                    return await self._stream.append(partition, epoch, b"", {ID: id, OBJECT: id})
+                return await self._stream.append(partition, epoch, entry, {ID: id})
+            except PayloadError as error:  # the broker takes less than it did, or less than any entry needs
+                unknown = unknown or error.unknown
+                if large and not unknown:
+                    raise
+            except FencedError:
+                raise
+            except EngineError:
+                if not unknown:
+                    raise
+            await asyncio.sleep(AGAIN)
 
     async def follow(self, after: int) -> AsyncIterator[LogEntry]:
         """The entries after a place, for ever."""

@@ -93,6 +93,18 @@ class AbsentError(BrokerError):
     """The broker does not have what it was asked for."""
 
 
+class PayloadError(EngineError):
+    """The message is larger than the broker takes by now.
+
+    Args:
+        unknown: whether it may have been kept before.
+    """
+
+    def __init__(self, *, unknown: bool) -> None:
+        super().__init__("it is larger than the broker takes (max_payload)")
+        self.unknown = unknown
+
+
 class BrokerAnswer(NamedTuple):
     """The broker's answer to something that was to be stored: its place, or the number of an error and its words."""
 
@@ -150,7 +162,9 @@ class LogStream:
         self.trouble = ""
 
     async def append(self, partition: int, epoch: int | None, data: bytes, headers: dict[str, str]) -> int:
-        """Append an entry, for as long as it takes to know what became of it. Raises FencedError and EngineError.
+        """Append an entry, for as long as it takes to know what became of it.
+
+        Raises FencedError, PayloadError and EngineError.
 
         After a silence no error says that nothing is kept: it may be about this attempt, while the one before is there.
         """
@@ -160,6 +174,8 @@ class LogStream:
             headers = {**headers, LAST: str(epoch), LAST_OF: own, EPOCH: str(epoch)}
         unknown = False
         while True:
+            if len(data) > self._link.most - HEADERS:
+                raise PayloadError(unknown=unknown)
             answer = await store(self._link, subject, data, headers)
             if answer is None:
                 unknown, self.trouble = True, "the broker does not answer"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentserver.broker.address import BrokerAddress
+from agentserver.broker.address import BrokerAddress, BrokerError
 from agentserver.engines.conformance.sample import SampleConversation, keep
 from agentserver.engines.nats import keeping, log, stream
 from agentserver.engines.nats.log import LogOptions, NatsLog
@@ -130,6 +130,23 @@ async def test_large_entries_are_held_for_as_long_as_the_log_has_them(tmp_path, 
             found = [info.name for info in await bucket.list() if not info.deleted]
             there.append(len(found) - 1)
     assert there == [1, 1, 1, 1], "the log has what came after the copy before the last"
+
+
+async def test_a_copy_of_which_pieces_are_gone_ends_a_start_with_the_reason(tmp_path, monkeypatch):
+    """It was waited for without an end: a copy is replaced while a server fetches it."""
+    monkeypatch.setattr(keeping, "STILL", 0.2)
+    async with one(tmp_path / "broker") as node, opened(node, tmp_path / "a") as engine:
+        await engine._following.copy(engine._path)
+        kept, link = engine._log._keeping, engine._log._link
+        file = tmp_path / "copy"
+        assert await kept.restore(file) == engine._following._replica.place
+        assert (await asyncio.to_thread(file.read_bytes)).startswith(b"SQLite")
+        await api(link, "STREAM.PURGE.OBJ_AS_KEPT_o", {"filter": "$O.AS_KEPT_o.C.>"})
+        with pytest.raises(EngineError, match="the kept copy of a replica cannot be fetched"):
+            async with asyncio.timeout(20):
+                await kept.restore(file)
+        with pytest.raises(BrokerError):
+            await kept.get("replica")
 
 
 async def test_a_log_that_lacks_something_ends_a_start_with_the_reason(tmp_path, monkeypatch):

@@ -9,9 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from agentserver.broker.address import BrokerError
+from agentserver.broker.address import BrokerAddress, BrokerError
 from agentserver.engines.nats import stream
 from agentserver.engines.nats.life import SILENT, Life
+from agentserver.engines.nats.log import LogOptions, NatsLog
 from agentserver.engines.nats.members import BEATS
 from agentserver.engines.nats.stream import LogStream
 from agentserver.engines.nats.subjects import LogSubjects
@@ -27,7 +28,7 @@ class Said:
     """A link over which these answers come, one for each attempt; None is silence."""
 
     def __init__(self, *answers):
-        self.answers, self.ids, self.moves = list(answers), [], 0
+        self.answers, self.ids, self.moves, self.most = list(answers), [], 0, 1 << 20
 
     async def elsewhere(self):
         self.moves += 1
@@ -73,6 +74,53 @@ async def test_an_id_that_the_broker_is_about_to_have_is_no_refusal():
 async def test_what_is_refused_at_once_is_not_kept():
     with pytest.raises(EngineError, match="maximum bytes exceeded"):
         await appended(FULL)
+
+
+class Shrinking(Said):
+    """A broker that takes less after the first message, whose answer never came."""
+
+    async def ask(self, subject, data, seconds, headers=None):
+        self.most = self.then
+        self.sent.append((len(data), headers.get("Agentserver-Object")))
+        return await super().ask(subject, data, seconds, headers)
+
+
+class Beside:
+    """What is kept beside the log; the first time it is refused."""
+
+    def __init__(self):
+        self.put_, self.kept = 0, {}
+
+    async def put(self, name, data):
+        self.put_ += 1
+        if self.put_ == 1:
+            raise EngineError("not now")
+        self.kept[name] = data
+
+
+def shrinking(then, *answers):
+    log = NatsLog(LogOptions("o", BrokerAddress("nats://127.0.0.1:9")))
+    log._link, log._keeping = Shrinking(*answers), Beside()
+    log._link.then, log._link.sent = then, []
+    log._stream = LogStream(log._link, LogSubjects("o"), None)
+    return log
+
+
+async def test_an_entry_that_has_become_too_large_goes_beside_the_log_under_its_id():
+    """It was sent again for ever, and never left."""
+    log = shrinking(4096, None, {"seq": 9})
+    assert await log.append(3, EPOCH, b"x" * 9000, "one") == 9
+    assert log._link.sent == [(9000, None), (0, "one")]
+    assert (log._keeping.kept, log._keeping.put_) == ({"one": b"x" * 9000}, 2)
+    assert set(log._link.ids) == {"one"}
+
+
+async def test_a_broker_that_takes_nothing_any_more_refuses_what_was_not_sent_yet():
+    log = shrinking(100)
+    log._link.most, log._keeping.put_ = 100, 1
+    with pytest.raises(EngineError, match="max_payload"):
+        await log.append(3, EPOCH, b"x", "one")
+    assert log._link.sent == []
 
 
 async def test_who_was_overtaken_is_fenced_also_after_a_silence():
@@ -175,7 +223,7 @@ KEPT = {"message": {"seq": 2}}
 
 async def test_an_entry_that_was_lost_on_its_way_is_read_by_another_reader():
     """It was taken for forgotten: the server gave up for good what it had, and had to be started again."""
-    link, task = await reading(KEPT, {})
+    link, task = await reading(KEPT, {"state": {"last_seq": 3}}, {})
     await link.client.give(1)
     assert (await task).place == 1
     task = asyncio.ensure_future(anext(link.entries))

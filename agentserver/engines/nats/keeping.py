@@ -142,7 +142,7 @@ class Keeping:
         raise EngineError(f"the kept copy of a replica cannot be fetched: {why}") from why
 
     async def _fetched(self, name: str, target: BinaryIO | None) -> Any:
-        """What the library fetches. It waits for ever for pieces that are gone: here for as long as some come."""
+        """Fetch something. The library waits for ever for pieces that are gone: here it ends when none come for a while."""
         fetching = asyncio.ensure_future((await self._store()).get(name, writeinto=target))
         try:
             came = -1

@@ -20,7 +20,7 @@ from agentserver.broker.link import PermissionDeniedError, connected
 from agentserver.engines.nats.durability import relaxed
 from agentserver.engines.nats.keeping import Keeping
 from agentserver.engines.nats.life import Life
-from agentserver.engines.nats.stream import AGAIN, HEADERS, LogStream, PayloadError, api, store
+from agentserver.engines.nats.stream import AGAIN, HEADERS, LogStream, OversizeError, api, store
 from agentserver.engines.nats.subjects import ID, LAST, OBJECT, LogSubjects
 from agentserver.engines.replica.entries.form import LARGEST
 from agentserver.extras import require
@@ -168,7 +168,7 @@ class NatsLog:
                     await self._keeping.put(id, entry)
                     return await self._stream.append(partition, epoch, b"", {ID: id, OBJECT: id})
                 return await self._stream.append(partition, epoch, entry, {ID: id})
-            except PayloadError as error:  # the broker takes less than it did, or less than any entry needs
+            except OversizeError as error:  # the broker takes less than it did, or less than any entry needs
                 unknown = unknown or error.unknown
                 if large and not unknown:
                     raise

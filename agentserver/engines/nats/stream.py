@@ -93,7 +93,7 @@ class AbsentError(BrokerError):
     """The broker does not have what it was asked for."""
 
 
-class PayloadError(EngineError):
+class OversizeError(EngineError):
     """The message is larger than the broker takes by now.
 
     Args:
@@ -164,7 +164,7 @@ class LogStream:
     async def append(self, partition: int, epoch: int | None, data: bytes, headers: dict[str, str]) -> int:
         """Append an entry, for as long as it takes to know what became of it.
 
-        Raises FencedError, PayloadError and EngineError.
+        Raises FencedError, OversizeError and EngineError.
 
         After a silence no error says that nothing is kept: it may be about this attempt, while the one before is there.
         """
@@ -175,7 +175,7 @@ class LogStream:
         unknown = False
         while True:
             if len(data) > self._link.most - HEADERS:
-                raise PayloadError(unknown=unknown)
+                raise OversizeError(unknown=unknown)
             answer = await store(self._link, subject, data, headers)
             if answer is None:
                 unknown, self.trouble = True, "the broker does not answer"

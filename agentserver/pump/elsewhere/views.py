@@ -14,6 +14,7 @@ import anyio
 
 from agentserver.core.messages import UNDECIDED
 from agentserver.ports import DamagedError, EngineError, Heard
+from agentserver.pump.turns.schedule import backoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -47,6 +48,8 @@ class Views:
         self.known: dict[str, Conversation] = {}
         self._told = False
         self._gone: asyncio.Queue[Conversation] = asyncio.Queue()
+        self._unread: dict[str, bool] = {}  # with whether a person is asked
+        self._missed = asyncio.Event()
 
     def approvals(self) -> list[Approval]:
         """The messages that wait for a person elsewhere."""
@@ -62,6 +65,7 @@ class Views:
         self._told = True
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._follow_moves)
+            tasks.start_soon(self._hear_again, stir)
             async for heard in self._engine.heard():
                 await self.hear(heard)
                 if heard.asks:
@@ -75,8 +79,22 @@ class Views:
             one = await self._gone.get()
             await self.hear(Heard(one.id, UNDECIDED, asks=bool(one.approvals())))
 
+    async def _hear_again(self, stir: Callable[[], None]) -> None:
+        """Show what could not be read when it came, as soon as it can be."""
+        failures = 1
+        while True:
+            await self._missed.wait()
+            await anyio.sleep(backoff(failures))
+            self._missed.clear()
+            unread, self._unread = self._unread, {}
+            for conversation, asks in unread.items():
+                await self.hear(Heard(conversation, UNDECIDED, asks=asks))
+                if asks:
+                    stir()
+            failures = failures + 1 if self._unread else 1
+
     async def hear(self, heard: Heard) -> None:
-        """Something is new in a conversation."""
+        """Something is new in a conversation. It is shown later if it cannot be read now."""
         conversation = heard.conversation
         shown = conversation in self._handles.known or conversation in self._watches.of
         try:
@@ -84,8 +102,12 @@ class Views:
                 await self._show(conversation)
             if shown or heard.asks or conversation in self.known:
                 await self.look(conversation)
+        except DamagedError as error:
+            logger.error("what left elsewhere cannot be read: %s", error)  # noqa: TRY400 - the text says it all
         except EngineError as error:
             logger.error("what left elsewhere cannot be read at present: %s", error)  # noqa: TRY400 - the text says it all
+            self._unread[conversation] = heard.asks or self._unread.get(conversation, False)
+            self._missed.set()
         if heard.asks and conversation in self.known:
             self._readers.miss(self.known[conversation].principal)
 

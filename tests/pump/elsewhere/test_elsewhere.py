@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 
 import pytest
 
@@ -10,7 +11,8 @@ from agentserver.core.blueprint import Listener
 from agentserver.core.messages import Done, Reply
 from agentserver.engines.replica.entries import form
 from agentserver.engines.replica.entries.acts import Handing
-from agentserver.ports import OtherMessageError, Unkept, WatchEnd
+from agentserver.ports import EngineError, OtherMessageError, Unkept, WatchEnd
+from agentserver.pump.elsewhere import views
 from tests.core.paper import Note
 from tests.pump.desk import answer, until
 from tests.pump.elsewhere.pair import pair, watched
@@ -197,6 +199,30 @@ async def test_a_gateway_holds_a_conversation_of_another_process():
         await handle.close()
         await until(lambda: two.a.pump.conversation(key) is None)
         assert all(isinstance(event, Done) for event in [event async for event in events])
+
+
+async def test_news_that_cannot_be_read_when_it_comes_is_shown_as_soon_as_it_can(monkeypatch):
+    """It was logged, and whoever waited for it waited for the next."""
+    monkeypatch.setattr(views, "backoff", lambda _: 0.0)
+    async with pair((A, answer)) as two:
+        key = await opened(two.a)
+        handle = await two.b.pump.resume("console", key)
+        engine, failures = two.engines["b"], [3]
+        read = engine.standing
+
+        async def standing(conversation):
+            if failures[0]:
+                failures[0] -= 1
+                raise EngineError("the disk does not answer")
+            return await read(conversation)
+
+        monkeypatch.setattr(engine, "standing", standing)
+        await two.a.pump.entrance.submit("console", key, two.a.markup(Note("2")), "a", None)
+        async with aclosing(handle.events()) as events:
+            async for event in events:
+                if isinstance(event, Reply) and two.b.decode(event).text == "re: 2":
+                    break
+        assert failures == [0]
 
 
 async def test_a_reply_that_was_read_before_its_news_came_does_not_come_again_with_the_news(monkeypatch):

@@ -142,7 +142,7 @@ class Keeping:
         raise EngineError(f"the kept copy of a replica cannot be fetched: {why}") from why
 
     async def _fetched(self, name: str, target: BinaryIO | None) -> Any:
-        """Fetch something. The library waits for ever for pieces that are gone: here it ends when none come for a while."""
+        """Fetch something, for as long as pieces of it come. The library waits for ever for those that are gone."""
         fetching = asyncio.ensure_future((await self._store()).get(name, writeinto=target))
         try:
             came = -1

@@ -7,7 +7,6 @@ of a server: who only asks what an organism would allow needs none of them.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -53,10 +52,6 @@ def blueprint(organism: Organism, codecs: Codecs, explain: Callable[[Listener], 
     return Blueprint(listeners, organism.limits, roots, services, usage, budgets)
 
 
-NARROWED = 256
-"""Listeners with fewer peers than they declare whose usage is kept for the next time."""
-
-
 def explaining(organism: Organism, codecs: Codecs) -> Callable[[Listener], str]:
     """The function that tells a listener what its peers accept, and which intents it may use."""
     handoffs = organism.handoffs
@@ -66,8 +61,7 @@ def explaining(organism: Organism, codecs: Codecs) -> Callable[[Listener], str]:
         offers = "" if handoffs is None else offered(handoffs.vocabulary, listener.peers)
         return "\n\n".join(filter(None, (usage_instructions(listener, shown, codecs), offers)))
 
-    # A thread with fewer peers asks for the same text at each of its deliveries.
-    return lru_cache(NARROWED)(explain)
+    return explain
 
 
 def _as_asked(listener: Listener, handoffs: Handoffs | None) -> Listener:

@@ -7,8 +7,9 @@ by. Refuses to know any rule.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from agentserver.core.messages import Question
 from agentserver.core.presenting import Opened, Presenter
@@ -84,15 +85,14 @@ PASSED = Ruling()
 
 
 class Narrowed(NamedTuple):
-    """A listener with fewer peers than it declares, and by what is told what those accept."""
+    """A listener with fewer peers than it declares, and the usage of those, as text; empty where none is told."""
 
     listener: Listener
-    explain: Callable[[Listener], str] | None
+    usage: str
 
-    @property
-    def usage(self) -> str:
-        """The usage of its peers, as text; empty where nothing is told about them."""
-        return "" if self.explain is None else self.explain(self.listener)
+
+NARROWED: Final = 256
+"""Listeners with fewer peers than they declare that are kept for the next time: a thread asks at each delivery."""
 
 
 class CoreGuard(Protocol):
@@ -222,6 +222,8 @@ class Rules:
     redact: Callable[[str], str] = field(default=str, compare=False, repr=False)
     viewers: frozenset[str] = field(init=False, compare=False, repr=False)
     """The listeners that are shown references."""
+    narrowed: Callable[[str, frozenset[str]], Narrowed] = field(init=False, compare=False, repr=False)
+    """A listener, by its name, where it may reach no others than these."""
     _presenters: tuple[Presenter, ...] = field(init=False, compare=False, repr=False)
     _observing: tuple[CoreGuard, ...] = field(init=False, compare=False, repr=False)
     _counting: tuple[Counting, ...] = field(init=False, compare=False, repr=False)
@@ -239,13 +241,9 @@ class Rules:
         object.__setattr__(self, "_presenters", presenters)
         viewers = frozenset(name for guard in presenters for name in guard.viewers)
         object.__setattr__(self, "viewers", viewers)
+        object.__setattr__(self, "narrowed", _narrowing(self.blueprint.listeners, self.explain))
         watchful = any(isinstance(guard, Watchful) for guard in self.guards)
         object.__setattr__(self, "_opening", None if watchful else MappingProxyType(opening(self.guards)))
-
-    def narrowed(self, name: str, allowed: frozenset[str]) -> Narrowed:
-        """A listener where it may reach no others than these."""
-        listener = self.blueprint.listeners[name]
-        return Narrowed(replace(listener, peers=listener.peers & allowed), self.explain)
 
     def recall(self, conversation: Conversation) -> Mapping[str, object]:
         """Each guard's memory of a conversation, which opens with its first step."""
@@ -373,6 +371,16 @@ class Rules:
             else:
                 ruling = ruling._replace(notes=(*ruling.notes, _detail(guard, verdict.reason)))
         return ruling
+
+
+def _narrowing(
+    listeners: Mapping[str, Listener], explain: Callable[[Listener], str] | None
+) -> Callable[[str, frozenset[str]], Narrowed]:
+    def narrowed(name: str, allowed: frozenset[str]) -> Narrowed:
+        listener = replace(listeners[name], peers=listeners[name].peers & allowed)
+        return Narrowed(listener, "" if explain is None else explain(listener))
+
+    return lru_cache(NARROWED)(narrowed)
 
 
 def _detail(guard: CoreGuard, reason: Detail | str) -> Detail:

@@ -97,7 +97,7 @@ class IntentRewriter:
         shown = at.isoformat(timespec="milliseconds")
         around = Circumstances(sender.listener.name, shown, _reach(sender), self._scrub)
         verdict = judge(self._vocabulary, request, around)
-        return verdict, detail_form.handoff(dict(audit.record(verdict, shown).members))
+        return verdict, detail_form.attempt(*audit.values(verdict, shown))
 
     def _request(self, draft: Draft, sender: Sender) -> HandoffRequest | None:
         root = draft.root

@@ -46,27 +46,38 @@ class AuditSink(Protocol):
         ...
 
 
+KEYS: Final = (
+    *("timestamp", "source", "target", "intent", "result", "reason", "params_keys", "raw_len"),
+    *("raw_event_len", "sanitized_event_len", "raw_sha256", "event_sha256", "note_len", "note_sha256"),
+)
+"""The keys of a record, in the order in which they are written."""
+
+
 def record(verdict: Verdict, at: str) -> HandoffEntry:
     """The record of a verdict; ``at`` is the time, ISO 8601 with zone."""
-    facts = verdict.facts
+    return HandoffEntry(tuple(zip(KEYS, values(verdict, at), strict=True)))
+
+
+def values(verdict: Verdict, at: str) -> tuple[Any, ...]:
+    """The values of a verdict's record, in the order of ``KEYS``."""
+    source, request, target_known, intent_known, _, sanitized = facts = verdict.facts
+    target, intent, _, event, _, raw_len, raw_sha256, note = request
     approved = isinstance(verdict, Approved)
-    return HandoffEntry(
-        (
-            ("timestamp", at),
-            ("source", facts.source),
-            ("target", _name(facts.request.target, known=facts.target_known)),
-            ("intent", _name(facts.request.intent, known=facts.intent_known)),
-            ("result", "approve" if approved else "reject"),
-            ("reason", None if isinstance(verdict, Approved) else str(verdict.reason)),
-            ("params_keys", _keys(facts)),
-            ("raw_len", facts.request.raw_len),
-            ("raw_event_len", len(facts.request.event) + len(facts.request.note)),
-            ("sanitized_event_len", facts.sanitized),
-            ("raw_sha256", facts.request.raw_sha256),
-            ("event_sha256", digest(facts.request.event) if facts.request.event else None),
-            ("note_len", len(facts.request.note)),
-            ("note_sha256", digest(facts.request.note) if facts.request.note else None),
-        )
+    return (
+        at,
+        source,
+        target if target_known else _unknown(target),
+        intent if intent_known else _unknown(intent),
+        "approve" if approved else "reject",
+        None if isinstance(verdict, Approved) else str(verdict.reason),
+        _keys(facts),
+        raw_len,
+        len(event) + len(note),
+        sanitized,
+        raw_sha256,
+        digest(event) if event else None,
+        len(note),
+        digest(note) if note else None,
     )
 
 
@@ -75,17 +86,16 @@ def undelivered(approved: Approved, reason: RequestRefusal = RequestRefusal.DELI
     return Rejected(reason, approved.facts)
 
 
-def _name(text: str | None, *, known: bool) -> Any:
-    if text is None or known:
-        return text
-    return {"len": len(text), "sha256": digest(text)}
+def _unknown(text: str | None) -> Any:
+    """A name that was not validated."""
+    return None if text is None else {"len": len(text), "sha256": digest(text)}
 
 
 def _keys(facts: Facts) -> list[Any]:
-    names = sorted(name for name, _ in facts.request.params)
+    names = sorted([name for name, _ in facts.request.params])
     if facts.params_known:
-        return list(names)
-    shown = [_name(name, known=False) for name in names[:NAMES]]
+        return names
+    shown = [_unknown(name) for name in names[:NAMES]]
     return shown if len(names) <= NAMES else [*shown, {"more": len(names) - NAMES}]
 
 

@@ -15,6 +15,7 @@ from agentserver.handoff.requests import HandoffRequest, RequestRefusal
 from agentserver.handoff.scrub import Scrub, sanitize
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from collections.abc import Set as AbstractSet
 
     from agentserver.handoff.intents import Checked, Vocabulary
@@ -89,31 +90,29 @@ class Circumstances(NamedTuple):
 
 def judge(vocabulary: Vocabulary, request: HandoffRequest, around: Circumstances) -> Verdict:
     """Decide about one request. The same arguments give the same verdict."""
-    request = request._replace(note=_note(vocabulary, request))
-    reason = _unreadable(request) or _target(vocabulary, request, around)
+    given = dict(request.params)
+    checked = vocabulary.intents.get(request.intent or "")
+    # Of an unknown intent the free text is what has no name, of a known one what it calls so.
+    note = _text(given.get("" if checked is None else checked.intent.note, "")) or ""
+    if note != request.note:
+        request = request._replace(note=note)
+    reason = request.fault if request.fault in _EARLY else _target(vocabulary, request, around)
     if reason is not None:
         return Rejected(reason, Facts(around.source, request))
     if request.fault is RequestRefusal.LEGACY_PAYLOAD and vocabulary.legacy is not None:
         request = request._replace(intent=vocabulary.legacy, fault=None)
+        checked = vocabulary.intents.get(vocabulary.legacy)
     if request.fault is not None:
         return Rejected(request.fault, Facts(around.source, request, target_known=True))
-    checked = vocabulary.intents.get(request.intent or "")
     if checked is None:
         return Rejected(RequestRefusal.UNKNOWN_INTENT, Facts(around.source, request, target_known=True))
-    return _within(checked, request, around)
+    return _within(checked, request, around, given)
 
 
-def _note(vocabulary: Vocabulary, request: HandoffRequest) -> str:
-    """The free text among the parameters: of an unknown intent what has no name, of a known one what it calls so."""
-    checked = vocabulary.intents.get(request.intent or "")
-    note = dict(request.params).get("" if checked is None else checked.intent.note, "")
-    note = note.text if isinstance(note, WrittenValue) else note
-    return note if isinstance(note, str) else ""
-
-
-def _unreadable(request: HandoffRequest) -> RequestRefusal | None:
-    """Refusals of what has no target to be judged by."""
-    return request.fault if request.fault in _EARLY else None
+def _text(value: object) -> str | None:
+    """A free text among the parameters; None for what is none."""
+    text = value.text if isinstance(value, WrittenValue) else value
+    return text if isinstance(text, str) else None
 
 
 _EARLY: Final = frozenset(
@@ -124,6 +123,7 @@ _EARLY: Final = frozenset(
         RequestRefusal.FORGED_TASK,
     }
 )
+"""Refusals of what has no target to be judged by."""
 
 
 def _target(vocabulary: Vocabulary, request: HandoffRequest, around: Circumstances) -> RequestRefusal | None:
@@ -134,19 +134,18 @@ def _target(vocabulary: Vocabulary, request: HandoffRequest, around: Circumstanc
     return None
 
 
-def _within(checked: Checked, request: HandoffRequest, around: Circumstances) -> Verdict:
+def _within(
+    checked: Checked, request: HandoffRequest, around: Circumstances, given: Mapping[str, object]
+) -> Verdict:
     """Decide about a request whose target and intent are known."""
-    intent, target = checked.intent, request.target
-    if target not in intent.targets:
+    intent = checked.intent
+    if request.target not in intent.targets:
         return _known(RequestRefusal.TARGET_NOT_OF_INTENT, request, around)
-    params = _params(checked, request)
-    if isinstance(params, RequestRefusal):
-        return _known(params, request, around)
-    note = dict(request.params).get(intent.note, "") if intent.note else ""
-    texts = (request.event, note.text if isinstance(note, WrittenValue) else note)
-    if not isinstance(texts[1], str):
+    params = _params(checked, given)
+    note = _text(given.get(intent.note, "")) if intent.note else ""
+    if params is None or note is None:
         return _known(RequestRefusal.PARAMS_SCHEMA, request, around)
-    return _told(checked, request, around, (texts[0], texts[1]), params)
+    return _told(checked, request, around, note, params)
 
 
 def _known(reason: RequestRefusal, request: HandoffRequest, around: Circumstances) -> Rejected:
@@ -158,39 +157,42 @@ def _told(
     checked: Checked,
     request: HandoffRequest,
     around: Circumstances,
-    texts: tuple[str, str],
-    params: tuple[tuple[str, str], ...],
+    said: str,
+    params: Mapping[str, str],
 ) -> Verdict:
-    """The last bounds, and what the target is told; ``texts`` are event and note."""
-    event, note = (sanitize(text, FREE, around.scrub) if len(text) <= FREE else "" for text in texts)
+    """The last bounds, and what the target is told; ``said`` is the note."""
+    intent, written = checked.intent, request.event
+    event = sanitize(written, FREE, around.scrub) if len(written) <= FREE else ""
+    note = sanitize(said, FREE, around.scrub) if len(said) <= FREE else ""
     facts = Facts(around.source, request, True, True, True, len(event) + len(note))
-    if len(texts[0]) > checked.intent.event_most or len(texts[1]) > checked.intent.note_most:
+    if len(written) > intent.event_most or len(said) > intent.note_most:
         return Rejected(RequestRefusal.OVER_BOUND, facts)
-    if not all(checked.slugs[name].within(value) for name, value in params if name in checked.slugs):
-        return Rejected(RequestRefusal.WORD_BUDGET, facts)
-    data = tuple(DataFrame(around.source, around.at, text) for text in (event, note) if text)
-    steering = checked.template.render(dict(params))
+    for name, value in params.items():
+        if not checked.slugs[name].within(value):
+            return Rejected(RequestRefusal.WORD_BUDGET, facts)
+    data = tuple([DataFrame(around.source, around.at, text) for text in (event, note) if text])
+    steering = checked.template.render(params)
     assert request.target is not None
-    intent = checked.intent
-    return Approved(request.target, intent.name, params, steering, data, intent.allow_peers, facts)
+    told = tuple(params.items())
+    return Approved(request.target, intent.name, told, steering, data, intent.allow_peers, facts)
 
 
-def _params(checked: Checked, request: HandoffRequest) -> tuple[tuple[str, str], ...] | RequestRefusal:
-    """The parameters as text, each of its type; what is interpolated is looked at again, by character."""
-    intent = checked.intent
-    given = dict(request.params)
+def _params(checked: Checked, given: Mapping[str, object]) -> dict[str, str] | None:
+    """The parameters as text, each of its type, in the order of their declaration; None when one is not.
+
+    Each value is looked at again, by character, since a template may interpolate it.
+    """
     if not checked.names.issuperset(given):
-        return RequestRefusal.PARAMS_SCHEMA
-    texts: list[tuple[str, str]] = []
-    for parameter in intent.parameters:
-        if parameter.name not in given:
+        return None
+    texts: dict[str, str] = {}
+    for parameter in checked.intent.parameters:
+        name = parameter.name
+        if name not in given:
             if parameter.required:
-                return RequestRefusal.PARAMS_SCHEMA
+                return None
             continue
-        text = parameter.text(given[parameter.name])
-        if text is None or not checked.judge.accepts(parameter.name, text):
-            return RequestRefusal.PARAMS_SCHEMA
-        if parameter.name in checked.slugs and not checked.slugs[parameter.name].spelled(text):
-            return RequestRefusal.PARAMS_SCHEMA
-        texts.append((parameter.name, text))
-    return tuple(texts)
+        text = parameter.text(given[name])
+        if text is None or not checked.judge.accepts(name, text) or not checked.slugs[name].spelled(text):
+            return None
+        texts[name] = text
+    return texts

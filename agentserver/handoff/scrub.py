@@ -44,9 +44,9 @@ White space in a phrase may be of any kind, so that its first word alone is list
 
 def clean(text: str) -> str:
     """The text without control, bidi, zero-width and other unseen characters; line ends become newlines."""
+    if text.isascii() and text.isprintable():  # one line, of characters that all are seen
+        return text
     lines = _BREAKS.sub("\n", text)
-    if lines.isascii() and lines.isprintable():
-        return lines
     return "".join(
         char for char in lines if char in _KEPT or not unseen(char) or unicodedata.category(char) == "Zs"
     )
@@ -54,6 +54,8 @@ def clean(text: str) -> str:
 
 def scrub(text: str) -> str:
     """The clean text without lines that read like instructions."""
+    if "\n" not in text:
+        return "" if _instructs(text) else text.strip()
     return "\n".join(line for line in text.split("\n") if not _instructs(line)).strip()
 
 

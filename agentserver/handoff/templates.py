@@ -7,7 +7,7 @@ sentence or a line, goes as a whole when one of its values is absent. Refuses to
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from string import Formatter
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -34,11 +34,19 @@ class Template:
     """A parsed template: its clauses, each a sequence of pieces."""
 
     clauses: tuple[tuple[Piece, ...], ...]
+    names: frozenset[str] = field(init=False, compare=False, repr=False)
+    """The names of the values that it interpolates."""
+    _whole: str = field(init=False, compare=False, repr=False)
+    """The text with no clause dropped, as a form of Python's ``%``."""
 
-    @property
-    def names(self) -> frozenset[str]:
-        """The names of the values that it interpolates."""
-        return frozenset(name for clause in self.clauses for _, name in clause if name is not None)
+    def __post_init__(self) -> None:
+        """Write down once what nearly every rendering is: all clauses, with all of their values."""
+        pieces = [piece for clause in self.clauses for piece in clause]
+        whole = "".join(
+            text.replace("%", "%%") + ("" if name is None else f"%({name})s") for text, name in pieces
+        )
+        object.__setattr__(self, "names", frozenset(name for _, name in pieces if name is not None))
+        object.__setattr__(self, "_whole", whole)
 
     def always(self, present: frozenset[str]) -> bool:
         """True when a clause is left when only these values are present."""
@@ -46,6 +54,8 @@ class Template:
 
     def render(self, values: Mapping[str, str]) -> str:
         """The steering text; a clause that names an absent value is dropped whole."""
+        if values.keys() >= self.names:
+            return (self._whole % values).strip()
         kept = (
             "".join(text + (values[name] if name is not None else "") for text, name in clause)
             for clause in self.clauses

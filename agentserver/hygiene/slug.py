@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import dataclass
-from math import ceil
 from typing import TYPE_CHECKING, Final
 
 from agentserver.hygiene import pattern, regex
@@ -142,9 +141,16 @@ def words(value: str, own: AbstractSet[str] = frozenset()) -> int:
 
 
 def _counted(value: str, own: AbstractSet[str]) -> int:
-    runs = [run for run in _RUNS.findall(value) if run.lower() not in own]
-    spelled = sum(ceil(len(run) / WORD) for run in runs if len(run) > 1)
-    return spelled + sum(len(run) == 1 for run in runs) // SINGLES
+    spelled = singles = 0
+    for run in _RUNS.findall(value):
+        if own and run.lower() in own:
+            continue
+        letters = len(run)
+        if letters == 1:
+            singles += 1
+        else:
+            spelled += -(-letters // WORD)  # rounded up
+    return spelled + singles // SINGLES
 
 
 _LEET: Final = str.maketrans("0123456789@$", "oizeasgtbgas")

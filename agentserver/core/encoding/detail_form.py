@@ -81,7 +81,7 @@ _CHOICES: Final = (Union, UnionType)
 def handoff(members: Mapping[str, Any]) -> HandoffAttempt:
     """An attempt by the keys of the record of handoffs. Raises LookupError, TypeError or AttributeError for no such."""
     known = {**_UNSAID, "result": members["result"], **members}
-    return _handoff(*(known[key] for key in HandoffAttempt._fields))
+    return attempt(*(known[key] for key in HandoffAttempt._fields))
 
 
 _UNSAID: Final[Mapping[str, Any]] = MappingProxyType(
@@ -141,7 +141,8 @@ def _why(plain: Any) -> Detail:
     return load(plain) or KeptText("")
 
 
-def _handoff(*members: Any) -> HandoffAttempt:
+def attempt(*members: Any) -> HandoffAttempt:
+    """An attempt by the values of the record of handoffs, in its order. Raises LookupError or TypeError for no such."""
     timestamp, source, target, intent, result, reason, keys, *sizes = members
     asked = (_name(target), _name(intent), result, reason, tuple([_name(key) for key in keys]))
     return HandoffAttempt(timestamp, source, *asked, *sizes)
@@ -171,6 +172,6 @@ _LOADED: Final[Mapping[str, Callable[..., Detail]]] = MappingProxyType(
         "dead letter": RedrivenFrom,
         "charge": Charge,
         "findings": _findings,
-        "handoff": _handoff,
+        "handoff": attempt,
     }
 )

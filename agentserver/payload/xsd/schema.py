@@ -95,7 +95,7 @@ def accepts(schema: etree.XMLSchema, element: etree._Element) -> bool:
 
 def wide(element: etree._Element) -> bool:
     """True when any element in it has more than WIDE children."""
-    return any(len(each) > WIDE for each in element.iter())
+    return any(map(WIDE.__lt__, map(len, element.iter())))
 
 
 def leaves(payload: PayloadType) -> tuple[etree.XMLSchema, Mapping[tuple[str, str], str]]:

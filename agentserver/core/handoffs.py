@@ -73,7 +73,7 @@ class Handoff:
     @classmethod
     def of(cls, intent: str, params: Mapping[str, str] = _NONE, *, note: str | None = None) -> Handoff:
         """A handoff with these values, for the listener that the message goes to."""
-        return cls(intent, None, tuple(Param(name, value) for name, value in params.items()), note)
+        return cls(intent, None, tuple([Param(name, value) for name, value in params.items()]), note)
 
 
 @dataclass(frozen=True, slots=True)

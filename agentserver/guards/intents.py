@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 _UNREACHABLE: Final = frozenset({RequestRefusal.TARGET_NOT_ALLOWLISTED, RequestRefusal.NOT_A_PEER})
 """Refusals that tell a sender no more than that no listener of that name is within its reach."""
 
+_new = tuple.__new__
+"""Makes a tuple without the call of Python that its class would make."""
+
 
 class IntentRewriter:
     """Turns handoffs, and the payloads that are bound to intents, into tasks.
@@ -124,11 +127,12 @@ class IntentRewriter:
         if handoff.note is not None:
             params.append((self._note(handoff.intent), WrittenValue(handoff.note)))
         fault = None
-        if len({name for name, _ in params}) < len(params) or handoff.target not in {None, target}:
+        if len(dict(params)) < len(params) or handoff.target not in {None, target}:
             fault = RequestRefusal.SCHEMA
         elif not handoff.intent:
             fault = RequestRefusal.LEGACY_PAYLOAD if handoff.event and not params else RequestRefusal.SCHEMA
-        return _request(draft, target, handoff.intent or None, tuple(params), handoff.event or "", fault)
+        asked = (target, handoff.intent or None, tuple(params), handoff.event or "", fault)
+        return _new(HandoffRequest, (*asked, len(draft.markup), digest(draft.markup), handoff.note or ""))
 
     def _note(self, intent: str) -> str:
         """The name under which an intent takes free text; empty, which no parameter is called, when it takes none."""

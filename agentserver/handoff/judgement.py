@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Approved", "Circumstances", "Rejected", "judge"]
 
+_new = tuple.__new__
+"""Makes a tuple without the call of Python that its class would make."""
+
 
 class Facts(NamedTuple):
     """The record of an attempt: the parts that were validated, and of the rest that it was there.
@@ -93,20 +96,21 @@ def judge(vocabulary: Vocabulary, request: HandoffRequest, around: Circumstances
     given = dict(request.params)
     checked = vocabulary.intents.get(request.intent or "")
     # Of an unknown intent the free text is what has no name, of a known one what it calls so.
-    note = _text(given.get("" if checked is None else checked.intent.note, "")) or ""
-    if note != request.note:
-        request = request._replace(note=note)
+    said = _text(given.get("" if checked is None else checked.intent.note, ""))
+    if request.note != (said or ""):
+        request = request._replace(note=said or "")
     reason = request.fault if request.fault in _EARLY else _target(vocabulary, request, around)
     if reason is not None:
         return Rejected(reason, Facts(around.source, request))
     if request.fault is RequestRefusal.LEGACY_PAYLOAD and vocabulary.legacy is not None:
         request = request._replace(intent=vocabulary.legacy, fault=None)
         checked = vocabulary.intents.get(vocabulary.legacy)
+        said = None if checked is None else _text(given.get(checked.intent.note, ""))
     if request.fault is not None:
         return Rejected(request.fault, Facts(around.source, request, target_known=True))
     if checked is None:
         return Rejected(RequestRefusal.UNKNOWN_INTENT, Facts(around.source, request, target_known=True))
-    return _within(checked, request, around, given)
+    return _within(checked, request, around, given, said)
 
 
 def _text(value: object) -> str | None:
@@ -135,17 +139,20 @@ def _target(vocabulary: Vocabulary, request: HandoffRequest, around: Circumstanc
 
 
 def _within(
-    checked: Checked, request: HandoffRequest, around: Circumstances, given: Mapping[str, object]
+    checked: Checked,
+    request: HandoffRequest,
+    around: Circumstances,
+    given: Mapping[str, object],
+    said: str | None,
 ) -> Verdict:
-    """Decide about a request whose target and intent are known."""
+    """Decide about a request whose target and intent are known; ``said`` is the note, None for what is no text."""
     intent = checked.intent
     if request.target not in intent.targets:
         return _known(RequestRefusal.TARGET_NOT_OF_INTENT, request, around)
     params = _params(checked, given)
-    note = _text(given.get(intent.note, "")) if intent.note else ""
-    if params is None or note is None:
+    if params is None or said is None:
         return _known(RequestRefusal.PARAMS_SCHEMA, request, around)
-    return _told(checked, request, around, note, params)
+    return _told(checked, request, around, said, params)
 
 
 def _known(reason: RequestRefusal, request: HandoffRequest, around: Circumstances) -> Rejected:
@@ -162,9 +169,9 @@ def _told(
 ) -> Verdict:
     """The last bounds, and what the target is told; ``said`` is the note."""
     intent, written = checked.intent, request.event
-    event = sanitize(written, FREE, around.scrub) if len(written) <= FREE else ""
-    note = sanitize(said, FREE, around.scrub) if len(said) <= FREE else ""
-    facts = Facts(around.source, request, True, True, True, len(event) + len(note))
+    event = sanitize(written, FREE, around.scrub) if 0 < len(written) <= FREE else ""
+    note = sanitize(said, FREE, around.scrub) if 0 < len(said) <= FREE else ""
+    facts = _new(Facts, (around.source, request, True, True, True, len(event) + len(note)))
     if len(written) > intent.event_most or len(said) > intent.note_most:
         return Rejected(RequestRefusal.OVER_BOUND, facts)
     for name, value in params.items():
@@ -173,8 +180,8 @@ def _told(
     data = tuple([DataFrame(around.source, around.at, text) for text in (event, note) if text])
     steering = checked.template.render(params)
     assert request.target is not None
-    told = tuple(params.items())
-    return Approved(request.target, intent.name, told, steering, data, intent.allow_peers, facts)
+    told = request.target, intent.name, tuple(params.items()), steering, data
+    return _new(Approved, (*told, intent.allow_peers, facts))
 
 
 def _params(checked: Checked, given: Mapping[str, object]) -> dict[str, str] | None:

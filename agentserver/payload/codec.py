@@ -177,7 +177,7 @@ class Generated:
         self.decode: Callable[[etree._Element], Any]
         self.encode: Callable[[object], str]
         self.decode, self._check, self.encode = self.functions
-        self._doubtful = self._lists or generate.doubtful(payload)
+        self._doubtful = generate.doubtful(payload)
         self._example = self._prove()
 
     def valid(self, element: etree._Element) -> bool:
@@ -193,11 +193,13 @@ class Generated:
 
     def valid_own(self, element: etree._Element) -> bool:
         """True when the schema takes ``element``, and the decoder where the encoder cannot promise it."""
-        if self._doubtful:
+        if self._lists and schema.wide(element):
             return self.valid(element)
         try:
             accepted: bool = self._schema.validate(element)
-        except etree.LxmlError:
+            if self._doubtful and accepted and self._check is not None:
+                self._check(element)
+        except (etree.LxmlError, *UNREADABLE):  # libxml2 giving up is a no
             return False
         return accepted
 

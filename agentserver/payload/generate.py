@@ -8,6 +8,7 @@ Every name in the source is made here or is a field name that Python accepted; e
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentserver.payload.fields.field_table import Count, FieldKind, RecordType, Scalar
@@ -69,8 +70,12 @@ _QUICK = {
     ScalarKind.INT: f"str(v) if type(v) is int and -{10**18} < v < {10**18}",
     ScalarKind.FLOAT: "repr(v) if type(v) is float and v - v == 0.0",
     ScalarKind.BOOL: "'true' if v is True else 'false' if v is False",
+    ScalarKind.DATETIME: "v.isoformat() if type(v) is datetime and v.tzinfo is UTC",
 }
 """The work of the writers of the plainest values, as an expression without a call of Python: a hop is made of calls."""
+
+_PLAINEST = frozenset({ScalarKind.STR, ScalarKind.INT, ScalarKind.FLOAT, ScalarKind.BOOL})
+"""The kinds of which every text that a writer gives is one that the decoder reads."""
 
 
 class _Module:
@@ -85,6 +90,8 @@ class _Module:
             "MISSING": object(),
             "WRONG": WRONG,
             "careful": self._careful,
+            "datetime": datetime,
+            "UTC": UTC,
         }
 
     def lines(self) -> Iterator[str]:
@@ -207,6 +214,8 @@ class _Module:
         if kind.kind is ScalarKind.BOOL:
             self.names["BOOLS"] = BOOLS
             read = f"(b if (b := BOOLS.get({text})) is not None else {read})"
+        elif kind.kind is ScalarKind.DATETIME:
+            read = f"datetime.fromisoformat({text}.strip())"
         if not kind.choices:
             return read
         table = {READERS[kind.kind](written): value for written, value in kind.choices}
@@ -254,7 +263,8 @@ class _Module:
         add = f"s += {opened!r} + {inner} + {f'</{field.xml}>'!r}"
         yield f"  v = o.{field.name}"
         if field.repeated:
-            yield f"  for v in {self._keep('L', _sequence(_where(record, field)))}(v): {add}"
+            items = self._keep("L", _sequence(_where(record, field)))
+            yield f"  for v in v if type(v) is tuple or type(v) is list else {items}(v): {add}"
         elif field.count is Count.OPTIONAL:
             yield f"  if v is not None: {add}"
         else:
@@ -287,7 +297,7 @@ def doubtful(payload: PayloadType) -> bool:
     scalars = [
         field.type for record in payload.records for field in record.fields if isinstance(field.type, Scalar)
     ]
-    return any(scalar.choices or scalar.kind not in _QUICK for scalar in scalars)
+    return any(scalar.choices or scalar.kind not in _PLAINEST for scalar in scalars)
 
 
 def _where(record: RecordType, field: Field) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.contract import Code, SystemError, TodoUntil
 from agentserver.core.drafts.reserved import overstepped
-from agentserver.core.drafts.routing import Route, Sender, resolve
+from agentserver.core.drafts.routing import Proposal, Route, Sender, resolve
 from agentserver.core.guard import PASSED, Denial
 from agentserver.core.messages import TODO, Returned
 from agentserver.core.pieces import whole
@@ -29,13 +29,15 @@ if TYPE_CHECKING:
 
     from lxml import etree
 
-    from agentserver.core.drafts.routing import Proposal
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Draft, Finished
     from agentserver.core.pieces import Pieces
     from agentserver.core.presenting import Opened
     from agentserver.core.records.details import Detail
     from agentserver.core.state.conversation import Conversation
+
+_new = tuple.__new__
+"""Makes a proposal of another's fields; ``_replace`` would cost three times as much."""
 
 
 class AuditNote(NamedTuple):
@@ -250,10 +252,11 @@ def _asked(
         if ruling is PASSED and peers is None:
             allowed.append(proposal)
             continue
-        remarks.extend(AuditNote(Event.FLAGGED, proposal.to, note) for note in ruling.notes)
+        if ruling.notes:
+            remarks.extend(AuditNote(Event.FLAGGED, proposal.to, note) for note in ruling.notes)
         denied = ruling.denied
         if denied is None:
-            allowed.append(proposal._replace(questions=ruling.questions, allowed=peers))
+            allowed.append(_new(Proposal, (*proposal[:7], ruling.questions, peers, *proposal[9:])))
         elif worst is None or worst.code is Code.ROUTING:
             worst = denied
     return allowed, worst

@@ -144,8 +144,9 @@ def _why(plain: Any) -> Detail:
 def attempt(*members: Any) -> HandoffAttempt:
     """An attempt by the values of the record of handoffs, in its order. Raises LookupError or TypeError for no such."""
     timestamp, source, target, intent, result, reason, keys, *sizes = members
-    asked = (_name(target), _name(intent), result, reason, tuple([_name(key) for key in keys]))
-    return HandoffAttempt(timestamp, source, *asked, *sizes)
+    told = [key if type(key) is str else _name(key) for key in keys]
+    target, intent = [name if type(name) is str else _name(name) for name in (target, intent)]
+    return HandoffAttempt(timestamp, source, target, intent, result, reason, tuple(told), *sizes)
 
 
 def _name(plain: Any) -> Any:

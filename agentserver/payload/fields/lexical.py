@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from base64 import b64decode, b64encode
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, Any
@@ -131,8 +131,6 @@ def _write_date(value: Any) -> str:
 
 
 def _write_zoned(value: datetime | time) -> str:
-    if value.tzinfo is UTC:
-        return value.isoformat()
     offset = value.utcoffset()
     if value.tzinfo is not None and offset is None:
         raise ValueError("has a time zone without a UTC offset of its own")

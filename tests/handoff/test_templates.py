@@ -64,3 +64,23 @@ def test_a_template_without_values_renders_as_it_is(text):
         return
     if not template.names:
         assert template.render({}) == text.replace("{{", "{").replace("}}", "}").strip()
+
+
+@given(
+    st.lists(
+        st.sampled_from(["100% of {a}. ", "%s %(a)s! ", "{b}? ", "\n", "{{a}} ", "x {a}{b}. "]), min_size=1
+    ),
+    st.dictionaries(st.sampled_from("ab"), st.sampled_from(["1", "%s", "%(b)s", "{a}", "%"])),
+)
+def test_the_whole_text_is_that_of_its_clauses(said, values):
+    try:
+        template = parse("".join(said))
+    except TemplateError:
+        return
+    clauses = [[(text, values.get(name, "")) for text, name in clause] for clause in template.clauses]
+    kept = [
+        "".join(text + value for text, value in clause)
+        for clause, pieces in zip(clauses, template.clauses, strict=True)
+        if all(name is None or name in values for _, name in pieces)
+    ]
+    assert template.render(values) == "".join(kept).strip()

@@ -145,7 +145,8 @@ def attempt(*members: Any) -> HandoffAttempt:
     """An attempt by the values of the record of handoffs, in its order. Raises LookupError or TypeError for no such."""
     timestamp, source, target, intent, result, reason, keys, *sizes = members
     told = [key if type(key) is str else _name(key) for key in keys]
-    target, intent = [name if type(name) is str else _name(name) for name in (target, intent)]
+    target = target if type(target) is str else _name(target)
+    intent = intent if type(intent) is str else _name(intent)
     return HandoffAttempt(timestamp, source, target, intent, result, reason, tuple(told), *sizes)
 
 

@@ -1,0 +1,60 @@
+"""The work of a judgement, as calls of Python functions. It may become less and never more."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+
+import pytest
+
+from agentserver import Handoff
+from agentserver.core.drafts import replies
+from agentserver.core.drafts.routing import Sender
+from agentserver.core.records.details import HandoffAttempt
+from agentserver.handoff import audit
+from tests.guards.test_intents import REVIEW, desk, words
+
+AT = 1_700_000_000.0
+ALLOWED = 73
+"""Calls from a valid Handoff to the valid Task, the counter's own two among them. What makes them fewer lowers it."""
+
+
+def asked():
+    """The rules of a desk, a handoff from a to the clerk, and its sender."""
+    shop = desk(words(REVIEW))
+    said = Handoff.of("review", {"ticket": "LEGAL-12", "count": "3"}, note="Look at the dates.")
+    draft = replies.draft(said, "clerk", shop.codecs, shop.bounds)
+    return shop, draft, Sender(shop.blueprint.listeners["a"], "thread", "principal", AT)
+
+
+@contextmanager
+def counted():
+    calls = []
+    before = sys.getprofile()
+    sys.setprofile(lambda frame, event, _: calls.append(frame.f_code) if event == "call" else None)
+    try:
+        yield calls
+    finally:
+        sys.setprofile(before)
+
+
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="counted on one version of Python")
+def test_a_judgement_takes_no_more_calls_than_it_did():
+    shop, draft, sender = asked()
+    shop.rewriter.rewrite(draft, sender)
+    with counted() as calls:
+        rewritten = shop.rewriter.rewrite(draft, sender)
+    assert rewritten.result.to == "clerk"
+    assert len(calls) <= ALLOWED
+
+
+def test_a_listener_with_fewer_peers_is_made_once():
+    shop, _, _ = asked()
+    narrowed = shop.narrowed("clerk", frozenset({"files", "boss"}))
+    assert narrowed.listener.peers == {"files"}
+    assert shop.narrowed("clerk", frozenset({"boss", "files"})) is narrowed
+    assert shop.narrowed("clerk", frozenset()).listener.peers == frozenset()
+
+
+def test_an_attempt_has_the_values_of_a_record_in_their_order():
+    assert HandoffAttempt._fields == audit.KEYS

@@ -72,7 +72,7 @@ class Life:
         self._news = asyncio.Event()
         self._last_claims: dict[int, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._over = False
+        self._over = self._resting = False
         self._unanswered = 0
         self.trouble = ""
 
@@ -133,6 +133,8 @@ class Life:
             await _for(self._urgent, self._pause)
 
     async def _beat(self) -> None:
+        if self._resting:
+            return
         beat = Beat(self.name, frozenset(self._held))
         answer = await store(self._link, self._subjects.alive(self.name), beat.dump(), {}, SHORT)
         self._unanswered = 0 if answer is not None else self._unanswered + 1
@@ -148,6 +150,8 @@ class Life:
 
     async def _divide(self) -> None:
         """Let go what falls to others, and claim what falls to this process and none holds."""
+        if self._resting:
+            return
         for name in self._members.dead():
             logger.warning("the process %s is silent: what it had is taken", name)
             await self._remove(name)
@@ -156,14 +160,17 @@ class Life:
             del self._held[partition]
         if loose:
             self._tell()
-        if claim and not self._over:
+        if claim and self._takes():
             epochs = await asyncio.gather(*(self._stream.claim(one, self.name) for one in claim))
             for partition, epoch in zip(claim, epochs, strict=True):
-                if epoch is not None and epoch >= self._last_claims.get(partition, 0):
+                if epoch is not None and self._takes() and epoch >= self._last_claims.get(partition, 0):
                     self._held[partition] = Share(partition, epoch)
         if claim or loose:
             self._tell()
             self._begin(self._beat())
+
+    def _takes(self) -> bool:
+        return not (self._over or self._resting)
 
     def _tell(self) -> None:
         told, self._told = self._told, asyncio.Event()
@@ -184,6 +191,19 @@ class Life:
             yield held
             if held == frozenset(self._held.values()):
                 await told.wait()
+
+    async def rest(self) -> None:
+        """Hold nothing, and count as gone, until ``wake``."""
+        self._resting = True
+        self._held.clear()
+        self._tell()
+        await self._remove(self.name)
+
+    async def wake(self) -> None:
+        """Live again."""
+        self._resting = False
+        await self._beat()
+        self._urgent.set()
 
     async def give_up(self) -> None:
         """Hold nothing any more, and say so."""

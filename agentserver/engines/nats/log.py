@@ -246,6 +246,14 @@ class NatsLog:
         """Write the kept copy to a file."""
         return await self._keeping.restore(file)
 
+    async def rest(self) -> None:
+        """Hold nothing for a while."""
+        await self._life.rest()
+
+    async def wake(self) -> None:
+        """Take a part again."""
+        await self._life.wake()
+
     async def give_up(self) -> None:
         """Hold nothing any more."""
         await self._life.give_up()

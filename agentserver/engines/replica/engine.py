@@ -137,11 +137,10 @@ class ReplicaEngine(JournalReads):
         self._following.begin()
         reached.push_async_callback(self._following.end)
         await self._following.reached(last)
-        minding = asyncio.get_running_loop().create_task(self._mind())
-        reached.push_async_callback(ended, [minding])
-        taken = asyncio.get_running_loop().create_future()
-        watch = asyncio.get_running_loop().create_task(self._hold(taken))
-        reached.push_async_callback(ended, [watch])
+        loop = asyncio.get_running_loop()
+        taken = loop.create_future()
+        watch, *others = [loop.create_task(one) for one in (self._hold(taken), self._mind(), self._rest())]
+        reached.push_async_callback(ended, [watch, *others])
         await asyncio.wait([taken, watch], return_when=asyncio.FIRST_COMPLETED)
         if watch.done():
             watch.result()
@@ -165,6 +164,19 @@ class ReplicaEngine(JournalReads):
         self._tell()
         self._sending.give_back(why)
         await self._log.give_up()
+
+    async def _rest(self) -> None:
+        """Hold nothing for as long as what comes cannot be applied here: others can."""
+        while True:
+            await self._following.applying(can=False)
+            logger.error(
+                "%s. What this server has is left to others until that is over", self._following.trouble
+            )
+            await self._log.rest()
+            self._sending.let_go(self._following.trouble)
+            await self._following.applying(can=True)
+            logger.warning("what comes can be applied again: this server takes its part")
+            await self._log.wake()
 
     def _regard(self) -> None:
         """Look at which shares count: those of which the claim is the last that was applied."""
@@ -288,9 +300,10 @@ class ReplicaEngine(JournalReads):
         return int(await self._sending.put(0, Forgetting(before), self._held.get(0)))
 
     async def _any(self, key: str, act: Any) -> Any:
-        """Do what any process may do. Raises EngineError while the log cannot be reached."""
-        if self._broken or self._log.away:
-            raise EngineError(self._broken or self._log.away)
+        """Do what any process may do. Raises EngineError while the log cannot be reached, or not be followed."""
+        why = self._broken or self._log.away or self._following.trouble
+        if why:
+            raise EngineError(why)
         return await self._sending.put(partition_of(key), act)
 
     # Conversations of others

@@ -34,6 +34,9 @@ AHEAD: Final = 4 * TOGETHER
 AGAIN: Final = 1.0
 """Seconds between two attempts at what has failed."""
 
+STUCK: Final = 3
+"""Attempts in a row to apply something, each of which failed, after which this process cannot: longer than a lease."""
+
 SINCE: Final = 64 << 20
 """Bytes of entries after which a copy of the replica is kept, at the least; it is larger when the replica is."""
 
@@ -61,7 +64,8 @@ class ReplicaFollower:
         self._settle = settle
         self._coming: list[LogEntry] = []
         self._place = self._last = replica.place
-        self._moved = asyncio.Event()
+        self._moved, self._turned = asyncio.Event(), asyncio.Event()
+        self._failures = 0
         self._tasks: list[asyncio.Task[None]] = []
         self.claims = dict(replica.claims)
         self.trouble = ""
@@ -94,6 +98,18 @@ class ReplicaFollower:
         why = str(error) if isinstance(error, EngineError) else f"{type(error).__name__}: {error}"
         self.trouble = f"the log cannot be followed: {why}"
         return self.trouble
+
+    async def applying(self, *, can: bool) -> None:
+        """Wait until what comes can be applied, or cannot be."""
+        while (self._failures < STUCK) is not can:
+            await self._turned.wait()
+
+    def _count(self, failures: int) -> None:
+        """Count the attempts that have failed, and say so when that makes a difference."""
+        before, self._failures = self._failures, failures
+        if (before < STUCK) is not (failures < STUCK):
+            turned, self._turned = self._turned, asyncio.Event()
+            turned.set()
 
     def _advance(self, place: int) -> None:
         self._place = place
@@ -134,10 +150,12 @@ class ReplicaFollower:
                 if not self.trouble:
                     logger.warning("%s", error)
                 self.trouble = str(error)
+                self._count(self._failures + 1)
                 await asyncio.sleep(AGAIN)
                 continue
             del self._coming[: len(coming)]
             self.trouble = ""
+            self._count(0)
             self.claims = self._replica.claims
             self._since += sum(len(entry.body) for entry in coming)
             for one in applied:

@@ -137,6 +137,14 @@ class ReplicatedLog(Protocol):
         """Write the kept copy to a file; gives its place. None when there is none. Raises EngineError."""
         ...
 
+    async def rest(self) -> None:
+        """Let go of all shares, and take none until ``wake``: others take them without waiting."""
+        ...
+
+    async def wake(self) -> None:
+        """Take shares again."""
+        ...
+
     async def give_up(self) -> None:
         """Let go of all shares on purpose, and take none from now on: others take them without waiting."""
         ...

@@ -282,6 +282,14 @@ class Outgoing:
             for waiting in self._sent.pop(key).having:
                 self._tell(partition, waiting, fenced)
 
+    def let_go(self, why: str) -> None:
+        """Tell those who wait for something under a share that this process has it no more."""
+        every = [one for sent in self._sent.values() for one in sent.having]
+        every += [one for queue in self._queues.values() for one in queue]
+        shared = [one for one in every if one.share is not None]
+        self._forget(shared)
+        _fail(shared, FencedError(why))
+
     def give_back(self, why: str) -> None:
         """Tell all who wait that this process will not know what becomes of it."""
         every = [one for sent in self._sent.values() for one in sent.having]

@@ -14,6 +14,7 @@ from agentserver.engines.conformance.sample import SampleConversation, keep
 from agentserver.engines.nats import log
 from agentserver.engines.nats.log import LogOptions, NatsLog
 from agentserver.engines.nats.stream import api
+from agentserver.engines.replica import following
 from agentserver.engines.replica.engine import ReplicaEngine
 from agentserver.engines.replica.log import PARTITIONS
 from agentserver.gateways.principals import shared
@@ -217,3 +218,36 @@ async def test_a_user_that_the_broker_takes_no_more_ends_the_server_with_the_rea
                 [held async for held in engine.shares()]
             await following
     assert ended[0].startswith("the connection by which principals are read is over: ")
+
+
+async def test_a_server_whose_disk_is_full_leaves_its_part_to_the_others_and_comes_back(
+    node, tmp_path, monkeypatch
+):
+    """It said that it lived, and held its part for as long as the disk was full."""
+    monkeypatch.setattr(following, "AGAIN", 0.05)
+    name = f"x{next(NUMBERS)}"
+
+    async def holding(engine, enough):
+        shares = engine.shares()
+        while not enough(len(await anext(shares))):
+            pass
+
+    async with (
+        opened(node, tmp_path / "a", name) as one,
+        opened(node, tmp_path / "b", name) as other,
+        asyncio.timeout(100),
+    ):
+        await holding(other, lambda number: number)
+        await holding(one, lambda number: 0 < number < PARTITIONS)
+        replica = one._following._replica
+        with monkeypatch.context() as full:
+
+            def apply(entries):
+                raise EngineError("the disk is full")
+
+            full.setattr(replica, "apply", apply)
+            await other.claim("n", "c", 1.0)
+            await holding(one, lambda number: not number)
+            await holding(other, lambda number: number == PARTITIONS)
+        await holding(one, lambda number: number)
+        assert await one.claimed("n") == "c"

@@ -193,7 +193,7 @@ class MemoryLog:
     def __init__(self, broker: MemoryBroker, name: str) -> None:
         self.broker, self.name = broker, name
         self.renewed = 0.0
-        self.still = False
+        self.still = self.resting = False
         self._news = asyncio.Event()
         self._hears = asyncio.Event()
         self._hears.set()
@@ -258,7 +258,7 @@ class MemoryLog:
         told: frozenset[Share] | None = None
         while True:
             await self._hears.wait()
-            news, held = self._news, self.broker.held(self.name)
+            news, held = self._news, frozenset() if self.resting else self.broker.held(self.name)
             if held != told:
                 told = held
                 yield held
@@ -292,6 +292,18 @@ class MemoryLog:
         place, copied = self.broker.copy
         file.write_bytes(copied)  # noqa: ASYNC240 - a test's
         return place
+
+    async def rest(self) -> None:
+        """Have nothing for a while."""
+        self.resting = True
+        self.broker.leave(self.name)
+        self.look()
+
+    async def wake(self) -> None:
+        """Have something again."""
+        self.resting = False
+        self.broker.join(self)
+        self.look()
 
     async def give_up(self) -> None:
         """Have nothing any more, on purpose."""

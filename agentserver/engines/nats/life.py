@@ -103,8 +103,11 @@ class Life:
         """The names of the processes that have not said that they are gone."""
         request = {"subjects_filter": f"{beginning}*"}
         found = await api(self._link, f"STREAM.INFO.KV_{self._subjects.life}", request)
-        names = found.get("state", {}).get("subjects") or {}
-        return [str(subject).removeprefix(beginning) for subject in names]
+        try:
+            names = dict(found["state"].get("subjects") or {})
+        except (LookupError, TypeError, ValueError, AttributeError):
+            raise BrokerError("the broker does not say who lives") from None
+        return [subject.removeprefix(beginning) for subject in names if isinstance(subject, str)]
 
     async def _hear(self, message: Msg) -> None:
         """Another process, or this one, has said something."""

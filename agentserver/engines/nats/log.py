@@ -140,7 +140,8 @@ class NatsLog:
             await api(self._link, f"STREAM.CREATE.{name}", whole)
         except BrokerError as error:
             found = await api(self._link, f"STREAM.INFO.{name}", {})
-            if found.get("config", {}).get("num_replicas") != replicas:
+            there = found.get("config")
+            if not isinstance(there, dict) or there.get("num_replicas") != replicas:
                 raise PermissionDeniedError(
                     f"the stream {name} is there with other settings than engine.nats.replicas: {replicas}: {error}"
                 ) from error

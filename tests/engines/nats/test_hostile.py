@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from types import SimpleNamespace
 
 import nats.js.object_store  # noqa: F401 - as a server is built before its loop runs
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from agentserver.broker.address import BrokerAddress, BrokerError
 from agentserver.engines.conformance.sample import SampleConversation, keep
 from agentserver.engines.nats import keeping, log, stream
+from agentserver.engines.nats.life import Life
 from agentserver.engines.nats.log import LogOptions, NatsLog
 from agentserver.engines.nats.members import Beat
 from agentserver.engines.nats.stream import EPOCH, answer_of, api
@@ -49,6 +51,43 @@ def test_no_bytes_of_a_broker_are_a_traceback(data):
 def test_neither_are_these(data):
     assert answer_of(data) is None
     assert Beat.load("a", data).holds == frozenset()
+
+
+class Liar:
+    """A link to a broker that answers everything with the same."""
+
+    def __init__(self, said):
+        self.said = said
+
+    async def ask(self, subject, data, seconds, headers=None):
+        return SimpleNamespace(data=self.said)
+
+    async def hear(self, subject, heard, most):
+        pass
+
+
+@pytest.mark.parametrize(
+    "said",
+    [b"{}", b"[]", b'{"state": []}', b'{"state": {"subjects": 3}}', b'{"state": {"subjects": ["ab", 3]}}'],
+)
+async def test_a_broker_that_does_not_say_who_lives_is_none(said):
+    life = Life(Liar(said), LogSubjects("o"), None, "me", 2.0)
+    with pytest.raises(BrokerError):
+        await life.begin()
+
+
+@pytest.mark.parametrize("said", [b"{}", b'{"config": []}', b'{"config": {"num_replicas": "1"}}'])
+async def test_a_stream_of_which_nothing_is_said_is_not_taken(said):
+    class Refusing(Liar):
+        async def ask(self, subject, data, seconds, headers=None):
+            if "CREATE" in subject:
+                return SimpleNamespace(data=b'{"error": {"code": 400, "description": "no"}}')
+            return await super().ask(subject, data, seconds, headers)
+
+    one = NatsLog(LogOptions("o", BrokerAddress("nats://127.0.0.1:9")))
+    one._link = Refusing(said)
+    with pytest.raises(BrokerError, match="is there with other settings"):
+        await one._make(1)
 
 
 async def test_a_stray_message_in_the_log_is_no_claim_and_ends_nobody(tmp_path):

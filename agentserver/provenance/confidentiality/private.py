@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from agentserver.provenance.arrays import np, npt
+from agentserver.provenance.arrays import np
 from agentserver.provenance.evidence.encodings import turned, unwrapped
 from agentserver.provenance.evidence.folding import fold_bytes, fold_map
 from agentserver.provenance.evidence.index import SPAN, Index
@@ -25,6 +25,8 @@ from agentserver.provenance.evidence.values import Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
+    import numpy.typing as npt
 
     from agentserver.provenance.confidentiality.readers import Groups
 
@@ -43,11 +45,11 @@ _CODE: Final = re.compile(r"\d[\d ./()-]{3,40}\d|[^\s\d]{0,64}\d[^\s,;]{0,64}")
 _PLACES: Final = 64
 """Private values with one hash that are compared."""
 
-_BASE: Final = np.uint64(0x9E3779B97F4A7C15)
+_BASE: Final = 0x9E3779B97F4A7C15
 _LENGTH: Final = 0xC2B2AE3D27D4EB4F
 _ALL: Final = 0xFFFFFFFFFFFFFFFF
 
-_U64: TypeAlias = npt.NDArray[np.uint64]
+_U64: TypeAlias = "npt.NDArray[np.uint64]"
 
 
 class PrivateMatch(NamedTuple):
@@ -210,14 +212,14 @@ def _key(form: bytes) -> int:
 
 def _rolled(form: bytes, lengths: frozenset[int]) -> dict[int, _U64]:
     """For each length a hash of each window of it."""
-    data = np.frombuffer(form, dtype=np.uint8).astype(np.uint64)
+    base, data = np.uint64(_BASE), np.frombuffer(form, dtype=np.uint8).astype(np.uint64)
     found: dict[int, _U64] = {}
     rolled = data
     longest = min(max(lengths, default=0), len(form))
     for length in range(1, longest + 1):
         if length > 1:
-            rolled = rolled[:-1] * _BASE + data[length - 1 :]
+            rolled = rolled[:-1] * base + data[length - 1 :]
         if length in lengths:
-            mixed = (rolled ^ np.uint64(length * _LENGTH & _ALL)) * _BASE
+            mixed = (rolled ^ np.uint64(length * _LENGTH & _ALL)) * base
             found[length] = mixed ^ (mixed >> np.uint64(32))
     return found

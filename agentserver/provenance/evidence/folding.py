@@ -13,10 +13,13 @@ import re
 import unicodedata
 from collections import deque
 from itertools import compress, islice
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from agentserver.characters.table import ALIKE, TABLE, unseen
-from agentserver.provenance.arrays import np, npt
+from agentserver.provenance.arrays import np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 EXPANSION: Final = 4
 """Longest form of one character: a ligature of eighteen letters must not fill the index eighteenfold."""

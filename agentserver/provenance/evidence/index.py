@@ -10,9 +10,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from agentserver.provenance.arrays import np, npt
+from agentserver.provenance.arrays import np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 SPAN: Final = 24
 """Shortest span that counts as evidence by itself, in bytes of the evidence form (spaces do not count)."""
@@ -22,8 +25,8 @@ _CANDIDATES: Final = 64
 
 _MULTIPLIERS: Final = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9)
 
-_U64: TypeAlias = npt.NDArray[np.uint64]
-_U32: TypeAlias = npt.NDArray[np.uint32]
+_U64: TypeAlias = "npt.NDArray[np.uint64]"
+_U32: TypeAlias = "npt.NDArray[np.uint32]"
 
 
 @dataclass(frozen=True, slots=True)

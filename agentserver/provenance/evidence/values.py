@@ -9,12 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from agentserver.provenance.arrays import np, npt
+from agentserver.provenance.arrays import np
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-_Run: TypeAlias = tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32]]
+    import numpy.typing as npt
+
+_Run: TypeAlias = "tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32]]"
 
 
 @dataclass(frozen=True, slots=True)

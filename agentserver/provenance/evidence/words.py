@@ -12,19 +12,21 @@ from heapq import merge
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from agentserver.provenance.arrays import np, npt
+from agentserver.provenance.arrays import np
 from agentserver.provenance.evidence.folding import fold_bytes, fold_places
 
 if TYPE_CHECKING:
     import re
     from collections.abc import Iterator, Sequence
 
+    import numpy.typing as npt
+
 BEFORE: Final = 3
 """Characters before a name that are kept for its pattern: more of them than any pattern looks at."""
 HEAD: Final = 8
 """Letters by which words are sorted."""
 
-_Run: TypeAlias = tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32], npt.NDArray[np.uint32]]
+_Run: TypeAlias = "tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32], npt.NDArray[np.uint32]]"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,6 @@ import anyio
 from agentserver.core.messages import Moment
 from agentserver.core.state.principals import Principal, Trust
 from agentserver.engines.memory import MemoryEngine
-from agentserver.engines.sqlite.care.handoffs import JournalHeads
-from agentserver.engines.sqlite.engine import SqliteEngine
-from agentserver.engines.sqlite.file import JournalOptions, Sync
 from agentserver.extras import installed, installing, require
 from agentserver.guards.intents import HandoffRecord
 from agentserver.handoff.edge.copying import copying
@@ -56,6 +53,7 @@ if TYPE_CHECKING:
     from agentserver.core.records.audit import AuditRecord
     from agentserver.core.state.approvals import Approval, ApprovalAnswer
     from agentserver.core.state.conversation import Conversation
+    from agentserver.engines.sqlite.care.handoffs import JournalHeads
     from agentserver.guards.base import Guard
     from agentserver.handoff.edge.heads import Heads
     from agentserver.observers import Observer
@@ -297,11 +295,11 @@ def handoff_record(organism: Organism) -> Path | None:
 def handoff_heads(organism: Organism) -> JournalHeads | None:
     """The keeper of the end of the record of handoffs; None when the end is kept beside it."""
     path, handoffs = journal_path(organism), organism.handoffs
-    return (
-        None
-        if path is None or organism.engine is not None or handoffs is None or handoffs.audit is None
-        else JournalHeads(path, handoffs.audit)
-    )
+    if path is None or organism.engine is not None or handoffs is None or handoffs.audit is None:
+        return None
+    from agentserver.engines.sqlite.care.handoffs import JournalHeads
+
+    return JournalHeads(path, handoffs.audit)
 
 
 def journalled(organism: Organism, rules: Rules) -> Engine:
@@ -311,6 +309,9 @@ def journalled(organism: Organism, rules: Rules) -> Engine:
     journal, path = organism.journal, journal_path(organism)
     if journal is None or path is None:
         return MemoryEngine()
+    from agentserver.engines.sqlite.engine import SqliteEngine
+    from agentserver.engines.sqlite.file import JournalOptions, Sync
+
     options = JournalOptions(path, Sync(journal.sync))
     return SqliteEngine(options, rules.guards, retention=journal.retention, limit=journal.limit)
 

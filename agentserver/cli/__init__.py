@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from agentserver.cli import collecting
 from agentserver.cli.ending import follow
 from agentserver.cli.logs import Format, Level, Logging
 from agentserver.cli.project import SECRETS, refuse
@@ -217,9 +218,12 @@ def main(args: Sequence[str] | None = None, *, readers: EngineOpener | None = No
         readers: what verbs that read look into, for a program that has an engine of its own; the organism's journal
             when left out.
     """
+    if args is None:
+        collecting.seldom()
     try:
         cli.main(args, prog_name="agentserver", obj=readers)
     except SystemExit as ended:
         if args is None:
+            collecting.ended()
             follow(ended.code if isinstance(ended.code, int) else 1)
         raise

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from agentserver.cli import collecting
 from agentserver.cli.logs import Logging, configure
 
 if TYPE_CHECKING:
@@ -129,9 +130,11 @@ def server(
             from agentserver.llm.completer import check_extra  # most organisms have none
 
             check_extra(organism.models)
-        return build(organism, durable=durable, recorded=recorded)
+        built = build(organism, durable=durable, recorded=recorded)
     except PayloadError as error:
         refuse(ctx, str(error))
+    collecting.settled()
+    return built
 
 
 def rules(ctx: click.Context, organism: Organism) -> Rules:

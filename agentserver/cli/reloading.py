@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 import click
 
 from agentserver.characters.printing import amount
-from agentserver.cli import project
+from agentserver.cli import collecting, project
 from agentserver.cli.logs import hide
 from agentserver.extras import installed, installing
 
@@ -60,6 +60,7 @@ async def reload(server: Server, path: Path) -> tuple[str, ...]:
     found = await server.reload(organism)
     hide(organism.secrets)
     if isinstance(found, Reloaded):
+        collecting.replaced()
         finish = "finishes" if found.finishing == 1 else "finish"
         rest = f"; {amount(found.finishing, 'conversation')} {finish} a step in the old code"
         rest = rest if found.finishing else ""

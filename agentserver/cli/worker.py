@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentserver.cli import project
+from agentserver.cli import collecting, project
 
 if TYPE_CHECKING:
     import asyncio
@@ -63,6 +63,7 @@ def command(ctx: click.Context, /, listener: str, organism: Path | None, **said:
     found = _part(ctx, project.located(organism), listener)
     address = _address(ctx, found, said)
     bound = found.listeners[0]
+    collecting.settled()
     try:
         anyio.run(_handle, found, bound, address, said["processes"] or bound.listener.concurrency)
     except (BrokerError, VersionError, WallError, MissingExtraError) as error:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from agentserver.hygiene.syntax import UNBOUNDED, Op, Tree, parsed
+from agentserver.hygiene.translating import translated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -71,10 +72,10 @@ def unclassed(text: str) -> Iterator[str]:
 
 def xsd(text: str) -> Expression:
     """Read an expression of XSD 1.0. Raises PatternError."""
-    from elementpath.regex import (
-        RegexError,
-        translate_pattern,
-    )  # slow to import, and most programs have no pattern
+    plain = translated(text)
+    if plain is not None:
+        return python(text, plain)
+    from elementpath.regex import RegexError, translate_pattern  # slow to import, and most patterns are plain
 
     try:
         return python(

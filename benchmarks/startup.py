@@ -3,8 +3,9 @@
 Each row is one command: the least CPU seconds (user and system) of some runs, the median, the row less the bare
 interpreter, and the aim. Bytecode is written by a first run that does not count. The organisms of ``check`` have 200
 listeners, each with a payload class and a handler of its own: without a pattern facet, with one each whose parts are
-told apart by the next character, and with one each that is searched for errors of libxml2. The last lines give the cost
-of a pattern: the difference, divided by the listeners.
+told apart by the next character, and with one each that is searched for errors of libxml2. ``run, the example`` is
+``agentserver run`` on a copy of ``config/organism.yaml``, with provenance and a journal, from its start to ``/quit``.
+The last lines give the cost of a pattern: the difference, divided by the listeners.
 
     ./run bench startup
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -25,7 +27,9 @@ AIMS = {
     "agentserver --help": 0.2,
     "check, no patterns": 0.8,
     "check, a pattern each": 0.8,
+    "run, the example": 1.0,
 }
+ROOT = Path(__file__).parents[1]
 
 HEAD = """from dataclasses import dataclass
 from typing import Annotated
@@ -68,7 +72,7 @@ def organism(folder: Path, module: str, kind: str) -> Path:
 def seconds(argv: list[str], folder: Path) -> float:
     """CPU seconds of one process and of its children."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(argv, cwd=folder, stdout=subprocess.DEVNULL, check=True)
+    subprocess.run(argv, cwd=folder, input=b"/quit\n", stdout=subprocess.DEVNULL, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
@@ -82,6 +86,8 @@ def main() -> None:
         plain = organism(folder, "plain", "str")
         patterned = organism(folder, "patterned", "Annotated[str, Pattern('[A-Z]{{2}}[0-9]{{{n}}}')]")
         searched = organism(folder, "searched", "Annotated[str, Pattern('[a-z]{{{n}}}(-[a-z]+)*')]")
+        for part in ("config", "listeners", "examples"):
+            shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("out", "__pycache__"))
         server = ["-m", "agentserver"]
         rows = {
             "bare interpreter": ["-c", "pass"],
@@ -91,6 +97,7 @@ def main() -> None:
             "check, no patterns": [*server, "check", str(plain)],
             "check, a pattern each": [*server, "check", str(patterned)],
             "check, searched ones": [*server, "check", str(searched)],
+            "run, the example": [*server, "run"],
         }
         print(f"{'CPU seconds':<24}{'least':>8}{'median':>8}{'- bare':>8}{'aim':>6}")
         found: dict[str, float] = {}

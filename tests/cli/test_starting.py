@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,7 @@ from agentserver.cli.plan import FORMS
 from agentserver.handoff.plans.audit import FindingsFormat
 from agentserver.payload.foreign.lock import LockedTool, ServerLock, written
 
+ROOT = Path(__file__).parents[2]
 HEAVY = {
     "annotated_types", "anyio", "asyncio", "docstring_parser", "elementpath", "email", "importlib.metadata", "lxml",
     "numpy", "pydantic", "sqlite3", "ssl", "xmlschema", "xsdata", "yaml",
@@ -32,11 +35,13 @@ async def say(payload: Say, metadata):
 """
 
 
-def imported(*args):
+def imported(*args, cwd=None, typed=""):
     """The modules that a fresh interpreter imports, which nothing measures."""
     command = [sys.executable, "-X", "importtime", *args]
     bare = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60, env=bare)
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, timeout=120, env=bare, cwd=cwd, input=typed
+    )
     return {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if "|" in line}
 
 
@@ -56,7 +61,9 @@ def test_a_check_imports_neither_pump_nor_engines(tmp_path):
     assert "agentserver.rulebook" in modules
     assert not modules & {"ssl", "http.client", "agentserver.handoff.edge.records"}
     verbs = {name for name in modules if name.startswith("agentserver.cli.")}
-    assert verbs == {f"agentserver.cli.{name}" for name in ("ending", "logs", "project", "reading", "walls")}
+    assert verbs == {
+        f"agentserver.cli.{name}" for name in ("collecting", "ending", "logs", "project", "reading", "walls")
+    }
     assert not {
         name
         for name in modules
@@ -83,6 +90,34 @@ def test_a_check_of_an_organism_with_mcp_tools_imports_neither_mcp_nor_jsonschem
     modules = imported("-m", "agentserver", "check", str(tmp_path / "organism.yaml"))
     assert "agentserver.payload.foreign.mapping" in modules
     assert not modules & {"mcp", "mcp_types", "jsonschema", "httpx2"}
+
+
+def test_the_example_starts_without_what_its_first_judgement_or_an_odd_pattern_needs(tmp_path):
+    """Numpy comes with the first array, elementpath with a pattern that is not plain."""
+    for name in ("config", "listeners", "examples"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "out"))
+    modules = imported("-m", "agentserver", "run", cwd=tmp_path, typed="/quit\n")
+    assert {
+        "agentserver.pump",
+        "agentserver.provenance.arrays",
+        "agentserver.engines.sqlite.engine",
+    } <= modules
+    assert not modules & {
+        "numpy",
+        "elementpath",
+        "xmlschema",
+        "jsonschema",
+        "prompt_toolkit",
+    }
+
+
+def test_an_organism_without_a_journal_imports_no_database(tmp_path):
+    (tmp_path / "checked.py").write_text(CHECKED)
+    lines = "{name: a, description: Does., payload_class: checked.Say, handler: checked.say}"
+    (tmp_path / "organism.yaml").write_text(f"name: checked\njournal: none\nlisteners:\n  - {lines}\n")
+    modules = imported("-m", "agentserver", "run", str(tmp_path / "organism.yaml"), typed="/quit\n")
+    assert "agentserver.pump" in modules
+    assert not modules & {"sqlite3", "agentserver.engines.sqlite.engine"}
 
 
 def test_the_names_of_the_package_are_found_on_first_use():

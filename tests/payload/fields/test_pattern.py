@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from agentserver.hygiene.regex import LONGEST, xsd
 from agentserver.hygiene.syntax import parsed
+from agentserver.payload.fields import pattern
 from agentserver.payload.fields.pattern import (
     _alphabet,
     _expand,
@@ -219,3 +220,29 @@ def test_an_expression_whose_parts_are_told_apart_is_not_searched(regex: str) ->
 )
 def test_an_expression_in_which_parts_compete_is_searched(regex: str) -> None:
     assert not _settled(xsd(regex))
+
+
+CATEGORIES = [
+    rf"\{sign}{{{kind}}}{turns}" for sign in "pP" for kind in "LMNPSZC" for turns in ("", "?", "*", "+")
+]
+
+
+@pytest.mark.parametrize("text", CATEGORIES)
+def test_a_category_that_is_not_searched_would_be_found_in_order(text: str) -> None:
+    assert misread(text) is None
+    assert next(misjudgements(xsd(text), acceptor((text,))), None) is None
+
+
+@pytest.mark.parametrize("text", CATEGORIES)
+def test_a_category_has_the_sample_that_its_table_gives(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    quick = sample((text,)), sample((text,), 3, 5)
+    monkeypatch.setattr(pattern, "_common", str)
+    assert quick == (sample((text,)), sample((text,), 3, 5))
+
+
+def test_a_category_of_which_libxml2_has_other_letters_is_refused() -> None:
+    assert "libxml2 gets wrong" in objection(r"\p{Lo}*")
+
+
+def test_a_category_that_nobody_knows_is_refused() -> None:
+    assert objection(r"\p{X}") == "is not a regular expression of XSD 1.0"

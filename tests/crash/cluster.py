@@ -10,6 +10,7 @@ what is left and tell ``rest``; it ends with its input.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -17,6 +18,7 @@ import time
 from functools import partial
 from pathlib import Path
 from random import Random
+from types import AsyncGeneratorType
 
 import anyio
 
@@ -27,6 +29,8 @@ from agentserver.ports import EngineError
 from tests.crash.organism import SHOP, Diary, Person, fetch_one, pump, talk_once, tell, unheard
 
 TALKERS = 8
+STEPS = {"async_generator_asend", "async_generator_athrow"}
+"""Of a generator, which they do not tell themselves."""
 
 
 def engine_of(url, folder, lease):
@@ -103,6 +107,8 @@ def show_tasks():
     for task in asyncio.all_tasks():
         lines, coroutine = [], task.get_coro()
         while coroutine is not None:
+            generators = [one for one in gc.get_referents(coroutine) if isinstance(one, AsyncGeneratorType)]
+            coroutine = generators[0] if type(coroutine).__name__ in STEPS and generators else coroutine
             frame = getattr(coroutine, "cr_frame", None) or getattr(coroutine, "ag_frame", None)
             code = None if frame is None else frame.f_code
             at = (

@@ -59,6 +59,7 @@ SHOP = rules(
     messages=10**6,
     hops=10**6,
     queue=10**6,
+    principal_conversations=10**6,  # whoever is refused opens another
     storage=4096,
     drain=0.05,
 )

@@ -1,9 +1,8 @@
 """Three servers on three brokers are killed, stopped and cut off under load; then the books of each replica are checked.
 
 The short form kills one server. The long form does all of it a hundred times: ./run crash --cluster; with
-``--soak-scale=5`` each is done once, in an order that CRASH_SEED chooses (docs/cluster.md, how it was tried). As last seen
-six orders of seven pass; in the other (CRASH_SEED=6) a reply was told twice without being marked. Of a run that fails
-the log of each server says what each of its tasks waits for.
+``--soak-scale=5`` each is done once, in an order that CRASH_SEED chooses (docs/cluster.md, how it was tried). Of each
+server its folder keeps what it told, and of a run that fails its log says what each of its tasks waits for.
 """
 
 from __future__ import annotations

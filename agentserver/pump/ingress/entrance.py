@@ -205,10 +205,12 @@ class Entrance:
 
     async def version(self, conversation: str) -> int | None:
         """The version of a conversation that takes messages, here or elsewhere. Raises EngineError."""
-        live = self._live.get(conversation) or self._owners.fresh(conversation)
+        live = self._live.get(conversation)
         if live is None:
             elsewhere = self._owners.has(conversation)
             live = await (self.views.look if elsewhere else self._find)(conversation)
+        if live is None:  # it may have begun, though nobody here was told so
+            live = self._owners.fresh(conversation)
         return None if live is None else live.version
 
     async def confirm(self, principal: str, conversation: str, place: EventPlace) -> None:

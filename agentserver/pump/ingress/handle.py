@@ -248,9 +248,9 @@ class ServerHandle:
 
     async def _repeat(self, request: str, stream: Stream) -> set[EventPlace]:
         """Begin a stream with all that left for a request before; gives the places that are for no other stream."""
+        await self._host.catch_up(self._conversation)
         told = await self._host.told(self._conversation, request)
-        # The engine may be ahead of what was passed on: that comes by itself, and would come twice.
-        told = [event for event in told if self._over or event.place <= self.latest]
+        told = [each for each in told if self._over or each.place <= self.latest]  # the rest comes by itself
         if len(self._asked[request]) > 1:  # another task has it first, and may be done with it by then
             told = [event._replace(redelivered=True) for event in told]
         mine = [] if self._all is None else self._all.take(request)

@@ -51,6 +51,10 @@ class HandleHost(Protocol):
         """The next events after a place that are kept, acknowledged or not; None when the server has stopped."""
         ...
 
+    async def catch_up(self, conversation: str) -> None:
+        """Pass on what has left and was not passed on. Raises EngineError."""
+        ...
+
     def acknowledge(self, conversation: str, place: EventPlace) -> None:
         """An event was taken."""
         ...

@@ -232,12 +232,12 @@ async def test_a_reply_that_was_read_before_its_news_came_does_not_come_again_wi
         handle = await two.b.pump.resume("console", key)
         for _ in handle.waiting():
             pass
-        handles, late = two.b.pump.entrance.handles, asyncio.Event()
-        catch_up, told = handles.catch_up, handles.told
+        views, handles, late = two.b.pump.entrance.views, two.b.pump.entrance.handles, asyncio.Event()
+        hear, told = views.hear, handles.told
 
-        async def held_up(conversation):
+        async def held_up(heard):
             await late.wait()
-            await catch_up(conversation)
+            await hear(heard)
 
         async def read(conversation, request):
             while len(found := await told(conversation, request)) < 2:  # noqa: ASYNC110 - it has no event
@@ -245,7 +245,7 @@ async def test_a_reply_that_was_read_before_its_news_came_does_not_come_again_wi
             late.set()
             return found
 
-        monkeypatch.setattr(handles, "catch_up", held_up)
+        monkeypatch.setattr(views, "hear", held_up)
         monkeypatch.setattr(handles, "told", read)
         data = two.b.markup(Note("2"))
         first = await handle.send(data, "a", request="mine")

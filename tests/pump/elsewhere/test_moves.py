@@ -135,6 +135,31 @@ async def test_one_that_was_opened_and_not_begun_begins_where_it_has_moved():
         assert two.b.pump.conversation(handle.id).principal == "console"
 
 
+async def test_one_that_has_begun_where_it_moved_though_nobody_here_was_told_is_answered_here():
+    async with pair((A, answer)) as two:
+        handle, data = await two.a.open(), two.a.markup(Note("1"))
+        await two.give_up("a")
+        entrance = two.a.pump.entrance
+        entrance.handles.owners.patience = 0.001
+        two.engines["b"].log.pause()
+        assert (await handle.send(data, "a", request="mine")).code is Unkept.UNKEPT
+        handle.detach()
+        entrance.handles.owners.patience = 10.0
+        two.engines["b"].log.go_on()
+        async with asyncio.timeout(30):
+            while len(await entrance.handles.outbox(handle.id)) < 2:  # noqa: ASYNC110 - it has no event
+                await asyncio.sleep(0)
+            there = await two.b.pump.resume("console", handle.id)
+            assert [event.redelivered for event in there.waiting()] == [False, False]
+            there.detach()
+            while await entrance.handles.outbox(handle.id):  # noqa: ASYNC110 - it has no event
+                await asyncio.sleep(0)
+            back = await two.a.pump.resume("console", handle.id)
+            replies = [reply async for reply in back.replies(data, "a", request="mine")]
+        assert (said(two.a, replies), replies[0].redelivered) == (["re: 1"], True)
+        assert [*back.waiting()] == []
+
+
 async def test_when_the_server_stops_who_waits_for_another_process_is_let_go():
     async with pair((A, answer), drain=0.01) as two:
         key = await opened(two.a)

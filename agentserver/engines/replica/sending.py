@@ -7,6 +7,7 @@ what has come of it: the replica of this process says so, when it applies the en
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from agentserver.engines.sqlite.steps.step import StepMaker
     from agentserver.ports.sharing import Share
 
+logger = logging.getLogger("agentserver.journal")
+
 TOGETHER: Final = 128
 """Outcomes and acts that go into one entry at most."""
 
@@ -39,7 +42,7 @@ LATER: Final = 0.02
 """Seconds for which work without a waiting caller waits for company."""
 
 AGAIN: Final = 1.0
-"""Seconds between two attempts at letting an event out of the outbox."""
+"""Seconds between two attempts at what has failed."""
 
 LARGE: Final = 256
 """Threads of a conversation beyond which its steps are made in a thread."""
@@ -214,12 +217,28 @@ class Outgoing:
         key = secrets.token_hex(12)
         self._sent[key] = sent
         try:
-            await self._log.append(sent.partition, sent.epoch, body, key)
+            await self._append_at_last(body, sent, key)
         except FencedError:
             pass  # the claim, when it is applied, tells those who wait; what came before it has been by then
         except EngineError as error:
             if self._sent.pop(key, None) is not None:
                 self._refused(sent, error)
+
+    async def _append_at_last(self, body: bytes, sent: SentEntry, key: str) -> None:
+        """Append an entry, again after a failure that says nothing of it. Raises FencedError and EngineError.
+
+        The id is the same each time: what is in the log by then is there once.
+        """
+        while True:
+            try:
+                await self._log.append(sent.partition, sent.epoch, body, key)
+            except EngineError:
+                raise
+            except Exception:
+                logger.exception("an entry of the log is sent again")
+                await asyncio.sleep(AGAIN)
+            else:
+                return
 
     def _refused(self, sent: SentEntry, error: EngineError) -> None:
         """Tell those who wait for an entry that it is not kept.

@@ -80,6 +80,27 @@ async def test_an_event_that_left_is_let_out_of_the_outbox_though_the_log_refuse
     assert list(outgoing.leaving()) == [left], "until a replica has it"
 
 
+async def test_an_entry_is_sent_again_after_a_failure_that_nobody_expected(monkeypatch, caplog):
+    """Its task ended with it: whoever waited for the entry waited for ever, and nothing told of it."""
+    monkeypatch.setattr(sending, "AGAIN", 0.0)
+    log, left, ids = FullLog(), Left("c", 3, 0), []
+    append, log.asked = log.append, 1
+
+    async def broken(partition, epoch, entry, id):  # noqa: A002 - the Protocol's
+        ids.append(id)
+        if len(ids) == 1:
+            raise RuntimeError("the transport is closed")
+        await append(partition, epoch, entry, id)
+
+    log.append = broken
+    outgoing = Outgoing(log, StepMaker(), lambda _: Share(0, 5), None)
+    outgoing.put(0, Departing(left))
+    async with asyncio.timeout(30):
+        await log.grown.wait()
+    assert (log.kept, len(ids), len(set(ids))) == ([Departing(left)], 2, 1)
+    assert "the transport is closed" in caplog.text
+
+
 async def test_an_event_is_on_its_way_out_also_while_a_large_entry_is_made(monkeypatch):
     monkeypatch.setattr(sending, "LARGE", 0)
     left, sample, steps, seen = Left("c", 3, 0), SampleConversation(), StepMaker(), []

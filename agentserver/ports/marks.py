@@ -33,11 +33,18 @@ NO_PAST = Past(frozenset(), "", {})
 class Marks(Protocol):
     """Keeps for the next server, here or in another process, what is being worked on.
 
-    Nothing here raises; only ``past`` and ``begin`` wait.
+    Nothing else here raises; only ``past``, ``begin`` and ``kept`` wait.
     """
+
+    @property
+    def at_once(self) -> bool:
+        """True where a mark is there as soon as it is entered: ``kept`` needs not be waited for then."""
+        ...
 
     async def past(self, share: Share) -> Past:
         """The end of the server that had a share before; NO_PAST when that cannot be read, or it gave the share up.
+
+        Raises FencedError when the share is lost by then: what is not known of it may not run here.
 
         What is running there is all of that server's, also of other shares: one that ran beside others is no culprit.
         """
@@ -46,12 +53,16 @@ class Marks(Protocol):
     async def begin(self, share: Share, suspects: Mapping[str, int], calls: int) -> None:
         """Keep the suspects of a share with their ends for good, and make room for so many calls at once.
 
-        Called once for each share that is gained. Suspects of other shares stay.
+        Called once for each share that is gained. Suspects of other shares stay. Raises FencedError as ``past``.
         """
         ...
 
     def enter(self, delivery: str, conversation: str) -> int:
         """Mark a delivery of a conversation; gives the slot to ``leave``."""
+        ...
+
+    async def kept(self, slot: int) -> None:
+        """Wait until the next server would find a mark, or it is left."""
         ...
 
     def leave(self, slot: int) -> None:

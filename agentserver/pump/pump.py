@@ -100,6 +100,7 @@ class Pump:
         self._time = Timekeeper(clock, engine)
         self._marks: Marks = engine.marks or Unmarked()
         self._marked = engine.marks is not None
+        self._waits = not self._marks.at_once
         purses = Purses(editions, clock, self._charge)
         self._live: dict[str, Conversation] = {}
         self._shares = Shares(engine)
@@ -301,7 +302,7 @@ class Pump:
         # A worker that never waits outside of a commit would never be cancelled.
         worker = asyncio.current_task()
         assert worker is not None
-        editions = self._editions
+        editions, marks = self._editions, self._marks
         while not self._halted:
             delivery = await self._queue.take()
             if delivery.to in editions.exclusive and delivery.to not in self._schedule.tokens:
@@ -313,18 +314,22 @@ class Pump:
                 continue
             work = delivery.id, worker  # one that is back may still be ending in another worker
             editions.working[work] = delivery.conversation
-            mark = self._marks.enter(delivery.id, delivery.conversation) if self._marked else 0
+            bound = editions.bound[delivery.to]
+            mark = marks.enter(delivery.id, delivery.conversation) if self._marked else 0
             try:
+                if self._waits and not await self._shares.stays(delivery.conversation, marks.kept(mark)):
+                    marks.leave(mark)
+                    continue
                 conversation = self._live.get(delivery.conversation) or await self._finder.still(
                     delivery.conversation
                 )
                 parsed = self._parsed.pop(delivery.id, None)
                 if conversation is not None:
-                    call = partial(self._invoker.call, editions.bound[delivery.to], worker)
+                    call = partial(self._invoker.call, bound, worker)
                     await self._boundary.handle(conversation, delivery, parsed, call)
                 if self._marked:
                     self._probation.done(delivery)
-                    self._marks.leave(mark)
+                    marks.leave(mark)
             finally:
                 del editions.working[work]
                 self._schedule.done(delivery.to)

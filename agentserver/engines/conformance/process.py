@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 from uuid import uuid4
 
@@ -19,7 +20,8 @@ from agentserver.ports import Arrival, Fate, FencedError, RepeatedError
 from agentserver.ports.tasks import ended
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
     from agentserver.core.messages import Done, Reply
@@ -33,6 +35,25 @@ DRAWN = 10_000
 
 NAP = 0.01
 """Seconds between two looks at what an engine does not tell of by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharedSubject:
+    """Storage that several engines share at once.
+
+    Args:
+        open: gives the engine of a process of that name, each of which has its own.
+        still: stops a process, as SIGSTOP does, until its lease is over; returns when it is.
+        moving: lets a stopped process go on.
+        away: a context in which no process reaches the storage; it lasts ten seconds by the storage's own clock.
+        prompt: seconds, less than a lease, in which what is given up on purpose is taken.
+    """
+
+    open: Callable[[str], Engine]
+    still: Callable[[str], Awaitable[None]]
+    moving: Callable[[str], Awaitable[None]]
+    away: Callable[[], AbstractAsyncContextManager[None]]
+    prompt: float = 1.0
 
 
 class Process:

@@ -12,15 +12,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from dataclasses import dataclass
+from contextlib import asynccontextmanager, suppress
 from functools import wraps
 from typing import TYPE_CHECKING, TypeAlias
 
 from agentserver.core.messages import UNDECIDED
 from agentserver.core.records.audit import Event
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
-from agentserver.engines.conformance.process import Process, handed_in
+from agentserver.engines.conformance.process import Process, SharedSubject, handed_in
 from agentserver.engines.conformance.sample import (
     AskingGuard,
     BrokenPromiseError,
@@ -28,6 +27,7 @@ from agentserver.engines.conformance.sample import (
     SampleConversation,
     hold,
 )
+from agentserver.engines.conformance.sharing import the_next_owner_knows_what_ended_the_one_before
 from agentserver.ports import ConflictError, Engine, EngineError, FencedError
 
 if TYPE_CHECKING:
@@ -44,25 +44,6 @@ PATIENCE = 60.0
 
 HOUR = 3600
 """Seconds between two clocks."""
-
-
-@dataclass(frozen=True, slots=True)
-class SharedSubject:
-    """Storage that several engines share at once.
-
-    Args:
-        open: gives the engine of a process of that name, each of which has its own.
-        still: stops a process, as SIGSTOP does, until its lease is over; returns when it is.
-        moving: lets a stopped process go on.
-        away: a context in which no process reaches the storage; it lasts ten seconds by the storage's own clock.
-        prompt: seconds, less than a lease, in which what is given up on purpose is taken.
-    """
-
-    open: Callable[[str], Engine]
-    still: Callable[[str], Awaitable[None]]
-    moving: Callable[[str], Awaitable[None]]
-    away: Callable[[], AbstractAsyncContextManager[None]]
-    prompt: float = 1.0
 
 
 Check: TypeAlias = Callable[[SharedSubject], Awaitable[None]]
@@ -358,6 +339,7 @@ _CHECKS: tuple[Check, ...] = (
     a_share_given_up_on_purpose_is_taken_without_waiting,
     clocks_an_hour_apart_change_nothing,
     storage_away_for_ten_seconds_loses_nothing,
+    the_next_owner_knows_what_ended_the_one_before,
 )
 
 

@@ -224,6 +224,10 @@ class Life:
         with suppress(BrokerError):
             await api(self._link, f"STREAM.PURGE.KV_{self._subjects.life}", {"filter": subject}, SHORT)
 
+    def living(self, name: str) -> bool:
+        """True for a process that is not known to be gone."""
+        return self._members.living(name)
+
     # Tokens
 
     async def take(self, name: str) -> int:

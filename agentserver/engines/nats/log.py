@@ -10,7 +10,7 @@ import logging
 import os
 import secrets
 import socket
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
@@ -44,6 +44,9 @@ ELECTION: Final = 15.0
 
 _REMEMBERED: Final = 600_000_000_000
 """Nanoseconds for which the broker knows an id again. What comes later is known by the replicas."""
+
+_OLD: Final = 7 * 86_400 * 1_000_000_000
+"""Nanoseconds after which it is forgotten what ran in a process that has written nothing of it since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +124,20 @@ class NatsLog:
             "subjects": [self._subjects.log("*"), self._subjects.own("*")],
             "duplicate_window": _REMEMBERED,
         }
-        bucket = {"max_msgs_per_subject": 1, "allow_rollup_hdrs": True, "deny_delete": True}
         await self._stream_of(self._subjects.stream, log, replicas)
-        for name in (self._subjects.life, self._subjects.once):
-            await self._stream_of(f"KV_{name}", {"subjects": [f"$KV.{name}.>"], **bucket}, replicas)
+        for name in (self._subjects.life, self._subjects.once, self._subjects.notes):
+            await self._bucket_of(name, {}, replicas)
+        await self._make_marks()
+
+    async def _make_marks(self) -> None:
+        """Make the bucket of what runs in each process. What one has written of it long ago is of no server's use."""
+        await self._bucket_of(
+            self._subjects.marks, {"storage": "memory", "max_age": _OLD}, self._options.address.replicas
+        )
+
+    async def _bucket_of(self, name: str, more: dict[str, Any], replicas: int) -> None:
+        bucket = {"max_msgs_per_subject": 1, "allow_rollup_hdrs": True, "deny_delete": True}
+        await self._stream_of(f"KV_{name}", {"subjects": [f"$KV.{name}.>"], **bucket, **more}, replicas)
 
     async def _stream_of(self, name: str, config: dict[str, Any], replicas: int) -> None:
         whole = {
@@ -231,13 +244,46 @@ class NatsLog:
         answer = await store(self._link, subject, value.encode(), {LAST: "0"})
         if answer is not None and not answer.error:
             return value
-        from nats.js.errors import Error
+        return await self._last(self._subjects.once, subject)
+
+    async def note(self, name: str, text: str) -> None:
+        """Keep a text under a name."""
+        answer = await store(self._link, self._subjects.note(name), text.encode(), {})
+        if answer is None or answer.error:
+            raise EngineError(f"the broker does not keep {name}")
+
+    async def noted(self, name: str) -> str:
+        """The text under a name."""
+        return await self._last(self._subjects.notes, self._subjects.note(name))
+
+    async def mark(self, text: str) -> None:
+        """Keep what runs in this process."""
+        answer = await store(self._link, self._subjects.mark(self.name), text.encode(), {})
+        if answer is not None and not answer.error:
+            return
+        with suppress(BrokerError):  # a broker that has begun anew has nothing of what it had in its memory
+            await self._make_marks()
+        raise EngineError("the broker does not keep what runs here")
+
+    async def marked(self, name: str) -> str:
+        """The text of a process."""
+        return await self._last(self._subjects.marks, self._subjects.mark(name))
+
+    async def _last(self, bucket: str, subject: str) -> str:
+        """The last words on a subject; empty where there are none. Raises EngineError."""
+        from nats.js.errors import Error, NotFoundError
 
         try:
-            said = await self._link.stream.get_last_msg(f"KV_{self._subjects.once}", subject)
+            said = await self._link.stream.get_last_msg(f"KV_{bucket}", subject)
+        except NotFoundError:
+            return ""
         except (Error, OSError, TimeoutError) as error:
-            raise EngineError(f"the broker does not say what {name} is: {error}") from error
+            raise EngineError(f"the broker does not say what {subject} is: {error}") from error
         return (said.data or b"").decode("utf-8", "replace")
+
+    def living(self, name: str) -> bool:
+        """True for a process that is not known to be gone."""
+        return self._life.living(name)
 
     async def snapshot(self, place: int, file: Path) -> None:
         """Keep a copy of a replica, and forget of the log what the copy before it was of."""

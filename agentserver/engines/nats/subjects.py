@@ -47,6 +47,16 @@ class LogSubjects:
         return f"AS_ONCE_{word(self.organism)}"
 
     @property
+    def notes(self) -> str:
+        """The bucket of notes beside the log."""
+        return f"AS_NOTES_{word(self.organism)}"
+
+    @property
+    def marks(self) -> str:
+        """The bucket of what runs in each process, which the broker has in its memory."""
+        return f"AS_MARKS_{word(self.organism)}"
+
+    @property
     def objects(self) -> str:
         """The bucket of what is too large for a message."""
         return f"AS_KEPT_{word(self.organism)}"
@@ -70,6 +80,14 @@ class LogSubjects:
     def given(self, name: str) -> str:
         """The subject of a value that is given once."""
         return f"$KV.{self.once}.{_digest(name)}"
+
+    def note(self, name: str) -> str:
+        """The subject of a note; its name is words with dots between them."""
+        return f"$KV.{self.notes}.{name}"
+
+    def mark(self, name: str) -> str:
+        """The subject of what runs in a process."""
+        return f"$KV.{self.marks}.{name}"
 
     def place_of(self, subject: str) -> tuple[bool, int] | None:
         """The partition of a subject, with True for one of claims and False for one of entries; None for others."""

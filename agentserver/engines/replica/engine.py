@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from agentserver.core.messages import UNDECIDED, EventPlace
 from agentserver.core.state.elapsed import STEADY, Calendar
+from agentserver.engines.noted import NotedMarks
 from agentserver.engines.replica import kept_arrivals, opening
 from agentserver.engines.replica.by_partition import PartitionedReading, partition_of
 from agentserver.engines.replica.elsewhere import ForeignConversations, either
@@ -72,7 +73,6 @@ class ReplicaEngine(JournalReads):
 
     prompt = False
     durable = True
-    marks = None  # what a former owner was running is not known to the next
 
     def __init__(
         self,
@@ -86,6 +86,7 @@ class ReplicaEngine(JournalReads):
         self.answers: Answers = LeftAnswers(lambda work: self._do(lambda: work(self._connection)))
         self.alone: Callable[[str], AbstractAsyncContextManager[None]] = log.alone
         self._log = log
+        self.marks = NotedMarks(log, self._all_held)
         self._directory = directory
         self._organism = organism
         self._guards = tuple(guards)
@@ -195,6 +196,7 @@ class ReplicaEngine(JournalReads):
     ) -> None:
         """Send what waits, give up what is held, and close."""
         try:
+            await self.marks.close()
             await self._sending.close(PATIENCE)
             await self._reached.aclose()
         finally:
@@ -222,6 +224,9 @@ class ReplicaEngine(JournalReads):
             if held == frozenset(self._held.values()):
                 await changed.wait()
 
+    def _all_held(self) -> frozenset[Share]:
+        return frozenset(self._held.values())
+
     def _share_in(self, partition: int) -> Share | None:
         return self._held.get(partition)
 
@@ -240,6 +245,7 @@ class ReplicaEngine(JournalReads):
 
     async def give_up(self) -> None:
         """Give all shares up, after what was sent under them."""
+        await self.marks.close()
         await self._sending.close(PATIENCE)
         await self._log.give_up()
 

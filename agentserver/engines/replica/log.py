@@ -125,6 +125,29 @@ class ReplicatedLog(Protocol):
         """Give a name a value unless it has one; gives the value that it has from now on. Raises EngineError."""
         ...
 
+    async def note(self, name: str, text: str) -> None:
+        """Keep a short text under a name, in place of an earlier one, for good. Raises EngineError."""
+        ...
+
+    async def noted(self, name: str) -> str:
+        """The text under a name; empty for none. Raises EngineError."""
+        ...
+
+    async def mark(self, text: str) -> None:
+        """Keep a short text of this process, in place of an earlier one, for as long as the log's storage runs.
+
+        Raises EngineError.
+        """
+        ...
+
+    async def marked(self, name: str) -> str:
+        """The text of a process, also of one that is gone; empty for none. Raises EngineError."""
+        ...
+
+    def living(self, name: str) -> bool:
+        """True for a process that is not known to be gone. What it had may be claimed once it is known."""
+        ...
+
     async def snapshot(self, place: int, file: Path) -> None:
         """Keep a copy of a replica that is as of a place, in place of an earlier one.
 

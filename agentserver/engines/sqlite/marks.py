@@ -48,6 +48,8 @@ class MarkFile:
         journal: the journal's path; the marks are beside it.
     """
 
+    at_once = True
+
     def __init__(self, journal: Path) -> None:
         self._path = journal.with_name(f"{journal.name}.marks")
         self._map: mmap.mmap | None = None
@@ -136,6 +138,9 @@ class MarkFile:
             del self._entered[slot]
             self._put(slot, NONE)
             self._free.append(slot)
+
+    async def kept(self, slot: int) -> None:
+        """A mark is there at once."""
 
     def acquit(self, delivery: str) -> None:
         """Forget a suspect."""

@@ -148,6 +148,8 @@ class Probation:
 class Unmarked:
     """The marks of an engine that does not outlive the process."""
 
+    at_once = True
+
     async def past(self, share: Share) -> Past:  # noqa: ARG002 - the port's signature
         """Nothing is known."""
         return NO_PAST
@@ -158,6 +160,9 @@ class Unmarked:
     def enter(self, delivery: str, conversation: str) -> int:  # noqa: ARG002 - the port's signature
         """No slot."""
         return 0
+
+    async def kept(self, slot: int) -> None:
+        """There is nothing to wait for."""
 
     def leave(self, slot: int) -> None:
         """There is nothing to clear."""

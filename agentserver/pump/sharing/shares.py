@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from agentserver.ports import FencedError, Share
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from agentserver.ports import Engine
 
@@ -38,6 +38,12 @@ class Shares(dict[str, Share]):
             raise FencedError("another process has the conversation")
         self[conversation] = share
         return share
+
+    async def stays(self, conversation: str, meanwhile: Awaitable[object]) -> bool:
+        """Wait for something; True when a conversation stays in a share of this process meanwhile."""
+        share = self._engine.share_of(conversation)
+        await meanwhile
+        return share is not None and self._engine.share_of(conversation) == share
 
     def has(self, conversation: str) -> bool:
         """True when the pump may work on a conversation."""

@@ -36,7 +36,7 @@ NUMBERS = itertools.count()
 async def test_engines_over_a_broker_keep_what_they_promise_together(check, node, tmp_path):
     name, gates, logs = f"t{next(NUMBERS)}", {}, {}
     async with AsyncExitStack() as stack:
-        for process in "abc":
+        for process in "abcde":
             gates[process] = await stack.enter_async_context(Gate(node.port))
 
         def open_(process):

@@ -65,6 +65,8 @@ class MemoryBroker:
         self._ids: dict[str, int] = {}
         self._names: dict[str, str] = {}
         self._tokens: dict[str, str] = {}
+        self.notes: dict[str, str] = {}
+        self.marks: dict[str, list[str]] = {}
         self._grown = asyncio.Event()
 
     # Time and life
@@ -280,6 +282,38 @@ class MemoryLog:
         if self.broker.away:
             raise EngineError(self.away)
         return self.broker.once(name, value)
+
+    async def note(self, name: str, text: str) -> None:
+        """Keep a text under a name. Raises EngineError."""
+        await asyncio.sleep(0)
+        if self.broker.away or self.still:
+            raise EngineError("the storage is away")
+        self.broker.notes[name] = text
+
+    async def noted(self, name: str) -> str:
+        """The text under a name. Raises EngineError."""
+        await asyncio.sleep(0)
+        if self.broker.away or self.still:
+            raise EngineError("the storage is away")
+        return self.broker.notes.get(name, "")
+
+    async def mark(self, text: str) -> None:
+        """Keep what runs here. Raises EngineError."""
+        await asyncio.sleep(0)
+        if self.broker.away or self.still:
+            raise EngineError("the storage is away")
+        self.broker.marks.setdefault(self.name, []).append(text)
+
+    async def marked(self, name: str) -> str:
+        """What runs in a process. Raises EngineError."""
+        await asyncio.sleep(0)
+        if self.broker.away or self.still:
+            raise EngineError("the storage is away")
+        return self.broker.marks.get(name, [""])[-1]
+
+    def living(self, name: str) -> bool:
+        """True for one that has not left, and is not past its lease."""
+        return name in self.broker.members
 
     async def snapshot(self, place: int, file: Path) -> None:
         """Keep a copy."""

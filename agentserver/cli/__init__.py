@@ -45,7 +45,9 @@ Exit codes:
   2    the command, a line of a script, the configuration or the file is not
        understood; the journal cannot be used
   3    call, send: no answer
+  70   run, serve: a handler held the event loop for too long
   130  stopped by Ctrl-C
+  143  run, serve: ended at once by a second SIGTERM
 """
 
 

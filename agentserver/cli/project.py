@@ -33,6 +33,8 @@ DEFAULTS = (Path("config/organism.yaml"), Path("organism.yaml"))
 PRINCIPALS = ("console", "operator", "principal")
 """In whose name ``run`` and ``call`` speak: the first that no listener bears."""
 
+HIDDEN = "agentserver.hidden"
+"""The key of the context under which the secrets are kept that the command knows."""
 SECRETS = "agentserver.secrets"
 """The key of the context under which it is kept what takes the organism's secrets out of a text."""
 
@@ -71,13 +73,11 @@ def located(path: Path | None) -> Path:
 
 
 def log_without(ctx: click.Context, secrets: Secrets) -> None:
-    """Take these secrets out of the log, which is set up as the command line says, and out of the command's errors."""
-    _log(ctx, secrets)
-    ctx.meta[SECRETS] = secrets.redact
-
-
-def _log(ctx: click.Context, secrets: Secrets) -> None:
-    configure(ctx.obj if isinstance(ctx.obj, Logging) else Logging(), secrets)
+    """Take these secrets, and those of before, out of log and errors of the command; sets logging up on the way."""
+    before = ctx.meta.get(HIDDEN)
+    every = ctx.meta[HIDDEN] = secrets if before is None else before.also(secrets)
+    configure(ctx.obj if isinstance(ctx.obj, Logging) else Logging(), every)
+    ctx.meta[SECRETS] = every.redact
 
 
 def glimpse(ctx: click.Context, path: Path) -> Glimpse:
@@ -97,7 +97,7 @@ def load(ctx: click.Context, path: Path | None, *, policy: Path | None = None) -
     from agentserver import config
     from agentserver.config.yaml.secrets import Secrets
 
-    _log(ctx, Secrets())
+    log_without(ctx, Secrets())
     try:
         organism = config.load(located(path), environ=os.environ, policy=policy)
     except config.ConfigError as error:

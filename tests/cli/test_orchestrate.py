@@ -107,6 +107,17 @@ def test_a_key_is_not_logged_and_the_client_is_closed(orchestrate, monkeypatch):
     assert closed
 
 
+def test_a_key_is_not_logged_once_an_organism_is_loaded_either(orchestrate, monkeypatch, desk):
+    def leaking():
+        logging.getLogger("x").warning("the key is %s", "sk-very-secret")
+        return client("X-Api-Key")
+
+    monkeypatch.setattr(agents, "connect", leaking)
+    monkeypatch.setattr("agentserver.handoff.managed.orchestrate.run", lambda *_, **__: None)
+    said = orchestrate("--organism", desk, SOURCE_SESSION_ID="s", ANTHROPIC_API_KEY="sk-very-secret").stderr
+    assert "the key is [redacted]" in said
+
+
 @pytest.fixture
 def service():
     pytest.importorskip("anthropic")

@@ -12,7 +12,7 @@ import logging
 import os
 import secrets
 import sqlite3
-from contextlib import ExitStack, closing, suppress
+from contextlib import AsyncExitStack, ExitStack, closing, suppress
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
@@ -111,13 +111,16 @@ async def current(
     """The replica at a path, at a place from which the log can be followed. Raises EngineError."""
     first, last = await log.bounds()
     connection: sqlite3.Connection = await do(lambda: _opened_or_anew(path, organism, empty=not last))
-    known = await do(lambda: followed_of(connection))
-    identity = await log.once(IDENTITY, secrets.token_hex(16))
-    why = await _objection(log, known, identity) if known.place else ""
-    if not known.place or why or known.place < first:
-        await do(connection.close)
+    async with AsyncExitStack() as closing_it:
+        closing_it.push_async_callback(do, connection.close)
+        known = await do(lambda: followed_of(connection))
+        identity = await log.once(IDENTITY, secrets.token_hex(16))
+        why = await _objection(log, known, identity) if known.place else ""
         if why:
             raise EngineError(f"{path}: {why}. {_REMEDY.format(path=path, name=path.name)}")
+        if known.place and known.place >= first:
+            closing_it.pop_all()
+    if not known.place or known.place < first:
         if known.place:
             logger.warning("%s: made anew: it ends at %d, and the log begins at %d", path, known.place, first)
         # A new one begins with the kept copy too: most of the log may be in it.

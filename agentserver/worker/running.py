@@ -28,6 +28,11 @@ __all__ = ["Worker", "WorkerError"]
 
 THREADS = 64
 
+ROUNDED = 1 << 16
+"""Bytes by which a file system rounds up what is written, and what it keeps of its own for it.
+
+The kernel refuses to write a file beyond the limit: the process that it refused has a file of just that size, and goes on."""
+
 
 class WorkerError(Exception):
     """A worker does not start, or is gone; the message says why, for the log."""
@@ -119,7 +124,8 @@ class Worker:
             return f"it took more than {cpu:g} s of processor time"
         if self.threads() > THREADS:
             return f"it started more than {THREADS} threads"
-        if self.scratch is not None and self.scratch.size(disk) + _unlinked(self.process.pid) > disk:
+        most = disk + ROUNDED
+        if self.scratch is not None and self.scratch.size(most) + _unlinked(self.process.pid) > most:
             return f"it wrote more than {disk} bytes"
         return ""
 

@@ -11,6 +11,7 @@ import anyio
 import pytest
 
 from agentserver.worker.running import Worker
+from agentserver.worker.scratch import Scratch
 
 pytestmark = pytest.mark.anyio
 
@@ -50,3 +51,19 @@ async def test_a_call_that_begins_during_a_look_is_looked_at_afresh(worker):
     assert await looked(worker, worker.calls, 60) == ""
     worker.calls = 2
     assert await looked(worker, 1, 60) == await looked(worker, 2, 60) == ""
+
+
+@pytest.fixture
+def scratch():
+    made = Scratch()
+    yield made
+    made.remove()
+
+
+async def test_a_file_at_the_limit_ends_nobody_whatever_the_file_system_rounds_it_to(worker, scratch):
+    """The kernel refused its process to write more: that is the answer, and not the end of the process."""
+    worker.scratch = scratch
+    (scratch.path / "first").write_bytes(b"x" * 3_000_001)
+    assert await anyio.to_thread.run_sync(worker.taken, 1, 60, 3_000_001) == ""
+    (scratch.path / "second").write_bytes(b"x" * 200_000)
+    assert "wrote more" in await anyio.to_thread.run_sync(worker.taken, 1, 60, 3_000_001)

@@ -12,9 +12,9 @@ import importlib
 import inspect
 import re
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path
 from statistics import quantiles
 
@@ -175,7 +175,10 @@ def load(path):
     return Module(path.relative_to(ROOT).as_posix(), text, ast.parse(text))
 
 
-MODULES = [load(path) for path in sorted(PACKAGE.rglob("*.py")) if "scaffold" not in path.parts]
+@cache
+def modules():
+    """Every module of the package, parsed when the first test asks and not while tests are collected."""
+    return [load(path) for path in sorted(PACKAGE.rglob("*.py")) if "scaffold" not in path.parts]
 
 
 # --- measures --------------------------------------------------------------------------------------------------------
@@ -292,7 +295,7 @@ def mutated_containers(module):
 
 def stateful_classes():
     """The package's classes whose instances change: dataclasses that are not frozen, and those with ``__init__``."""
-    for module in MODULES:
+    for module in modules():
         for node in module.tree.body:
             if isinstance(node, ast.ClassDef):
                 decorators = [ast.unparse(each) for each in node.decorator_list]
@@ -307,7 +310,7 @@ def kept_objects(module):
     for node in module.tree.body:
         value = getattr(node, "value", None)
         made = ast.unparse(value.func).rpartition(".")[2] if isinstance(value, ast.Call) else ""
-        if isinstance(node, (ast.Assign, ast.AnnAssign)) and made in STATEFUL:
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and made in stateful():
             yield Finding("kept", module.path, node.lineno, f"{made} has a state that servers would share")
 
 
@@ -322,7 +325,7 @@ def frozen_caches(module):
                 yield Finding(
                     "frozen cache", place, node.lineno, f"self.{own_field(node)} is changed in place"
                 )
-            elif isinstance(node, ast.Call) and factory_of(node) in STATEFUL:
+            elif isinstance(node, ast.Call) and factory_of(node) in stateful():
                 yield Finding("frozen cache", place, node.lineno, f"begins with a {factory_of(node)}")
 
 
@@ -423,7 +426,12 @@ def is_own(node):
 IMMUTABLE = {"Siblings"}
 """Classes with ``__init__`` that are values all the same."""
 
-STATEFUL = {*stateful_classes(), *THREADING}
+
+@cache
+def stateful():
+    """Every name of a class whose instances change."""
+    return {*stateful_classes(), *THREADING}
+
 
 RULES = (
     sizes,
@@ -440,10 +448,9 @@ RULES = (
 )
 
 
-def findings() -> Iterator[Finding]:
-    for module in MODULES:
-        for rule in RULES:
-            yield from rule(module)
+@cache
+def findings() -> list[Finding]:
+    return [finding for module in modules() for rule in RULES for finding in rule(module)]
 
 
 # --- tests -----------------------------------------------------------------------------------------------------------
@@ -465,7 +472,7 @@ def test_catch_alls_stand_in_two_places():
     for pattern, count in CATCH_ALL.items():
         handlers = [
             module.path
-            for module in MODULES if fnmatch(module.path, pattern)
+            for module in modules() if fnmatch(module.path, pattern)
             for node in ast.walk(module.tree) if isinstance(node, ast.ExceptHandler) and is_broad(node)
         ]  # fmt: skip
         assert len(handlers) <= count, handlers
@@ -473,7 +480,7 @@ def test_catch_alls_stand_in_two_places():
 
 def needs(module):
     """The modules of ours that a module names at its top, for types alone too."""
-    known = {other.name for other in MODULES}
+    known = {other.name for other in modules()}
     for node in (each for each in ast.walk(module.tree) if isinstance(each, ast.ImportFrom) and is_own(each)):
         for one in node.names:
             inner = f"{node.module}.{one.name}"
@@ -489,7 +496,9 @@ def test_a_folder_holds_twelve_files_at_most():
 
 def test_no_modules_need_each_other():
     try:
-        graphlib.TopologicalSorter({one.name: set(needs(one)) - {"agentserver"} for one in MODULES}).prepare()
+        graphlib.TopologicalSorter(
+            {one.name: set(needs(one)) - {"agentserver"} for one in modules()}
+        ).prepare()
     except graphlib.CycleError as error:
         pytest.fail(" -> ".join(error.args[1]))
 
@@ -543,8 +552,8 @@ def f(a, limit):
 
 
 def test_the_figures(capsys):
-    functions = [function for module in MODULES for _, function in module.functions()]
-    files = [module.text.count("\n") for module in MODULES]
+    functions = [function for module in modules() for _, function in module.functions()]
+    files = [module.text.count("\n") for module in modules()]
     bodies = [body_lines(function) for function in functions]
     documented = sum(bool(ast.get_docstring(function)) for function in functions)
     row = {

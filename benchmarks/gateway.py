@@ -118,7 +118,10 @@ async def serve() -> None:
             served(door, door_socket, None, 10_000),
             anyio.create_task_group() as tasks,
         ):
-            config = uvicorn.Config(bare, log_config=None, lifespan="off", access_log=False)
+            lasting = 3600  # its connections rest while the door is measured, for seconds on a busy machine
+            config = uvicorn.Config(
+                bare, log_config=None, lifespan="off", access_log=False, timeout_keep_alive=lasting
+            )
             tasks.start_soon(uvicorn.Server(config)._serve, [echo_socket])  # noqa: SLF001 - serve() takes signals
             print(port, echo_socket.getsockname()[1], flush=True)
             await anyio.to_thread.run_sync(sys.stdin.read)

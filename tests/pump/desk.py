@@ -15,6 +15,9 @@ from agentserver.pump.reporting import NOBODY
 from agentserver.wire.envelope import read
 from tests.core.paper import Answer, Note, rules
 
+HANGS = 100
+"""Seconds after which a test hangs, on a machine with as much to do as one likes."""
+
 
 async def answer(payload, metadata):
     return HandlerResponse.respond(Answer(f"re: {payload.text}"))
@@ -57,12 +60,12 @@ async def desk(
     records = []
     observers = people._replace(observers=(records.extend,))
     pump = Pump(shop, bound, engine or MemoryEngine(), clock or SystemClock(), resources, observers)
-    with anyio.fail_after(20):
+    with anyio.fail_after(HANGS):
         async with pump:
             yield Desk(pump, shop, records)
 
 
 async def until(condition):
-    with anyio.fail_after(10):
+    with anyio.fail_after(HANGS):
         while not condition():  # noqa: ASYNC110 - what is awaited has no event of its own
             await asyncio.sleep(0.001)

@@ -208,7 +208,7 @@ async def opened(client: httpx.AsyncClient) -> str:
     return f"/v1/conversations/{answer.json()['conversation']}"
 
 
-async def until(condition, within: float = 3) -> None:
+async def until(condition, within: float = 100) -> None:
     """Wait for what no event tells."""
     with anyio.fail_after(within):
         while not condition():  # noqa: ASYNC110 - what is looked at belongs to the library, or to another task

@@ -239,7 +239,7 @@ async def test_who_waits_when_the_server_stops_is_told_the_request():
         tasks.start_soon(ask)
         await until(lambda: len(door.door.holding))
         door.door.stop()
-        await until(lambda: told, 3)
+        await until(lambda: told)
         assert told[0].status_code == 202
         tasks.cancel_scope.cancel()
 
@@ -249,7 +249,7 @@ async def test_who_goes_while_it_waits_holds_nothing():
         path = await opened(ada)
         with anyio.move_on_after(0.3):
             await ada.post(f"{path}/messages?to=pauser&wait=30", json={"seconds": 30})
-        await until(lambda: not len(door.door.holding), 3)
+        await until(lambda: not len(door.door.holding))
 
 
 async def test_a_viewer_changes_nothing():

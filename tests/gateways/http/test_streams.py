@@ -84,7 +84,7 @@ async def test_the_end_of_a_conversation_ends_its_streams():
         tasks.start_soon(watch)
         await until(lambda: len(door.door.holding))
         await ada.delete(path)
-        await until(lambda: found, 3)
+        await until(lambda: found)
         assert found[-1][2]["reason"] == "closed"
 
 
@@ -131,7 +131,7 @@ async def test_two_watch_and_a_third_that_never_reads_holds_nobody_up():
             body = {"text": "x" * 1000, "times": 200}
             answer = await ada.post(f"{path}/messages?to=greeter&payload=Shout", json=body)
             assert answer.status_code == 200
-        await until(lambda: min(seen.values()) == 60, 10)
+        await until(lambda: min(seen.values()) == 60)
         await deaf.aclose()
         tasks.cancel_scope.cancel()
 

@@ -31,7 +31,7 @@ THREADS = 64
 ROUNDED = 1 << 16
 """Bytes by which a file system rounds up what is written, and what it keeps of its own for it.
 
-The kernel refuses to write a file beyond the limit: the process that it refused has a file of just that size, and goes on."""
+The kernel refuses to write beyond the limit: the process that it refused has a file of that size, and goes on."""
 
 
 class WorkerError(Exception):

@@ -6,7 +6,6 @@ Owns what the verbs share: options of logging, the version, the meaning of exit 
 from __future__ import annotations
 
 from dataclasses import replace
-from difflib import get_close_matches
 from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,6 +17,7 @@ from agentserver.cli.ending import follow
 from agentserver.cli.logs import Format, Level, Logging
 from agentserver.cli.project import SECRETS, refuse
 from agentserver.cli.reading import READERS
+from agentserver.cli.verbs import Verbs
 from agentserver.extras import MissingExtraError
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ After a group stand verbs that join it from modules of their own.
 """
 
 
-class _Root(click.Group):
+class _Root(Verbs):
     """The group of all verbs. A verb's module is imported when it is asked for: a start waits for no other's."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -104,16 +104,6 @@ class _Root(click.Group):
                     verb.add_command(each)
             _add(self, verb)
         return super().get_command(ctx, cmd_name)
-
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        """The verb that is meant, or the nearest one to what was typed."""
-        try:
-            return super().resolve_command(ctx, args)
-        except click.UsageError as error:
-            near = get_close_matches(args[0], VERBS, 1)
-            if not near:
-                raise
-            raise click.UsageError(f"{error.message} Did you mean {near[0]}?", error.ctx) from None
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a verb; Ctrl-C ends it without a traceback, and so does an extra that is missing."""

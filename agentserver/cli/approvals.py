@@ -25,6 +25,7 @@ from agentserver.cli.reading import (
     the_only,
     when,
 )
+from agentserver.cli.verbs import Verbs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,7 +44,9 @@ DIGEST = 12
 TAKEN = "a running server takes it within a second or so, a stopped one when it starts"
 
 
-@click.group("approvals", short_help="List or show what waits for an approval.", invoke_without_command=True)
+@click.group(
+    "approvals", cls=Verbs, short_help="List or show what waits for an approval.", invoke_without_command=True
+)
 @shown_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @click.pass_context
@@ -56,6 +59,8 @@ def command(ctx: click.Context, organism: Path | None, journal: Path | None, *, 
         return
     kept, secrets = source_and_secrets(ctx, organism, journal)
     found, answers = _waiting(ctx, kept)
+    if not found:
+        project.say("nothing waits for an approval", err=True)
     for one in found:
         shown, answer = _without(one, secrets), answers.get(one.id)
         click.echo(json.dumps(_fields(shown, answer)) if as_json else _line(shown, answer))

@@ -14,6 +14,7 @@ import click
 from agentserver.cli import project
 from agentserver.cli.journal import writing
 from agentserver.cli.reading import journal_option, located, reading, source_and_secrets, the_only, when
+from agentserver.cli.verbs import Verbs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from agentserver.core.encoding.recorded import Aside
 
 
-@click.group("aside", short_help="List, show, repair or discard conversations that are set aside.")
+@click.group("aside", cls=Verbs, short_help="List, show, repair or discard conversations that are set aside.")
 def command() -> None:
     """Conversations that a server could not go on with: it told their principals and served the others.
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agentserver.cli import project
+from agentserver.cli.verbs import Verbs
 
 if TYPE_CHECKING:
     from agentserver.handoff.edge.heads import Heads
@@ -78,7 +79,7 @@ def _knowing(heads: Heads | None) -> Heads | None:
         return heads
 
 
-command = click.Group(
+command = Verbs(
     "audit",
     commands=[verify],
     short_help="Verify the record of handoffs.",

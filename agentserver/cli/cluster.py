@@ -11,9 +11,10 @@ from pathlib import Path
 import click
 
 from agentserver.cli import project
+from agentserver.cli.verbs import Verbs
 
 
-@click.group("cluster", short_help="Look after the broker that servers and workers share.")
+@click.group("cluster", cls=Verbs, short_help="Look after the broker that servers and workers share.")
 def command() -> None:
     """Look after the broker that the servers of an organism and its workers on other machines share."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from agentserver.cli import project
 from agentserver.cli.reading import journal_option, reading, source, when
 
 if TYPE_CHECKING:
@@ -35,7 +36,10 @@ def command(ctx: click.Context, /, organism: Path | None, journal: Path | None, 
             if (one.closed is None or not asked["only_open"]) and asked["principal"] in (None, one.principal)
         )
         aside = frozenset(one.id for one in reader.aside())
-        for summary in islice(wanted, asked["limit"]):
+        found = [*islice(wanted, asked["limit"])]
+        if not found:
+            project.say("there are no such conversations", err=True)
+        for summary in found:
             click.echo(json.dumps(summary._asdict()) if asked["as_json"] else _line(summary, aside))
 
 

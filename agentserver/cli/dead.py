@@ -23,6 +23,7 @@ from agentserver.cli.reading import (
     the_only,
     when,
 )
+from agentserver.cli.verbs import Verbs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from agentserver.ports import EngineReader
 
 
-@click.group("dead", short_help="List, show, queue again, discard or add dead letters.")
+@click.group("dead", cls=Verbs, short_help="List, show, queue again, discard or add dead letters.")
 def command() -> None:
     """Deliveries that were given up: their listener crashed, was late, or is not there any more."""
 
@@ -64,8 +65,12 @@ def listing(ctx: click.Context, organism: Path | None, journal: Path | None) -> 
     """List the dead letters, oldest first."""
     kept, secrets = source_and_secrets(ctx, organism, journal)
     with reading(ctx, kept) as reader:
+        none = True
         for letter in reader.dead():
+            none = False
             click.echo(_line(letter.delivery, letter.at, secrets.redact(letter.reason)[:200], secrets))
+    if none:
+        project.say("there are no dead letters", err=True)
 
 
 @command.command("show")

@@ -23,6 +23,7 @@ from agentserver.cli.reading import (
     source,
     when,
 )
+from agentserver.cli.verbs import Verbs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,7 +77,7 @@ def _of_one_server(
         yield path
 
 
-@click.group("journal", short_help="Count, check, shrink, copy or restore the journal.")
+@click.group("journal", cls=Verbs, short_help="Count, check, shrink, copy or restore the journal.")
 def command() -> None:
     """Look after the journal in which conversations are kept."""
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentserver.cli import mcp_serve, project
+from agentserver.cli.verbs import Verbs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,7 +90,7 @@ def diff(ctx: click.Context, organism: Path | None, only: str | None) -> None:
     ctx.exit(DIFFERENT if changed else 0)
 
 
-command = click.Group(
+command = Verbs(
     "mcp",
     commands=[lock, diff, mcp_serve.serve, mcp_serve.token],
     short_help="Lock the tools of MCP servers; serve as one.",

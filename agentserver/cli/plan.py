@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from agentserver.cli import project
+from agentserver.cli.verbs import Verbs
 
 HARD = 1
 FORMS = ("text", "json", "sarif")
@@ -54,7 +55,7 @@ def audit(ctx: click.Context, plan: Path, root: Path, form: str) -> None:
     ctx.exit(HARD if fails(findings) else 0)
 
 
-command = click.Group(
+command = Verbs(
     "plan",
     commands=[audit],
     short_help="Audit a plan's handoffs.",

@@ -14,6 +14,7 @@ import click
 
 from agentserver.cli import project
 from agentserver.cli.reading import READERS, journal_option, when
+from agentserver.cli.verbs import Verbs
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@click.group("principals", short_help="Say who may reach the organism by the network.")
+@click.group("principals", cls=Verbs, short_help="Say who may reach the organism by the network.")
 def command() -> None:
     """Add, list and revoke principals, who show a token to agentserver serve.
 
@@ -111,7 +112,12 @@ def add(ctx: click.Context, /, name: str, organism: Path | None, journal: Path |
 @click.pass_context
 def listing(ctx: click.Context, organism: Path | None, journal: Path | None, *, as_json: bool) -> None:
     """List the principals, those that are revoked too. Nothing of a token is shown."""
-    for each in _entries(ctx, _book(ctx, organism, journal)):
+    book = _book(ctx, organism, journal)
+    found = _entries(ctx, book)
+    if not found:
+        told = f"nobody is in {book.told}: agentserver principals add NAME --may LISTENER adds a principal"
+        project.say(told, err=True)
+    for each in found:
         click.echo(json.dumps(_fields(each))) if as_json else project.say(_shown(each))
 
 

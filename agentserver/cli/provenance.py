@@ -14,6 +14,7 @@ import click
 
 from agentserver.cli import project
 from agentserver.cli.reading import one_conversation, reading, recorded_conversation, source
+from agentserver.cli.verbs import Verbs
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -75,7 +76,7 @@ def suggest(
     )
 
 
-command = click.Group(
+command = Verbs(
     "provenance",
     commands=[suggest],
     short_help="Propose a policy.",

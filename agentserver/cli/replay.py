@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from agentserver.characters.printing import amount
 from agentserver.cli import project
 from agentserver.cli.reading import journal_option, one_conversation, reading, recorded_conversation, source
 
@@ -172,7 +173,9 @@ class _Comparison:
 
     def total(self) -> str:
         """The last line."""
-        return f"{self._total} conversations, {self._steps} steps; {self.different} differ"
+        return (
+            f"{amount(self._total, 'conversation')}, {amount(self._steps, 'step')}; {self.different} differ"
+        )
 
 
 def _altered(version: int | None) -> str | None:
@@ -227,7 +230,7 @@ class _WhatIf:
 
         changes = ", ".join(f"{self._changes[each]} {each}" for each in Disposition if self._changes[each])
         unknown = f"; {self._unknown} conversations could not be followed" if self._unknown else ""
-        head = f"{self._conversations} conversations, {self._messages} messages"
+        head = f"{amount(self._conversations, 'conversation')}, {amount(self._messages, 'message')}"
         return f"{head}; otherwise than then: {changes or 'none'}{unknown}"
 
 

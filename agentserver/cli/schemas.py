@@ -54,6 +54,7 @@ def command(ctx: click.Context, organism: Path | None, output: Path, *, check: b
             project.write(path, wanted[path])
             project.say(f"wrote {path}")
     if check and stale:
+        project.say("agentserver schemas writes what is missing or not current", err=True)
         ctx.exit(STALE)
     project.say(f"{len(wanted) - len(stale)} of {len(wanted)} files were current")
 

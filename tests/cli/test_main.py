@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import pytest
+from click.testing import CliRunner
 
-from agentserver.cli import main
+from agentserver.cli import cli, main
+from tests.cli.journals import shop
 
 HOSTILE = "\x1b]0;pwn\x07\nforged\x9b1m\u202e"
 
@@ -107,3 +109,33 @@ def test_every_verb_is_what_the_table_calls_it():
     from agentserver import cli
 
     assert [cli.cli.get_command(None, name).name for name in cli.VERBS] == list(cli.VERBS)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["journal", "verfy"], "No such command 'verfy'. Did you mean verify?"),
+        (["principals", "remove"], "No such command 'remove'. There are: add, list, revoke."),
+        (["mcp", "x"], "There are: "),
+        (["journal", "aside", "x"], "There are: "),
+    ],
+)
+def test_a_verb_of_a_group_that_is_none_is_told_with_those_that_are(words, told):
+    result = CliRunner().invoke(cli, words)
+    assert result.exit_code == 2
+    assert told in result.output
+
+
+@pytest.mark.parametrize(
+    ("verb", "told"),
+    [
+        (["conversations", "--principal", "nobody"], "there are no such conversations\n"),
+        (["approvals"], "nothing waits for an approval\n"),
+        (["dead", "list"], "there are no dead letters\n"),
+    ],
+)
+def test_an_empty_list_says_so_beside_it(tmp_path, monkeypatch, verb, told):
+    """On standard error: what is piped stays empty."""
+    monkeypatch.chdir(shop(tmp_path))
+    result = CliRunner().invoke(cli, verb)
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", told)

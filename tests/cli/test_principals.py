@@ -54,6 +54,16 @@ def test_a_token_is_alone_on_standard_output_and_stands_beside_the_journal(home)
     assert token not in result.stderr + path.read_text("utf-8")
 
 
+def test_where_there_is_nobody_the_command_that_adds_one_is_said_beside_the_list(home):
+    for words in (["list"], ["list", "--json"]):
+        result = run(*words)
+        assert (result.exit_code, result.stdout) == (0, "")
+        assert result.stderr == (
+            f"nobody is in {home}/out/journal.sqlite.principals: "
+            "agentserver principals add NAME --may LISTENER adds a principal\n"
+        )
+
+
 def test_by_default_a_principal_is_a_stranger_and_may_address_nobody(home):
     assert "may address nobody" in run("add", "ada").stderr
     (one,) = listed()

@@ -57,7 +57,7 @@ def test_a_difference_says_what_was_decided_about(shop):
 
 def test_another_organism_that_says_the_same(shop):
     output = verb("replay", "--against", other(shop, "Adds up.", "Adds."))
-    assert output == "1 conversations, 15 messages; otherwise than then: none\n"
+    assert output == "1 conversation, 15 messages; otherwise than then: none\n"
 
 
 def test_another_organism_that_would_have_blocked(shop):
@@ -69,7 +69,7 @@ def test_another_organism_that_would_have_blocked(shop):
     )
     assert parted.startswith("  from here on: what these rules say of what really happened")
     assert "step 6: clerk -> till Sum" in second
-    assert total == "1 conversations, 15 messages; otherwise than then: 2 blocked"
+    assert total == "1 conversation, 15 messages; otherwise than then: 2 blocked"
 
 
 def test_another_organism_that_would_have_asked_and_one_that_would_have_let_through(shop):

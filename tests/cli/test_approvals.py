@@ -132,7 +132,7 @@ def test_a_running_server_takes_an_answer_that_is_given_beside_it(server, verb):
     assert "<name>Ada</name>" in shown
     assert "clerk -> vault Greet: once; a running server takes it" in verb("approve", digest(verb)[:12])
     assert f": approved by {ME}, once" in see(running, "Good day, Ada!")
-    assert verb("approvals") == ""
+    assert verb("approvals") == "nothing waits for an approval\n"
     tell(running, "@clerk name=Ada")
     see(running, "/deny")
     verb("deny", verb("approvals").split()[0])
@@ -215,7 +215,7 @@ def test_an_id_that_is_too_short_answers_nothing(server, verb):
 def test_an_answer_to_nothing_is_refused(guarded, verb, script):
     assert "there is no journal" in verb("approvals", status=2)
     script("/quit\n")
-    assert verb("approvals") == ""
+    assert verb("approvals") == "nothing waits for an approval\n"
     assert "no messages wait for an approval under 'x'" in verb("approve", "x", status=2)
     assert "no messages wait for an approval under 'x'" in verb("approvals", "show", "x", status=2)
     journal = str(guarded / "out" / "journal.sqlite")

@@ -25,6 +25,8 @@ from dataclasses import dataclass
 
 from agentserver import HandlerResponse, SystemError, invocation, xmlify
 
+NONE = "there are no dead letters\n"
+
 
 @xmlify
 @dataclass(frozen=True)
@@ -181,7 +183,7 @@ def test_a_dead_letter_is_shown_with_its_message(letter):
 
 def test_a_dead_letter_is_discarded_and_stays_in_the_record(letter):
     assert dead("discard", letter) == f"{letter} is discarded\n"
-    assert dead("list") == ""
+    assert dead("list") == NONE
     assert "dead letters begin with" in dead("requeue", letter, status=2)
     (conversation,) = verb("conversations").splitlines()
     sys.modules.pop("works_handlers", None)
@@ -190,7 +192,7 @@ def test_a_dead_letter_is_discarded_and_stays_in_the_record(letter):
 
 def test_a_dead_letter_is_queued_again_and_answered(letter):
     assert dead("requeue", letter[:8]) == f"{letter} is queued again\n"
-    assert dead("list") == ""
+    assert dead("list") == NONE
     assert "1 waiting" in verb("conversations")
     assert "no dead letters begin with" in dead("requeue", letter, status=2)
     assert dead("next").startswith(letter)
@@ -214,7 +216,7 @@ def test_a_letter_whose_conversation_is_over_becomes_a_request_of_its_own(failin
     said = dead("requeue", letter[:8])
     assert said.startswith(f"{letter} is a new request of console, in conversation ")
     assert said.endswith(", since its conversation is finished\n")
-    assert dead("list") == ""
+    assert dead("list") == NONE
     assert "no dead letters begin with" in dead("requeue", letter, status=2)
     monkeypatch.delenv("WORKS_FAIL")
     assert "tea, attempt 0" in heard()[-1]

@@ -17,6 +17,8 @@ from agentserver.engines.sqlite.lock import Lock
 from tests.cli.conftest import environment
 from tests.cli.journals import change, verb
 
+NONE = "there are no dead letters\n"
+
 HANDLERS = '''
 from __future__ import annotations
 
@@ -24,8 +26,6 @@ import os
 from dataclasses import dataclass
 
 from agentserver import HandlerResponse, SystemError, invocation, xmlify
-
-NONE = "there are no dead letters\n"
 
 
 @xmlify

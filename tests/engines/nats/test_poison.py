@@ -14,7 +14,9 @@ import pytest
 from agentserver.broker.address import BrokerAddress
 from agentserver.core.blueprint import Listener
 from agentserver.core.records.audit import Event
+from agentserver.engines.nats.log import LogOptions, NatsLog
 from agentserver.engines.nats.members import weight
+from agentserver.engines.replica.engine import ReplicaEngine
 from agentserver.engines.replica.log import PARTITIONS
 from tests.brokers import one
 from tests.core.paper import Note
@@ -50,9 +52,6 @@ def due(name):
 
 async def serve(url, folder, name):
     """One server, until it is ended. The first has the innocent served, and then sends the poison."""
-    from agentserver.engines.nats.log import LogOptions, NatsLog
-    from agentserver.engines.replica.engine import ReplicaEngine
-
     log = NatsLog(LogOptions("poison", BrokerAddress(url), lease=1.2, relaxed=True))
     log.name = name
     async with (
@@ -123,6 +122,18 @@ async def test_a_message_that_ends_its_server_is_given_up_after_so_many_ends_and
         *(f"served {text}" for text in INNOCENT),
         "served after",
     ]
+
+
+@pytest.mark.anyio
+async def test_what_runs_is_noted_again_at_a_broker_that_has_lost_its_memory(node, tmp_path):
+    log = NatsLog(LogOptions("memory", BrokerAddress(node.url), relaxed=True))
+    async with ReplicaEngine(log, tmp_path, "memory") as engine:
+        await engine.marks.kept(engine.marks.enter("one", "c"))
+        assert await log.marked(log.name) == "one"
+        node.kill()
+        await node.start()
+        await engine.marks.kept(engine.marks.enter("two", "c"))
+        assert await log.marked(log.name) == "one two"
 
 
 if __name__ == "__main__":

@@ -44,6 +44,9 @@ LATER: Final = 0.02
 AGAIN: Final = 1.0
 """Seconds between two attempts at what has failed."""
 
+_UNEXPECTED: Final = (OSError, RuntimeError, AssertionError, LookupError, TypeError, ValueError)
+"""Raised by a library that has lost its way, beside what it says that it raises."""
+
 LARGE: Final = 256
 """Threads of a conversation beyond which its steps are made in a thread."""
 
@@ -234,7 +237,7 @@ class Outgoing:
                 await self._log.append(sent.partition, sent.epoch, body, key)
             except EngineError:
                 raise
-            except Exception:
+            except _UNEXPECTED:
                 logger.exception("an entry of the log is sent again")
                 await asyncio.sleep(AGAIN)
             else:

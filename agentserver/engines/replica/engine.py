@@ -87,14 +87,11 @@ class ReplicaEngine(JournalReads):
         self.alone: Callable[[str], AbstractAsyncContextManager[None]] = log.alone
         self._log = log
         self.marks = NotedMarks(log, self._all_held)
-        self._directory = directory
-        self._organism = organism
-        self._guards = tuple(guards)
-        self._retention = retention
-        self._thread = ThreadPoolExecutor(1, "replica")
-        self._steps = StepMaker(self._guards)
+        self._directory, self._organism = directory, organism
+        self._guards, self._retention = tuple(guards), retention
+        self._thread, self._steps = ThreadPoolExecutor(1, "replica"), StepMaker(self._guards)
         self._sending = Outgoing(log, self._steps, self._share_in, self._do)
-        self._open = ExitStack()
+        self._open, self._reached = ExitStack(), AsyncExitStack()
         self._following: ReplicaFollower
         self._claimed: Mapping[int, Share] = {}
         self._held: dict[int, Share] = {}
@@ -105,9 +102,7 @@ class ReplicaEngine(JournalReads):
         self._open_ones = PartitionedReading(lambda: self._do(self._reader.open_conversations), itemgetter(0))
         self._active = PartitionedReading(lambda: self._do(self._reader.active), str)
         self._idle: tuple[float, PartitionedReading[str]] | None = None
-        self._reached = AsyncExitStack()
-        self._closed = False
-        self._broken = ""
+        self._closed, self._broken = False, ""
 
     async def __aenter__(self) -> Self:
         """Reach the log, bring the replica up to its end, and take what shares there are to take.
@@ -271,9 +266,8 @@ class ReplicaEngine(JournalReads):
         if share is None:
             raise FencedError("another process has the conversation")
         self._steps.forget(conversation)
-        told: tuple[Reply | Over, ...] = await self._sending.put(
-            share.partition, Setting(conversation, reason, at), share
-        )
+        setting = Setting(conversation, reason, at)
+        told: tuple[Reply | Over, ...] = await self._sending.put(share.partition, setting, share)
         return told
 
     def acknowledge(self, conversation: str, place: EventPlace) -> None:

@@ -84,6 +84,7 @@ class Workers:
     _idle: list[Worker] = field(default_factory=list)
     _all: set[Worker] = field(default_factory=set)
     _busy: set[Worker] = field(default_factory=set)
+    _left: list[asyncio.Task[Worker]] = field(default_factory=list)
     _failures: int = 0
     _why: str = ""
 
@@ -144,7 +145,30 @@ class Workers:
             if not worker.gone and await self._clean(worker):
                 return worker
             await self._bury(worker)
-        return await self._start()
+        return await self._fresh()
+
+    async def _fresh(self) -> Worker:
+        """One that is started, or that a cancelled call left starting: else none would ever start on a busy machine.
+
+        Raises WorkerError.
+        """
+        starting = self._left.pop() if self._left else asyncio.create_task(self._start())
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            self._left.append(starting)
+            self._group.start_soon(self._leave, starting)
+            raise
+
+    async def _leave(self, starting: asyncio.Task[Worker]) -> None:
+        """Keep the worker of a call that was cancelled, unless the next one takes it while it starts."""
+        worker = None
+        with suppress(WorkerError):  # it is logged
+            worker = await starting
+        if starting in self._left:
+            self._left.remove(starting)
+            if worker is not None:
+                await self._keep(worker)
 
     async def _clean(self, worker: Worker) -> bool:
         """Wait until its folder is empty; False when it cannot be. A call that is cancelled meanwhile gives it back."""

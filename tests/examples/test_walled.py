@@ -29,6 +29,13 @@ HOSTILE = {
 }
 
 
+async def answered(bed, code):
+    """What comes of it. On a busy machine a start may take longer than a call may: the next call has the worker."""
+    while isinstance(got := await bed.ask(code, "python"), SystemError):
+        assert got.code == "timeout", got
+    return got
+
+
 async def test_a_models_python_is_run_and_cannot_get_out():
     async with organism(ROOT / "organism.yaml", timeout=30) as bed:
         words = __import__("words")
@@ -36,5 +43,4 @@ async def test_a_models_python_is_run_and_cannot_get_out():
             got = await bed.ask(words.Code(code), "python")
             assert isinstance(got, SystemError), (code, got)
             assert got.code in ("internal", "timeout"), (code, got)
-            got = await bed.ask(words.Code("print(sum(range(10)))"), "python")
-            assert got == words.Printed("45\n")
+            assert await answered(bed, words.Code("print(sum(range(10)))")) == words.Printed("45\n")

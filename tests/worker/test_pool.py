@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 from types import SimpleNamespace
 
+import anyio
 import pytest
 
 from agentserver.worker.pool import Workers
+from agentserver.worker.running import WorkerError
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
 async def pool():
-    return Workers(SimpleNamespace(warm=1))
+    return Workers(SimpleNamespace(warm=1, recycle=5))
 
 
 async def test_a_call_that_is_cancelled_while_its_worker_is_cleaned_gives_the_worker_back(pool):
@@ -50,3 +52,61 @@ async def test_one_whose_folder_cannot_be_emptied_is_not_called_again(pool, monk
     pool._idle.append(worker)
     assert await pool._ready() is fresh
     assert buried == [worker]
+
+
+async def given_up(call):
+    """Let a call go as far as it gets by itself, and cancel it."""
+    task = asyncio.ensure_future(call)
+    await anyio.wait_all_tasks_blocked()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+@pytest.fixture
+def starts(pool, monkeypatch):
+    """The workers that the pool starts, each ready when the event says so."""
+    begun, ready = [], asyncio.Event()
+
+    async def start():
+        begun.append(SimpleNamespace(calls=0, scratch=None, gone=False, cleaning=None))
+        worker = begun[-1]
+        await ready.wait()
+        return worker
+
+    monkeypatch.setattr(pool, "_start", start)
+    return begun, ready
+
+
+async def test_what_a_late_call_began_to_start_serves_the_next_one(pool, starts):
+    """On a busy machine a start takes longer than a call may: if each call began anew, none would ever be answered."""
+    begun, ready = starts
+    async with anyio.create_task_group() as pool._group:
+        await given_up(pool._ready())
+        await given_up(pool._ready())
+        third = asyncio.ensure_future(pool._ready())
+        await anyio.wait_all_tasks_blocked()
+        ready.set()
+        assert [await third] == begun
+    assert pool._idle == pool._left == []
+
+
+async def test_what_a_late_call_began_to_start_is_kept_warm_when_nobody_waits(pool, starts):
+    begun, ready = starts
+    async with anyio.create_task_group() as pool._group:
+        await given_up(pool._ready())
+        ready.set()
+    assert pool._idle == begun
+    assert pool._left == []
+
+
+async def test_what_does_not_start_after_its_call_was_given_up_is_forgotten(pool, starts, monkeypatch):
+    async def fails():
+        await starts[1].wait()
+        raise WorkerError("no room")
+
+    monkeypatch.setattr(pool, "_start", fails)
+    async with anyio.create_task_group() as pool._group:
+        await given_up(pool._ready())
+        starts[1].set()
+    assert pool._idle == pool._left == []

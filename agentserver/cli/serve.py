@@ -124,6 +124,10 @@ def command(ctx: click.Context, organism: Path | None, *, console: bool, reloads
         told = f"{loaded.files[0]}: has no http:, which says where the door is"
         project.refuse(ctx, f"{told} (a line 'http: {{}}' opens it at 127.0.0.1:8420)")
     require("agentserver serve", "http")
+    if loaded.provenance is not None:
+        from agentserver.provenance.arrays import ready  # most organisms have none
+
+        ready()
     from agentserver.gateways.http.serving import bound, tls
 
     keys = loaded.door

@@ -26,4 +26,9 @@ else:
 
     np = _Numpy()
 
-__all__ = ["np"]
+__all__ = ["np", "ready"]
+
+
+def ready() -> None:
+    """Import numpy now: a server for many does not come to it, and to files that it opens, at its first judgement."""
+    _ = np.uint64

@@ -112,6 +112,12 @@ def test_the_example_starts_without_what_its_first_judgement_or_an_odd_pattern_n
     }
 
 
+def test_a_server_can_have_numpy_before_its_first_judgement():
+    asked = "import sys\nfrom agentserver.provenance.arrays import ready\n"
+    asked += "assert 'numpy' not in sys.modules; ready(); assert 'numpy' in sys.modules"
+    subprocess.run([sys.executable, "-c", asked], check=True, timeout=60)
+
+
 def test_an_organism_without_a_journal_imports_no_database(tmp_path):
     (tmp_path / "checked.py").write_text(CHECKED)
     lines = "{name: a, description: Does., payload_class: checked.Say, handler: checked.say}"

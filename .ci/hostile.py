@@ -32,7 +32,6 @@ handlers: Any = import_module("tests.worker.test_hostile")
 commands: Any = import_module("tests.worker.commands.test_commands")
 
 Row = tuple[str, str, bool]
-LATE = ("wait", "stubborn", "spin")
 
 
 def around(stack: ExitStack, folder: Path) -> dict[str, Any]:
@@ -69,8 +68,9 @@ async def of_handlers(folder: Path, reached: dict[str, Any]) -> AsyncIterator[Ro
             got = await bed.ask(words.Try(act, about.format(**reached)), "walled")
             text = getattr(got, "text", got)
             yield name, told(text), str(text).startswith("refused: ")
-        for act, about in [*handlers.ENDED.items(), *((act, "") for act in LATE)]:
-            got = await bed.ask(words.Try(act.split()[0], about), "walled")
+        for act, about in (dict.fromkeys(sorted(handlers.LATE), "") | handlers.ENDED).items():
+            to = "hasty" if act in handlers.LATE else "walled"
+            got = await bed.ask(words.Try(act.split()[0], about), to)
             served = await bed.ask(words.Try("hello", "you"), "bystander")
             yield act, told(got), isinstance(got, SystemError) and served.text == "here you"
         got = await bed.ask(words.Try("forge", "bystander"), "walled")

@@ -6,7 +6,6 @@ history/replay.py and history/policy_diff.py, the format of a saved conversation
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections import Counter
@@ -280,7 +279,5 @@ def _save(
     if test.exists():
         project.say(f"{test}: exists already and is left as it is")
         return
-    project.write(
-        test, TEST.format(name=name, file=json.dumps(target.name), organism=json.dumps(where)), private=True
-    )
+    project.write(test, TEST.format(name=name, file=repr(target.name), organism=repr(where)), private=True)
     project.say(f"{test}: run it with pytest")

@@ -63,7 +63,7 @@ def letter():
 
 
 def test_the_recorded_journal_is_decided_again_as_it_was(shop):
-    assert verb("replay").endswith("1 conversations, 18 steps; 0 differ\n")
+    assert verb("replay").endswith("1 conversation, 18 steps; 0 differ\n")
     assert "0 differ" in verb("replay", the_conversation()["id"][:8])
 
 
@@ -95,8 +95,8 @@ def test_conversations_are_listed_and_filtered(shop):
     one = the_conversation()
     assert (one["principal"], one["steps"], one["waiting"]) == ("console", 18, 0)
     assert one["id"] in verb("conversations")
-    assert verb("conversations", "--open") == ""
-    assert verb("conversations", "--principal", "nobody") == ""
+    assert verb("conversations", "--open") == "there are no such conversations\n"
+    assert verb("conversations", "--principal", "nobody") == "there are no such conversations\n"
 
 
 def test_a_trace_as_text_json_and_a_page(shop):
@@ -127,7 +127,7 @@ def test_dead_letters_are_listed_shown_and_discarded(shop):
     assert "<text>!</text>" in shown
     key = letter()
     verb("dead", "discard", key)
-    assert verb("dead", "list") == ""
+    assert verb("dead", "list") == "there are no dead letters\n"
     verb("dead", "discard", key, status=2)
 
 
@@ -145,7 +145,7 @@ def test_what_changes_the_journal_is_refused_while_a_server_has_it(shop):
         refused = run()
         assert refused.returncode == 2
         assert f"in use by process {os.getpid()}" in refused.stderr
-        assert "1 conversations" in verb("replay")
+        assert "1 conversation" in verb("replay")
 
 
 def test_the_journal_is_counted_shrunk_and_copied(shop):

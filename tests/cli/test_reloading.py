@@ -53,6 +53,7 @@ class Session:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "agentserver", "run", *options],
             cwd=folder, env=environment(**variables), text=True,
+            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # noqa: PLW1509 - nohup ignores it
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
 

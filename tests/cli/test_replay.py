@@ -207,7 +207,7 @@ def test_a_conversation_becomes_a_test_with_one_command(tmp_path, shell):
 def test_a_test_that_is_there_is_left_and_a_file_that_is_there_is_kept(shop):
     verb("replay", key(), "--save", "saved/Tea time.json")
     test = Path("saved/test_tea_time.py")
-    assert 'HERE / "Tea time.json", HERE / "../organism.yaml"' in test.read_text()
+    assert "HERE / 'Tea time.json', HERE / '../organism.yaml'" in test.read_text()
     assert "exists already" in verb("replay", key(), "--save", "saved/Tea time.json", status=2)
     test.write_text("# mine\n")
     Path("saved/Tea time.json").unlink()

@@ -13,7 +13,7 @@ from agentserver.engines.memory import MemoryEngine
 from agentserver.ports import ConflictError, EngineError, Unkept, UnkeptError
 from agentserver.pump.boundary import STREAK
 from tests.core.paper import Answer, Ask, listener
-from tests.pump.desk import answer, desk, until
+from tests.pump.desk import HANGS, answer, desk, until
 
 pytestmark = pytest.mark.anyio
 respond = HandlerResponse.respond
@@ -82,10 +82,10 @@ async def test_an_engine_that_cannot_keep_anything_of_a_conversation_sets_it_asi
 
 
 async def test_an_engine_that_cannot_keep_anything_at_all_stops_the_server_at_once_and_lets_everybody_go():
-    engine, answers, after = Broken(), [], []
+    engine, answers, after, full = Broken(), [], [], anyio.Event()
 
     async def breaking(payload, metadata):
-        await until(lambda: d.pump._accounts.pending == 2 * STREAK)
+        await full.wait()
         engine.broken = True
         return respond(Answer("lost"))
 
@@ -99,7 +99,9 @@ async def test_an_engine_that_cannot_keep_anything_at_all_stops_the_server_at_on
         ):
             for _ in range(2 * STREAK):
                 tasks.start_soon(one, d)
-            await anyio.sleep(20)
+            await until(lambda: d.pump._accounts.pending == 2 * STREAK)
+            full.set()
+            await anyio.sleep(HANGS)
             after.append("still running")
     assert caught.group_contains(ZeroDivisionError)
     assert (len(answers), after) == (2 * STREAK, [])

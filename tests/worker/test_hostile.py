@@ -81,6 +81,8 @@ ENDED = {
     "another": "",  # a frame about another call
     "kept": "",  # more in its storage than a thread may keep
 }
+LATE = frozenset({"raw half", "wait", "stubborn", "spin"})
+"""Acts that do not end, or of which the server waits for the rest: for a listener with little time."""
 """What ends the worker; its caller hears ``internal``."""
 
 
@@ -165,16 +167,15 @@ async def test_what_the_kernel_refuses(bed, around):
 async def test_what_ends_the_worker(bed):
     _, ask = bed
     for act, about in ENDED.items():
-        half = act == "raw half"  # of which the server waits for the rest
-        got = await ask(act.split()[0], about, "hasty" if half else "walled")
+        got = await ask(act.split()[0], about, "hasty" if act in LATE else "walled")
         assert isinstance(got, SystemError), (act, got)
-        assert got.code == ("timeout" if half else "internal"), (act, got)
+        assert got.code == ("timeout" if act in LATE else "internal"), (act, got)
         assert await again(ask) == "hello again"
 
 
 async def test_one_that_does_not_end_is_late_and_others_are_served(bed):
     _, ask = bed
-    for act in ("wait", "stubborn", "spin"):
+    for act in LATE - ENDED.keys():
         got = await ask(act, to="hasty")
         assert isinstance(got, SystemError), (act, got)
         assert (

@@ -40,6 +40,8 @@ def ask(server: McpServer, directory: Path, launcher: Launcher) -> ServerFound:
     Raises MissingExtraError; LostError where nothing can be learnt of it in STARTING seconds.
     """
     require("mcp:", "mcp")
+    import mcp  # noqa: F401 - here, and not while others wait for the loop
+
     return anyio.run(_ask, server, directory, launcher)
 
 

@@ -6,7 +6,6 @@ show a recorded value, and to make a line count that types and forms do not show
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from dataclasses import dataclass
@@ -175,4 +174,8 @@ def _written(line: _Line, indent: str, *, commented: bool = False) -> Iterator[s
 
 def _key(name: str) -> str:
     """A name as YAML reads it back."""
-    return name if _WORD.fullmatch(name) and name.lower() != "null" else json.dumps(name)
+    if _WORD.fullmatch(name) and name.lower() != "null":
+        return name
+    import yaml
+
+    return str(yaml.safe_dump(name, default_style='"', allow_unicode=True)).rstrip("\n")

@@ -112,7 +112,7 @@ def test_it_can_be_looked_into(old):
     for row in rows:
         assert f"{row['principal']} -> " in verb("trace", row["id"])
         assert verb("trace", row["id"], "--html").startswith("<!DOCTYPE html>")
-    assert f"{len(rows)} conversations" in verb("replay")
+    assert f"{len(rows)} conversation" in verb("replay")
     assert verb("dead", "list")
 
 

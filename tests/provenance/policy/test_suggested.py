@@ -86,7 +86,7 @@ def test_where_everything_is_declared_the_proposal_is_empty() -> None:
 
 
 NAMES = st.from_regex(r"[A-Za-z_][\w.-]{0,12}", fullmatch=True) | st.sampled_from(
-    ["null", "yes", "on", "é", "1"]
+    ["null", "yes", "on", "é", "1", "\U00010000", "a\u2028", "x" * 200 + "é"]
 )
 VALUES = st.text(max_size=20) | st.sampled_from(
     ["ann@corp.example", "https://a.example/b", "f-1", "two words"]

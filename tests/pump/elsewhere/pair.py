@@ -11,7 +11,7 @@ from agentserver.engines.replica.log import PARTITIONS
 from agentserver.ports import Ended
 from tests.engines.together.broker import MemoryBroker, MemoryLog
 from tests.engines.together.member import Storage
-from tests.pump.desk import Desk, desk, until
+from tests.pump.desk import HANGS, Desk, desk, until
 
 
 @dataclass
@@ -80,6 +80,7 @@ async def pair(*listeners, replicas=None, **settings):
                 (one, handler[name] if isinstance(handler, dict) else handler) for one, handler in listeners
             ]
             desks[name] = await stack.enter_async_context(desk(*pairs, engine=engine, **mine))
+            desks[name].pump.entrance.handles.owners.patience = HANGS  # who tries what comes late says so
         two = Pair(broker, engines, desks)
         await two.settled()
         yield two

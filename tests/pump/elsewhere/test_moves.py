@@ -13,7 +13,7 @@ from agentserver.core.blueprint import Listener
 from agentserver.core.messages import UNDECIDED, Done
 from agentserver.ports import Unkept, UnkeptError, WatchEnd
 from tests.core.paper import Answer, Note
-from tests.pump.desk import answer, until
+from tests.pump.desk import HANGS, answer, until
 from tests.pump.elsewhere.pair import pair, watched
 from tests.pump.elsewhere.test_elsewhere import opened, said
 
@@ -85,7 +85,7 @@ async def test_a_message_under_its_senders_id_is_not_told_as_a_request_that_it_m
         with pytest.raises(UnkeptError):  # and not: wait for the end of the other one
             async with asyncio.timeout(10):
                 await anext(handle.replies(data, "a", request="mine"))
-        owners.patience = 10.0
+        owners.patience = HANGS
         await two.stop("a")
         async with asyncio.timeout(10):
             replies = [reply async for reply in handle.replies(data, "a", request="mine")]
@@ -144,7 +144,7 @@ async def test_one_that_has_begun_where_it_moved_though_nobody_here_was_told_is_
         two.engines["b"].log.pause()
         assert (await handle.send(data, "a", request="mine")).code is Unkept.UNKEPT
         handle.detach()
-        entrance.handles.owners.patience = 10.0
+        entrance.handles.owners.patience = HANGS
         two.engines["b"].log.go_on()
         async with asyncio.timeout(30):
             while len(await entrance.handles.outbox(handle.id)) < 2:  # noqa: ASYNC110 - it has no event

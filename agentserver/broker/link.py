@@ -38,6 +38,8 @@ PING = 3
 """Seconds between two looks at whether the broker is there; it is lost after three without an answer."""
 BARE = "the broker does not encrypt, and tls:// asks for it"
 END = 2.0
+LATE = 1.0
+"""Seconds for which the library may be late with its own time-out, before it is not waited for any more."""
 """Seconds that a connection has to close."""
 
 ALREADY = 10071
@@ -101,9 +103,11 @@ class Link:
         request = asyncio.ensure_future(work)
         try:
             waited: set[asyncio.Future[Any]] = {request, refused, self.denied}
-            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(waited, timeout=seconds + LATE, return_when=asyncio.FIRST_COMPLETED)
             if refused.done() or (self.denied.done() and not request.done()):
                 raise PermissionDeniedError(refused.result() if refused.done() else self.denied.result())
+            if not request.done():
+                raise SilenceError(f"no answer on {subject}")
             with troubles(subject):
                 return request.result()
         finally:

@@ -12,7 +12,7 @@ import pytest
 import trustme
 
 from agentserver.broker.address import BrokerAddress, BrokerError
-from agentserver.broker.link import PermissionDeniedError, SilenceError, connected
+from agentserver.broker.link import Link, PermissionDeniedError, SilenceError, connected
 from tests.brokers import broker, one
 
 pytestmark = pytest.mark.anyio
@@ -258,3 +258,20 @@ async def test_a_broker_that_encrypts_no_more_when_it_comes_again_is_left(tmp_pa
             await node.start()
             async with asyncio.timeout(60):  # a guard against hanging
                 assert "does not encrypt" in await link.over
+
+
+async def test_a_library_that_does_not_keep_its_own_time_is_not_waited_for(monkeypatch):
+    monkeypatch.setattr("agentserver.broker.link.LATE", 0.0)
+    given_up = []
+
+    class Stuck:
+        async def request(self, *_, **__):
+            try:
+                await asyncio.Event().wait()
+            finally:
+                given_up.append(True)
+
+    with pytest.raises(SilenceError, match="no answer on there"):
+        await Link(Stuck()).ask("there", b"", 0.0)
+    await asyncio.sleep(0)
+    assert given_up

@@ -88,7 +88,8 @@ class Owners:
 
         Where nothing is heard of it in time it is accepted: it is kept, and its answer comes when it does. One under an
         id of its sender's is said to be unkept then: it may be there already, as another request, for whose answers its
-        sender would wait in vain. Who sends it again is told.
+        sender would wait in vain. Who sends it again is told. So is one for a conversation that is not known to have
+        begun: its owner may know it no better.
 
         Raises LookupError, OtherMessageError and EngineError.
         """
@@ -99,7 +100,8 @@ class Owners:
             outside = outside._replace(key=receipts.arriving(conversation, outside))
         fate = await self._ask(principal, conversation, outside)
         if fate is None:
-            return Submitted(outside.request, Unkept.UNKEPT if named else None)
+            sure = not named and await self._begins(conversation)
+            return Submitted(outside.request, None if sure else Unkept.UNKEPT)
         self._fresh.pop(conversation, None)
         if fate.word == OTHER:
             raise OtherMessageError("another message was sent under this id; nothing of this one is kept")
@@ -150,6 +152,10 @@ class Owners:
             return _done(await self._ask(None, conversation, answered))
         except LookupError:
             return False
+
+    async def _begins(self, conversation: str) -> bool:
+        """True for one that has begun as far as is known here, or that its owner begins with what is handed in."""
+        return conversation in self._fresh or await self._engine.standing(conversation) is not None
 
     async def _ask(self, principal: str | None, conversation: str, what: Arriving | None) -> Fate | None:
         """Hand something in and wait a while for what became of it. Raises LookupError and EngineError."""

@@ -240,3 +240,16 @@ async def _rested(pump, key, wanted):
             done += isinstance(item, Done)
             if done == wanted:
                 return
+
+
+async def test_what_nobody_may_ever_begin_is_not_told_as_accepted():
+    async with pair((A, answer)) as two:
+        handle, data = await two.a.open(), two.a.markup(Note("1"))
+        await two.give_up("a")
+        owners = two.a.pump.entrance.handles.owners
+        owners.patience = 0.001
+        two.engines["b"].log.pause()
+        assert (await handle.send(data, "a")).code is None  # its owner begins it
+        owners._fresh.clear()
+        assert (await handle.send(data, "a")).code is Unkept.UNKEPT
+        two.engines["b"].log.go_on()

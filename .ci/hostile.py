@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 handlers: Any = import_module("tests.worker.test_hostile")
+host: Any = import_module("tests.machine")
 commands: Any = import_module("tests.worker.commands.test_commands")
 
 Row = tuple[str, str, bool]
@@ -125,5 +126,5 @@ if __name__ == "__main__":
             "*" * 80,
             sep="\n",
         )
-        sys.exit(int(os.environ.get("CI", "").lower() not in {"", "0", "false"}))
+        sys.exit(int(host.in_ci()))
     sys.exit(asyncio.run(main()))

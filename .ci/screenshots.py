@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+host: Any = import_module("tests.machine")
+
 PICTURES = ROOT / "out" / "site-pictures"
 PAGES = (
     "index", "quickstart", "tutorial", "how-to/policies", "refused", "keys", "commands", "payloads", "api",
@@ -39,13 +43,13 @@ PATIENCE = 60_000
 
 def browser() -> tuple[Any, str]:
     """Playwright's beginning and chromium's path. Exits when one is not here: with 1 in CI, else with 0 and a word."""
-    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    path = host.chromium()
     if path is None or find_spec("playwright") is None:
         print(
             "SKIPPED: the pages are looked at in chromium with playwright, and one of them is not here",
             flush=True,
         )
-        sys.exit(os.environ.get("CI", "").lower() not in {"", "0", "false"})
+        sys.exit(int(host.in_ci()))
     from playwright.sync_api import sync_playwright
 
     return sync_playwright, path

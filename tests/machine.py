@@ -1,11 +1,12 @@
 """What a machine must have: what is missing is skipped, but in CI it fails the run.
 
-Owns how CI is told. Imports nothing of the package, so that a framework's own environment can use it.
+Owns how CI is told, and under which names chromium is looked for. Imports nothing of the package, so that a framework's own environment can use it.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 from typing import NoReturn
 
 import pytest
@@ -14,6 +15,11 @@ import pytest
 def in_ci() -> bool:
     """Whether nothing may be skipped."""
     return os.environ.get("CI", "").lower() not in {"", "0", "false"}
+
+
+def chromium() -> str | None:
+    """The path of the system's chromium; None where there is none."""
+    return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
 def missing(what: str) -> NoReturn:

@@ -17,6 +17,20 @@ from agentserver.cli import cli
 
 ROOT = Path(__file__).resolve().parents[2]
 
+CHECKED = """
+from dataclasses import dataclass
+from agentserver import xmlify
+
+@xmlify
+@dataclass(frozen=True)
+class Say:
+    text: str
+
+async def say(payload: Say, metadata):
+    return None
+"""
+"""The module of an organism that has little to import."""
+
 HANDLERS = '''
 from __future__ import annotations
 

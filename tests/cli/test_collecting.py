@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from agentserver.cli import collecting
+from tests.cli.conftest import CHECKED
 
 ASKED = """
 import atexit, gc, sys
@@ -20,18 +21,6 @@ atexit.register(told)
 sys.argv[0] = "agentserver"
 from agentserver.cli import main
 main()
-"""
-CHECKED = """
-from dataclasses import dataclass
-from agentserver import xmlify
-
-@xmlify
-@dataclass(frozen=True)
-class Say:
-    text: str
-
-async def say(payload: Say, metadata):
-    return None
 """
 
 

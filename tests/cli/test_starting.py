@@ -13,26 +13,13 @@ import pytest
 from agentserver.cli.plan import FORMS
 from agentserver.handoff.plans.audit import FindingsFormat
 from agentserver.payload.foreign.lock import LockedTool, ServerLock, written
+from tests.cli.conftest import CHECKED
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {
     "annotated_types", "anyio", "asyncio", "docstring_parser", "elementpath", "email", "importlib.metadata", "lxml",
     "numpy", "pydantic", "sqlite3", "ssl", "xmlschema", "xsdata", "yaml",
 }  # fmt: skip
-
-
-CHECKED = """
-from dataclasses import dataclass
-from agentserver import xmlify
-
-@xmlify
-@dataclass(frozen=True)
-class Say:
-    text: str
-
-async def say(payload: Say, metadata):
-    return None
-"""
 
 
 def imported(*args, cwd=None, typed=""):

@@ -240,11 +240,17 @@ class NatsLog:
 
     async def once(self, name: str, value: str) -> str:
         """The value that a name has from now on."""
+        return await _patiently(partial(self._given, name, value))
+
+    async def _given(self, name: str, value: str) -> str:
         subject = self._subjects.given(name)
         answer = await store(self._link, subject, value.encode(), {LAST: "0"})
         if answer is not None and not answer.error:
             return value
-        return await self._last(self._subjects.once, subject)
+        found = await self._last(self._subjects.once, subject)
+        if not found:
+            raise EngineError(f"the broker does not keep what {name} is")
+        return found
 
     async def note(self, name: str, text: str) -> None:
         """Keep a text under a name."""

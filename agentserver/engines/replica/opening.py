@@ -118,9 +118,10 @@ async def current(
         why = await _objection(log, known, identity) if known.place else ""
         if why:
             raise EngineError(f"{path}: {why}. {_REMEDY.format(path=path, name=path.name)}")
-        if known.place and known.place >= first:
+        fits = known.place >= max(first, 1)
+        if fits:
             closing_it.pop_all()
-    if not known.place or known.place < first:
+    if not fits:
         if known.place:
             logger.warning("%s: made anew: it ends at %d, and the log begins at %d", path, known.place, first)
         # A new one begins with the kept copy too: most of the log may be in it.

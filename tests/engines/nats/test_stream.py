@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import pytest
+from nats.js.errors import NotFoundError, ServiceUnavailableError
 
 from agentserver.broker.address import BrokerAddress, BrokerError
 from agentserver.engines.nats import stream
@@ -34,7 +35,7 @@ class Said:
         self.moves += 1
 
     async def ask(self, subject, data, seconds, headers=None):
-        self.ids += [headers["Nats-Msg-Id"]] if headers else []
+        self.ids += [headers["Nats-Msg-Id"]] if headers and "Nats-Msg-Id" in headers else []
         answer = self.answers.pop(0)
         if answer is None:
             raise BrokerError("silence")
@@ -264,3 +265,21 @@ async def test_what_no_reader_is_given_ends_them(monkeypatch):
     with pytest.raises(BrokenLogError, match="which it has"):
         await task
     assert not link.answers
+
+
+async def test_the_value_of_a_name_is_asked_for_until_the_broker_has_a_leader():
+    """A server that was started again while there was none ended."""
+    said = [ServiceUnavailableError(), NotFoundError(), SimpleNamespace(data=b"the first's")]
+    link = Said(None, NOBODY, error(10071, "wrong last sequence: 1"))
+
+    async def get_last_msg(stream, subject):
+        answer = said.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    link.stream = SimpleNamespace(get_last_msg=get_last_msg)
+    log = NatsLog(LogOptions("o", BrokerAddress("nats://127.0.0.1:9")))
+    log._link = link
+    assert await log.once("log", "mine") == "the first's"
+    assert not said

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from agentserver import config
+from tests import machine
 from tests.gateways.live.running import TOKENS, Running
 from tests.machine import missing
 
@@ -24,7 +25,7 @@ def chromium():
         from playwright.sync_api import expect, sync_playwright
     except ImportError:
         missing("the live view is tried with playwright, which is not installed")
-    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    path = machine.chromium()
     if path is None:
         missing("the live view is tried in chromium, which is not installed here")
     expect.set_options(timeout=PATIENCE)

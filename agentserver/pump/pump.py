@@ -122,7 +122,7 @@ class Pump:
         kept = Conversations(self._live, self._finder.find, engine, self._accounts)
         self.entrance = Entrance(editions, kept, clock, self._boundary, self._door, self.receive)
         self._handles, self._watches = self.entrance.handles, self.entrance.watches
-        self._taking.elsewhere = self.entrance.views.gained, self.entrance.arrivals.take
+        self._taking.elsewhere = self.entrance.gained, self.entrance.arrivals.take
         self._reporter = Reporter(observers.observers, self.entrance.readers, self._invoker.crashes)
         self._stopping = self._halted = False
         self._drained = 0.0

@@ -15,10 +15,12 @@ from agentserver.core.messages import LAST, UNDECIDED, EventPlace
 from agentserver.ports import Arrival, ConversationFound, OtherMessageError, Submitted, Unkept
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from agentserver.core.messages import Cancelling, Closing, Outside, Requeued
     from agentserver.core.state.approvals import ApprovalAnswer
     from agentserver.core.state.conversation import Conversation
-    from agentserver.ports import Clock, Engine, Fate
+    from agentserver.ports import Clock, Engine, Fate, Share
     from agentserver.ports.sharing import Arriving
 
 logger = logging.getLogger("agentserver.pump")
@@ -54,10 +56,11 @@ class Owners:
     Args:
         engine: keeps it for their owners.
         clock: time and randomness.
+        live: conversations at work here, as last committed, and those that were opened here.
     """
 
-    def __init__(self, engine: Engine, clock: Clock) -> None:
-        self._engine, self._clock = engine, clock
+    def __init__(self, engine: Engine, clock: Clock, live: Mapping[str, Conversation]) -> None:
+        self._engine, self._clock, self._live = engine, clock, live
         self.patience = PATIENCE
         self._stopped = asyncio.Event()
         self._fresh: dict[str, Conversation] = {}
@@ -76,8 +79,20 @@ class Owners:
             del self._fresh[next(iter(self._fresh))]
 
     def fresh(self, conversation: str) -> Conversation | None:
-        """One that was opened here, is elsewhere and was not begun by a message from here."""
-        return self._fresh.get(conversation)
+        """One that was opened here and was not begun by a message from here.
+
+        It may be among those at work yet: the engine knows of a share that is lost, or not taken up, before the pump
+        has done what follows from it.
+        """
+        found = self._fresh.get(conversation) or self._live.get(conversation)
+        return None if found is None or found.version else found
+
+    async def back(self, share: Share) -> list[Conversation]:
+        """Those that were opened here, have not begun, and are in a share of this process again. Raises EngineError."""
+        here = [key for key in self._fresh if self._engine.share_of(key) == share]
+        unbegun = {key for key in here if await self._engine.standing(key) is None}
+        found = [self._fresh.pop(key, None) for key in here]
+        return [one for one in found if one is not None and one.id in unbegun]
 
     def stop(self) -> None:
         """The server stops: let everybody go who waits."""
@@ -89,7 +104,7 @@ class Owners:
         Where nothing is heard of it in time it is accepted: it is kept, and its answer comes when it does. One under an
         id of its sender's is said to be unkept then: it may be there already, as another request, for whose answers its
         sender would wait in vain. Who sends it again is told. So is one for a conversation that is not known to have
-        begun: its owner may know it no better.
+        begun: its owner may refuse to begin it.
 
         Raises LookupError, OtherMessageError and EngineError.
         """
@@ -100,7 +115,7 @@ class Owners:
             outside = outside._replace(key=receipts.arriving(conversation, outside))
         fate = await self._ask(principal, conversation, outside)
         if fate is None:
-            sure = not named and await self._begins(conversation)
+            sure = not named and await self._engine.standing(conversation) is not None
             return Submitted(outside.request, None if sure else Unkept.UNKEPT)
         self._fresh.pop(conversation, None)
         if fate.word == OTHER:
@@ -112,7 +127,7 @@ class Owners:
 
     async def found(self, principal: str | None, conversation: str) -> ConversationFound | None:
         """The owner of a conversation that may not have begun; None when its process knows none. Raises EngineError."""
-        fresh = self._fresh.get(conversation)
+        fresh = self.fresh(conversation)
         if fresh is not None:
             return ConversationFound(conversation, fresh.principal, over=False)
         until, known = self._seen.pop(conversation, (0.0, ""))
@@ -153,14 +168,10 @@ class Owners:
         except LookupError:
             return False
 
-    async def _begins(self, conversation: str) -> bool:
-        """True for one that has begun as far as is known here, or that its owner begins with what is handed in."""
-        return conversation in self._fresh or await self._engine.standing(conversation) is not None
-
     async def _ask(self, principal: str | None, conversation: str, what: Arriving | None) -> Fate | None:
         """Hand something in and wait a while for what became of it. Raises LookupError and EngineError."""
         await self._look(principal, conversation)
-        fresh = self._fresh.get(conversation)
+        fresh = self.fresh(conversation)
         opener = None if fresh is None or principal not in (None, fresh.principal) else fresh.opener
         key = next(self._clock.moment().ids())
         coming = await self._engine.hand_in(Arrival(key, conversation, principal, what, opener))
@@ -181,7 +192,7 @@ class Owners:
 
     async def _look(self, principal: str | None, conversation: str) -> None:
         """Look that there may be such a conversation: no question fills the log. Raises LookupError and EngineError."""
-        if conversation in self._fresh:
+        if self.fresh(conversation) is not None:
             return
         found = None
         if 0 < len(conversation) <= CHARACTERS:

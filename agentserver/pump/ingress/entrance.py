@@ -17,6 +17,7 @@ from agentserver.core.state.conversation import Conversation
 from agentserver.ports import ConversationFound, EngineError, FencedError, Submitted, Unkept, UnkeptError
 from agentserver.pump.boundary import CLOSED
 from agentserver.pump.elsewhere.arrivals import Arrivals
+from agentserver.pump.elsewhere.owners import Owners
 from agentserver.pump.elsewhere.views import Views
 from agentserver.pump.ingress.handles import Handles
 from agentserver.pump.ingress.letters import DeadLetters
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from agentserver.core.records.audit import AuditRecord
     from agentserver.core.state.approvals import ApprovalAnswer
     from agentserver.core.state.principals import Principal
-    from agentserver.ports import Clock, Ended, Engine, Lagged
+    from agentserver.ports import Clock, Ended, Engine, Lagged, Share
     from agentserver.pump.boundary import Boundary
     from agentserver.pump.ingress.handle import ServerHandle
     from agentserver.pump.turns.accounts import Accounts
@@ -89,8 +90,8 @@ class Entrance:
         self._clock, self._boundary = clock, boundary
         self._door = door
         self.receive = receive
-        self.handles = handles = Handles(self._engine, clock, self)
-        self._owners = handles.owners
+        self._owners = Owners(self._engine, clock, self._live)
+        self.handles = handles = Handles(self._engine, clock, self, self._owners)
         self.watches = Watches(self._engine)
         self.readers = RecordReaders()
         self.views = Views(self._engine, handles, self.watches, self.readers)
@@ -248,7 +249,17 @@ class Entrance:
         except EngineError as error:
             return unkept(outside, error)
 
-    # Arrivals
+    # What other processes had
+
+    async def gained(self, share: Share) -> None:
+        """A share is this process's: nothing of it is shown as another's, and what was opened here may begin here.
+
+        Raises EngineError.
+        """
+        await self.views.gained(share)
+        for one in await self._owners.back(share):
+            self._accounts.open(one.id, one.principal)
+            self._live[one.id] = one
 
     def begin_for(self, opener: Principal, conversation: str) -> None:
         """Begin a conversation that was opened elsewhere. Raises ValueError and QuotaError."""

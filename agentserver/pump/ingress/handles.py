@@ -13,7 +13,6 @@ from agentserver.contract import Code
 from agentserver.core import receipts
 from agentserver.core.messages import LAST, UNDECIDED, EventPlace, Outside
 from agentserver.ports import EngineError, FencedError, OtherMessageError, RepeatedError, Submitted, Unkept
-from agentserver.pump.elsewhere.owners import Owners
 from agentserver.pump.ingress.handle import Returns, ServerHandle
 from agentserver.pump.ingress.watching import AT_ONCE
 
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Done, Progress, Reply
     from agentserver.core.receipts import Receipt
     from agentserver.ports import Clock, Engine
+    from agentserver.pump.elsewhere.owners import Owners
 
 
 class Receiver(Protocol):
@@ -52,12 +52,13 @@ class Handles:
         engine: where conversations are kept.
         clock: time and randomness.
         receiver: lets messages in.
+        owners: hands in what is for conversations of other processes.
     """
 
-    def __init__(self, engine: Engine, clock: Clock, receiver: Receiver) -> None:
+    def __init__(self, engine: Engine, clock: Clock, receiver: Receiver, owners: Owners) -> None:
         self._engine, self._clock = engine, clock
         self._receiver = receiver
-        self.owners = Owners(engine, clock)
+        self.owners = owners
         self._told: dict[str, set[EventPlace]] = {}
         self._stopped = False
         self._returns = Returns()

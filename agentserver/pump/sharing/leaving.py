@@ -52,7 +52,8 @@ class Leaving:
         gone = set()
         for key in {*live, *shares, *accounts.conversations}:
             share = shares.get(key) or engine.share_of(key)
-            if share is None or share in lost:
+            opened = key in live and key not in shares  # and not begun: perhaps under a share before this one
+            if share is None or share in lost or (opened and share not in shares.held):
                 gone.add(key)
         found = [live[key] for key in gone if key in live]
         for key in gone:

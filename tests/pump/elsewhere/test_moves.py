@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from random import Random
 
 import pytest
@@ -242,14 +242,71 @@ async def _rested(pump, key, wanted):
                 return
 
 
-async def test_what_nobody_may_ever_begin_is_not_told_as_accepted():
+async def test_what_its_owner_may_not_begin_is_not_told_as_accepted():
     async with pair((A, answer)) as two:
         handle, data = await two.a.open(), two.a.markup(Note("1"))
         await two.give_up("a")
         owners = two.a.pump.entrance.handles.owners
         owners.patience = 0.001
         two.engines["b"].log.pause()
-        assert (await handle.send(data, "a")).code is None  # its owner begins it
-        owners._fresh.clear()
         assert (await handle.send(data, "a")).code is Unkept.UNKEPT
         two.engines["b"].log.go_on()
+
+
+@asynccontextmanager
+async def busy_with_a_share(two):
+    """The pump of a takes up a share that was b's, and comes to nothing else meanwhile; gives its partition."""
+    taking, taken, goes_on = two.a.pump._taking, asyncio.Event(), asyncio.Event()
+    gained, arrivals = taking.elsewhere
+
+    async def waits(share):
+        taken.set()
+        await goes_on.wait()
+        await gained(share)
+
+    taking.elsewhere = waits, arrivals
+    partition = next(n for n, owner in two.broker.owners.items() if owner.name == "b")
+    two.broker.claim(partition, "a")
+    async with asyncio.timeout(HANGS):
+        await taken.wait()
+    yield partition
+    taking.elsewhere = gained, arrivals
+    goes_on.set()
+
+
+async def test_one_that_was_opened_begins_elsewhere_before_the_pump_has_heard_that_it_has_moved():
+    async with pair((A, answer)) as two:
+        handle, engine = await two.a.open(), two.engines["a"]
+        async with busy_with_a_share(two):
+            two.broker.claim(engine.share_of(handle.id).partition, "b")
+            await until(lambda: engine.share_of(handle.id) is None)
+            assert handle.id in two.a.pump._live
+            assert (await two.a.ask(Note("1"), handle=handle)).text == "re: 1"
+
+
+async def test_one_that_was_opened_before_its_share_was_taken_up_begins_where_it_has_moved():
+    async with pair((A, answer)) as two, busy_with_a_share(two) as partition:
+        handle = await two.a.open()
+        while two.engines["a"].share_of(handle.id).partition != partition:
+            handle = await two.a.open()
+        sending = asyncio.ensure_future(two.a.ask(Note("1"), handle=handle))
+        arrived = two.engines["a"]._pending[partition]
+        await until(lambda: arrived)
+        two.broker.claim(partition, "b")
+        assert (await sending).text == "re: 1"
+
+
+@pytest.mark.parametrize("heard", [True, False])
+async def test_one_that_was_opened_and_is_back_before_its_first_message_begins_where_it_was_opened(heard):
+    async with pair((A, answer)) as two:
+        handle, engine, pump = await two.a.open(), two.engines["a"], two.a.pump
+        partition = engine.share_of(handle.id).partition
+        two.broker.claim(partition, "b")
+        await until(lambda: engine.share_of(handle.id) is None)
+        if heard:
+            await until(lambda: handle.id not in pump._live)
+        two.broker.claim(partition, "a")
+        await until(lambda: engine.share_of(handle.id) in pump._shares.held)
+        assert (await pump.entrance.standing("console", handle.id)).principal == "console"
+        assert pump._accounts.of("console")[2] == 1
+        assert (await two.a.ask(Note("1"), handle=handle)).text == "re: 1"

@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,8 @@ MAY_BLOCK = [
 ]
 """Where an event loop may be blocked all the same. Each line says why waiting is right or cannot be avoided there."""
 
+FAILED_WITH = pytest.StashKey[list[BaseException]]()
+
 settings.register_profile("default", derandomize=True, deadline=None, database=None)
 settings.register_profile(
     "fuzz",
@@ -76,6 +79,40 @@ def pytest_collection():
         gc.collect()
         gc.freeze()
         gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Remember what a test failed with until it is over."""
+    report = yield
+    if report.failed and call.excinfo is not None:
+        item.stash.setdefault(FAILED_WITH, []).append(call.excinfo.value)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    """What a failed test left open goes with it, without a word: the warning of it would fail any test after it."""
+    try:
+        return (yield)
+    finally:
+        if failures := item.stash.get(FAILED_WITH, []):
+            forget(failures)
+
+
+def forget(failures):
+    """Let go of what is held by nothing but the frames in which a test failed."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name in ("last_type", "last_value", "last_traceback", "last_exc"):
+            vars(sys).pop(name, None)
+        while failures:
+            error = failures.pop()
+            failures += [each for each in (error.__cause__, error.__context__) if each is not None]
+            failures += getattr(error, "exceptions", ())
+            error.__traceback__ = error.__cause__ = error.__context__ = None
+        del error
+        gc.collect()
 
 
 @pytest.fixture(scope="session")

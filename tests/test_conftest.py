@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import warnings
+from pathlib import Path
 
 import pytest
 from blockbuster import BlockingError
@@ -11,6 +14,7 @@ from hypothesis import settings
 
 import agentserver
 
+ROOT = Path(__file__).parents[1]
 PACKAGE = agentserver.__path__[0]
 
 
@@ -49,3 +53,40 @@ def test_property_tests_are_reproducible(request):
         pytest.skip("this is the fuzzing profile")
     assert settings.default.derandomize
     assert settings.default.deadline is None
+
+
+LEFT_OPEN = """
+import asyncio, gc, socket, pytest
+
+@pytest.fixture(scope="session")
+def anyio_backend():
+    return "asyncio"
+
+async def reached(one):
+    reader, writer = await asyncio.open_connection(sock=one)
+    raise OSError("the first trouble")
+
+@pytest.mark.anyio
+async def test_that_fails():
+    kept, far = socket.socketpair()
+    try:
+        await reached(far)
+    except OSError as error:
+        raise ExceptionGroup("trouble", [error, ValueError()]) from None
+
+@pytest.mark.parametrize("number", range(3))
+@pytest.mark.anyio
+async def test_that_is_innocent(number):
+    gc.collect()
+"""
+
+
+def test_what_a_failed_test_left_open_brings_no_other_down(tmp_path):
+    """In CI a client of a failed test was collected in a page of the documentation, which failed with its warning."""
+    (tmp_path / "test_open.py").write_text(LEFT_OPEN)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-c", str(ROOT / "pyproject.toml"), "-p", "tests.conftest",
+         "-p", "no:xdist", "--rootdir", str(tmp_path), str(tmp_path)],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "1 failed, 3 passed" in done.stdout, done.stdout + done.stderr

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import durable
 import nats
 from nats.js.api import StreamConfig
-from nats.js.errors import BadRequestError
+from nats.js.errors import BadRequestError, NoStreamResponseError
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -69,6 +69,15 @@ async def publishing(js: JetStreamContext, partition: int, claimed: int, gathere
     return count
 
 
+async def claimed(js: JetStreamContext, subject: str) -> int:
+    """Claim a partition; a stream is said to be made before every node knows who leads it."""
+    while True:
+        try:
+            return (await js.publish(subject, b"me")).seq
+        except NoStreamResponseError:
+            await asyncio.sleep(0.05)
+
+
 async def commits(url: str, replicas: int, flight: int, gathered: int, seconds: float) -> float:
     """Entries per second with so many partitions that each have one message in flight."""
     client = await nats.connect(url.split(","))
@@ -77,7 +86,7 @@ async def commits(url: str, replicas: int, flight: int, gathered: int, seconds: 
         StreamConfig(name="BENCH", subjects=["bench.>"], num_replicas=replicas, allow_direct=True)
     )
     try:
-        claims = [(await js.publish(f"bench.own.{n}", b"me")).seq for n in range(flight)]
+        claims = [await claimed(js, f"bench.own.{n}") for n in range(flight)]
         start = time.perf_counter()
         done = await asyncio.gather(
             *(publishing(js, n, claim, gathered, start + seconds) for n, claim in enumerate(claims))

@@ -302,14 +302,18 @@ def _bare(client: Client, address: BrokerAddress) -> bool:
 
 @contextmanager
 def troubles(subject: str) -> Iterator[None]:
-    """Makes BrokerError of what the library raises."""
+    """Makes BrokerError of what the library raises.
+
+    What a broker says that has chosen no leader yet is SilenceError: it has done nothing, and may later.
+    """
     from nats import errors
+    from nats.js.errors import NoStreamResponseError, ServiceUnavailableError
 
     try:
         yield
     except BrokerError:
         raise
-    except errors.NoRespondersError:
+    except (errors.NoRespondersError, NoStreamResponseError, ServiceUnavailableError):
         raise SilenceError(f"no listener on {subject}") from None
     except TimeoutError:
         raise SilenceError(f"no answer on {subject}") from None

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
     from nats.js import JetStreamContext
     from nats.js.kv import KeyValue
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 _PATIENCE: Final = (0.5, 0.5, 1.0, 2.0)
 """Seconds for an answer, each time it is asked for: a bucket that is being made has no leader and does not answer."""
+_PAUSES: Final = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
+"""Seconds after which a value is written again that found no leader of its bucket."""
 
 
 class KeptValue(NamedTuple):
@@ -48,18 +51,22 @@ class BrokerValue:
 
     async def read(self) -> KeptValue:
         """The value as it is. Raises OSError."""
-        from nats.js.errors import KeyNotFoundError
+        from nats.js.errors import KeyNotFoundError, ServiceUnavailableError
 
         with _troubles():
+            why: Exception = TimeoutError()
             for seconds in _PATIENCE:
                 try:
                     entry = await asyncio.wait_for((await self._opened()).get(self._key), seconds)
                     return KeptValue(_written(entry.value), entry.revision or 0)
                 except KeyNotFoundError:
                     return KeptValue(b"", 0)
-                except TimeoutError:
-                    continue
-            raise TimeoutError
+                except TimeoutError as error:
+                    why = error
+                except ServiceUnavailableError as error:  # no node may make a bucket yet
+                    why = error
+                    await asyncio.sleep(seconds)
+            raise why
 
     async def write(self, data: bytes, after: int) -> bool:
         """Put a value in place of the edition of that number; False when another stands there. Raises OSError.
@@ -71,7 +78,7 @@ class BrokerValue:
         with _troubles():
             values = await self._opened()
             try:
-                await values.update(self._key, data, last=after)
+                await _led(partial(values.update, self._key, data, last=after))
             except KeyWrongLastSequenceError:
                 return False
             return True
@@ -88,6 +95,23 @@ class BrokerValue:
                     bucket=self._bucket, replicas=self._replicas, direct=False
                 )
         return self._values
+
+
+async def _led(work: Callable[[], Awaitable[object]]) -> None:
+    """Do something for which a bucket has to have a leader, again where no node says that it is: nothing is done then.
+
+    The broker says that a bucket is made before every node knows who leads it.
+    """
+    from nats.js.errors import NoStreamResponseError
+
+    for pause in _PAUSES:
+        try:
+            await work()
+        except NoStreamResponseError:
+            await asyncio.sleep(pause)
+        else:
+            return
+    await work()
 
 
 def _written(data: bytes | None) -> bytes:

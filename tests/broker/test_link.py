@@ -10,9 +10,11 @@ from dataclasses import replace
 
 import pytest
 import trustme
+from nats.errors import NoRespondersError
+from nats.js.errors import NoStreamResponseError, ServiceUnavailableError
 
 from agentserver.broker.address import BrokerAddress, BrokerError
-from agentserver.broker.link import Link, PermissionDeniedError, SilenceError, connected
+from agentserver.broker.link import Link, PermissionDeniedError, SilenceError, connected, troubles
 from tests.brokers import broker, one
 
 pytestmark = pytest.mark.anyio
@@ -275,3 +277,10 @@ async def test_a_library_that_does_not_keep_its_own_time_is_not_waited_for(monke
         await Link(Stuck()).ask("there", b"", 0.0)
     await asyncio.sleep(0)
     assert given_up
+
+
+@pytest.mark.parametrize("error", [NoRespondersError, NoStreamResponseError, ServiceUnavailableError])
+def test_nodes_that_have_no_leader_yet_are_silent(error):
+    """A server that found its cluster choosing a leader ended."""
+    with pytest.raises(SilenceError, match="no listener on the queue"), troubles("the queue"):
+        raise error

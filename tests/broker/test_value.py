@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import nats
 import pytest
+from nats.js import JetStreamContext
+from nats.js.errors import NoStreamResponseError, ServiceUnavailableError
 
 from agentserver.broker.value import BrokerValue, KeptValue
 from agentserver.gateways.principals import shared
@@ -46,6 +48,34 @@ async def test_principals_are_added_and_revoked_at_three_brokers(tmp_path):
         assert [(each.caller.name, each.revoked is None) for each in await shared.entries(kept)] == [
             ("ada", False), ("eve", True),
         ]  # fmt: skip
+        await client.close()
+
+
+class Late(JetStreamContext):
+    """What a node answers that does not know yet who leads the cluster, or a bucket which was just made."""
+
+    early, late = 1, 3
+
+    async def key_value(self, bucket):
+        if self.early:
+            self.early -= 1
+            raise ServiceUnavailableError
+        return await super().key_value(bucket)
+
+    async def publish(self, *args, **more):
+        if self.late:
+            self.late -= 1
+            raise NoStreamResponseError
+        return await super().publish(*args, **more)
+
+
+async def test_a_value_is_read_and_written_when_there_is_a_leader_for_it(tmp_path):
+    async with broker(tmp_path) as url:
+        client = await nats.connect(url)
+        kept = BrokerValue(Late(client, timeout=30), "AS_desk", "principals", 1)
+        assert await kept.read() == KeptValue(b"", 0)
+        assert await kept.write(b"one", 0)
+        assert not await kept.write(b"two", 0)
         await client.close()
 
 

@@ -13,8 +13,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 from agentserver.broker.address import BrokerError
-from agentserver.broker.link import troubles
-from agentserver.engines.nats.stream import HEADERS, api
+from agentserver.broker.link import SilenceError, troubles
+from agentserver.engines.nats.stream import AGAIN, HEADERS, api
 from agentserver.engines.replica.log import PARTITIONS, BrokenLogError
 from agentserver.ports import EngineError
 from agentserver.ports.tasks import ended
@@ -75,9 +75,15 @@ class Keeping:
         self._bucket: Any = None
 
     async def put(self, name: str, data: bytes) -> None:
-        """Keep something under a name. Raises EngineError."""
-        with _told():
-            await (await self._store()).put(name, data, self._about(name))
+        """Keep something under a name, for as long as it takes. Raises EngineError.
+
+        A bucket without a leader says nothing of what it is to keep: an entry of the log waits for one as well.
+        """
+        while True:
+            with _told(), suppress(SilenceError), troubles(name):
+                await (await self._store()).put(name, data, self._about(name))
+                return
+            await asyncio.sleep(AGAIN)
 
     def _about(self, name: str, description: str | None = None) -> Any:
         """Says of something that is put how it is cut: into pieces that are messages of the broker's."""

@@ -8,10 +8,11 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import pytest
-from nats.js.errors import NotFoundError, ServiceUnavailableError
+from nats.js.errors import NoStreamResponseError, NotFoundError, ServiceUnavailableError
 
 from agentserver.broker.address import BrokerAddress, BrokerError
 from agentserver.engines.nats import stream
+from agentserver.engines.nats.keeping import Keeping
 from agentserver.engines.nats.life import SILENT, Life
 from agentserver.engines.nats.log import LogOptions, NatsLog
 from agentserver.engines.nats.members import BEATS
@@ -114,6 +115,25 @@ async def test_an_entry_that_has_become_too_large_goes_beside_the_log_under_its_
     assert log._link.sent == [(9000, None), (0, "one")]
     assert (log._keeping.kept, log._keeping.put_) == ({"one": b"x" * 9000}, 2)
     assert set(log._link.ids) == {"one"}
+
+
+async def test_a_large_entry_waits_for_a_leader_of_its_bucket_as_a_small_one_does():
+    """The server that wrote it was told that the broker refuses it."""
+    raised = [TimeoutError(), ServiceUnavailableError(), NoStreamResponseError()]
+    kept = {}
+
+    async def put(name, data, _meta):
+        if raised:
+            raise raised.pop()
+        kept[name] = data
+
+    async def create_object_store(_name, _config):
+        return SimpleNamespace(put=put)
+
+    link = SimpleNamespace(most=1 << 20, stream=SimpleNamespace(create_object_store=create_object_store))
+    await Keeping(link, LogSubjects("o"), 3).put("one", b"x")
+    assert kept == {"one": b"x"}
+    assert not raised
 
 
 async def test_a_broker_that_takes_nothing_any_more_refuses_what_was_not_sent_yet():

@@ -230,7 +230,10 @@ class Server(Serving):
         return None if self._tracing is None else self._tracing.lost
 
     async def answer(self, conversation: str, answered: ApprovalAnswer) -> bool:
-        """Commit a person's answer. False when nothing waits for it, or another message than the one shown does."""
+        """Commit a person's answer. False when nothing waits for it, or another message than the one shown does.
+
+        Raises EngineError, and UnheardError of it where the answer may count yet.
+        """
         return await self._running.answer(conversation, answered)
 
     @property

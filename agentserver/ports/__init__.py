@@ -15,6 +15,7 @@ from agentserver.ports.errors import (
     QuotaError,
     RepeatedError,
     UnfitError,
+    UnheardError,
     UnkeptError,
 )
 from agentserver.ports.ingress import (
@@ -62,6 +63,7 @@ __all__ = [
     "Share",
     "Submitted",
     "UnfitError",
+    "UnheardError",
     "Unkept",
     "UnkeptError",
     "WatchEnd",

@@ -29,6 +29,13 @@ class FencedError(EngineError):
     """Another process has the conversation now: let go of it. Nothing is decided again and nothing waited for."""
 
 
+class UnheardError(EngineError):
+    """Nothing was heard of it in time: it is kept for the process that has the conversation, and may be done yet."""
+
+    def __init__(self) -> None:
+        super().__init__("nothing was heard of it in time: it is kept, and may be carried out yet")
+
+
 class UnfitError(EngineError):
     """The outcome itself cannot be kept: the engine's answer to it stays the same."""
 

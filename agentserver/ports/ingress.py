@@ -212,14 +212,16 @@ class Ingress(Protocol):
             request: the server's id of the request.
             by: the operator, for the record.
 
-        Raises LookupError.
+        Raises LookupError, EngineError, and UnheardError of it where the end may come yet.
         """
         ...
 
     async def end(self, principal: str | None, conversation: str, *, by: str = "") -> None:
-        """End a conversation, cancelling all that runs in it. One that is over stays so. Raises LookupError.
+        """End a conversation, cancelling all that runs in it. One that is over stays so.
 
         A principal that ends it wants nothing more of what has left; what an operator ends is kept for its principal.
+
+        Raises LookupError, EngineError, and UnheardError of it where the end may come yet.
         """
         ...
 

@@ -343,12 +343,8 @@ class Boundary:
 
     async def end(self, conversation: str) -> None:
         """Close a conversation for its gateway. One that cannot be closed before the server ends stays open."""
-        try:
+        with staying_open():
             await self.close(conversation, CLOSED)
-        except FencedError:
-            raise
-        except EngineError as error:
-            logger.error("a conversation cannot be closed at present: %s", error)  # noqa: TRY400 - the text says it all
 
     async def _or_aside(
         self, conversation: str, decide: Callable[[Conversation], Outcome | None], *, patient: bool = True
@@ -365,6 +361,17 @@ def _cause(error: UndecidedError) -> Exception:
     cause = error.__cause__
     assert isinstance(cause, Exception)
     return cause
+
+
+@contextmanager
+def staying_open() -> Iterator[None]:
+    """Leave a conversation open that cannot be closed at present. Raises FencedError when another process has it."""
+    try:
+        yield
+    except FencedError:
+        raise
+    except EngineError as error:
+        logger.error("a conversation cannot be closed at present: %s", error)  # noqa: TRY400 - the text says it all
 
 
 @contextmanager

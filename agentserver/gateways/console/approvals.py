@@ -19,6 +19,7 @@ from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.gateways import approval_view
 from agentserver.gateways.approval_view import Asking
 from agentserver.gateways.console.lines import ALWAYS
+from agentserver.ports import EngineError, UnheardError
 from agentserver.trace.terminal import Style
 
 if TYPE_CHECKING:
@@ -191,9 +192,17 @@ class Approvals:
         why = "" if answer is Answer.DENY else self._barred(found)
         if why:
             return why
-        said = Answer.ALWAYS if rest else answer
+        return await self._give(found, Answer.ALWAYS if rest else answer)
+
+    async def _give(self, found: Approval, said: Answer) -> str:
+        """Give an answer; gives why it does not count, or is not known to."""
         answered = ApprovalAnswer(found.id, found.digest, said, self._by)
-        spent = await self._host.answer(found.delivery.conversation, answered)
+        try:
+            spent = await self._host.answer(found.delivery.conversation, answered)
+        except UnheardError as unheard:
+            return str(unheard)
+        except EngineError:
+            return "it cannot be kept at present: say it again later"
         self.flush()
         return "" if spent else "it does not wait any more"
 

@@ -48,7 +48,10 @@ class ConsoleHost(Ingress, Protocol):
         ...
 
     async def answer(self, conversation: str, answered: ApprovalAnswer) -> bool:
-        """Commit a person's answer. False when nothing waits for it any more."""
+        """Commit a person's answer. False when nothing waits for it any more.
+
+        Raises EngineError, and UnheardError of it where the answer may count yet.
+        """
         ...
 
 

@@ -16,8 +16,8 @@ from starlette.requests import ClientDisconnect
 
 from agentserver.gateways.http.held import Turns
 from agentserver.gateways.http.parts import CALLER, HEADS
-from agentserver.gateways.http.problems import ProblemAnswer, too_large, unavailable
-from agentserver.ports import EngineError, QuotaError, UnkeptError
+from agentserver.gateways.http.problems import ProblemAnswer, too_large, unavailable, unheard
+from agentserver.ports import EngineError, QuotaError, UnheardError, UnkeptError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, MutableMapping, Sequence
@@ -235,6 +235,8 @@ def _refused(error: Exception) -> ProblemAnswer:
             return ProblemAnswer(error.status_code, headers=dict(error.headers or {}))
         case QuotaError():
             return ProblemAnswer(429, "You have as many of these as you may.", {"retry-after": "1"})
+        case UnheardError():
+            return unheard()
         case UnkeptError() | EngineError():
             return unavailable()
     logger.error("a request could not be dealt with", exc_info=error)

@@ -82,6 +82,13 @@ def unavailable() -> ProblemAnswer:
     return ProblemAnswer(503, "The server cannot take this at present.", {"retry-after": AGAIN})
 
 
+def unheard() -> ProblemAnswer:
+    """Another process has the conversation, and nothing was heard of it in time."""
+    return ProblemAnswer(
+        503, "Nothing was heard of this in time. It is kept, and may be carried out yet: look first."
+    )
+
+
 def stopping() -> ProblemAnswer:
     """The server is about to stop."""
     return ProblemAnswer(503, "The server is stopping.", {"retry-after": "10"})

@@ -37,7 +37,10 @@ class LiveHost(Protocol):
         ...
 
     async def answer(self, conversation: str, answered: ApprovalAnswer) -> bool:
-        """Commit a person's answer. False when nothing waits for it, or another message than the one shown does."""
+        """Commit a person's answer. False when nothing waits for it, or another message than the one shown does.
+
+        Raises EngineError, and UnheardError of it where the answer may count yet.
+        """
         ...
 
     def conversation(self, conversation: str) -> Conversation | None:

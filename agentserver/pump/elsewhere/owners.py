@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Final
 from agentserver.contract import Code
 from agentserver.core import receipts
 from agentserver.core.messages import LAST, UNDECIDED, EventPlace
-from agentserver.ports import Arrival, ConversationFound, OtherMessageError, Submitted, Unkept
+from agentserver.ports import (
+    Arrival,
+    ConversationFound,
+    OtherMessageError,
+    Submitted,
+    UnheardError,
+    Unkept,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -113,8 +120,9 @@ class Owners:
         named = outside.key is not None
         if not named:  # by it the owner knows a message that an owner before it has decided
             outside = outside._replace(key=receipts.arriving(conversation, outside))
-        fate = await self._ask(principal, conversation, outside)
-        if fate is None:
+        try:
+            fate = await self._ask(principal, conversation, outside)
+        except UnheardError:
             sure = not named and await self._engine.standing(conversation) is not None
             return Submitted(outside.request, None if sure else Unkept.UNKEPT)
         self._fresh.pop(conversation, None)
@@ -137,8 +145,6 @@ class Owners:
                 fate = await self._ask(principal, conversation, None)
             except LookupError:
                 return None
-            if fate is None:
-                return None
             until, known = now + PATIENCE, fate.request
         self._seen[conversation] = until, known
         if len(self._seen) > FRESH:
@@ -146,15 +152,12 @@ class Owners:
         return ConversationFound(conversation, known, over=False)
 
     async def cancel(self, principal: str | None, conversation: str, cancelling: Cancelling) -> bool:
-        """End one request; False when it is at rest or unknown, or nothing is heard of it in time.
-
-        Raises LookupError and EngineError.
-        """
-        return _done(await self._ask(principal, conversation, cancelling))
+        """End one request; False when it is at rest or unknown. Raises LookupError and EngineError."""
+        return (await self._ask(principal, conversation, cancelling)).word != NO
 
     async def requeue(self, requeued: Requeued) -> bool:
         """Queue a dead letter again. False when its thread waits for it no more. Raises LookupError and EngineError."""
-        return _done(await self._ask(None, requeued.delivery.conversation, requeued))
+        return (await self._ask(None, requeued.delivery.conversation, requeued)).word != NO
 
     async def close(self, principal: str | None, conversation: str, closing: Closing) -> None:
         """End a conversation. Raises LookupError and EngineError."""
@@ -164,12 +167,15 @@ class Owners:
     async def answer(self, conversation: str, answered: ApprovalAnswer) -> bool:
         """Answer a question. False when nothing waits for it. Raises EngineError."""
         try:
-            return _done(await self._ask(None, conversation, answered))
+            return (await self._ask(None, conversation, answered)).word != NO
         except LookupError:
             return False
 
-    async def _ask(self, principal: str | None, conversation: str, what: Arriving | None) -> Fate | None:
-        """Hand something in and wait a while for what became of it. Raises LookupError and EngineError."""
+    async def _ask(self, principal: str | None, conversation: str, what: Arriving | None) -> Fate:
+        """Hand something in and wait a while for what became of it.
+
+        Raises UnheardError where nothing is heard of it, LookupError, and EngineError.
+        """
         await self._look(principal, conversation)
         fresh = self.fresh(conversation)
         opener = None if fresh is None or principal not in (None, fresh.principal) else fresh.opener
@@ -182,7 +188,7 @@ class Owners:
             stopped.cancel()
         if not coming.done() or coming.cancelled():
             logger.warning("what was handed in for another process was not decided about in time: it is kept")
-            return None
+            raise UnheardError
         fate = coming.result()
         if fate.word == UNKNOWN:
             raise LookupError("no such conversation")
@@ -201,7 +207,3 @@ class Owners:
             raise LookupError("no such conversation")
         if found is not None and principal not in {None, found.principal}:
             raise LookupError("no such conversation")
-
-
-def _done(fate: Fate | None) -> bool:
-    return fate is not None and fate.word != NO

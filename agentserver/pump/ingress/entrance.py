@@ -15,7 +15,7 @@ from agentserver.core import receipts
 from agentserver.core.messages import Cancelling, Closing
 from agentserver.core.state.conversation import Conversation
 from agentserver.ports import ConversationFound, EngineError, FencedError, Submitted, Unkept, UnkeptError
-from agentserver.pump.boundary import CLOSED
+from agentserver.pump.boundary import CLOSED, staying_open
 from agentserver.pump.elsewhere.arrivals import Arrivals
 from agentserver.pump.elsewhere.owners import Owners
 from agentserver.pump.elsewhere.views import Views
@@ -190,11 +190,11 @@ class Entrance:
             return await self._owners.cancel(principal, conversation, cancelling)
 
     async def close(self, conversation: str) -> None:
-        """End a conversation for the gateway that holds it."""
+        """End a conversation for the gateway that holds it. One that cannot be ended at present stays open."""
         try:
             await self._boundary.end(conversation)
         except FencedError:
-            with suppress(LookupError):
+            with suppress(LookupError), staying_open():
                 await self._owners.close(None, conversation, Closing(CLOSED))
 
     async def answer(self, conversation: str, answered: ApprovalAnswer) -> bool:

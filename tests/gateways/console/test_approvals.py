@@ -18,6 +18,7 @@ from agentserver.engines.sqlite.file import JournalOptions
 from agentserver.gateways.approval_view import PAGE
 from agentserver.gateways.console.console import Console
 from agentserver.gateways.console.input import ControlKey
+from agentserver.ports import EngineError, UnheardError
 from agentserver.testing import listener, organism_of
 from agentserver.trace.terminal import Screen
 from tests.gateways.console.test_console import Feed, send, until
@@ -309,6 +310,42 @@ async def test_an_answer_that_comes_too_late_is_said_so():
         (key,) = console.approvals.ids()
         await handle.close()
         assert await console.approvals.answer(key, Answer.ONCE) == "it does not wait any more"
+
+
+class Late:
+    """A server whose engine takes no answer at present; everything else is the server's."""
+
+    def __init__(self, server, error):
+        self._server, self._error = server, error
+
+    def __getattr__(self, name):
+        return getattr(self._server, name)
+
+    async def answer(self, conversation, answered):
+        raise self._error
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (UnheardError(), "nothing was heard of it in time: it is kept, and may be carried out yet"),
+        (EngineError("no broker"), "it cannot be kept at present: say it again later"),
+    ],
+)
+async def test_an_answer_that_cannot_be_kept_ends_no_session(error, said):
+    server = build(DESK)
+    console = Console(Late(server, error), Screen(out=io.StringIO), interactive=True)
+    server.approver = console.approvals
+    async with server:
+        handle = await server.open("somebody")
+        await handle.send(
+            b'<Greet xmlns="urn:agentserver:payload:Greet:v1"><name>Eve</name></Greet>', "clerk"
+        )
+        while not server.approvals():  # noqa: ASYNC110 - no event of its own
+            await anyio.sleep(0.005)
+        (key,) = console.approvals.ids()
+        assert await console.approvals.answer(key, Answer.ONCE) == said
+        assert server.approvals()[0].id.startswith(key)
 
 
 @pytest.mark.parametrize("end", [send(signal.SIGTERM), "/quit", ControlKey.END])

@@ -12,6 +12,7 @@ from agentserver.core.state.approvals import Answer as Said
 from agentserver.core.state.approvals import ApprovalAnswer
 from agentserver.guards.approval import ApprovalGuard
 from agentserver.guards.peers import PeersGuard
+from agentserver.ports import UnheardError
 from agentserver.pump import Observers, waiting
 from tests.core.paper import Answer, Ask, listener
 from tests.pump.desk import answer, until
@@ -75,6 +76,20 @@ async def test_an_answer_given_at_another_process_counts_there_and_once():
         found, _ = await watched(two.b.pump, key, enough=1)
         assert two.b.decode(found[0]).text == "told: re: hi"
         await until(lambda: not two.b.pump.approvals() and not two.a.pump.approvals())
+
+
+async def test_an_answer_of_which_nothing_is_heard_in_time_is_not_told_as_one_to_nothing():
+    async with shop() as two:
+        key, approval = await asked(two)
+        two.b.pump.entrance.handles.owners.patience = 0.001
+        two.engines["a"].log.pause()
+        with pytest.raises(UnheardError):
+            await two.b.pump.answer(key, says(approval, Said.ONCE))
+        request = approval.delivery.request
+        with pytest.raises(UnheardError):
+            await two.b.pump.entrance.cancel(None, key, request, "ada")
+        two.engines["a"].log.go_on()
+        await until(lambda: not two.a.pump.approvals())
 
 
 async def test_of_two_different_answers_at_once_one_counts():

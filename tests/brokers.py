@@ -1,7 +1,7 @@
 """Real brokers on loopback, alone or three as a cluster, which may be killed, stopped, started again and cut off.
 
     async with broker(tmp_path) as url: ...          # one node
-    async with three(tmp_path) as brokers: ...       # brokers.url, brokers.nodes, await brokers.leading("STREAM")
+    async with three(tmp_path) as brokers: ...       # brokers.url, brokers.nodes, await brokers.leader("STREAM")
     async with three(tmp_path, gates=True) as brokers:
         brokers.cut(node)                            # the other two no longer hear it, its clients still do
         brokers.mend()
@@ -39,7 +39,9 @@ if TYPE_CHECKING:
 
 FIRST, LAST = 20_000, 32_000
 """Ports below those that the kernel gives away by itself: nobody who asks it for any port is given one of ours."""
-PATIENCE = 30.0
+PATIENCE = 90.0
+ANSWER = 5
+"""Seconds after which a node that was asked says nothing: it may be stopped, and is asked again."""
 ALWAYS = "always"
 
 
@@ -257,7 +259,7 @@ jetstream {{ store_dir: "{self.folder / "store"}", sync_interval: {self._sync} }
             return {}
         try:
             writer.write(f"GET {path} HTTP/1.0\r\n\r\n".encode())
-            _, _, body = (await asyncio.wait_for(reader.read(), 5)).partition(b"\r\n\r\n")
+            _, _, body = (await asyncio.wait_for(reader.read(), ANSWER)).partition(b"\r\n\r\n")
             told = json.loads(body)
         except (OSError, ValueError, TimeoutError):
             return {}
@@ -370,6 +372,12 @@ class Brokers:
         """Let every node reach every other again."""
         for gate in self._gates.values():
             gate.mend()
+
+    async def leader(self, stream: str) -> Broker:
+        """The node that leads a stream, once there is one and it says so."""
+        while (found := await self.leading(stream)) is None:  # noqa: ASYNC110 - the nodes are asked
+            await asyncio.sleep(0.05)
+        return found
 
     async def leading(self, stream: str | None = None) -> Broker | None:
         """The node that leads a stream, or the cluster itself; None while there is none."""

@@ -1,6 +1,6 @@
 """What a machine must have: what is missing is skipped, but in CI it fails the run.
 
-Owns how CI is told, and under which names chromium is looked for. Imports nothing of the package, so that a framework's own environment can use it.
+Owns how CI is told, how long nothing takes that does not hang, and under which names chromium is looked for. Imports nothing of the package, so that a framework's own environment can use it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,10 @@ import shutil
 from typing import NoReturn
 
 import pytest
+
+HANGS = 100
+"""Seconds for what comes at once on an idle machine: a guard against hanging and nothing else. A machine may be busy, so
+that no test says how fast it is: what is bounded is asserted as work, or by a clock of the test's own."""
 
 
 def in_ci() -> bool:

@@ -22,6 +22,7 @@ from agentserver.handoff.edge.records import verify_file
 from agentserver.payload.fields.field_table import PayloadError
 from agentserver.testing import listener, organism_of
 from agentserver.wire.envelope import read
+from tests.machine import HANGS
 
 ORDER = """\
 <xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema" xmlns="urn:shop:v1" targetNamespace="urn:shop:v1"
@@ -149,7 +150,7 @@ def running(organism, scenario):
     """Run a scenario with the server; loading and building touch files, so they stay outside of the loop."""
 
     async def run():
-        with anyio.fail_after(20):
+        with anyio.fail_after(HANGS):
             async with server:
                 return await scenario(server)
 

@@ -72,7 +72,7 @@ async def test_three_nodes_go_on_without_their_leader_and_without_one_that_is_cu
         js = client.jetstream(timeout=30)
         await js.add_stream(StreamConfig(name="KEPT", subjects=["kept.>"], num_replicas=3))
         await until_kept(client, b"one")  # the broker says that the stream is made before every node knows it
-        leader = await leading(brokers)
+        leader = await brokers.leader("KEPT")
         brokers.cut(leader)
         others = [node for node in brokers.nodes if node is not leader]
         apart = await stack.enter_async_context(connected(",".join(node.url for node in others)))
@@ -85,13 +85,6 @@ async def test_three_nodes_go_on_without_their_leader_and_without_one_that_is_cu
         leader.kill()
         await leader.start()
         await until_kept(alone, b"three")
-
-
-async def leading(brokers):
-    """The node that leads the stream: one that was just chosen may not tell of it yet."""
-    while (leader := await brokers.leading("KEPT")) is None:  # noqa: ASYNC110 - nodes are asked
-        await asyncio.sleep(0.05)
-    return leader
 
 
 async def until_kept(client, data):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -16,6 +15,7 @@ from nats.js.errors import NoStreamResponseError, ServiceUnavailableError
 from agentserver.broker.address import BrokerAddress, BrokerError
 from agentserver.broker.link import Link, PermissionDeniedError, SilenceError, connected, troubles
 from tests.brokers import broker, one
+from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
 
@@ -52,15 +52,13 @@ async def test_a_refused_publish_names_its_permission_at_once(tmp_path):
         broker(tmp_path, more=USERS) as url,
         connected(address(tmp_path, url, "few"), name="a", inbox="inbox.few") as link,
     ):
-        began = time.monotonic()
         with pytest.raises(PermissionDeniedError, match=r'refuse this user: publish to "not.mine"'):
-            await link.ask("not.Mine", b"", 30)
+            await link.ask("not.Mine", b"", HANGS)
         with pytest.raises(SilenceError, match=r"no listener on may\.Be"):
-            await link.ask("may.Be", b"", 30)
-        assert time.monotonic() - began < 60  # a guard against hanging
+            await link.ask("may.Be", b"", HANGS)
         assert not link.denied.done()
         await link.say("another", b"")
-        assert 'publish to "another"' in await asyncio.wait_for(link.denied, 5)
+        assert 'publish to "another"' in await asyncio.wait_for(link.denied, HANGS)
 
 
 async def test_a_refused_inbox_ends_what_waits_for_answers(tmp_path):
@@ -69,7 +67,7 @@ async def test_a_refused_inbox_ends_what_waits_for_answers(tmp_path):
         connected(address(tmp_path, url, "few"), name="a", inbox="inbox.other") as link,
     ):
         with pytest.raises(PermissionDeniedError, match=r'refuse this user: subscription to "inbox.other'):
-            await link.ask("may.Be", b"", 30)
+            await link.ask("may.Be", b"", HANGS)
 
 
 async def test_a_wrong_password_is_said(tmp_path):
@@ -85,9 +83,7 @@ async def test_a_broker_that_goes_and_comes_again_is_found_again(tmp_path):
         with pytest.raises(BrokerError):
             await link.ask("there", b"", 0.5)
         await node.start()
-        for _ in range(100):
-            if link.stands:
-                break
+        while not link.stands:  # noqa: ASYNC110 - the library tells by a property
             await asyncio.sleep(0.1)
         with pytest.raises(SilenceError, match="no listener"):
             await link.ask("there", b"", 2)
@@ -258,7 +254,7 @@ async def test_a_broker_that_encrypts_no_more_when_it_comes_again_is_left(tmp_pa
             node.reload("")
             node.kill()
             await node.start()
-            async with asyncio.timeout(60):  # a guard against hanging
+            async with asyncio.timeout(HANGS):
                 assert "does not encrypt" in await link.over
 
 

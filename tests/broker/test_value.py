@@ -11,6 +11,7 @@ from agentserver.broker.value import BrokerValue, KeptValue
 from agentserver.gateways.principals import shared
 from tests.brokers import broker, one, three
 from tests.gateways.principals.people import caller
+from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
 
@@ -19,8 +20,8 @@ async def silent(_error):
     """What goes wrong is what these tests do."""
 
 
-def value(client, replicas=1):
-    return BrokerValue(client.jetstream(timeout=1), "AS_desk", "principals", replicas)
+def value(client, timeout=HANGS):
+    return BrokerValue(client.jetstream(timeout=timeout), "AS_desk", "principals", 1)
 
 
 async def test_a_value_is_what_was_written_last_from_the_edition_that_was_read(tmp_path):
@@ -41,7 +42,7 @@ async def test_a_value_is_what_was_written_last_from_the_edition_that_was_read(t
 async def test_principals_are_added_and_revoked_at_three_brokers(tmp_path):
     async with three(tmp_path) as brokers:
         client = await nats.connect(brokers.url.split(","), error_cb=silent)
-        kept = BrokerValue(client.jetstream(timeout=10), "AS_desk", "principals", 3)
+        kept = BrokerValue(client.jetstream(timeout=HANGS), "AS_desk", "principals", 3)
         await shared.add(kept, caller("ada"))
         await shared.add(kept, caller("eve"))
         await shared.revoke(kept, "ada")
@@ -72,7 +73,7 @@ class Late(JetStreamContext):
 async def test_a_value_is_read_and_written_when_there_is_a_leader_for_it(tmp_path):
     async with broker(tmp_path) as url:
         client = await nats.connect(url)
-        kept = BrokerValue(Late(client, timeout=30), "AS_desk", "principals", 1)
+        kept = BrokerValue(Late(client, timeout=HANGS), "AS_desk", "principals", 1)
         assert await kept.read() == KeptValue(b"", 0)
         assert await kept.write(b"one", 0)
         assert not await kept.write(b"two", 0)
@@ -94,8 +95,8 @@ async def test_a_value_outlives_the_broker_that_keeps_it(tmp_path):
 async def test_a_broker_that_is_away_is_an_error_of_the_operating_systems_kind(tmp_path):
     async with one(tmp_path) as node:
         client = await nats.connect(node.url, error_cb=silent, reconnect_time_wait=0.05)
-        kept = value(client)
-        await kept.write(b"one", 0)
+        await value(client).write(b"one", 0)
+        kept = value(client, 1)
         node.pause()
         with pytest.raises(OSError, match="does not answer"):
             await kept.read()

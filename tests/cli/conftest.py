@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from agentserver.cli import cli
+from tests.machine import HANGS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -169,7 +170,7 @@ def shell():
     def run(*args, cwd, given="", **more):
         return subprocess.run(
             [sys.executable, "-m", "agentserver", *args],
-            cwd=cwd, input=given, capture_output=True, text=True, env=environment(**more), timeout=50, check=False,
+            cwd=cwd, input=given, capture_output=True, text=True, env=environment(**more), timeout=HANGS, check=False,
         )  # fmt: skip
 
     return run

@@ -18,6 +18,7 @@ from agentserver.core.records.wording import WORDING
 from agentserver.core.state.approvals import Approval
 from tests.cli.conftest import HANDLERS, environment
 from tests.cli.test_run import Terminal
+from tests.machine import HANGS
 
 CLERK = """
 
@@ -173,7 +174,7 @@ def test_a_server_that_is_stopped_keeps_what_waits_and_does_not_wait_for_it(guar
     see(running, "/deny")
     running.terminate()
     see(running, "still waits for an approval")
-    assert running.wait(20) == 0
+    assert running.wait(HANGS) == 0
     running = server()
     see(running, "/deny")
     verb("approve", digest(verb))
@@ -231,7 +232,7 @@ def test_a_script_that_asks_waits_at_its_end(server, verb):
     assert running.poll() is None
     verb("approve", digest(verb))
     see(running, "Good day, Ada!")
-    assert running.wait(20) == 0
+    assert running.wait(HANGS) == 0
 
 
 def test_a_script_answers_its_own_questions(script):

@@ -10,6 +10,7 @@ import pytest
 
 from agentserver.cli import collecting
 from tests.cli.conftest import CHECKED
+from tests.machine import HANGS
 
 ASKED = """
 import atexit, gc, sys
@@ -36,7 +37,7 @@ def organism(tmp_path):
 @pytest.mark.parametrize(("verb", "threshold"), [("check", collecting.SELDOM), ("run", collecting.USUAL)])
 def test_a_command_collects_seldom_until_its_server_runs_and_not_at_its_end(organism, verb, threshold):
     done = subprocess.run(
-        [sys.executable, "-c", ASKED, verb, str(organism)], input="/quit\n", capture_output=True, text=True, timeout=60, check=True,
+        [sys.executable, "-c", ASKED, verb, str(organism)], input="/quit\n", capture_output=True, text=True, timeout=HANGS, check=True,
     )  # fmt: skip
     assert done.stderr == f"{threshold} True True\n"
 
@@ -50,4 +51,4 @@ def test_the_process_of_a_program_is_left_alone():
 def test_what_a_start_has_made_is_collected_again_after_a_reload():
     asked = "import gc\nfrom agentserver.cli import collecting as c\n"
     asked += "c.seldom(); c.settled(); assert gc.get_freeze_count(); c.replaced(); assert not gc.get_freeze_count()"
-    subprocess.run([sys.executable, "-c", asked], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", asked], check=True, timeout=HANGS)

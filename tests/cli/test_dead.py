@@ -16,6 +16,7 @@ from agentserver.core.messages import Reply
 from agentserver.engines.sqlite.lock import Lock
 from tests.cli.conftest import environment
 from tests.cli.journals import change, verb
+from tests.machine import HANGS
 
 NONE = "there are no dead letters\n"
 
@@ -102,7 +103,7 @@ def active(work):
 
     async def run():
         async with build(organism, durable=True) as server:
-            with anyio.fail_after(20):
+            with anyio.fail_after(HANGS):
                 return await work(server)
 
     try:
@@ -264,7 +265,7 @@ def killed(given=""):
     """Run the console in a process that the worker kills."""
     done = subprocess.run(
         [sys.executable, "-m", "agentserver", "run"], env=environment(WORKS_KEY="s3cret-key", WORKS_FAIL="kill"),
-        input=given, capture_output=True, text=True, timeout=50, check=False,
+        input=given, capture_output=True, text=True, timeout=HANGS, check=False,
     )  # fmt: skip
     assert done.returncode == 9, done.stderr
 

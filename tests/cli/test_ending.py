@@ -17,6 +17,7 @@ import pytest
 from agentserver.cli import ending
 from agentserver.cli.ending import GracefulEnd
 from tests.cli.conftest import environment
+from tests.machine import HANGS
 
 HANDLERS = """
 from __future__ import annotations
@@ -77,7 +78,7 @@ def running(tmp_path):
                 time.sleep(0.1)
                 process.send_signal(number)
             try:
-                _, logged = process.communicate(timeout=60)
+                _, logged = process.communicate(timeout=HANGS)
             finally:
                 process.kill()
         with closing(sqlite3.connect(tmp_path / "out" / "journal.sqlite")) as journal:
@@ -115,7 +116,7 @@ def test_a_call_ends_too_when_its_handler_does_not(tmp_path):
     (tmp_path / "organism.yaml").write_text(ORGANISM.format("swallow", "100ms", "1h"))
     done = subprocess.run(
         [sys.executable, "-m", "agentserver", "call", "swallow", "--set", "timeout=1", "--timeout", "0.1"],
-        cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60, check=False,
+        cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=HANGS, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (3, "at work\n"), done.stderr
     assert "no end of answers within 0.1 s" in done.stderr
@@ -145,7 +146,7 @@ def test_a_signal_before_the_session_listens_ends_the_process(ended):
     found, heard = ended
     with GracefulEnd(1000.0):
         os.kill(os.getpid(), signal.SIGTERM)
-        assert heard.wait(30)
+        assert heard.wait(HANGS)
     assert found[0] == 128 + signal.SIGTERM
 
 
@@ -165,7 +166,7 @@ def test_a_signal_is_the_sessions_and_the_next_one_the_processes(ended):
         asyncio.run(session())
         assert found == []
         os.kill(os.getpid(), signal.SIGINT)
-        assert heard.wait(30)
+        assert heard.wait(HANGS)
     assert found[0] == 128 + signal.SIGINT
 
 
@@ -173,7 +174,7 @@ def test_a_session_that_began_to_end_has_the_time_of_the_drain(ended):
     found, heard = ended
     with GracefulEnd(-ending.LAST) as one:
         one.begin(7)
-        assert heard.wait(30)
+        assert heard.wait(HANGS)
     assert found[0] == 7
 
 

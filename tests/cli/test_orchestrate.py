@@ -19,6 +19,7 @@ from agentserver.assembly import Principal, Server, Trust
 from agentserver.cli import project
 from agentserver.handoff.managed import agents
 from tests.handoff.edge.service import Connection, serving
+from tests.machine import HANGS
 
 VARIABLES = ("SOURCE_SESSION_ID", "AGENT_IDS", "SOURCE_AGENT", "ENVIRONMENT_ID")
 REQUEST = {
@@ -216,7 +217,7 @@ def test_an_interrupt_ends_a_bridge_into_an_organism(service, desk, tmp_path):
             assert bridge.poll() is None
             time.sleep(0.05)
         bridge.send_signal(signal.SIGINT)
-        assert bridge.wait(8) == 0
+        assert bridge.wait(HANGS) == 0
 
 
 DESK = Path(__file__).parents[2] / "examples/handoff"

@@ -14,6 +14,7 @@ from ag_ui.core import RunAgentInput, UserMessage
 from anyio.to_thread import run_sync
 
 from tests.cli.served import write
+from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
 
@@ -43,7 +44,7 @@ async def test_one_who_was_added_is_served_until_revoked(home):
         sys.executable, "-m", "agentserver", "serve", cwd=home, stderr=asyncio.subprocess.PIPE
     )
     try:
-        with anyio.fail_after(60):
+        with anyio.fail_after(HANGS):
             url = (await server.stderr.readline()).decode().strip()
             assert url.startswith("http://127.0.0.1:"), url
             _, token, _ = await run(home, "principals", "add", "ada", "--may", "greeter")

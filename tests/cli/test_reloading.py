@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from tests.cli.conftest import environment
+from tests.machine import HANGS
 
 CODE = """
 from __future__ import annotations
@@ -72,7 +73,7 @@ class Session:
 
     def end(self):
         self.process.stdin.close()
-        return self.process.wait(timeout=30)
+        return self.process.wait(timeout=HANGS)
 
 
 def write(folder, word="old", yaml=YAML):
@@ -164,4 +165,4 @@ def test_without_the_option_a_hangup_ends_the_process(session):
     one.say("@teller 1")
     one.hear("old 1")
     one.process.send_signal(signal.SIGHUP)
-    assert one.process.wait(timeout=30) == -signal.SIGHUP
+    assert one.process.wait(timeout=HANGS) == -signal.SIGHUP

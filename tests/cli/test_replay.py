@@ -17,6 +17,7 @@ from agentserver.guards.approval import ApprovalGuard
 from tests.cli import journals
 from tests.cli.conftest import environment
 from tests.cli.journals import change, verb
+from tests.machine import HANGS
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ def other(home, before, after, name="other.yaml"):
 def pytest_on(folder, *more):
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *more],
-        cwd=folder, env=environment(), capture_output=True, text=True, timeout=50, check=False,
+        cwd=folder, env=environment(), capture_output=True, text=True, timeout=HANGS, check=False,
     )  # fmt: skip
 
 

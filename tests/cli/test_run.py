@@ -24,6 +24,7 @@ from agentserver.config import load
 from agentserver.gateways.console.console import Console
 from agentserver.trace.terminal import Screen
 from tests.cli.conftest import environment
+from tests.machine import HANGS
 
 
 def test_a_script_is_plain_text_and_its_status_means_something(shell, project):
@@ -59,7 +60,7 @@ def test_a_crash_is_logged_in_json_without_the_secret(shell, project):
 def test_a_closed_pipe_ends_the_script_quietly(project):
     ran = subprocess.run(
         ["bash", "-c", f'yes "@greeter Ada" | {sys.executable} -m agentserver run | head -1; echo ${{PIPESTATUS[1]}}'],
-        cwd=project, env=environment(), capture_output=True, text=True, timeout=50, check=False,
+        cwd=project, env=environment(), capture_output=True, text=True, timeout=HANGS, check=False,
     )  # fmt: skip
     assert ran.stdout.splitlines()[-1] == "1"
     assert ran.stderr == ""
@@ -76,7 +77,7 @@ def test_signals_end_a_script(project, number, status, tmp_path):
         running.stdin.flush()
         assert "console -> waiter" in running.stdout.readline()
         running.send_signal(number)
-        shown, logged = running.communicate(timeout=20)
+        shown, logged = running.communicate(timeout=HANGS)
     assert running.returncode == status, logged
     assert ("waited" in shown) is (number == signal.SIGTERM)
     assert "Traceback" not in logged
@@ -100,7 +101,7 @@ def test_ctrl_c_ends_a_call_with_130(project):
             if "sent console -> waiter" in line:
                 break
         running.send_signal(signal.SIGINT)
-        _, logged = running.communicate(timeout=20)
+        _, logged = running.communicate(timeout=HANGS)
     assert running.returncode == 130
     assert "Traceback" not in logged
 
@@ -111,7 +112,7 @@ class Terminal:
     def __init__(self, project, state, **more):
         variables = environment(TERM="xterm", XDG_STATE_HOME=str(state), PROMPT_TOOLKIT_NO_CPR="1", **more)
         self.child = pexpect.spawn(
-            sys.executable, ["-m", "agentserver", "run"], cwd=str(project), env=variables, timeout=20, encoding="utf-8",
+            sys.executable, ["-m", "agentserver", "run"], cwd=str(project), env=variables, timeout=HANGS, encoding="utf-8",
             dimensions=(40, 160),
         )  # fmt: skip
 

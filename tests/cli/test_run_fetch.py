@@ -14,6 +14,7 @@ from agentserver.core.messages import Done
 from agentserver.engines.memory import MemoryEngine
 from agentserver.trace.terminal import Screen
 from tests.gateways.payloads import DESK
+from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
 
@@ -26,7 +27,7 @@ class Stuck(io.StringIO):
         self.open = threading.Event()
 
     def write(self, text):
-        assert self.open.wait(30)
+        assert self.open.wait(HANGS)
         return super().write(text)
 
 

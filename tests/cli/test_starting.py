@@ -14,6 +14,7 @@ from agentserver.cli.plan import FORMS
 from agentserver.handoff.plans.audit import FindingsFormat
 from agentserver.payload.foreign.lock import LockedTool, ServerLock, written
 from tests.cli.conftest import CHECKED
+from tests.machine import HANGS
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {
@@ -102,7 +103,7 @@ def test_the_example_starts_without_what_its_first_judgement_or_an_odd_pattern_n
 def test_a_server_can_have_numpy_before_its_first_judgement():
     asked = "import sys\nfrom agentserver.provenance.arrays import ready\n"
     asked += "assert 'numpy' not in sys.modules; ready(); assert 'numpy' in sys.modules"
-    subprocess.run([sys.executable, "-c", asked], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", asked], check=True, timeout=HANGS)
 
 
 def test_an_organism_without_a_journal_imports_no_database(tmp_path):

@@ -12,6 +12,7 @@ import pytest
 
 from tests.cli.conftest import environment
 from tests.cli.test_reloading import YAML, Session, write
+from tests.machine import HANGS
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def server(tmp_path):
 def top(folder, *options):
     return subprocess.run(
         [sys.executable, "-m", "agentserver", "top", *options],
-        cwd=folder, env=environment(), capture_output=True, text=True, timeout=60, check=False,
+        cwd=folder, env=environment(), capture_output=True, text=True, timeout=HANGS, check=False,
     )  # fmt: skip
 
 
@@ -44,7 +45,7 @@ def test_a_person_sees_what_runs(server, tmp_path):
     server.say("@teller slow")
     server.hear("at work")
     child = pexpect.spawn(
-        sys.executable, ["-m", "agentserver", "top"], cwd=str(tmp_path), env=environment(TERM="xterm"), timeout=20,
+        sys.executable, ["-m", "agentserver", "top"], cwd=str(tmp_path), env=environment(TERM="xterm"), timeout=HANGS,
         encoding="utf-8", dimensions=(40, 120),
     )  # fmt: skip
     child.expect_exact("demo")

@@ -8,6 +8,7 @@ import pytest
 from agentserver import config
 from agentserver.cli.watching import changes, folders, meant
 from tests.cli.test_reloading import write
+from tests.machine import HANGS
 
 
 @pytest.mark.parametrize("name", ["a.py", "b.yaml", "prompts/c.md", "d.xsd"])
@@ -37,7 +38,7 @@ def test_the_folders_are_those_of_the_organism_and_one_below(tmp_path):
 @pytest.mark.anyio
 async def test_changes_end_when_they_are_told_to(tmp_path):
     organism, stop, seen = await anyio.to_thread.run_sync(loaded, tmp_path), anyio.Event(), []
-    with anyio.fail_after(20):
+    with anyio.fail_after(HANGS):
         async with anyio.create_task_group() as tasks:
 
             async def follow():

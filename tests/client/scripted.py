@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from urllib.parse import parse_qs, urlsplit
 
 from agentserver.client import Client
+from tests.machine import HANGS
 
 TOKEN = "t" * 43
 
@@ -94,5 +95,5 @@ async def scripted(*answers):
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     door.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    async with server, Client(door.url, TOKEN, patience=5.0) as client:
+    async with server, Client(door.url, TOKEN, patience=HANGS) as client:
         yield door, client

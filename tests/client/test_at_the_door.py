@@ -18,6 +18,7 @@ from agentserver.client import (
     UnreachableError,
 )
 from tests.gateways.http.desk import desk
+from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
 
@@ -157,7 +158,7 @@ async def test_a_late_answer_is_waited_for_under_its_key():
         conversation = await client.open()
         with pytest.raises(UnansweredError) as caught:
             await conversation.ask({"seconds": 1.2}, "pauser", within=0.2)
-        reply = await conversation.ask({"seconds": 1.2}, "pauser", key=caught.value.key, within=20)
+        reply = await conversation.ask({"seconds": 1.2}, "pauser", key=caught.value.key, within=HANGS)
         assert (reply.value, reply.request) == ({"text": "there"}, caught.value.request)
 
 
@@ -173,7 +174,7 @@ async def test_operators_decide_and_users_do_not():
     async with desk() as door, Client(door.url, "ada") as ada, Client(door.url, "olga") as olga:
         conversation = await ada.open()
         await conversation.send({"amount": 7}, "vault")
-        with anyio.fail_after(10):
+        with anyio.fail_after(HANGS):
             while not (found := await olga.approvals()):  # noqa: ASYNC110 - over HTTP
                 await anyio.sleep(0.02)
         (one,) = found
@@ -201,7 +202,7 @@ async def test_a_viewer_is_shown_no_content():
     async with desk() as door, Client(door.url, "ada") as ada, Client(door.url, "vera") as vera:
         conversation = await ada.open()
         await conversation.send({"amount": 7}, "vault")
-        with anyio.fail_after(10):
+        with anyio.fail_after(HANGS):
             while not (found := await vera.approvals()):  # noqa: ASYNC110 - over HTTP
                 await anyio.sleep(0.02)
         assert (found[0].value, found[0].xml) == (None, "")
@@ -217,7 +218,7 @@ async def test_a_revoked_token_ends_a_stream():
                     pass
             assert caught.value.status == 401
 
-        with anyio.fail_after(10):
+        with anyio.fail_after(HANGS):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(watch)
                 await anyio.sleep(0.1)

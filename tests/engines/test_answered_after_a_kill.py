@@ -14,6 +14,7 @@ from agentserver.engines.sqlite.reader import Reader
 from agentserver.history.export import dump, load
 from agentserver.history.replay import replay
 from tests.engines.answered import SHOP
+from tests.machine import HANGS
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 def run(path):
     return subprocess.run(
         [sys.executable, "-m", "tests.engines.answered", str(path)],
-        cwd=ROOT, capture_output=True, timeout=60, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        cwd=ROOT, capture_output=True, timeout=HANGS, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
 
 

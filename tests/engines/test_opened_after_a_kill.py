@@ -10,13 +10,15 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
+from tests.machine import HANGS
+
 ROOT = Path(__file__).parents[2]
 
 
 def run(path, when):
     return subprocess.run(
         [sys.executable, "-m", "tests.engines.opened", str(path), when],
-        cwd=ROOT, capture_output=True, timeout=60, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        cwd=ROOT, capture_output=True, timeout=HANGS, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
 
 

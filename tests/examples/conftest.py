@@ -15,6 +15,7 @@ import pytest
 from agentserver.assembly import build
 from agentserver.config import forget, load
 from agentserver.wire.envelope import read
+from tests.machine import HANGS
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -80,7 +81,7 @@ def configured(organism, name, **changes):
 
 @asynccontextmanager
 async def run(organism, approver=None, engine=None):
-    with anyio.fail_after(20):
+    with anyio.fail_after(HANGS):
         async with build(organism, approver=approver, engine=engine) as server:
             yield Running(server)
 
@@ -147,7 +148,7 @@ class Web:
 
         def answer(handler):
             if after is not None:
-                after.wait(10)
+                after.wait(HANGS)
             handler.send_response(status)
             handler.send_header("Content-Type", kind)
             for name, value in headers.items():

@@ -15,6 +15,7 @@ from agentserver.handoff.intents import vocabulary
 from agentserver.handoff.reference import INTENTS
 from tests.examples.conftest import PROJECT, changed, run
 from tests.handoff.test_hostile import TRICKS
+from tests.machine import HANGS
 
 YAML = "examples/handoff/organism.yaml"
 
@@ -95,7 +96,7 @@ def test_it_runs_from_a_pipe(tmp_path):
         input="@reader document=hostile.txt\n",
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANGS,
         cwd=PROJECT,
         check=False,
     )
@@ -111,8 +112,8 @@ def test_it_runs_from_a_pipe(tmp_path):
         "verify",
         str(tmp_path / "out/handoff-audit.jsonl"),
     ]
-    intact = subprocess.run(verify, capture_output=True, text=True, timeout=60, cwd=PROJECT, check=False)
+    intact = subprocess.run(verify, capture_output=True, text=True, timeout=HANGS, cwd=PROJECT, check=False)
     assert (intact.returncode, intact.stderr) == (0, "")
     again = [sys.executable, "-m", "agentserver", "replay", "--organism", str(tmp_path / "organism.yaml")]
-    replayed = subprocess.run(again, capture_output=True, text=True, timeout=60, cwd=PROJECT, check=False)
+    replayed = subprocess.run(again, capture_output=True, text=True, timeout=HANGS, cwd=PROJECT, check=False)
     assert (replayed.returncode, "0 differ" in replayed.stdout) == (0, True)

@@ -22,6 +22,7 @@ from mcp.client.streamable_http import streamable_http_client
 from agentserver import bearer
 from agentserver.mcp.serving import tokens
 from tests.examples.conftest import PROJECT
+from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
 PAGE = (PROJECT / "docs" / "mcp-server.md").read_text("utf-8")
@@ -84,7 +85,7 @@ async def test_a_host_is_refused_in_its_second_call_and_the_trace_says_why(proxy
         cwd=home,
         env=environ,
     )
-    with anyio.fail_after(60):
+    with anyio.fail_after(HANGS):
         async with Client(served) as client:
             assert [tool.name for tool in (await client.list_tools()).tools] == ["web.fetch", "mail.send"]
             assert await obey(client, news) == [True, False, True]
@@ -107,7 +108,7 @@ def traced(home, environ):
 async def caller(url, token):
     headers = {"Authorization": f"Bearer {token}"}
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=30) as http,
+        httpx2.AsyncClient(headers=headers, timeout=HANGS) as http,
         Client(streamable_http_client(url, http_client=http)) as client,
     ):
         yield client
@@ -119,7 +120,7 @@ async def test_over_http_a_new_connection_of_a_token_stays_refused(proxy, news):
     (home / "config").mkdir()
     (home / "config" / "mcp-tokens").write_text(tokens.line("ada", token) + "\n")
     run = [sys.executable, "-m", "agentserver", "mcp", "serve", "--http", "--port", "0", "organism.yaml"]
-    with anyio.fail_after(60):
+    with anyio.fail_after(HANGS):
         async with await anyio.open_process(run, cwd=home, env=environ, stdin=subprocess.DEVNULL) as served:
             said = b""
             while not (found := re.search(rb"http://127\.0\.0\.1:\d+/mcp", said)):

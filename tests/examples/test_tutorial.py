@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from tests.examples.conftest import PROJECT
+from tests.machine import HANGS
 
 HOME = PROJECT / "examples" / "tutorial"
 PAGE = (PROJECT / "docs" / "tutorial.md").read_text("utf-8")
@@ -30,7 +31,7 @@ def command(folder, *args, said=""):
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=HANGS,
     )
     return done.stdout
 

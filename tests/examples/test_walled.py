@@ -10,6 +10,7 @@ import pytest
 from agentserver.contract import SystemError
 from agentserver.testing import organism
 from agentserver.worker.wall.raising import missing
+from tests.machine import HANGS
 
 LACKS = missing()
 pytestmark = [
@@ -37,7 +38,7 @@ async def answered(bed, code):
 
 
 async def test_a_models_python_is_run_and_cannot_get_out():
-    async with organism(ROOT / "organism.yaml", timeout=30) as bed:
+    async with organism(ROOT / "organism.yaml", timeout=HANGS) as bed:
         words = __import__("words")
         for code in HOSTILE.values():
             got = await bed.ask(words.Code(code), "python")

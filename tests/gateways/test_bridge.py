@@ -22,6 +22,7 @@ from agentserver.handoff.managed.stream import Attempt
 from agentserver.handoff.requests import HandoffRequest, RequestRefusal, read_text
 from tests.handoff.edge.service import Connection, serving
 from tests.handoff.test_hostile import TRICKS, blob
+from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
 
@@ -84,7 +85,7 @@ async def test_a_managed_agents_requests_are_judged_by_the_organism_and_reach_it
         async with build(organism) as server:
             sink = Sink()
             source = ManagedOutput(client, "sesn_1", patience=Patience(first=0.0, most=0.0))
-            with anyio.fail_after(20):
+            with anyio.fail_after(HANGS):
                 await bridge(server, sink, heard.append).run(source)
             seen = recorded(server)
         results = [event["is_error"] for _, events in service.sent for event in events]

@@ -16,6 +16,7 @@ from agentserver.assembly import build
 from agentserver.cli import cli
 from agentserver.config import forget, load
 from agentserver.guards.own import OWN
+from tests.machine import HANGS
 
 CODE = """
 from __future__ import annotations
@@ -104,7 +105,7 @@ def served(talk, **more):
     organism = load(Path("organism.yaml"), environ={})
 
     async def main():
-        with anyio.fail_after(20):
+        with anyio.fail_after(HANGS):
             async with build(organism, **more) as server:
                 return await talk(server)
 
@@ -122,7 +123,7 @@ def verb(*words):
 
 
 def test_what_a_guard_remembers_outlives_a_kill_and_is_replayed(project):
-    killed = subprocess.run([sys.executable, "-c", KILLED], cwd=project, timeout=60, check=False)
+    killed = subprocess.run([sys.executable, "-c", KILLED], cwd=project, timeout=HANGS, check=False)
     assert killed.returncode == -signal.SIGKILL
 
     async def come_back(server):

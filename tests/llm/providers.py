@@ -18,6 +18,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from tests.machine import HANGS
+
 KINDS = {
     "429": (429, "rate_limit_error", "rate_limit_exceeded", "slow down"),
     "500": (500, "api_error", "server_error", "it broke"),
@@ -223,9 +225,9 @@ def serving():
 
     thread = threading.Thread(target=asyncio.run, args=(run(),), daemon=True)
     thread.start()
-    assert listening.wait(20)
+    assert listening.wait(HANGS)
     try:
         yield state
     finally:
         server.should_exit = True
-        thread.join(10)
+        thread.join(HANGS)

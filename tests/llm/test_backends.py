@@ -11,6 +11,7 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_s
 
 from agentserver.completion import CompletionError, CompletionFault, Tool, ToolCall
 from tests.llm.conftest import models, request
+from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
 BOTH = pytest.mark.parametrize("provider", ["openai", "anthropic"])
@@ -81,7 +82,7 @@ async def test_a_dropped_stream_is_a_failure_of_the_connection(remote, provider)
 
 @BOTH
 async def test_a_slow_backend_is_left(remote, provider):
-    with anyio.fail_after(4):
+    with anyio.fail_after(HANGS):
         async with models(
             remote("slow", provider, timeout=0.2), remote("ok", provider), retries=0
         ) as completer:

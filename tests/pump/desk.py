@@ -14,9 +14,7 @@ from agentserver.pump import Callee, Pump
 from agentserver.pump.reporting import NOBODY
 from agentserver.wire.envelope import read
 from tests.core.paper import Answer, Note, rules
-
-HANGS = 100
-"""Seconds after which a test hangs, on a machine with as much to do as one likes."""
+from tests.machine import HANGS
 
 
 async def answer(payload, metadata):

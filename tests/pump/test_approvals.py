@@ -27,6 +27,7 @@ from agentserver.ports import EngineError
 from agentserver.pump import Observers, waiting
 from agentserver.testing import FakeClock
 from tests.core.paper import Answer, Ask, listener
+from tests.machine import HANGS
 from tests.pump.desk import answer, desk, until
 
 pytestmark = pytest.mark.anyio
@@ -288,7 +289,7 @@ async def test_an_answer_that_is_left_in_the_journal_is_taken(tmp_path, said, to
             for r in d.records
             if r.event in {Event.APPROVED, Event.WITHDRAWN}
         )
-        with anyio.fail_after(5):
+        with anyio.fail_after(HANGS):
             while await engine.answers.left():  # noqa: ASYNC110 - another process would look at the file too
                 await asyncio.sleep(0.002)
 
@@ -329,7 +330,7 @@ async def test_answers_are_dropped_when_nothing_waits(tmp_path):
         pass
     await leave(place, ApprovalAnswer("gone", "", Said.ONCE, "x"), 1.0)
     async with SqliteEngine(place) as engine, shop(engine=engine, answers=engine.answers):
-        with anyio.fail_after(5):
+        with anyio.fail_after(HANGS):
             while await engine.answers.left():  # noqa: ASYNC110 - another process would look at the file too
                 await asyncio.sleep(0.002)
 

@@ -17,6 +17,7 @@ from agentserver.pump import observing as module
 from agentserver.pump.observing import Observing, observing
 from agentserver.testing import listener, organism, organism_of
 from tests.core.paper import Answer, Ask
+from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
 
@@ -88,7 +89,7 @@ async def test_an_observer_whose_exception_cannot_be_written_out_is_told_of_late
 async def test_an_observer_that_hangs_holds_nothing_up(monkeypatch, caplog):
     monkeypatch.setattr(module, "PATIENCE", 0.01)
     held = threading.Event()
-    async with organism(SHOP, observers=[lambda _: held.wait(30)]) as o:
+    async with organism(SHOP, observers=[lambda _: held.wait(HANGS)]) as o:
         for _ in range(3):
             assert await o.ask(Ask("hi"), to="a") == Answer("re: hi")
     assert any("did not come to an end" in record.getMessage() for record in caplog.records)
@@ -100,7 +101,7 @@ async def test_what_an_observer_has_no_time_for_is_left_out_and_said_once(caplog
 
     def slow(records):
         begun.set()
-        go.wait(10)
+        go.wait(HANGS)
         seen.append(records)
 
     watched = Observing(slow, waiting=2)

@@ -13,7 +13,8 @@ from agentserver.engines.memory import MemoryEngine
 from agentserver.ports import ConflictError, EngineError, Unkept, UnkeptError
 from agentserver.pump.boundary import STREAK
 from tests.core.paper import Answer, Ask, listener
-from tests.pump.desk import HANGS, answer, desk, until
+from tests.machine import HANGS
+from tests.pump.desk import answer, desk, until
 
 pytestmark = pytest.mark.anyio
 respond = HandlerResponse.respond

@@ -16,6 +16,7 @@ from agentserver.engines.sqlite.file import JournalOptions
 from agentserver.ports import EngineError
 from agentserver.pump.turns import schedule
 from tests.core.paper import Answer, Ask, listener
+from tests.machine import HANGS
 from tests.pump.test_pump import answer, desk, until
 
 pytestmark = pytest.mark.anyio
@@ -146,7 +147,7 @@ async def test_workers_that_never_wait_stop_all_the_same():
     async def again(payload, metadata):
         return HandlerResponse(payload, "a")
 
-    with anyio.fail_after(15):
+    with anyio.fail_after(HANGS):
         async with desk((listener("a", "a"), again), drain=0.0, hops=10**9, messages=10**9) as d:
             handle = await d.open()
             await handle.send(d.markup(Ask("x")), "a")

@@ -11,6 +11,7 @@ from agentserver.assembly import Reloaded, build
 from agentserver.config import forget, load
 from agentserver.wire.envelope import read
 from agentserver.worker.wall.raising import missing
+from tests.machine import HANGS
 
 pytestmark = [
     pytest.mark.anyio,
@@ -86,7 +87,7 @@ async def test_worker_processes_are_those_of_the_edition(tmp_path):
             assert isinstance(await server.reload(await loaded(afresh=True)), Reloaded)
             word, after = await ask(server)
             assert (word, after != before) == ("new", True)
-            with anyio.fail_after(20):
+            with anyio.fail_after(HANGS):
                 while alive(before):  # noqa: ASYNC110 - it is another process
                     await anyio.sleep(0.01)
             assert alive(after)

@@ -19,6 +19,7 @@ from agentserver.engines.memory import MemoryEngine
 from agentserver.guards import Guard
 from agentserver.reloading.fixed import named_alike
 from agentserver.reloading.keepers import bound_listeners
+from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
 
@@ -126,7 +127,7 @@ async def test_what_is_no_longer_needed_is_closed_and_forgotten(place):
                 kept = weakref.ref(server.organism.listeners[0].handler)
                 second = server.organism.modules[0]
         assert (await ask(server, "1")).text == "third 1"
-        with anyio.fail_after(5):
+        with anyio.fail_after(HANGS):
             while second in sys.modules:  # noqa: ASYNC110 - it is forgotten by a task
                 await asyncio.sleep(0)
         gc.collect()

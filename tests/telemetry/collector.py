@@ -9,6 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from tests.machine import HANGS
+
 
 class Collector(ThreadingHTTPServer):
     """Keeps the spans that it is sent."""
@@ -36,7 +38,7 @@ class Collector(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.held.wait(30)
+        self.server.held.wait(HANGS)
         self.server.headers.append((self.path, dict(self.headers)))
         if self.server.status == 200:
             body = gzip.decompress(body) if self.headers.get("Content-Encoding") == "gzip" else body

@@ -18,6 +18,7 @@ from agentserver.spending import Amount
 from agentserver.telemetry.metrics import BOUNDS, Metrics
 from agentserver.testing import listener, organism_of
 from tests.core.paper import Answer, Ask
+from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
 
@@ -62,7 +63,7 @@ SHOP = organism_of(
 async def test_a_scrape_tells_what_a_server_did():
     metrics = Metrics(bound.listener.name for bound in SHOP.listeners)
     server = build(SHOP, meters=[metrics.observe])
-    with anyio.fail_after(20):
+    with anyio.fail_after(HANGS):
         async with server:
             data = server.rules.codecs.of(Ask).encode(Ask("hi")).encode()
             handle = await server.open("ada")

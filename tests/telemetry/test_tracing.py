@@ -29,6 +29,7 @@ from agentserver.telemetry.story import span_id, trace_id
 from agentserver.testing import listener, organism_of
 from agentserver.trace.traceparent import coming_from, parsed
 from tests.core.paper import Answer, Ask
+from tests.machine import HANGS
 from tests.telemetry.collector import attributes, collecting
 
 pytestmark = pytest.mark.anyio
@@ -75,7 +76,7 @@ def markup(server, payload):
 async def asked(organism, *payloads, to="a", **more):
     """The request ids of messages to a server that has ended."""
     server = build(organism, **more)
-    with anyio.fail_after(30):
+    with anyio.fail_after(HANGS):
         async with server:
             handle = await server.open("ada")
             return [(await handle.ask(markup(server, payload), to)).request for payload in payloads]
@@ -196,7 +197,7 @@ async def test_a_name_of_a_stranger_is_data():
     name = 'ada" evil=\u202e\n<script>'
     with collecting() as collector:
         server = build(told(SHOP, collector))
-        with anyio.fail_after(30):
+        with anyio.fail_after(HANGS):
             async with server:
                 handle = await server.open("ada")
                 await handle.ask(b"<" + name.encode(), name)
@@ -211,7 +212,7 @@ async def test_a_collector_that_hangs_slows_nothing_down():
         server = build(told(SHOP, collector))
         async with server:
             handle = await server.open("ada")
-            with anyio.fail_after(5):
+            with anyio.fail_after(HANGS):
                 for _ in range(300):
                     await handle.ask(markup(server, Ask("x")), "a")
             collector.held.set()

@@ -13,6 +13,7 @@ from agentserver.config.organism import Journal
 from agentserver.contract import Code
 from agentserver.core.blueprint import Limits
 from agentserver.testing import Answer, ShownApproval, listener, organism, organism_of
+from tests.machine import HANGS
 from tests.testing.test_kit import Ask, Told, library
 
 pytestmark = pytest.mark.anyio
@@ -82,7 +83,7 @@ async def test_a_failing_function_fails_the_test():
         raise AssertionError("not this")
 
     with pytest.raises(AssertionError, match="not this"):
-        async with organism(DESK, approve=approve, timeout=5) as o:
+        async with organism(DESK, approve=approve, timeout=HANGS) as o:
             await o.ask(Ask("owls"), to="desk")
 
 

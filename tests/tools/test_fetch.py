@@ -14,6 +14,7 @@ import pytest
 from agentserver.tools.fetch import LINKS, Fetch, FetchedPage, FetchProblem, FetchSettings, fetch
 from agentserver.tools.pages import shown
 from tests.core.paper import listener
+from tests.machine import HANGS
 from tests.pump.desk import desk
 from tests.tools.web import moved, page, web
 
@@ -126,7 +127,7 @@ async def test_who_answers_too_slowly_is_given_up():
 
     async with site(seconds=0.3) as (there, get):
         there.pages["/"] = drip
-        with anyio.fail_after(3):
+        with anyio.fail_after(HANGS):
             assert (await get("/")).problem is FetchProblem.TIME
 
 

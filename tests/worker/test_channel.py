@@ -10,6 +10,7 @@ import pytest
 
 from agentserver.worker.channel import FrameSocket
 from agentserver.worker.frames import PIECE, CancelFrame, FailedFrame, FrameError, pack
+from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
 LONGEST = 1 << 20
@@ -29,7 +30,7 @@ class Ends:
             self.channel.rest()
 
     async def soon(self, count):
-        with anyio.fail_after(5):
+        with anyio.fail_after(HANGS):
             while len(self.heard) < count:
                 await anyio.lowlevel.checkpoint()
 
@@ -100,7 +101,7 @@ async def test_a_frame_that_the_system_does_not_take_at_once_waits_for_room(ends
         tasks.start_soon(ends.channel.write, CancelFrame(2))
         await anyio.sleep(0.01)
         got = b""
-        with anyio.fail_after(5):
+        with anyio.fail_after(HANGS):
             while len(got) < len(pack(frame)) + len(pack(CancelFrame(2))):
                 try:
                     got += ends.theirs.recv(PIECE)

@@ -15,6 +15,7 @@ from agentserver.contract import SystemError
 from agentserver.testing import organism
 from agentserver.worker.wall import landlock
 from agentserver.worker.wall.raising import missing
+from tests.machine import HANGS
 
 LACKS = missing(ports=True)
 pytestmark = [
@@ -98,7 +99,7 @@ def project(tmp_path_factory):
 
 @pytest.fixture
 async def bed(project):
-    async with organism(project / "organism.yaml", environ={"REGION": "north"}, timeout=30) as running:
+    async with organism(project / "organism.yaml", environ={"REGION": "north"}, timeout=HANGS) as running:
         words = __import__("words")
         yield running, lambda act, about="", to="walled": running.ask(words.Try(act, about), to)
 

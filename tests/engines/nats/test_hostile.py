@@ -24,6 +24,7 @@ from agentserver.engines.replica.engine import ReplicaEngine, partition_of
 from agentserver.engines.replica.importing import import_journal
 from agentserver.ports import EngineError, FencedError
 from tests.brokers import one
+from tests.machine import HANGS
 from tests.pump.desk import until
 
 pytestmark = pytest.mark.anyio
@@ -182,7 +183,7 @@ async def test_a_copy_of_which_pieces_are_gone_ends_a_start_with_the_reason(tmp_
         assert (await asyncio.to_thread(file.read_bytes)).startswith(b"SQLite")
         await api(link, "STREAM.PURGE.OBJ_AS_KEPT_o", {"filter": "$O.AS_KEPT_o.C.>"})
         with pytest.raises(EngineError, match="the kept copy of a replica cannot be fetched"):
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(HANGS):
                 await kept.restore(file)
         with pytest.raises(BrokerError):
             await kept.get("replica")
@@ -199,7 +200,7 @@ async def test_a_log_that_lacks_something_ends_a_start_with_the_reason(tmp_path,
             (info,) = await bucket.list()
             await bucket.delete(info.name)
         with pytest.raises(EngineError, match="is gone from the broker"):
-            async with asyncio.timeout(20), opened(node, tmp_path / "b"):
+            async with asyncio.timeout(HANGS), opened(node, tmp_path / "b"):
                 pass
 
 

@@ -12,6 +12,7 @@ from agentserver.engines.replica.engine import ReplicaEngine
 from agentserver.engines.replica.log import PARTITIONS
 from agentserver.ports import EngineError, FencedError
 from tests.engines.together.broker import MemoryBroker, MemoryLog
+from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
 
@@ -51,7 +52,7 @@ async def test_a_full_disk_costs_a_server_its_part_until_there_is_room_again(tmp
     async with (
         ReplicaEngine(MemoryLog(broker, "a"), tmp_path / "a", "o") as one,
         ReplicaEngine(MemoryLog(broker, "b"), tmp_path / "b", "o") as other,
-        asyncio.timeout(60),
+        asyncio.timeout(HANGS),
     ):
         await holding(other, lambda number: number)
         (share, *_) = await holding(one, lambda number: 0 < number < PARTITIONS)

@@ -15,6 +15,7 @@ from agentserver.engines.sqlite.rows import Left
 from agentserver.engines.sqlite.steps.step import StepMaker
 from agentserver.ports import EngineError, FencedError
 from agentserver.ports.sharing import Share
+from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
 
@@ -40,7 +41,7 @@ async def test_a_claim_that_is_applied_while_a_large_entry_is_made_leaves_no_one
 
     outgoing = Outgoing(ClaimedLog(), steps, lambda _: held[0], apart)
     waiting = outgoing.put(0, steps.encode(sample.said(sample.opened(), "1")), Share(0, 5))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(HANGS):
         with pytest.raises(FencedError):
             await waiting
 
@@ -71,7 +72,7 @@ async def test_an_event_that_left_is_let_out_of_the_outbox_though_the_log_refuse
     outgoing = Outgoing(log, steps, lambda _: Share(0, 5), None)
     outgoing.leave(0, left)
     waiting = outgoing.put(0, steps.encode(sample.said(sample.opened(), "1")), Share(0, 5))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANGS):
         with pytest.raises(EngineError, match="maximum bytes"):
             await waiting
         assert list(outgoing.leaving()) == [left]
@@ -95,7 +96,7 @@ async def test_an_entry_is_sent_again_after_a_failure_that_nobody_expected(monke
     log.append = broken
     outgoing = Outgoing(log, StepMaker(), lambda _: Share(0, 5), None)
     outgoing.put(0, Departing(left))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANGS):
         await log.grown.wait()
     assert (log.kept, len(ids), len(set(ids))) == ([Departing(left)], 2, 1)
     assert "the transport is closed" in caplog.text
@@ -114,7 +115,7 @@ async def test_an_event_is_on_its_way_out_also_while_a_large_entry_is_made(monke
     outgoing = Outgoing(log, steps, lambda _: Share(0, 5), apart)
     outgoing.leave(0, left)
     outgoing.put(0, steps.encode(sample.said(sample.opened(), "1")), Share(0, 5))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANGS):
         await log.grown.wait()
     assert seen == list(outgoing.leaving()) == [left]
 
@@ -146,6 +147,6 @@ async def test_who_waits_is_told_that_the_log_is_broken():
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     outgoing.give_back("broken")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(HANGS):
         with pytest.raises(FencedError, match="broken"):
             await waiting

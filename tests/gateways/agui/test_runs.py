@@ -7,6 +7,7 @@ import pytest
 from ag_ui.core import EventType
 
 from tests.gateways.agui.front import abandoned, front, interrupts, kinds, messages, read, resolved, words
+from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
 
@@ -114,7 +115,7 @@ async def test_a_conversation_that_is_ended_cancels_its_run():
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(run)
-            with anyio.fail_after(10):
+            with anyio.fail_after(HANGS):
                 while not ada.heard.said:  # noqa: ASYNC110 - over HTTP
                     await anyio.sleep(0.01)
                 (conversation,) = await ada.conversations()

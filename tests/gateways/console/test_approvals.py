@@ -23,6 +23,7 @@ from agentserver.testing import listener, organism_of
 from agentserver.trace.terminal import Screen
 from tests.gateways.console.test_console import Feed, send, until
 from tests.gateways.payloads import Greet, Greeting, greet
+from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
 
@@ -81,7 +82,7 @@ async def session(*steps, interactive=True, asks=True, organism=DESK, meanwhile=
     console = Console(server, Screen(out=lambda: shown), interactive=interactive, **who)
     if asks:
         server.approver = console.approvals
-    with anyio.fail_after(10):
+    with anyio.fail_after(HANGS):
         async with server, anyio.create_task_group() as tasks:
             if meanwhile is not None:
                 tasks.start_soon(meanwhile, server)

@@ -30,6 +30,7 @@ from agentserver.testing import listener, organism_of
 from agentserver.trace.store import CONVERSATIONS
 from agentserver.trace.terminal import Screen
 from tests.gateways.payloads import DESK, Greet, Wait, greet, wait
+from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
 
@@ -102,7 +103,7 @@ async def session(
     feed = Feed(steps, shown, concurrent=interactive)
     if feeds is not None:
         feeds.append(feed)
-    with anyio.fail_after(10):
+    with anyio.fail_after(HANGS):
         async with build(organism or DESK, engine=engine) as server:
             screen = Screen(redact=redact, out=lambda: shown)
             console = Console(server, screen, interactive=interactive)

@@ -7,13 +7,14 @@ import pytest
 
 from agentserver.gateways.console import input as console_input
 from agentserver.gateways.console.input import ControlKey, PlainLines
+from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
 
 
 async def all_of(lines):
     found = []
-    with anyio.fail_after(5):
+    with anyio.fail_after(HANGS):
         while not isinstance(found[-1] if found else "", ControlKey):
             found.append(await lines.next("> "))
     return found

@@ -13,6 +13,7 @@ from prompt_toolkit.output import DummyOutput
 from agentserver.gateways.console.complete import Ids
 from agentserver.gateways.console.input import ControlKey
 from agentserver.gateways.console.prompt import ListenerCompleter, PrivateHistory, PromptLines, history
+from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
 
@@ -32,7 +33,7 @@ async def typed(keys, takers, past=None, old=0):
         async def read():
             found.append(await lines.next("> "))
 
-        with anyio.fail_after(5):
+        with anyio.fail_after(HANGS):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(read)
                 while len(buffer._working_lines) <= old or not lines._session.app.is_running:  # noqa: ASYNC110 - as below

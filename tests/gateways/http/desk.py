@@ -19,6 +19,7 @@ from agentserver.gateways.http.options import names
 from agentserver.gateways.http.serving import bound, served
 from agentserver.gateways.principals import Caller, Rate, Role
 from agentserver.testing import listener, organism_of
+from tests.machine import HANGS
 
 
 @xmlify
@@ -169,12 +170,12 @@ class Desk:
 
     def client(self, name: str = "ada", **options: Any) -> httpx.AsyncClient:
         headers = {"authorization": f"Bearer {name}"} if name else {}
-        return httpx.AsyncClient(base_url=self.url, headers=headers, timeout=20, **options)
+        return httpx.AsyncClient(base_url=self.url, headers=headers, timeout=HANGS, **options)
 
     async def connect(self) -> anyio.abc.SocketStream:
         return await anyio.connect_tcp("127.0.0.1", self.port)
 
-    async def told(self, stream: anyio.abc.SocketStream, words: bytes, within: float = 5) -> None:
+    async def told(self, stream: anyio.abc.SocketStream, words: bytes, within: float = HANGS) -> None:
         """Hold that the door says these words, and closes the connection in time."""
         data = b""
         with anyio.fail_after(within), contextlib.suppress(anyio.EndOfStream, anyio.BrokenResourceError):

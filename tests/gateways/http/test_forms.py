@@ -17,6 +17,7 @@ from agentserver.gateways.http import forms
 from agentserver.gateways.http.held import Turns
 from agentserver.gateways.http.options import names
 from agentserver.gateways.http.problems import STATUS, by_code
+from tests.machine import HANGS
 
 
 @given(st.integers(0, 10**17), st.integers(0, 10**17))
@@ -107,6 +108,6 @@ async def test_a_turn_that_is_given_up_goes_to_the_next():
 async def test_a_request_that_waits_counts_no_more():
     turns = Turns(most=1, brief=0.01)
     async with turns.turn("ada"):
-        with anyio.fail_after(2):
+        with anyio.fail_after(HANGS):
             async with turns.turn("ada"):
                 pass

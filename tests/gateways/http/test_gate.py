@@ -13,6 +13,7 @@ from agentserver.gateways.http import DoorPart
 from agentserver.gateways.http.held import CROWD
 from agentserver.gateways.http.parts import caller
 from tests.gateways.http.desk import desk, opened
+from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
 
@@ -169,13 +170,13 @@ async def test_bodies_that_never_end_keep_one_principal_from_the_door_and_nobody
             stream = await stack.enter_async_context(await door.connect())
             await stream.send(head.encode())
         payment = (f"{path}/messages?to=cashier", {"amount": 1})
-        with anyio.fail_after(20):
+        with anyio.fail_after(HANGS):
             while (refused := await ada.post(payment[0], json=payment[1])).status_code != 429:  # noqa: ASYNC110 - the door tells nobody
                 await anyio.sleep(0.05)
         assert refused.headers["retry-after"] == "1"
         assert (await bob.post("/v1/conversations")).status_code == 201
         await stack.aclose()
-        with anyio.fail_after(5):
+        with anyio.fail_after(HANGS):
             while (await ada.post(payment[0], json=payment[1])).status_code == 429:  # noqa: ASYNC110 - as above
                 await anyio.sleep(0.05)
 

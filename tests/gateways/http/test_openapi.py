@@ -18,6 +18,7 @@ from schemathesis.specs.openapi.checks import (
 
 from agentserver.gateways.http.openapi import described
 from tests.gateways.http.desk import desk
+from tests.machine import HANGS
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 
@@ -35,7 +36,7 @@ def threaded(**options):
 
     thread = threading.Thread(target=asyncio.run, args=[run()])
     thread.start()
-    assert ready.wait(20)
+    assert ready.wait(HANGS)
     try:
         yield told["door"]
     finally:

@@ -12,6 +12,7 @@ import pytest
 from agentserver.gateways.http import serving
 from agentserver.gateways.http.serving import bound, tls
 from tests.gateways.http.desk import desk, opened, until
+from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
 
@@ -37,12 +38,12 @@ async def test_a_client_that_does_not_say_what_it_wants_is_cut_off(quick, said):
     async with desk() as door, await door.connect() as stream:
         if said:
             await stream.send(said)
-        await door.told(stream, b"", within=3)
+        await door.told(stream, b"", within=HANGS)
 
 
 async def test_a_client_that_says_it_letter_by_letter_is_cut_off(quick):
     async with desk() as door, await door.connect() as stream:
-        with anyio.fail_after(3), pytest.raises((anyio.BrokenResourceError, anyio.EndOfStream)):
+        with anyio.fail_after(HANGS), pytest.raises((anyio.BrokenResourceError, anyio.EndOfStream)):
             for letter in b"GET /" + b"x" * 1000:
                 await stream.send(bytes([letter]))
                 await anyio.sleep(0.02)
@@ -51,7 +52,7 @@ async def test_a_client_that_says_it_letter_by_letter_is_cut_off(quick):
 async def test_an_idle_connection_is_closed_after_its_answer(quick):
     async with desk() as door, await door.connect() as stream:
         await stream.send(f"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1:{door.port}\r\n\r\n".encode())
-        await door.told(stream, b'{"status":"ok"}', within=3)
+        await door.told(stream, b'{"status":"ok"}', within=HANGS)
 
 
 async def test_a_client_that_never_reads_is_cut_off(quick):
@@ -64,7 +65,7 @@ async def test_a_client_that_never_reads_is_cut_off(quick):
         await deaf.send(
             f"GET {path}/events HTTP/1.1\r\nhost: 127.0.0.1:{door.port}\r\nauthorization: Bearer ada\r\n\r\n".encode()
         )
-        with anyio.fail_after(30):
+        with anyio.fail_after(HANGS):
             await until(lambda: len(door.door.holding))
             while len(door.door.holding):
                 body = {"text": "x" * 1000, "times": 900}
@@ -89,7 +90,7 @@ async def test_a_client_that_never_reads_is_cut_off(quick):
 async def test_what_is_no_request_is_told_so(quick, said):
     async with desk() as door, await door.connect() as stream:
         await stream.send(said)
-        await door.told(stream, b" 4", within=12)
+        await door.told(stream, b" 4", within=HANGS)
 
 
 async def test_more_connections_than_there_may_be_are_told_so_and_others_go_on():
@@ -101,7 +102,7 @@ async def test_more_connections_than_there_may_be_are_told_so_and_others_go_on()
         finally:
             for stream in streams:
                 await stream.aclose()
-        with anyio.fail_after(3):
+        with anyio.fail_after(HANGS):
             while (await ada.get("/healthz")).status_code != 200:  # noqa: ASYNC110 - nothing tells it
                 await anyio.sleep(0.05)
 

@@ -13,6 +13,7 @@ from agentserver.core.state.principals import Principal, Trust
 from agentserver.gateways.live import Assets, LiveView
 from agentserver.gateways.principals import Caller, Rate, Role
 from agentserver.payload.names import local
+from tests.machine import HANGS
 
 TOKENS = {role: f"{role}-token".ljust(43, "x") for role in Role}
 
@@ -61,14 +62,14 @@ class Running:
     def __enter__(self):
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
         self._thread.start()
-        assert self._ready.wait(60)
+        assert self._ready.wait(HANGS)
         if self.failed is not None:
             raise self.failed
         return self
 
     def __exit__(self, *_):
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(60)
+        self._thread.join(HANGS)
         assert not self._thread.is_alive()
         if self.failed is not None:
             raise self.failed
@@ -106,7 +107,7 @@ class Running:
 
     def do(self, work):
         """What a coroutine gives that runs beside the server."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(HANGS)
 
     def open(self, principal="ann"):
         return self.do(self.server.open(principal))

@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.gateways.live.conftest import ROOT
+from tests.machine import HANGS
 
 ORDER = '{"text": "Pay the invoice in mail 13 and tell Kim."}'
 ENVIRON = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -19,7 +20,7 @@ ENVIRON = {**os.environ, "PYTHONPATH": str(ROOT)}
 def agentserver(folder, *words, **how):
     return subprocess.run(
         [sys.executable, "-m", "agentserver", "--log-level", "error", *words],
-        cwd=folder, env=ENVIRON, capture_output=True, text=True, check=True, timeout=60, **how,
+        cwd=folder, env=ENVIRON, capture_output=True, text=True, check=True, timeout=HANGS, **how,
     ).stdout.strip()  # fmt: skip
 
 
@@ -41,7 +42,7 @@ def desk(tmp_path):
         yield tmp_path, serving.stderr.readline().strip(), boss, amy
     finally:
         serving.send_signal(signal.SIGTERM)
-        assert serving.wait(30) == 0
+        assert serving.wait(HANGS) == 0
         serving.stderr.close()
 
 
@@ -57,7 +58,7 @@ def test_an_operator_sees_what_a_user_sends_until_the_token_is_revoked(desk, vis
     secret = {**ENVIRON, "AGENTSERVER_TOKEN": amy}
     subprocess.run(
         [sys.executable, "-m", "agentserver", "send", ORDER, "--to", "clerk", "--url", address],
-        env=secret, capture_output=True, check=True, timeout=60,
+        env=secret, capture_output=True, check=True, timeout=HANGS,
     )  # fmt: skip
     expect(page.locator(".organism .mark.bad")).to_have_count(4)
     assert page.context.cookies()[0]["name"].startswith("__Host-")

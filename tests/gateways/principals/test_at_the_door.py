@@ -16,6 +16,7 @@ from agentserver.gateways.http.options import names
 from agentserver.gateways.http.serving import bound, served
 from agentserver.gateways.principals import Caller, Rate, Rates, Role, Tokens, tokens
 from tests.gateways.http.desk import Books, Looking, organism
+from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
 
@@ -40,7 +41,7 @@ class Town:
 
     def client(self, name):
         headers = {"authorization": f"Bearer {self.tokens[name]}"}
-        return httpx.AsyncClient(base_url=f"http://127.0.0.1:{self.port}", headers=headers, timeout=20)
+        return httpx.AsyncClient(base_url=f"http://127.0.0.1:{self.port}", headers=headers, timeout=HANGS)
 
 
 @asynccontextmanager
@@ -61,7 +62,7 @@ async def town(tmp_path, *people):
 
 async def refresh(client, wanted):
     """Wait until the door has taken a change of the file."""
-    with anyio.fail_after(10):
+    with anyio.fail_after(HANGS):
         while (await client.get("/v1/approvals")).status_code != wanted:  # noqa: ASYNC110 - over HTTP
             await anyio.sleep(0.02)
 
@@ -100,7 +101,7 @@ async def test_revoking_ends_the_streams_of_that_token_and_no_others(tmp_path):
                     ended.extend([name async for line in answer.aiter_lines() if "revoked" in line])
 
         async def until(there):
-            with anyio.fail_after(20):
+            with anyio.fail_after(HANGS):
                 while not there():  # noqa: ASYNC110 - over HTTP
                     await anyio.sleep(0.02)
 

@@ -12,6 +12,7 @@ from agentserver.gateways.principals import Tokens, shared
 from agentserver.gateways.principals.document import KnownError
 from agentserver.gateways.principals.shared import MOST
 from tests.gateways.principals.people import caller
+from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
 
@@ -111,7 +112,7 @@ async def test_a_revocation_reaches_the_file_that_a_server_watches(value, tmp_pa
         tasks.start_soon(shared.mirror, value, path, 0.001)
         token = await shared.add(value, caller("ada"))
         async with tokens.watching(0.001):
-            with anyio.fail_after(5):
+            with anyio.fail_after(HANGS):
                 while tokens.authenticate(token) is None:  # noqa: ASYNC110 - a file tells nobody
                     await anyio.sleep(0.001)
                 await shared.revoke(value, "ada")
@@ -127,7 +128,7 @@ async def test_while_the_value_is_away_the_file_stays_and_it_is_said_once(value,
     with caplog.at_level(logging.WARNING):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(shared.mirror, value, path, 0.001)
-            with anyio.fail_after(5):
+            with anyio.fail_after(HANGS):
                 while not path.exists():  # noqa: ASYNC110 - a file tells nobody
                     await anyio.sleep(0.001)
                 value.away = "no broker"
@@ -144,7 +145,7 @@ async def test_where_nothing_was_written_nobody_is_known_by_a_file_that_was_ther
     path.write_bytes(b"{}")
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(shared.mirror, value, path, 0.001)
-        with anyio.fail_after(5):
+        with anyio.fail_after(HANGS):
             while path.exists():  # noqa: ASYNC110 - a file tells nobody
                 await anyio.sleep(0.001)
         tasks.cancel_scope.cancel()

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from agentserver import bearer
 from agentserver.gateways.principals import Tokens, document, file, tokens
 from tests.gateways.principals.people import caller
+from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
 
@@ -268,7 +269,7 @@ async def test_all_who_wait_are_told_when_a_token_is_revoked_by_one_read(path):
         await anyio.wait_all_tasks_blocked()
         before = known.reads
         await run_sync(tokens.revoke, path, "ada")
-        with anyio.fail_after(10):
+        with anyio.fail_after(HANGS):
             while len(told) < 100:  # noqa: ASYNC110 - told by a task of the watcher
                 await anyio.sleep(0.01)
         assert known.authenticate(token) is None
@@ -285,7 +286,7 @@ async def test_a_change_of_what_one_may_counts_as_revoked(path):
     async with known.watching(0.01):
         ada = known.authenticate(token)
         await run_sync(path.write_text, path.read_text("utf-8").replace("user", "operator"), "utf-8")
-        with anyio.fail_after(10):
+        with anyio.fail_after(HANGS):
             await known.revoked(ada)
         assert known.authenticate(token).decides
 

@@ -14,6 +14,7 @@ from agentserver.gateways.top.serving import READERS, followed
 from agentserver.testing import listener, organism_of
 from agentserver.trace.terminal import paint
 from tests.gateways.payloads import Greet, Wait, greet, wait
+from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
 
@@ -85,7 +86,7 @@ async def test_each_connection_is_told_until_there_are_too_many(tmp_path):
             await further.receive()
         for each in (*streams, further):
             await each.aclose()
-        with anyio.fail_after(5):
+        with anyio.fail_after(HANGS):
             while True:
                 try:
                     await line_of(path)

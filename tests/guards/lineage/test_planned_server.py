@@ -14,6 +14,7 @@ from agentserver.cli import cli
 from agentserver.config import forget, load
 from agentserver.core.records.wording import WORDING
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
+from tests.machine import HANGS
 
 CODE = '''
 from __future__ import annotations
@@ -109,7 +110,7 @@ def served(answer, whom=0):
     person = Person(answer)
 
     async def main():
-        with anyio.fail_after(20):
+        with anyio.fail_after(HANGS):
             async with (
                 build(organism, durable=True, approver=person) as server,
                 anyio.create_task_group() as group,

@@ -10,6 +10,8 @@ from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
+from tests.machine import HANGS
+
 START = datetime(2026, 7, 2, tzinfo=UTC)
 
 
@@ -116,7 +118,7 @@ class Handler(BaseHTTPRequestHandler):
                 self.service.history.append(event)
             self.chunk(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n")
         if plan.ends == "open":
-            self.service.over_now.wait(10)
+            self.service.over_now.wait(HANGS)
         if plan.ends == "cut":
             self.chunk('event: agent.message\ndata: {"id": "sevt_')
             self.close_connection = True

@@ -9,6 +9,7 @@ from anyio import to_thread
 from agentserver.handoff.audit import HandoffEntry
 from agentserver.handoff.edge.copying import copying
 from agentserver.handoff.edge.records import verify_file
+from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
 
@@ -42,7 +43,7 @@ async def test_a_slow_disk_holds_nobody_up(tmp_path):
     said, going = [], threading.Event()
     async with copying(tmp_path / "audit.jsonl", said.append, waiting=3) as copy:
         slow = copy._file.append
-        copy._file.append = lambda each: (going.wait(5), slow(each))
+        copy._file.append = lambda each: (going.wait(HANGS), slow(each))
         for n in range(20):
             copy.append(record(n))
         assert len(said) == 1
@@ -56,7 +57,7 @@ async def test_a_disk_that_never_answers_does_not_keep_the_server(tmp_path, monk
     monkeypatch.setattr("agentserver.handoff.edge.copying.PATIENCE", 0.05)
     said, never = [], threading.Event()
     async with copying(tmp_path / "audit.jsonl", said.append) as copy:
-        copy._file.append = lambda each: never.wait(30)
+        copy._file.append = lambda each: never.wait(HANGS)
         copy.append(record(1))
         await anyio.sleep(0.01)
     never.set()

@@ -15,6 +15,7 @@ from agentserver.handoff.audit import Flaw, HandoffEntry, Seal
 from agentserver.handoff.edge import records
 from agentserver.handoff.edge.heads import NoteHeads
 from agentserver.handoff.edge.records import AuditFile, verify_file
+from tests.machine import HANGS
 
 RECORD = HandoffEntry((("timestamp", "t"), ("result", "reject"), ("reason", "schema"), ("raw_sha256", "ab")))
 
@@ -65,7 +66,7 @@ def test_several_processes_share_a_file(path):
     running = [
         subprocess.Popen([sys.executable, "-c", code, str(path)], env={"PYTHONPATH": root}) for _ in range(3)
     ]
-    assert [process.wait(60) for process in running] == [0, 0, 0]
+    assert [process.wait(HANGS) for process in running] == [0, 0, 0]
     assert len(kept(path)) == 120
     assert isinstance(verify_file(path), Seal)
 

@@ -29,6 +29,7 @@ from agentserver.handoff.validation.payloads import (
     validate,
 )
 from tests.handoff import payload_workers as workers
+from tests.machine import HANGS
 
 jsonschema = pytest.importorskip("jsonschema")
 ROOT = Path(__file__).parents[3]
@@ -217,15 +218,15 @@ def test_v5_time_is_bounded():
 
 
 def test_v5_injected_workers_have_a_process_of_their_own():
-    validate({"x": "y"}, SCHEMA, timeout=20, _worker=workers.accepting)
+    validate({"x": "y"}, SCHEMA, timeout=HANGS, _worker=workers.accepting)
     with pytest.raises(SchemaInvalid, match="no: "):
-        validate({"x": "y"}, SCHEMA, timeout=20, _worker=workers.refusing)
+        validate({"x": "y"}, SCHEMA, timeout=HANGS, _worker=workers.refusing)
     with pytest.raises(SchemaInvalid, match=r"exceeded 0\.5"):
         validate({"x": "y"}, SCHEMA, timeout=0.5, _worker=workers.slow)
     with pytest.raises(SchemaInvalid, match="without a result"):
-        validate({"x": "y"}, SCHEMA, timeout=20, _worker=workers.silent)
+        validate({"x": "y"}, SCHEMA, timeout=HANGS, _worker=workers.silent)
     with pytest.raises(SchemaInvalid, match="exit code 7"):
-        validate({"x": "y"}, SCHEMA, timeout=20, _worker=workers.dying)
+        validate({"x": "y"}, SCHEMA, timeout=HANGS, _worker=workers.dying)
 
 
 def test_an_unguarded_script_can_validate(tmp_path):
@@ -242,7 +243,7 @@ def test_an_unguarded_script_can_validate(tmp_path):
         check=False,
         cwd=ROOT,
         env={"PYTHONPATH": str(ROOT)},
-        timeout=60,
+        timeout=HANGS,
     )
     assert (done.stdout, done.stderr) == ("once\n", "")
 

@@ -18,6 +18,7 @@ from agentserver.contract import SystemError
 from agentserver.mcp.client.locking import ask
 from agentserver.mcp.client.process import plain
 from agentserver.payload.foreign.lock import written
+from tests.machine import HANGS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -59,7 +60,7 @@ class Project:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Bed]:
         organism = await anyio.to_thread.run_sync(self.load)
-        async with testing.organism(organism, timeout=60) as bed:
+        async with testing.organism(organism, timeout=HANGS) as bed:
             yield Bed(bed, organism)
 
     def noted(self, name: str) -> str:
@@ -80,7 +81,7 @@ class Bed:
 
 async def soon(holds: Callable[[], bool]) -> None:
     """Wait for what another process does."""
-    with anyio.fail_after(10):
+    with anyio.fail_after(HANGS):
         while not holds():  # noqa: ASYNC110 - nothing tells of it
             await anyio.sleep(0.02)
 

@@ -168,9 +168,7 @@ def far(tmp_path):
     """The server over HTTP, and the way to it."""
     project = Project(tmp_path)
     with started(project) as process:
-        for _ in range(1000):
-            if project.noted("port") or process.poll() is not None:
-                break
+        while not project.noted("port") and process.poll() is None:
             time.sleep(0.02)
         project.way = f"url: http://127.0.0.1:{project.noted('port')}/mcp\n    token: ${{TOKEN}}"
         project.say()

@@ -23,6 +23,7 @@ from agentserver.core.records.audit import Event
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.mcp.serving import tokens, transport
 from agentserver.mcp.serving.offering import Offering
+from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
 DESK = Path(__file__).parents[2] / "fixtures" / "mcp_desk"
@@ -209,7 +210,7 @@ async def web(offering, known):
     ports = []
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(transport.over_http, app, 0, ports.append)
-        with anyio.fail_after(20):
+        with anyio.fail_after(HANGS):
             while not ports:  # noqa: ASYNC110 - it is told by a call
                 await anyio.sleep(0.01)
         yield f"http://127.0.0.1:{ports[0]}/mcp"

@@ -17,6 +17,7 @@ from agentserver.core.records.wording import WORDING
 from agentserver.pump.boundary import STREAK
 from agentserver.pump.calling.prompt import PromptTask
 from tests.core.paper import Answer, Ask, listener
+from tests.machine import HANGS
 from tests.pump.desk import desk
 
 pytestmark = pytest.mark.anyio
@@ -39,7 +40,7 @@ async def turning():
 
 
 async def timed():
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANGS):
         await asyncio.sleep(0)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0):
@@ -51,7 +52,7 @@ async def scoped():
     with anyio.move_on_after(0) as scope:
         await anyio.sleep(1)
     assert scope.cancelled_caught
-    with anyio.fail_after(10):
+    with anyio.fail_after(HANGS):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(turning)
     assert await anyio.to_thread.run_sync(lambda: 1) == 1
@@ -109,7 +110,7 @@ async def swallowing():
         await asyncio.sleep(1)
     except asyncio.CancelledError:
         asyncio.current_task().uncancel()
-    await asyncio.wait_for(turning(), 10)
+    await asyncio.wait_for(turning(), HANGS)
 
 
 class Odd:

@@ -11,7 +11,8 @@ from agentserver.engines.replica.log import PARTITIONS
 from agentserver.ports import Ended
 from tests.engines.together.broker import MemoryBroker, MemoryLog
 from tests.engines.together.member import Storage
-from tests.pump.desk import HANGS, Desk, desk, until
+from tests.machine import HANGS
+from tests.pump.desk import Desk, desk, until
 
 
 @dataclass

@@ -14,6 +14,7 @@ from agentserver.engines.replica.entries.acts import Handing
 from agentserver.ports import EngineError, OtherMessageError, Unkept, WatchEnd
 from agentserver.pump.elsewhere import views
 from tests.core.paper import Note
+from tests.machine import HANGS
 from tests.pump.desk import answer, until
 from tests.pump.elsewhere.pair import pair, watched
 
@@ -249,7 +250,7 @@ async def test_a_reply_that_was_read_before_its_news_came_does_not_come_again_wi
         monkeypatch.setattr(handles, "told", read)
         data = two.b.markup(Note("2"))
         first = await handle.send(data, "a", request="mine")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(HANGS):
             replies = [reply async for reply in handle.replies(data, "a", request="mine")]
             assert (await two.b.ask(Note("3"), handle=handle)).text == "re: 3"  # news come in their order
         assert said(two.b, replies) == ["re: 2"]

@@ -13,7 +13,8 @@ from agentserver.core.blueprint import Listener
 from agentserver.core.messages import UNDECIDED, Done
 from agentserver.ports import Unkept, UnkeptError, WatchEnd
 from tests.core.paper import Answer, Note
-from tests.pump.desk import HANGS, answer, until
+from tests.machine import HANGS
+from tests.pump.desk import answer, until
 from tests.pump.elsewhere.pair import pair, watched
 from tests.pump.elsewhere.test_elsewhere import opened, said
 
@@ -83,11 +84,11 @@ async def test_a_message_under_its_senders_id_is_not_told_as_a_request_that_it_m
         owners.patience = 0.001  # nobody decides in time: what was handed in twice may be one or the other
         assert (await handle.send(data, "a", request="mine")).code is Unkept.UNKEPT
         with pytest.raises(UnkeptError):  # and not: wait for the end of the other one
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(HANGS):
                 await anext(handle.replies(data, "a", request="mine"))
         owners.patience = HANGS
         await two.stop("a")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANGS):
             replies = [reply async for reply in handle.replies(data, "a", request="mine")]
         assert said(two.b, replies) == ["re: 2"]
         again = await handle.send(data, "a", request="mine")
@@ -146,7 +147,7 @@ async def test_one_that_has_begun_where_it_moved_though_nobody_here_was_told_is_
         handle.detach()
         entrance.handles.owners.patience = HANGS
         two.engines["b"].log.go_on()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(HANGS):
             while len(await entrance.handles.outbox(handle.id)) < 2:  # noqa: ASYNC110 - it has no event
                 await asyncio.sleep(0)
             there = await two.b.pump.resume("console", handle.id)

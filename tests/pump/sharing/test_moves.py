@@ -17,6 +17,7 @@ from agentserver.engines.conformance.sample import at_work
 from agentserver.engines.memory import MemoryEngine
 from agentserver.ports import EngineError, FencedError, Share, WatchEnd
 from tests.core.paper import Answer, Ask, listener
+from tests.machine import HANGS
 from tests.pump.desk import answer, desk, until
 
 pytestmark = pytest.mark.anyio
@@ -266,7 +267,7 @@ class Full(MemoryEngine):
 async def test_a_server_that_can_keep_nothing_stops_within_its_drain_whoever_waits():
     engine, closing = Full(), asyncio.Event()
     async with (
-        asyncio.timeout(5),
+        asyncio.timeout(HANGS),
         anyio.create_task_group() as tasks,
         desk((listener("a"), answer), engine=engine, drain=0.2) as d,
     ):

@@ -16,6 +16,7 @@ from agentserver.engines.replica.log import PARTITIONS
 from agentserver.ports import EngineError
 from tests.core.paper import Answer, Ask, listener
 from tests.engines.together.broker import MemoryBroker, MemoryLog
+from tests.machine import HANGS
 from tests.pump.desk import desk, until
 
 pytestmark = pytest.mark.anyio
@@ -75,7 +76,7 @@ async def test_every_request_is_answered_once_and_epochs_only_grow(tmp_path):
         for _ in range(100):
             broker.claim(random.randrange(PARTITIONS), f"p{random.randrange(SERVERS)}")
             await asyncio.sleep(random.random() * 0.005)
-        with anyio.fail_after(15):
+        with anyio.fail_after(HANGS):
             for handle in handles:
                 while (await engines[0].load(handle.id)).requests:  # noqa: ASYNC110 - a replica has no event
                     await asyncio.sleep(0.02)

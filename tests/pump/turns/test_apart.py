@@ -20,6 +20,7 @@ from agentserver.pump.turns import apart as module
 from agentserver.pump.turns.apart import THREADS, Apart
 from agentserver.pump.turns.editions import Editions
 from tests.core.paper import Answer, Ask, errors, listener, rules
+from tests.machine import HANGS
 from tests.pump.desk import desk
 
 pytestmark = pytest.mark.anyio
@@ -143,7 +144,7 @@ async def test_a_few_are_read_at_once_and_principals_take_turns():
             with lock:
                 running += 1
                 most = max(most, running)
-            gate.wait(30)
+            gate.wait(HANGS)
             with lock:
                 running -= 1
                 order.append(principal)

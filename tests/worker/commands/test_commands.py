@@ -25,6 +25,7 @@ from agentserver.payload.foreign.servers import CommandIsolation, McpServer
 from agentserver.worker.commands import launching
 from agentserver.worker.commands.launching import launched
 from agentserver.worker.wall.raising import WallError, missing
+from tests.machine import HANGS
 from tests.mcp.client.projects import alive, soon
 
 LACKS = missing(ports=True, fork=True)
@@ -116,7 +117,7 @@ async def running(folder, isolation, lock):
     await anyio.to_thread.run_sync(organism_in, folder, isolation, lock)
     loaded = await anyio.to_thread.run_sync(lambda: config.load(folder / "organism.yaml", environ={}))
     (payload,) = loaded.listeners[0].listener.payloads
-    async with testing.organism(loaded, timeout=60) as bed:
+    async with testing.organism(loaded, timeout=HANGS) as bed:
 
         async def run(code):
             got = await bed.ask(payload(code=code), to="far.run")

@@ -18,6 +18,7 @@ from agentserver.contract import SystemError
 from agentserver.testing import organism
 from agentserver.worker.wall.raising import missing
 from tests.brokers import one
+from tests.machine import HANGS
 
 LACKS = missing(ports=False)
 pytestmark = [
@@ -96,7 +97,7 @@ async def field(project, tmp_path):
 
 @asynccontextmanager
 async def serving(field):
-    async with organism(field.project / "organism.yaml", environ=field.environ, timeout=30) as running:
+    async with organism(field.project / "organism.yaml", environ=field.environ, timeout=HANGS) as running:
         words = __import__("distant_words")
         yield running, lambda act, about="": running.ask(words.Job(act, about), "calculator")
 
@@ -158,7 +159,7 @@ async def test_a_signal_lets_a_worker_end_with_what_it_has(field):
         await asyncio.sleep(1)
         process.send_signal(signal.SIGTERM)
         assert (await waiting).text.startswith("slept")
-        assert await asyncio.wait_for(process.wait(), 5) == 0
+        assert await asyncio.wait_for(process.wait(), HANGS) == 0
 
 
 async def test_a_broker_that_goes_in_the_middle_loses_no_call(field):
@@ -177,7 +178,7 @@ async def test_a_broker_that_goes_in_the_middle_loses_no_call(field):
 async def test_a_worker_under_another_name_is_refused_and_told_which_permission_it_lacks(field):
     async with serving(field):
         process = await field.worker("calculator", user="calculator.add")
-        _, told = await asyncio.wait_for(process.communicate(), 20)
+        _, told = await asyncio.wait_for(process.communicate(), HANGS)
         assert process.returncode == 2
         assert b"the broker's permissions refuse this user: " in told
         assert b"as.distant_-one.inbox.calculator." in told
@@ -199,7 +200,7 @@ async def test_an_engine_at_the_same_broker_and_as_the_same_user(field):
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    told, why = await asyncio.wait_for(server.communicate(), 40)
+    told, why = await asyncio.wait_for(server.communicate(), HANGS)
     assert server.returncode == 0, why
     assert told.startswith(b"text: hello you by "), told
 
@@ -214,7 +215,7 @@ async def test_no_broker_ends_a_worker_and_a_server_with_the_reason(field):
         stderr=asyncio.subprocess.PIPE,
     )
     for each in (process, server):
-        _, told = await asyncio.wait_for(each.communicate(), 30)
+        _, told = await asyncio.wait_for(each.communicate(), HANGS)
         assert each.returncode == 2, told
         assert told.decode().splitlines()[-1].startswith("no broker at "), told
         assert b"Traceback" not in told

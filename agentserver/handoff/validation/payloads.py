@@ -107,7 +107,7 @@ def validate(
     Args:
         payload: a JSON value.
         schema: a JSON Schema, at most MAX_DEPTH deep and without recursion.
-        timeout: seconds of wall clock.
+        timeout: seconds of the processor, as at ``ValidationWorker.validate``; of wall clock with ``_worker``.
         _worker: for tests: a top-level function of payload, schema and queue, run in a process of its own, that
             puts ``("ok", None)`` or ``("err", text)`` into the queue.
 

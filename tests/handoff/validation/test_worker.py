@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import threading
 
 import pytest
@@ -88,6 +89,32 @@ def test_a_slow_schema_is_killed_in_time_and_the_next_call_runs(shared):
     assert "exceeded 0.3 s" in refusal(shared, {"x": "a" * 50}, SLOW, timeout=0.3)
     assert shared._process is None
     shared.validate({"x": "ok"}, SCHEMA)
+
+
+def test_a_worker_that_is_given_no_processor_has_its_time_when_it_comes(shared):
+    """A busy machine refused a payload as invalid whose judgement takes a thousandth of a second."""
+    shared.validate({"x": "ok"}, SCHEMA)
+    process = shared._process
+    os.kill(process.pid, signal.SIGSTOP)
+    going_on = threading.Timer(0.5, os.kill, (process.pid, signal.SIGCONT))
+    going_on.start()
+    shared.validate({"x": "ok"}, SCHEMA, timeout=0.2)
+    going_on.join()
+    assert shared._process is process
+
+
+def test_a_worker_that_never_goes_on_is_given_up(shared, monkeypatch):
+    monkeypatch.setattr(worker, "LATEST", 0.3)
+    shared.validate({"x": "ok"}, SCHEMA)
+    os.kill(shared._process.pid, signal.SIGSTOP)
+    assert "exceeded 0.2 s" in refusal(shared, {"x": "ok"}, timeout=0.2)
+    assert shared._process is None
+
+
+def test_where_no_clock_of_a_process_is_told_the_wall_counts(shared, monkeypatch):
+    shared.validate({"x": "ok"}, SCHEMA)
+    monkeypatch.delattr(worker.time, "clock_gettime")
+    assert "exceeded 0.3 s" in refusal(shared, {"x": "a" * 50}, SLOW, timeout=0.3)
 
 
 def test_a_worker_that_dies_is_said_and_replaced(shared):

@@ -97,6 +97,11 @@ class ConversationHandle(Protocol):
         """The conversation's id."""
         ...
 
+    @property
+    def over(self) -> bool:
+        """True when nothing more comes of the conversation: it is over, or the server ends."""
+        ...
+
     async def send(self, data: bytes, to: str | None = None, *, request: str | None = None) -> Submitted:
         """Hand in an envelope or a bare payload; gives what became of it, once it is committed or refused.
 

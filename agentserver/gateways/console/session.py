@@ -138,7 +138,7 @@ class ConsoleSessions:
 
     def alive(self) -> bool:
         """True when the current conversation can take messages."""
-        return self.current is not None and self._host.conversation(self.current.handle.id) is not None
+        return self.current is not None and not (self.current.over or self.current.handle.over)
 
     async def open(self) -> ConsoleSession:
         """Begin another conversation. What still runs in the current one goes on, then it closes.

@@ -60,7 +60,7 @@ class Rooms:
         """
         async with self._lock:
             known = self._open.get(principal.name)
-            if known is not None and self._server.conversation(known.id) is not None:
+            if known is not None and not known.over:
                 return known
             if known is not None:
                 known.detach()

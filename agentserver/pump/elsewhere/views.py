@@ -143,14 +143,20 @@ class Views:
 
     # Moves
 
-    async def gained(self, share: Share) -> None:
-        """A share is this process's: show what left its conversations before, and nothing of them after."""
-        shown = {*self.known, *self._handles.known, *self._watches.of}
-        for conversation in shown:
+    async def gained(self, share: Share) -> list[Conversation]:
+        """A share is this process's: show what left its conversations before; gives those that gateways look at.
+
+        Raises EngineError.
+        """
+        looked_at = {*self._handles.known, *self._watches.of}
+        found: list[Conversation | None] = []
+        for conversation in {*self.known, *looked_at}:
             if self._engine.share_of(conversation) == share:
-                self.known.pop(conversation, None)
-                if conversation in self._handles.known or conversation in self._watches.of:
+                if conversation in looked_at:
                     await self._show(conversation)
+                    found.append(await self.look(conversation))
+                self.known.pop(conversation, None)
+        return [one for one in found if one is not None]
 
     def lost(self, conversations: Iterable[Conversation]) -> None:
         """Conversations are another process's now. One that has not begun begins there, with its first message.

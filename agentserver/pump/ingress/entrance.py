@@ -252,12 +252,12 @@ class Entrance:
     # What other processes had
 
     async def gained(self, share: Share) -> None:
-        """A share is this process's: nothing of it is shown as another's, and what was opened here may begin here.
+        """A share is this process's: what gateways look at of it is at work here, and what was opened here may begin.
 
         Raises EngineError.
         """
-        await self.views.gained(share)
-        for one in await self._owners.back(share):
+        looked_at = await self.views.gained(share)
+        for one in (*looked_at, *await self._owners.back(share)):
             self._accounts.open(one.id, one.principal)
             self._live[one.id] = one
 

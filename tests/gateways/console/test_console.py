@@ -256,7 +256,7 @@ async def test_old_conversations_are_forgotten(fresh_server):
 
 async def test_a_server_that_stops_is_no_crash(fresh_server):
     class Stopping:
-        id = "c"
+        id, over = "c", False
 
         async def replies(self, data, to=None):
             raise RuntimeError("the server is stopping")

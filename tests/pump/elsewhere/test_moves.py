@@ -311,3 +311,19 @@ async def test_one_that_was_opened_and_is_back_before_its_first_message_begins_w
         assert (await pump.entrance.standing("console", handle.id)).principal == "console"
         assert pump._accounts.of("console")[2] == 1
         assert (await two.a.ask(Note("1"), handle=handle)).text == "re: 1"
+
+
+async def test_one_that_a_gateway_has_and_rests_is_seen_after_it_has_gone_and_come_back():
+    async with pair((A, answer)) as two:
+        handle, engine, pump = await two.a.open(), two.engines["a"], two.a.pump
+        assert (await two.a.ask(Note("1"), handle=handle)).text == "re: 1"
+        partition = engine.share_of(handle.id).partition
+        two.broker.claim(partition, "b")
+        await until(lambda: handle.id not in pump._live)
+        await until(lambda: pump.conversation(handle.id) is not None)
+        two.broker.claim(partition, "a")
+        await until(lambda: engine.share_of(handle.id) in pump._shares.held)
+        assert (pump.conversation(handle.id).id, handle.over) == (handle.id, False)
+        assert (await two.a.ask(Note("2"), handle=handle)).text == "re: 2"
+        await two.a.pump.entrance.end(None, handle.id, "ada")
+        assert handle.over

@@ -194,6 +194,11 @@ class Rewrite(NamedTuple):
 class Rewriter(Protocol):
     """Turns what a listener said into what its target is given, before it is routed. Pure."""
 
+    @property
+    def roots(self) -> frozenset[str]:
+        """The root elements of the messages that it is asked about: of any other, ``rewrite`` would give None."""
+        ...
+
     def rewrite(self, draft: Draft, sender: Sender) -> Rewrite | None:
         """Rewrite a message; None for one that is none of the rewriter's."""
         ...
@@ -220,6 +225,8 @@ class Rules:
     rewriter: Rewriter | None = None
     explain: Callable[[Listener], str] | None = None
     redact: Callable[[str], str] = field(default=str, compare=False, repr=False)
+    rewritable: frozenset[str] = field(init=False, compare=False, repr=False)
+    """The root elements of which the rewriter may make another message, or a denial."""
     viewers: frozenset[str] = field(init=False, compare=False, repr=False)
     """The listeners that are shown references."""
     narrowed: Callable[[str, frozenset[str]], Narrowed] = field(init=False, compare=False, repr=False)
@@ -231,7 +238,9 @@ class Rules:
     _opening: Mapping[str, object] | None = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Find out once which guards remember nothing of what listeners are given, and whether all begin empty."""
+        """Find out once what each step asks: which guards observe, how memories begin, what may be rewritten."""
+        roots: frozenset[str] = frozenset() if self.rewriter is None else self.rewriter.roots
+        object.__setattr__(self, "rewritable", roots)
         observing = [guard for guard in self.guards if getattr(type(guard), "observe", None) is not unmoved]
         object.__setattr__(self, "_observing", tuple(observing))
         counting = tuple(guard for guard in self.guards if isinstance(guard, Counting))

@@ -69,6 +69,7 @@ class IntentRewriter:
         self._scrub = scrub
         self._handoff = codecs.of(Handoff)
         self._task = codecs.of(Task)
+        self.roots = frozenset((self._handoff.name, self._task.name, *bound))
 
     def rewrite(self, draft: Draft, sender: Sender) -> Rewrite | None:
         """Turn a handoff into a task, or refuse it; None for a message that hands nothing over."""

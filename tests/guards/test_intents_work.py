@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
-from agentserver import Handoff
+from agentserver import HandlerResponse, Handoff
+from agentserver.core.decide.plain import plain
 from agentserver.core.drafts import replies
 from agentserver.core.drafts.routing import Sender
 from agentserver.core.records.details import HandoffAttempt
 from agentserver.handoff import audit
+from tests.core.paper import Ask, Paper, listener
 from tests.guards.test_intents import REVIEW, desk, words
 
 AT = 1_700_000_000.0
@@ -58,3 +61,21 @@ def test_a_listener_with_fewer_peers_is_made_once():
 
 def test_an_attempt_has_the_values_of_a_record_in_their_order():
     assert HandoffAttempt._fields == audit.KEYS
+
+
+def test_a_step_that_intents_do_not_concern_takes_no_more_calls_than_without_them():
+    def calls(shop):
+        def a(call):
+            return HandlerResponse(Ask("on"), "files") if isinstance(call.payload, Ask) else None
+
+        p = Paper(shop, {"a": a})
+        p.say(Ask("go"), "a")
+        asked = (p.conversation, p.invoke(p.waiting[0]), p.rules, p.moment())
+        with counted() as found:
+            assert plain(*asked) is not None
+        return len(found)
+
+    shop = desk(words(REVIEW))
+    listeners = {**shop.blueprint.listeners, "a": listener("a", "clerk", "files")}
+    shop = replace(shop, blueprint=replace(shop.blueprint, listeners=listeners))
+    assert calls(shop) == calls(replace(shop, rewriter=None))

@@ -215,7 +215,8 @@ def hear(
     """
     target = draft.to if isinstance(draft.to, str) else ""
     peers: frozenset[str] | None = None
-    attempt = None if rules.rewriter is None else rules.rewriter.rewrite(draft, sender)
+    asked = rules.rewriter if draft.root in rules.rewritable else None
+    attempt = None if asked is None else asked.rewrite(draft, sender)
     if attempt is not None:
         remarks.append(AuditNote(Event.ATTEMPTED, target, attempt.note))
         if isinstance(attempt.result, Denial):

@@ -19,7 +19,7 @@ from agentserver.core.state import siblings
 from agentserver.core.state.conversation import Conversation
 from agentserver.core.state.overlay import Overlay, changeable
 from agentserver.core.state.requests import NO_REQUESTS, OpenRequest
-from agentserver.core.state.threads import Thread, ThreadTree, followed
+from agentserver.core.state.threads import Thread, ThreadTree, followed, narrowed
 from agentserver.payload.codec import SYSTEMS_OWN
 from agentserver.payload.names import local
 from agentserver.wire import envelope
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from agentserver.core.drafts.routing import Proposal
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Draft, Finished, Moment, Outside
-    from agentserver.core.state.siblings import Siblings
+    from agentserver.core.state.siblings import Kind, Siblings
 
 _new = tuple.__new__
 """Makes a tuple without the call of Python that its class would make; tests/test_tuples.py counts the fields."""
@@ -56,17 +56,23 @@ def plain(conversation: Conversation, finished: Finished, rules: Rules, moment: 
     if moment.now < conversation.touched:
         moment = moment.not_before(conversation.touched)
     memory = rules.observe(conversation.memory, delivery, element, moment.now)
+    builder = RecordBuilder(conversation.id, moment.now, rules.redact, delivery.request, finished.took)
+    builder.record(Event.HANDLED, delivery)
     if not drafts:
-        return _gathered(conversation, finished, rules, moment, memory)
+        return _gathered(conversation, finished, builder, moment, memory)
     caller = conversation.tree.nodes[thread.parent]
-    proposal = heard(
-        drafts[0], _new(Sender, (listener, thread.id, caller.owner, moment.now, None)), rules, memory
-    )
+    if thread.allowed is not None:
+        listener = rules.narrowed(listener.name, thread.allowed).listener
+    sender = _new(Sender, (listener, thread.id, caller.owner, moment.now, None))
+    remarks: list[AuditNote] = []
+    proposal = heard(drafts[0], sender, rules, memory, remarks)
     answers = proposal is not None and proposal.route is Route.ANSWER
     if proposal is None or (thread.children if answers else proposal.route is not Route.PEER):
         return None
+    for event, to, detail in remarks:
+        builder.note(event, thread=thread.id, sender=listener.name, to=to, detail=detail)
     then = _answered if answers and caller.parent is None else _passed_on
-    return then(conversation, finished, rules, moment, memory, proposal)
+    return then(conversation, finished, builder, moment, memory, proposal)
 
 
 def plain_request(
@@ -75,7 +81,7 @@ def plain_request(
     """The outcome of a message from outside that goes to one listener."""
     root = conversation.tree.nodes[conversation.tree.root]
     requests, limits = conversation.requests, rules.blueprint.limits
-    if conversation.todos.watchers or rules.rewriter is not None or outside.request in requests:
+    if conversation.todos.watchers or draft.root in rules.rewritable or outside.request in requests:
         return None
     if limits.hops < 1 or limits.messages < 1 or conversation.messages >= limits.conversation_messages:
         return None
@@ -83,12 +89,12 @@ def plain_request(
         moment = moment.not_before(conversation.touched)
     memory = conversation.memory if conversation.version else rules.recall(conversation)
     who = rules.blueprint.principal(conversation.principal, conversation.rights.may)
-    proposal = heard(draft, Sender(who, root.id, None, moment.now), rules, memory)
+    proposal = heard(draft, Sender(who, root.id, None, moment.now), rules, memory, [])
     if proposal is None or proposal.route is not Route.PEER:
         return None
     ids, messages, nodes = moment.ids(), conversation.messages, changeable(conversation.tree.nodes)
     call, requests = _new(Call, (messages, "", 0, False)), changeable(requests)
-    receiver, children = receiver_of(conversation.tree, root, proposal.to, call, ids)
+    receiver, children = receiver_of(conversation.tree, root, (proposal.to, None), call, ids)
     fresh = receiver.ordinal == conversation.tree.opened
     if receiver.request:  # an earlier request has been taken up on the thread
         return None
@@ -114,7 +120,11 @@ def plain_request(
 
 
 def _gathered(
-    conversation: Conversation, finished: Finished, rules: Rules, moment: Moment, memory: Mapping[str, object]
+    conversation: Conversation,
+    finished: Finished,
+    builder: RecordBuilder,
+    moment: Moment,
+    memory: Mapping[str, object],
 ) -> Outcome:
     """The outcome of a message that led to no other, on a thread that does not come to rest by it."""
     delivery, requests = finished.delivery, changeable(conversation.requests)
@@ -124,8 +134,6 @@ def _gathered(
     nodes[thread.id] = thread.with_inbox(rest)
     name, threads, pending, *others = requests[delivery.request]
     requests[name] = _new(OpenRequest, (name, threads, pending - 1, *others))
-    builder = RecordBuilder(conversation.id, moment.now, rules.redact, delivery.request, finished.took)
-    builder.record(Event.HANDLED, delivery)
     tree = _new(ThreadTree, (conversation.tree.root, nodes, conversation.tree.opened))
     return Outcome(
         conversation.version,
@@ -143,7 +151,7 @@ def _gathered(
 def _passed_on(
     conversation: Conversation,
     finished: Finished,
-    rules: Rules,
+    builder: RecordBuilder,
     moment: Moment,
     memory: Mapping[str, object],
     proposal: Proposal,
@@ -160,11 +168,14 @@ def _passed_on(
         if not rest:
             children = receiver.children
             if children.resting is not None:
-                children = children.moved(thread.id, None, (thread.owner, None))
+                children = children.moved(thread.id, None, (thread.owner, thread.allowed))
             receiver = _new(Thread, (*receiver[:5], children, *receiver[6:-1], receiver.busy - 1))
     else:
         call = _new(Call, (messages, delivery.id, 0, False))
-        receiver, children = receiver_of(tree, thread, proposal.to, call, ids)
+        allowed = proposal.allowed
+        if thread.allowed is not None:
+            allowed = narrowed(thread.allowed, allowed)
+        receiver, children = receiver_of(tree, thread, (proposal.to, allowed), call, ids)
         nodes[thread.id] = _new(Thread, (*thread[:5], children, rest, *thread[7:-1], thread.busy + 1))
         opened += receiver.ordinal == opened
     chain = conversation.id, delivery.request, delivery.hop + 1
@@ -172,8 +183,6 @@ def _passed_on(
     nodes[receiver.id] = receiver.with_inbox((*receiver.inbox, sent))
     request, requests = conversation.requests[delivery.request], changeable(conversation.requests)
     requests[request.id] = _new(OpenRequest, (*request[:-1], request.messages + 1))
-    builder = RecordBuilder(conversation.id, moment.now, rules.redact, delivery.request, finished.took)
-    builder.record(Event.HANDLED, delivery)
     builder.record(Event.SENT, sent)
     tree = _new(ThreadTree, (tree.root, nodes, opened))
     return Outcome(
@@ -194,7 +203,7 @@ def _passed_on(
 def _answered(
     conversation: Conversation,
     finished: Finished,
-    rules: Rules,
+    builder: RecordBuilder,
     moment: Moment,
     memory: Mapping[str, object],
     proposal: Proposal,
@@ -216,8 +225,6 @@ def _answered(
     else:
         del requests[name]
         replies += (Done(conversation.id, name, answered=True, place=EventPlace(version, 1)),)
-    builder = RecordBuilder(conversation.id, moment.now, rules.redact, delivery.request, finished.took)
-    builder.record(Event.HANDLED, delivery)
     builder.note(
         Event.ANSWERED,
         thread=thread.id,
@@ -247,18 +254,21 @@ def _taken(nodes: MutableMapping[str, Thread], root: str, thread: Thread, over: 
     nodes[thread.id] = thread.with_inbox(thread.inbox[1:])
     above = nodes[root]
     if above.children.resting is not None and len(thread.inbox) == 1:
-        children = above.children.moved(thread.id, None, (thread.owner, None))
+        children = above.children.moved(thread.id, None, (thread.owner, thread.allowed))
         nodes[root] = above._replace(children=children)
     for each in over:
         if each in nodes:
             nodes[each] = _new(Thread, (*nodes[each][:-2], "", nodes[each].busy))
 
 
-def heard(draft: Draft, sender: Sender, rules: Rules, memory: Mapping[str, object]) -> Proposal | None:
-    """The only proposal of a draft, if every guard lets it pass without a word."""
-    remarks: list[AuditNote] = []
+def heard(
+    draft: Draft, sender: Sender, rules: Rules, memory: Mapping[str, object], remarks: list[AuditNote]
+) -> Proposal | None:
+    """The only proposal of a draft, if every guard lets it pass without a word; notes the rewriter's remark."""
     heard = hear(draft, sender, rules, memory, remarks)
-    if isinstance(heard, Refusal) or remarks or len(heard) != 1 or heard[0].questions:
+    if isinstance(heard, Refusal) or len(heard) != 1 or heard[0].questions:
+        return None
+    if remarks and remarks[-1].event is not Event.ATTEMPTED:  # a guard's, which comes after the rewriter's
         return None
     return heard[0]
 
@@ -343,40 +353,39 @@ def _goes_on(thread: Thread, request: OpenRequest) -> bool:
 def calm(
     conversation: Conversation, thread: Thread, request: OpenRequest, rules: Rules, hop: int, many: int
 ) -> bool:
-    """True when there is room for so many more messages, and nothing is held back, narrowed, refused, asked, hidden."""
+    """True when there is room for so many more messages, and nothing is held back, refused, asked, hidden."""
     limits = rules.blueprint.limits
     return not (
         hop > limits.hops
         or request.messages + many > limits.messages
         or conversation.messages + many > limits.conversation_messages
-        or rules.rewriter is not None
         or conversation.todos.watchers
         or not conversation.version
         or request.held
         or thread.refusals
         or thread.held
         or thread.approvals
-        or thread.allowed is not None
         or thread.owner in rules.viewers
     )
 
 
 def receiver_of(
-    tree: ThreadTree, thread: Thread, owner: str, call: Call, ids: Iterator[str]
+    tree: ThreadTree, thread: Thread, kind: Kind, call: Call, ids: Iterator[str]
 ) -> tuple[Thread, Siblings]:
-    """The oldest child of a listener that is at rest, or a new one; and the children with that one at work."""
+    """The oldest child of a kind that is at rest, or a new one; and the children with that one at work."""
+    owner, allowed = kind
     held, children = tree.nodes, thread.children
     if children.resting is None:
         found = held.values_of(children) if type(held) is Overlay else map(held.__getitem__, children)
         for node in found:
-            if node.owner == owner and not node.inbox and not node.busy and node.resting == (owner, None):
+            if node.owner == owner and not node.inbox and not node.busy and node.resting == kind:
                 return node.called_by(call), children
     else:
-        place = children.first((owner, None))
+        place = children.first(kind)
         if place is not None:
             node = held[children.ids[place]]
-            return node.called_by(call), children.moved(node.id, (owner, None), None)
-    opened = Thread(next(ids), owner, thread.id, tree.opened, call)
+            return node.called_by(call), children.moved(node.id, kind, None)
+    opened = Thread(next(ids), owner, thread.id, tree.opened, call, allowed=allowed)
     if children.size < siblings.FEW:
         return opened, children.followed_by(opened.id)
     return opened, followed(children, opened.id, held)

@@ -131,7 +131,9 @@ class Office:
         services = frozenset(codecs.of(payload).name for payload in (TodoUntil, TodoComplete))
         usage = dict.fromkeys(roots, "")
         blueprint = Blueprint({one.name: one for one in listeners}, Limits(), roots, services, usage)
-        self.rules = Rules(blueprint, codecs, (CountingGuard(),), Bounds(), rewriter=Narrowing())
+        self.rules = Rules(
+            blueprint, codecs, (CountingGuard(),), Bounds(), rewriter=Narrowing(frozenset([self._told]))
+        )
         self._moments = seed << 32
         self._calls: Counter[str] = Counter()
 
@@ -239,7 +241,14 @@ class CountingGuard:
 
 
 class Narrowing:
-    """Lets the worker reach the vault alone where the boss asks it."""
+    """Lets the worker reach the vault alone where the boss asks it.
+
+    Args:
+        roots: of the messages that it passes on.
+    """
+
+    def __init__(self, roots: frozenset[str]) -> None:
+        self.roots = roots
 
     def rewrite(self, draft: Draft, sender: Sender) -> Rewrite | None:
         """Pass the message on as it is."""

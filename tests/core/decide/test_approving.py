@@ -407,6 +407,8 @@ def narrowed(*allowed):
     """A rewriter that lets b do with fewer peers what a hands it."""
 
     class Narrows:
+        roots = frozenset([Ask.__xml_name__])
+
         def rewrite(self, draft, place):
             if draft.to != "b" or place.listener.name != "a":
                 return None
@@ -487,6 +489,8 @@ def test_fewer_peers_are_kept():
 
 def test_a_rewriter_that_refuses_is_on_record_too():
     class Refuses:
+        roots = frozenset([Ask.__xml_name__])
+
         def rewrite(self, draft, place):
             return (
                 Rewrite(Denial(Code.DENIED, Failure("no such intent")), GuardNote("r", "refused"))

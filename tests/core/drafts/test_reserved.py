@@ -97,6 +97,8 @@ def test_a_principal_does_not_speak_for_the_system(data, target):
 
 def test_a_rewriter_does_not_speak_for_the_system():
     class Turns:
+        roots = frozenset([Ask.__xml_name__])
+
         def rewrite(self, message, place):
             made = draft(OWN_WORDS, message.to, by.codecs, by.bounds)
             return Rewrite(made, GuardNote("r", "turned"))

@@ -48,7 +48,9 @@ def spreading(
     if thread is None or thread.parent is None or request is None or listener is None or element is None:
         return None
     drafts = plain.ordinary(result)
-    if not drafts or not plain.calm(conversation, thread, request, rules, delivery.hop + 1, len(drafts)):
+    if not drafts or thread.allowed is not None or any(draft.root in rules.rewritable for draft in drafts):
+        return None
+    if not plain.calm(conversation, thread, request, rules, delivery.hop + 1, len(drafts)):
         return None
     moment = moment.not_before(conversation.touched)
     caller = conversation.tree.nodes[thread.parent]
@@ -56,7 +58,7 @@ def spreading(
     sender = Sender(listener, thread.id, caller.owner, moment.now)
     proposals: list[Proposal] = []
     for draft in drafts:
-        proposal = plain.heard(draft, sender, rules, memory)
+        proposal = plain.heard(draft, sender, rules, memory, [])
         if proposal is None or proposal.route is not Route.PEER:
             return None
         proposals.append(proposal)
@@ -84,7 +86,7 @@ def _sent(
     added: list[Delivery] = []
     for place, proposal in enumerate(proposals):
         call = Call(messages, delivery.id, place)
-        receiver, children = plain.receiver_of(tree, thread, proposal.to, call, ids)
+        receiver, children = plain.receiver_of(tree, thread, (proposal.to, None), call, ids)
         nodes[thread.id] = thread = thread._replace(children=children, busy=thread.busy + 1)
         sent = plain.delivered(proposal, receiver, next(ids), chain, call)
         nodes[receiver.id] = receiver.with_inbox((sent,))

@@ -1,0 +1,146 @@
+"""Steps of organisms with intents: the direct way and the general one give the same bytes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentserver import HandlerResponse, Handoff, Task
+from agentserver.core.decide import decisions
+from agentserver.core.decide.direct.spread import spreading
+from agentserver.core.decide.plain import plain
+from agentserver.core.drafts import replies
+from agentserver.core.drafts.routing import Sender
+from agentserver.core.encoding import changes, record_rows, recording
+from agentserver.core.pieces import whole
+from agentserver.core.records.audit import Event
+from tests.core.paper import Answer, Ask, Note, Paper
+from tests.guards.test_intents import LOOSE, REVIEW, Review, desk, words
+
+VOCABULARY = words(REVIEW, LOOSE, legacy="loose")
+BOUND = {Review: {"clerk": "review"}}
+TARGETS = ["a", "b", "clerk", "boss", "files", "outbox", None]
+
+
+def kept(before, outcome):
+    """What engines keep of a step, of its cause, its records and its change; and what leaves."""
+    changed = changes.between(before, outcome.conversation, lambda *_: {})  # no guard here has a memory
+    sent = [delivery.message for delivery in (*outcome.added, *outcome.ready)]
+    left = [repr(reply).encode() for reply in outcome.replies]
+    return [recording.dump(outcome), record_rows.dump_records(outcome), changed, *sent, *left]
+
+
+class Kept(Paper):
+    """Holds the bytes of both ways against each other as well."""
+
+    def conclude(self, finished):
+        now = self.moment()
+        self.seeds -= 1
+        asked = (self.conversation, finished, self.rules, now)
+        general = kept(self.conversation, whole(decisions.concluding(*asked)))
+        for direct in (plain(*asked), whole(spreading(*asked))):
+            assert direct is None or kept(self.conversation, direct) == general
+        return super().conclude(finished)
+
+
+def said(random):
+    """One of the messages that hand work over, or try to, or are about something else."""
+    ticket, note = random.choice(["AB-1", "XY-22", "ignore the rules"]), random.choice([None, "Look at it."])
+    return random.choice(
+        [
+            Ask("on"),
+            Note("aside"),
+            Answer("back"),
+            Handoff.of("review", {"ticket": ticket}, note=note),
+            Handoff.of("review", {"ticket": ticket, "count": "7"}),
+            Handoff.of("loose"),
+            Handoff.of("nothing of ours"),
+            Handoff("", event="an older one"),
+            Task("review", "forged"),
+            Review(ticket="AB-1", note=note),
+        ]
+    )
+
+
+def response(random):
+    if random.random() < 0.4:
+        return HandlerResponse.respond(Answer("back"))
+    return HandlerResponse(said(random), random.choice(TARGETS))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32))
+def test_both_ways_keep_the_same_bytes_whatever_is_handed_over(seed):
+    random = Random(seed)
+
+    def speak(call):
+        return random.choice([None, *[response(random)] * 4, [response(random), response(random)]])
+
+    names = ("a", "clerk", "boss", "files", "outbox")
+    p = Kept(desk(VOCABULARY, BOUND, messages=60), dict.fromkeys(names, speak))
+    for to in random.choices(["a", "files"], k=4):
+        p.say(Ask("go"), to)
+        p.run()
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**32))
+def test_a_rewriter_makes_nothing_of_what_it_is_not_asked_about(seed):
+    random, shop = Random(seed), desk(VOCABULARY, BOUND)
+    assert shop.rewritable == {shop.codecs.of(kind).name for kind in (Handoff, Task, Review)}, (
+        "a payload is bound to an intent"
+    )
+    draft = replies.draft(said(random), random.choice(TARGETS), shop.codecs, shop.bounds)
+    sender = Sender(shop.blueprint.listeners[random.choice(["a", "clerk"])], "thread", "console", 1.0)
+    asked = draft.root in shop.rewritable
+    assert asked or shop.rewriter.rewrite(draft, sender) is None
+
+
+def test_an_organism_without_intents_asks_about_nothing():
+    assert replace(desk(VOCABULARY), rewriter=None).rewritable == frozenset()
+
+
+def chat(handed):
+    """a hands on what it is asked, and says what it is answered; the paper after two requests."""
+
+    def a(call):
+        return (
+            HandlerResponse(handed, "clerk")
+            if isinstance(call.payload, Ask)
+            else HandlerResponse.respond(Answer("x"))
+        )
+
+    def respond(call):
+        return HandlerResponse.respond(Answer("done"))
+
+    p = Kept(desk(VOCABULARY), {"a": a, "clerk": respond, "boss": respond, "files": respond})
+    for _ in range(2):
+        p.say(Ask("go"), "a")
+        p.run()
+    return p
+
+
+@pytest.mark.parametrize("intent", ["review", "loose"])
+def test_a_judged_handoff_and_the_answer_of_its_target_are_decided_directly(intent):
+    p = chat(Handoff.of(intent, {"ticket": "AB-1"} if intent == "review" else {}))
+    assert [record.event for record in p.records].count(Event.ATTEMPTED) == 2
+    assert len(p.seen("clerk")) == 2
+    assert p.received == 2
+    assert p.plain == 4  # a's answer to its principal closes the clerk's thread, and takes the general way
+
+
+def test_what_is_no_handoff_is_decided_directly_beside_intents():
+    p = Kept(desk(VOCABULARY), {"files": lambda call: HandlerResponse.respond(Answer("x"))})
+    p.say(Ask("go"), "files")
+    p.run()
+    assert (p.received, p.plain) == (1, 1)
+
+
+def test_a_refused_handoff_takes_the_general_way():
+    p = chat(Handoff.of("nothing of ours"))
+    assert p.plain == 0
+    assert not p.seen("clerk")

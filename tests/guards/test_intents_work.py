@@ -73,7 +73,7 @@ def test_a_step_that_intents_do_not_concern_takes_no_more_calls_than_without_the
         asked = (p.conversation, p.invoke(p.waiting[0]), p.rules, p.moment())
         with counted() as found:
             assert plain(*asked) is not None
-        return len(found)
+        return [code.co_name for code in found if "agentserver" in code.co_filename]
 
     shop = desk(words(REVIEW))
     listeners = {**shop.blueprint.listeners, "a": listener("a", "clerk", "files")}

@@ -172,10 +172,9 @@ def _passed_on(
             receiver = _new(Thread, (*receiver[:5], children, *receiver[6:-1], receiver.busy - 1))
     else:
         call = _new(Call, (messages, delivery.id, 0, False))
-        allowed = proposal.allowed
-        if thread.allowed is not None:
-            allowed = narrowed(thread.allowed, allowed)
-        receiver, children = receiver_of(tree, thread, (proposal.to, allowed), call, ids)
+        own, above = proposal.allowed, thread.allowed
+        kind = proposal.to, own if above is None else narrowed(above, own)
+        receiver, children = receiver_of(tree, thread, kind, call, ids)
         nodes[thread.id] = _new(Thread, (*thread[:5], children, rest, *thread[7:-1], thread.busy + 1))
         opened += receiver.ordinal == opened
     chain = conversation.id, delivery.request, delivery.hop + 1

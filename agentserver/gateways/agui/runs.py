@@ -214,10 +214,16 @@ class Following:
 
     async def _done(self, done: Done) -> BaseEvent:
         self.over = True
-        if not done.answered and self.server.conversation(self.conversation) is None:
+        if not done.answered and await self._closed():
             return telling.cancelled(self.asked)
         await self.server.confirm(self.caller.name, self.conversation, done.place)
         return telling.finished(self.asked, self.result)
+
+    async def _closed(self) -> bool:
+        try:
+            return (await self.server.standing(self.caller.name, self.conversation)).over
+        except LookupError:
+            return True
 
     def _interrupted(self) -> Sequence[BaseEvent]:
         waiting = _waiting(self.server, self.conversation, self.submitted.request)

@@ -48,7 +48,13 @@ MAY_BLOCK = [
 
 FAILED_WITH = pytest.StashKey[list[BaseException]]()
 
-settings.register_profile("default", derandomize=True, deadline=None, database=None)
+settings.register_profile(
+    "default",
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],  # says how busy the machine is
+)
 settings.register_profile(
     "fuzz",
     derandomize=False,

@@ -313,7 +313,7 @@ async def test_a_conversation_that_idled_away_is_replaced_with_a_word():
     async def idle(shown):
         await anyio.sleep(0.8)
 
-    status, shown, _ = await session("Ada", idle, "Bob", organism=IDLE)
+    status, shown, _ = await session("Ada", until("Good day, Ada!"), idle, "Bob", organism=IDLE)
     assert status == 0
     assert "the conversation was closed; this is a new one" in shown
 

@@ -185,7 +185,7 @@ async def test_operators_read_records_of_all_or_of_one_principal(shop):
             handle, other = await d.open(), await d.pump.open("other")
             await d.ask(Ask("1"), handle=handle)
             await d.ask(Ask("2"), handle=other)
-            await asyncio.sleep(0.01)
+            await until(lambda: len(found[None]) == len(d.records) == len(found["console"] + found["other"]))
             tasks.cancel_scope.cancel()
         assert found[None] == d.records
         assert {record.conversation for record in found["console"]} == {handle.id}

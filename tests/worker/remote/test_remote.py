@@ -132,15 +132,28 @@ async def test_without_a_worker_messages_wait_and_one_that_comes_in_time_handles
         assert sorted([(await each).text.split()[1] for each in waiting]) == ["0", "1", "2"]
 
 
+async def taken(node, calls):
+    """Wait until workers have taken so many calls of the calculator: each lets its ticket leave the queue then."""
+    while True:
+        told = await node.asks("/jsz?accounts=true&streams=true&consumers=true")
+        streams = [one for each in told["account_details"] for one in each.get("stream_detail", ())]
+        queues = [one for each in streams for one in each.get("consumer_detail", ())]
+        if any(one["name"] == "calculator" and one["ack_floor"]["consumer_seq"] >= calls for one in queues):
+            return
+        await asyncio.sleep(0.05)
+
+
 async def test_a_machine_that_dies_loses_no_call(field, monkeypatch):
     monkeypatch.setattr("agentserver.worker.remote.queue.LOST", 2.5)
     async with serving(field) as (_, ask):
         first = await field.worker()
         waiting = asyncio.ensure_future(ask("sleep", "1.5"))
-        await asyncio.sleep(1)
+        await taken(field.node, 1)
         first.kill()
         await first.wait()
         await field.worker()
+        await taken(field.node, 2)
+        monkeypatch.setattr("agentserver.worker.remote.queue.LOST", HANGS)  # this one is only slow
         assert (await waiting).text.startswith("slept 1.5")
 
 
@@ -156,7 +169,7 @@ async def test_a_signal_lets_a_worker_end_with_what_it_has(field):
     async with serving(field) as (_, ask):
         process = await field.worker("calculator", "--processes", "1")
         waiting = asyncio.ensure_future(ask("sleep", "1.5"))
-        await asyncio.sleep(1)
+        await taken(field.node, 1)
         process.send_signal(signal.SIGTERM)
         assert (await waiting).text.startswith("slept")
         assert await asyncio.wait_for(process.wait(), HANGS) == 0
@@ -167,7 +180,7 @@ async def test_a_broker_that_goes_in_the_middle_loses_no_call(field):
         await field.worker()
         assert (await ask("hello", "you")).text.startswith("hello")
         waiting = asyncio.ensure_future(ask("sleep", "2"))
-        await asyncio.sleep(0.5)
+        await taken(field.node, 2)
         field.node.kill()
         await asyncio.sleep(0.5)
         await field.node.start()

@@ -5,7 +5,7 @@ Owns the forms of those files. Refuses to connect.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -30,12 +30,14 @@ class BrokerAddress:
         credentials: the file of user and password; None where the broker asks for neither.
         replicas: how many nodes keep what it is given.
         ca: the file of the certificates that vouch for the nodes; the system's where it is None.
+        place: where this is written, as people find it: ``organism.yaml:3: engine.nats``; empty where it is not.
     """
 
     url: str
     credentials: Path | None = None
     replicas: int = 1
     ca: Path | None = None
+    place: str = field(default="", compare=False)
 
     @property
     def encrypted(self) -> bool:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from agentserver.broker.address import BrokerAddress
 
-__all__ = ["Link", "PermissionDeniedError", "SilenceError", "connected", "troubles"]
+__all__ = ["Link", "PermissionDeniedError", "SilenceError", "connected", "short", "troubles"]
 
 START = 5.0
 """Seconds for which a first connection is tried."""
@@ -168,8 +168,12 @@ class Link:
 
     async def closed(self) -> None:
         """The library has given the connection up."""
-        if not self.over.done():
-            self.over.set_result(self._why or "the connection is closed")
+        if self.over.done():
+            return
+        said = self.client.last_error  # the library tells nobody why a broker has ended a connection
+        why = self._why or (short(said) if said is not None else "")
+        refused = "the broker does not take this user any more: " if _is_unauthorised(why) else ""
+        self.over.set_result(f"{refused}{why}" if why else "the connection is closed")
 
 
 @asynccontextmanager
@@ -223,7 +227,7 @@ async def _connect(link: Link, address: BrokerAddress, more: dict[str, Any]) -> 
     refused: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     async def trouble(error: Exception) -> None:
-        latest[0] = _short(error)
+        latest[0] = short(error)
         if _is_unauthorised(latest[0]) and not refused.done():
             refused.set_result(latest[0])
         await link.trouble(error)
@@ -320,11 +324,13 @@ def troubles(subject: str) -> Iterator[None]:
     except errors.MaxPayloadError:
         raise BrokerError("it is larger than the broker takes (max_payload)") from None
     except (errors.Error, OSError, ValueError, TypeError, LookupError, AttributeError) as error:
-        raise BrokerError(f"{subject}: {_short(error)}") from None
+        raise BrokerError(f"{subject}: {short(error)}") from None
 
 
-def _short(error: Exception) -> str:
-    text = (str(error) or type(error).__name__).removeprefix("nats: ")
+def short(error: Exception) -> str:
+    """The words of an error, in one line."""
+    text = getattr(error, "description", None) or str(error) or type(error).__name__
+    text = str(text).removeprefix("nats: ")
     return one_line(" ".join(text.split()))[:200]
 
 

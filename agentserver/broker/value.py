@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from agentserver.broker.link import short
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
@@ -131,4 +133,4 @@ def _troubles() -> Iterator[None]:
     except TimeoutError:
         raise OSError("the broker does not answer") from None
     except (Error, ValueError, TypeError, LookupError, AttributeError) as error:
-        raise OSError(f"the broker: {str(error).removeprefix('nats: ') or type(error).__name__}") from None
+        raise OSError(f"the broker: {short(error)}") from None

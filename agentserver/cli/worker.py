@@ -56,6 +56,7 @@ def command(ctx: click.Context, /, listener: str, organism: Path | None, **said:
     import anyio
 
     from agentserver.broker.address import BrokerError
+    from agentserver.broker.remedies import explained
     from agentserver.extras import MissingExtraError
     from agentserver.worker.remote.host import VersionError
     from agentserver.worker.wall.raising import WallError
@@ -66,7 +67,9 @@ def command(ctx: click.Context, /, listener: str, organism: Path | None, **said:
     collecting.settled()
     try:
         anyio.run(_handle, found, bound, address, said["processes"] or bound.listener.concurrency)
-    except (BrokerError, VersionError, WallError, MissingExtraError) as error:
+    except BrokerError as error:
+        project.refuse(ctx, explained(str(error), address))
+    except (VersionError, WallError, MissingExtraError) as error:
         project.refuse(ctx, str(error))
 
 
@@ -86,8 +89,9 @@ def _address(ctx: click.Context, found: Organism, said: Mapping[str, Any]) -> Br
     from agentserver.broker.address import BrokerAddress
     from agentserver.config.keys.engines.nats import URLS_PATTERN
 
-    url, ca = said["engine"], said["ca"]
+    url, ca, place = said["engine"], said["ca"], "--engine"
     if found.broker is not None:
+        place = place if url else found.broker.place
         url, ca = url or found.broker.url, ca or found.broker.ca
     if url is None:
         project.refuse(ctx, "the organism names no broker: say where it is with --engine nats://HOST:PORT")
@@ -96,7 +100,7 @@ def _address(ctx: click.Context, found: Organism, said: Mapping[str, Any]) -> Br
             "an address is nats://HOST:PORT or tls://HOST:PORT; user and password stand in --credentials FILE"
         )
         project.refuse(ctx, f"--engine: {told}")
-    return BrokerAddress(url, said["credentials"], ca=ca)
+    return BrokerAddress(url, said["credentials"], ca=ca, place=place)
 
 
 async def _handle(found: Organism, bound: BoundListener, address: BrokerAddress, many: int) -> None:

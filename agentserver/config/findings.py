@@ -43,6 +43,10 @@ class Where:
     line: int
     path: str = ""
 
+    def __str__(self) -> str:
+        path = f": {self.path}" if self.path else ""
+        return f"{one_line(str(self.file))}:{self.line}{path}"
+
 
 @dataclass(frozen=True, slots=True)
 class ConfigMistake:

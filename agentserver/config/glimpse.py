@@ -70,7 +70,7 @@ def glimpse(path: Path, environ: Mapping[str, str]) -> Glimpse:
 def _kept(found: Glimpse, main: Document, path: Path) -> Glimpse:
     """The known facts, with the place where conversations are kept. Raises ValidationError when that cannot be told."""
     project = project_directory(path)
-    engine = engine_of(main.data, str(main.data.get("name")), project)
+    engine = engine_of(main, str(main.data.get("name")), project)
     if engine is not None:
         return found._replace(journal=project / replica_journal(engine).path, engine=engine)
     said = unjournalled(main.data.get("journal"))

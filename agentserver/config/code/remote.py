@@ -61,10 +61,10 @@ def _broker(main: Parsed, root: Path) -> BrokerAddress | None:
     """The broker that is named for workers, or else the one that is the engine."""
     named = main.document.data.keys() - main.faulty
     if "broker" not in named:
-        engine = engine_of(main.document.data, main.name, root) if "engine" in named else None
+        engine = engine_of(main.document, main.name, root) if "engine" in named else None
         return None if engine is None else engine.address
     entry = BrokerEntry.model_validate(main.document.data["broker"])
-    return entry.address(root, entry.replicas)
+    return entry.address(root, entry.replicas, str(main.document.where(("broker",))))
 
 
 def part(

@@ -20,7 +20,7 @@ from agentserver.ports.sharing import Share
 from agentserver.ports.tasks import ended
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 
     from nats.aio.msg import Msg
 
@@ -58,10 +58,20 @@ class Life:
         stream: where claims go.
         name: of this process.
         lease: seconds of silence after which a process counts as dead.
+        make: makes the bucket when it is not there; raises BrokerError.
     """
 
-    def __init__(self, link: Link, subjects: LogSubjects, stream: LogStream, name: str, lease: float) -> None:
+    def __init__(
+        self,
+        link: Link,
+        subjects: LogSubjects,
+        stream: LogStream,
+        name: str,
+        lease: float,
+        make: Callable[[], Awaitable[None]],
+    ) -> None:
         self._link = link
+        self._make = make
         self._subjects = subjects
         self._stream = stream
         self._pause = lease / BEATS
@@ -146,6 +156,8 @@ class Life:
             if self._unanswered * self._pause >= SILENT:
                 self._unanswered = 0
                 logger.warning("the node of the broker does not answer: another one is tried")
+                with suppress(BrokerError):  # an operator may have removed it: what is in it is said again
+                    await self._make()
                 with suppress(BrokerError):
                     await self._link.elsewhere()
         else:

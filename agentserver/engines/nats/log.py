@@ -17,10 +17,21 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from agentserver.broker.address import BrokerAddress, BrokerError
 from agentserver.broker.link import PermissionDeniedError, connected
+from agentserver.broker.remedies import explained
 from agentserver.engines.nats.durability import relaxed
 from agentserver.engines.nats.keeping import Keeping
 from agentserver.engines.nats.life import Life
-from agentserver.engines.nats.stream import AGAIN, HEADERS, LogStream, OversizeError, api, store
+from agentserver.engines.nats.settings import otherwise
+from agentserver.engines.nats.stream import (
+    AGAIN,
+    HEADERS,
+    AbsentError,
+    FinalError,
+    LogStream,
+    OversizeError,
+    api,
+    store,
+)
 from agentserver.engines.nats.subjects import ID, LAST, OBJECT, LogSubjects
 from agentserver.engines.replica.entries.form import LARGEST
 from agentserver.extras import require
@@ -98,13 +109,16 @@ class NatsLog:
                 await self._begin(stack)
                 self._stack = stack.pop_all()
         except BrokerError as error:
-            raise EngineError(str(error)) from error
+            raise self._told(error) from error
         return self
+
+    def _told(self, error: Exception | str) -> EngineError:
+        return EngineError(explained(str(error), self._options.address))
 
     async def _begin(self, stack: AsyncExitStack) -> None:
         why = await relaxed(self._options.monitoring)
         if why is not None and not self._options.relaxed:
-            raise EngineError(
+            raise self._told(
                 f"{why}: what is acknowledged may be lost with the power. Set sync_interval: always at each node,"
                 " name their monitoring, or say durability: relaxed"
             )
@@ -114,8 +128,9 @@ class NatsLog:
         replicas = self._options.address.replicas
         self._keeping = Keeping(link, self._subjects, replicas)
         self._stream = LogStream(link, self._subjects, self._keeping.get)
-        await _patiently(partial(self._make, replicas))
-        self._life = Life(link, self._subjects, self._stream, self.name, self._options.lease)
+        await self._patiently(partial(self._make, replicas))
+        lease = self._options.lease
+        self._life = Life(link, self._subjects, self._stream, self.name, lease, self._make_life)
         stack.push_async_callback(self._life.give_up)
 
     async def _make(self, replicas: int) -> None:
@@ -125,9 +140,14 @@ class NatsLog:
             "duplicate_window": _REMEMBERED,
         }
         await self._stream_of(self._subjects.stream, log, replicas)
-        for name in (self._subjects.life, self._subjects.once, self._subjects.notes):
+        for name in (self._subjects.once, self._subjects.notes):
             await self._bucket_of(name, {}, replicas)
+        await self._make_life()
         await self._make_marks()
+
+    async def _make_life(self) -> None:
+        """Make the bucket of who lives and has which token."""
+        await self._bucket_of(self._subjects.life, {}, self._options.address.replicas)
 
     async def _make_marks(self) -> None:
         """Make the bucket of what runs in each process. What one has written of it long ago is of no server's use."""
@@ -152,11 +172,15 @@ class NatsLog:
         try:
             await api(self._link, f"STREAM.CREATE.{name}", whole)
         except BrokerError as error:
-            found = await api(self._link, f"STREAM.INFO.{name}", {})
-            there = found.get("config")
-            if not isinstance(there, dict) or there.get("num_replicas") != replicas:
-                raise PermissionDeniedError(
-                    f"the stream {name} is there with other settings than engine.nats.replicas: {replicas}: {error}"
+            try:
+                found = await api(self._link, f"STREAM.INFO.{name}", {})
+            except AbsentError:
+                raise error from None
+            other = otherwise(found.get("config"), whole)
+            if other:
+                raise FinalError(
+                    f"the stream {name} is there with other settings: {other}; correct it at the broker, or name"
+                    " another log with engine.nats.name"
                 ) from error
 
     async def __aexit__(
@@ -202,7 +226,7 @@ class NatsLog:
 
     async def bounds(self) -> tuple[int, int]:
         """The place up to which the log is forgotten, and its end."""
-        return await _patiently(self._bounds)
+        return await self._patiently(self._bounds)
 
     async def _bounds(self) -> tuple[int, int]:
         copied = await self._keeping.copied()
@@ -240,7 +264,7 @@ class NatsLog:
 
     async def once(self, name: str, value: str) -> str:
         """The value that a name has from now on."""
-        return await _patiently(partial(self._given, name, value))
+        return await self._patiently(partial(self._given, name, value))
 
     async def _given(self, name: str, value: str) -> str:
         subject = self._subjects.given(name)
@@ -311,17 +335,15 @@ class NatsLog:
         """Hold nothing any more."""
         await self._life.give_up()
 
-
-async def _patiently(work: Callable[[], Awaitable[T]]) -> T:
-    """Do something that a broker may not be ready for yet. Raises what ``work`` raised last."""
-    loop = asyncio.get_running_loop()
-    end = loop.time() + ELECTION
-    while True:
-        try:
-            return await work()
-        except PermissionDeniedError:
-            raise
-        except (BrokerError, EngineError):
-            if loop.time() > end:
-                raise
-        await asyncio.sleep(0.2)
+    async def _patiently(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Do something that a broker may not be ready for yet. Raises EngineError with what ``work`` raised last."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + ELECTION
+        while True:
+            try:
+                return await work()
+            except (BrokerError, EngineError) as error:
+                final = isinstance(error, PermissionDeniedError | FinalError)
+                if final or loop.time() > end:
+                    raise self._told(error) from error
+            await asyncio.sleep(0.2)

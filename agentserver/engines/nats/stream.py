@@ -12,7 +12,7 @@ import logging
 import re
 import secrets
 from base64 import b64decode
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from math import inf
 from types import MappingProxyType
@@ -49,6 +49,9 @@ FORGOTTEN: Final = 10037
 AWAY: Final = 503
 """Its code for what it cannot do just now: without a leader, or without room."""
 
+FINAL: Final = frozenset({"10002", "10027", "10028", "10039", "10047", "10074", "10076"})
+"""Its errors for what it will not do later either: beyond a limit, without JetStream, with more nodes than it has."""
+
 ABSENT: Final = 404
 """Its code for what it does not have."""
 
@@ -60,6 +63,9 @@ AGAIN: Final = 0.05
 
 AT_ONCE: Final = 256
 """Entries that are asked for at once."""
+
+LOOK: Final = 100
+"""Attempts that found a claim of ours missing, after which it is looked for: longer than a leader is behind."""
 
 SILENCE: Final = 5.0
 """Seconds without a sign of the broker after which a reader begins anew; a sign comes twice in that time."""
@@ -91,6 +97,10 @@ READER: Final = MappingProxyType(
 
 class AbsentError(BrokerError):
     """The broker does not have what it was asked for."""
+
+
+class FinalError(BrokerError):
+    """The broker does not do it, however often it is asked."""
 
 
 class OversizeError(EngineError):
@@ -159,6 +169,7 @@ class LogStream:
         self._subjects = subjects
         self._large = large
         self._lost = 0, 0
+        self._broken = ""
         self.trouble = ""
 
     async def append(self, partition: int, epoch: int | None, data: bytes, headers: dict[str, str]) -> int:
@@ -172,7 +183,7 @@ class LogStream:
         if epoch is not None:
             own = self._subjects.own(partition)
             headers = {**headers, LAST: str(epoch), LAST_OF: own, EPOCH: str(epoch)}
-        unknown = False
+        unknown, behind = False, 0
         while True:
             if len(data) > self._link.most - HEADERS:
                 raise OversizeError(unknown=unknown)
@@ -186,22 +197,37 @@ class LogStream:
                 if epoch is None or last_of(answer.words) >= epoch:
                     raise FencedError("another process has claimed it")
                 # else a new leader, which has not come to our claim yet: no later one would tell those who wait
+                behind += 1
+                if behind % LOOK == 0:
+                    await self._look_for_claim(epoch)
             elif answer.error not in {UNDECIDED, IN_PROCESS} and not unknown:
                 raise EngineError(f"the broker keeps nothing: {answer.words}")
             await asyncio.sleep(AGAIN)
+
+    async def _look_for_claim(self, epoch: int) -> None:
+        """Have a log followed no more that has come past a claim and has it no more: it was emptied."""
+        with suppress(BrokerError):
+            if await self.last() >= epoch and not await self.id_at(epoch):
+                self._broken = (
+                    f"the log has nothing at {epoch} any more, where a claim was: it has lost entries"
+                )
 
     async def claim(self, partition: int, name: str) -> int | None:
         """Claim a partition; gives the epoch, or None when it is not known whether it was claimed."""
         answer = await store(self._link, self._subjects.own(partition), name.encode(), {})
         return None if answer is None or answer.error else answer.place
 
-    async def last(self) -> int:
-        """The place of the last entry. Raises BrokerError."""
-        found = await api(self._link, f"STREAM.INFO.{self._subjects.stream}", {})
+    async def last(self, without: int | None = None) -> int:
+        """The place of the last entry, or ``without`` of a log that is not there any more. Raises BrokerError."""
         try:
+            found = await api(self._link, f"STREAM.INFO.{self._subjects.stream}", {})
             return int(found["state"]["last_seq"])
         except (LookupError, TypeError, ValueError, OverflowError):
             raise BrokerError("the broker does not say where the log ends") from None
+        except AbsentError:
+            if without is None:
+                raise
+            return without
 
     async def follow(self, after: int) -> AsyncIterator[LogEntry]:
         """The entries after a place, for ever. Raises BrokenLogError at a gap, and for a broker that has us no more."""
@@ -211,6 +237,8 @@ class LogStream:
                 raise BrokenLogError(f"the connection to the broker is over: {self._link.over.result()}")
             if self._link.denied.done():  # no answer would be believed any more
                 raise BrokenLogError(self._link.denied.result())
+            if self._broken:
+                raise BrokenLogError(self._broken)
             with _anew():
                 await self._goes_on(after, known)
                 async for entry in self._read(after):
@@ -221,7 +249,7 @@ class LogStream:
     async def _goes_on(self, after: int, known: str) -> None:
         """Look that the log has what was read of it. Raises BrokenLogError when it does not, and BrokerError."""
         for pause in (*BEHIND, None):
-            last = after and await self.last()
+            last = after and await self.last(0)
             if last >= after:
                 break
             if pause is None:
@@ -270,6 +298,8 @@ class LogStream:
             while True:
                 message = await _next(came)
                 status = (message.headers or {}).get("Status")
+                if self._broken:
+                    raise BrokerError(self._broken)
                 if status == "100":
                     continue
                 if status is not None and status != "408":
@@ -359,7 +389,7 @@ async def api(link: Link, what: str, request: Mapping[str, Any], seconds: float 
     except (ValueError, AttributeError, RecursionError):
         raise BrokerError(f"{what}: the broker's answer cannot be read") from None
     if error is not None:
-        absent = isinstance(error, dict) and error.get("code") == ABSENT
-        words = error.get("description") if isinstance(error, dict) else error
-        raise (AbsentError if absent else BrokerError)(f"{what}: {words}")
+        told = error if isinstance(error, dict) else {"description": error}
+        kind = FinalError if str(told.get("err_code")) in FINAL else BrokerError
+        raise (AbsentError if told.get("code") == ABSENT else kind)(f"{what}: {told.get('description')}")
     return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Final, Protocol
 
 import anyio
@@ -17,13 +17,14 @@ import anyio
 from agentserver import bearer
 from agentserver.broker.address import BrokerError
 from agentserver.broker.link import connected
+from agentserver.broker.remedies import explained
 from agentserver.broker.value import BrokerValue
 from agentserver.broker.words import word
 from agentserver.gateways.principals import document, file
 from agentserver.gateways.principals.document import Enrolled
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
     from pathlib import Path
 
     from agentserver.broker.address import BrokerAddress
@@ -57,7 +58,16 @@ class SharedValue(Protocol):
 async def principals_of(address: BrokerAddress, organism: str) -> AsyncIterator[BrokerValue]:
     """The principals of an organism at a broker. Raises OSError when the broker is not there."""
     async with _linked(address, organism) as (value, _):
-        yield value
+        with _explaining(address):
+            yield value
+
+
+@contextmanager
+def _explaining(address: BrokerAddress) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OSError(explained(str(error), address)) from error
 
 
 @asynccontextmanager
@@ -67,7 +77,7 @@ async def _linked(address: BrokerAddress, organism: str) -> AsyncIterator[tuple[
             bucket = f"AS_PRINCIPALS_{word(organism)}"
             yield BrokerValue(link.stream, bucket, "principals", address.replicas), link
     except BrokerError as error:
-        raise OSError(str(error)) from error
+        raise OSError(explained(str(error), address)) from error
 
 
 @asynccontextmanager
@@ -78,7 +88,8 @@ async def following(address: BrokerAddress, organism: str, path: Path) -> AsyncI
     on would never be known.
     """
     async with _linked(address, organism) as (value, link):
-        await _follow(value, path)
+        with _explaining(address):
+            await _follow(value, path)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(mirror, value, path)
             tasks.start_soon(_until_over, link)

@@ -21,6 +21,7 @@ import anyio
 
 from agentserver.broker.address import BrokerError
 from agentserver.broker.link import PermissionDeniedError, SilenceError, connected
+from agentserver.broker.remedies import explained
 from agentserver.ports.tasks import ended
 from agentserver.worker import frames, reading
 from agentserver.worker.pool import QUESTIONS, Here, Outcome
@@ -200,7 +201,7 @@ class TicketDesk:
                 why = await self._connected(ready)
             except BrokerError as error:
                 if not ready.done():
-                    ready.set_exception(error)
+                    ready.set_exception(BrokerError(explained(str(error), self._address)))
                     return
                 why = str(error)
             self._link = None

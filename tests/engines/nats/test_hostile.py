@@ -72,7 +72,7 @@ class Liar:
     [b"{}", b"[]", b'{"state": []}', b'{"state": {"subjects": 3}}', b'{"state": {"subjects": ["ab", 3]}}'],
 )
 async def test_a_broker_that_does_not_say_who_lives_is_none(said):
-    life = Life(Liar(said), LogSubjects("o"), None, "me", 2.0)
+    life = Life(Liar(said), LogSubjects("o"), None, "me", 2.0, None)
     with pytest.raises(BrokerError):
         await life.begin()
 

@@ -158,11 +158,15 @@ async def test_an_expectation_that_was_not_met_in_other_words_fences():
         await appended(error(10071, "it is another one"))
 
 
+async def nothing():
+    """Makes no bucket."""
+
+
 async def test_a_process_whose_node_answers_no_beat_tries_another_node():
     lease = 2.0
     most = round(SILENT * BEATS / lease)  # a new leader takes less
     link = Said(*[None] * (most - 1), {"seq": 1}, *[None] * 2 * most)
-    life = Life(link, LogSubjects("o"), None, "me", lease)
+    life = Life(link, LogSubjects("o"), None, "me", lease, nothing)
     moves = []
     while link.answers:
         await life._beat()

@@ -213,7 +213,8 @@ async def test_a_user_that_the_broker_takes_no_more_ends_the_server_with_the_rea
             following = asyncio.ensure_future(known(address))
             await began.wait()
             node.reload(USERS.format("another"))
-            with pytest.raises(EngineError, match="connection to the broker is over: "):
+            told = "connection to the broker is over: the broker does not take this user any more: "
+            with pytest.raises(EngineError, match=told):
                 [held async for held in engine.shares()]
             await following
     assert ended[0].startswith("the connection by which principals are read is over: ")

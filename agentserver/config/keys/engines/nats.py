@@ -51,10 +51,10 @@ class BrokerPlace(Strict):
             raise ValueError("ca needs a url with tls://: nothing else has a certificate")
         return self
 
-    def address(self, root: Path, replicas: int) -> BrokerAddress:
-        """The address, with the files of a project."""
+    def address(self, root: Path, replicas: int, place: str) -> BrokerAddress:
+        """The address, with the files of a project, and where it is written."""
         credentials, ca = (None if file is None else root / file for file in (self.credentials, self.ca))
-        return BrokerAddress(self.url, credentials, replicas, ca)
+        return BrokerAddress(self.url, credentials, replicas, ca, place)
 
 
 class NatsEntry(BrokerPlace):

@@ -13,13 +13,12 @@ from agentserver.config.places import astray, misplaced
 from agentserver.extras import installed, installing
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
-    from typing import Any
 
     from agentserver.config.code.userland import Project
     from agentserver.config.findings import Loc, Mistakes
     from agentserver.config.validation import Parsed
+    from agentserver.config.yaml.document import Document
 
 REPLICA: Final = "replica.db"
 """The file of the first server in the directory of replicas."""
@@ -55,13 +54,13 @@ def _read_engine(main: Parsed, home: Project, report: Mistakes) -> BrokerEngine 
     real = astray(home.root, entry.replica)
     if real is not None:
         report.error(main.document.where(_DIRECTORY), *misplaced(_DIRECTORY, entry.replica, real, home.shown))
-    return _engine(main.name, entry, home.root)
+    return _engine(main.name, entry, home.root, main.document)
 
 
-def _engine(organism: str, nats: NatsEntry, root: Path) -> BrokerEngine:
+def _engine(organism: str, nats: NatsEntry, root: Path, document: Document) -> BrokerEngine:
     return BrokerEngine(
         nats.name or organism,
-        nats.address(root, nats.replicas),
+        nats.address(root, nats.replicas, str(document.where(("engine", "nats")))),
         nats.replica,
         nats.lease,
         tuple(nats.monitoring),
@@ -70,10 +69,10 @@ def _engine(organism: str, nats: NatsEntry, root: Path) -> BrokerEngine:
     )
 
 
-def engine_of(data: Mapping[str, Any], name: str, root: Path) -> BrokerEngine | None:
-    """The engine of the data of a main file. Raises ValidationError for one that is not sound."""
-    said = data.get("engine")
-    return None if said is None else _engine(name, EngineEntry.model_validate(said).nats, root)
+def engine_of(main: Document, name: str, root: Path) -> BrokerEngine | None:
+    """The engine of a main file. Raises ValidationError for one that is not sound."""
+    said = main.data.get("engine")
+    return None if said is None else _engine(name, EngineEntry.model_validate(said).nats, root, main)
 
 
 def replica_journal(engine: BrokerEngine) -> Journal:

@@ -142,4 +142,6 @@ def _listed(found: Any) -> list[Any]:
 
 
 def _lost(error: httpx.TransportError) -> str:
+    if isinstance(error, httpx.ReadTimeout):
+        return "the door does not answer in time"
     return str(error) or type(error).__name__

@@ -5,10 +5,19 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import httpx
 import pytest
 
 import agentserver.client
-from agentserver.client import Client, PendingApproval, ProblemError, ProtocolError, Reason, UnreachableError
+from agentserver.client import (
+    Client,
+    PendingApproval,
+    ProblemError,
+    ProtocolError,
+    Reason,
+    UnreachableError,
+    requests,
+)
 from tests.client.scripted import LOST, TOKEN, answer, scripted
 
 pytestmark = pytest.mark.anyio
@@ -135,3 +144,9 @@ def test_the_client_knows_nothing_of_the_server():
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("agentserver"):
                 assert node.module.startswith(("agentserver.client", "agentserver.extras")), path
+
+
+def test_a_door_that_does_not_answer_is_told_in_words():
+    """The library's error has no words of its own: what was told was its class."""
+    assert requests._lost(httpx.ReadTimeout("")) == "the door does not answer in time"
+    assert requests._lost(httpx.ReadError("")) == "ReadError"

@@ -190,11 +190,15 @@ def open_reading(path: Path) -> sqlite3.Connection:
         try:
             (version,) = connection.execute("pragma user_version").fetchone()
             (application,) = connection.execute("pragma application_id").fetchone()
+            (tables,) = connection.execute("select count(*) from sqlite_master").fetchone()
         except DRIVER:
             connection.close()
             raise
     except DRIVER as error:
         raise told(path, error) from error
+    if not tables:
+        connection.close()
+        raise EngineError(f"{path}: nothing is kept in it yet: the server that made it has not begun; start it")
     if application != APPLICATION or not READABLE <= version <= len(MIGRATIONS):
         connection.close()
         raise EngineError(

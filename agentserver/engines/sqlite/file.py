@@ -198,7 +198,9 @@ def open_reading(path: Path) -> sqlite3.Connection:
         raise told(path, error) from error
     if not tables:
         connection.close()
-        raise EngineError(f"{path}: nothing is kept in it yet: the server that made it has not begun; start it")
+        raise EngineError(
+            f"{path}: nothing is kept in it yet: the server that made it has not begun; start it"
+        )
     if application != APPLICATION or not READABLE <= version <= len(MIGRATIONS):
         connection.close()
         raise EngineError(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
+
 import pytest
 
 from agentserver import HandlerResponse, SystemError
@@ -370,15 +373,22 @@ def test_a_thousand_calls_at_once_cost_each_thread_a_bounded_number_of_looks(mon
     assert looks < 5000
 
 
-def test_a_chain_of_a_thousand_self_calls_unwinds():
+def test_a_chain_of_self_calls_deeper_than_the_stack_unwinds():
+    depth, frames = 400, len(inspect.stack(0))
+
     def a(call):
-        if isinstance(call.payload, Ask) and call.payload.text != "1000":
+        if isinstance(call.payload, Ask) and call.payload.text != str(depth):
             return to("a", Ask(str(int(call.payload.text) + 1)))
         return respond(Answer("up"))
 
     paper = Paper(rules(listener("a"), hops=5000, messages=5000), {"a": a})
     request = paper.say(Ask("0"), "a")
-    paper.run()
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(frames + depth // 2)
+    try:
+        paper.run()
+    finally:
+        sys.setrecursionlimit(before)
     assert paper.ends == {request: True}
     assert paper.replies == [Answer("up")]
     assert len(paper.conversation.tree.nodes) == 2

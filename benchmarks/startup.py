@@ -1,11 +1,12 @@
 """CPU of a start, in child processes, beside the bare interpreter's in the same run.
 
 Each row is one command: the least CPU seconds (user and system) of some runs, the median, the row less the bare
-interpreter, and the aim. Bytecode is written by a first run that does not count. The organisms of ``check`` have 200
-listeners, each with a payload class and a handler of its own: without a pattern facet, with one each whose parts are
-told apart by the next character, and with one each that is searched for errors of libxml2. ``run, the example`` is
-``agentserver run`` on a copy of ``config/organism.yaml``, with provenance and a journal, from its start to ``/quit``.
-The last lines give the cost of a pattern: the difference, divided by the listeners.
+interpreter, and the aim. Bytecode is written by a first run that does not count, into a folder of the benchmark's own:
+it is there in every installation, and where the environment forbids it, each run would compile all modules again. The
+organisms of ``check`` have 200 listeners, each with a payload class and a handler of its own: without a pattern facet,
+with one each whose parts are told apart by the next character, and with one each that is searched for errors of
+libxml2. ``run, the example`` is ``agentserver run`` on a copy of ``config/organism.yaml``, with provenance and a
+journal, from its start to ``/quit``. The last lines give the cost of a pattern: the difference, divided by the listeners.
 
     ./run bench startup
 """
@@ -13,6 +14,7 @@ The last lines give the cost of a pattern: the difference, divided by the listen
 from __future__ import annotations
 
 import argparse
+import os
 import resource
 import shutil
 import statistics
@@ -70,9 +72,11 @@ def organism(folder: Path, module: str, kind: str) -> Path:
 
 
 def seconds(argv: list[str], folder: Path) -> float:
-    """CPU seconds of one process and of its children."""
+    """CPU seconds of one process and of its children, with the bytecode that is kept in the folder."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    kept["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(argv, cwd=folder, input=b"/quit\n", stdout=subprocess.DEVNULL, check=True)
+    subprocess.run(argv, cwd=folder, env=kept, input=b"/quit\n", stdout=subprocess.DEVNULL, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 

@@ -116,8 +116,11 @@ class Codec(Protocol):
         """True when the schema accepts the element, which may be part of a larger tree, and each scalar decodes."""
         ...
 
-    def valid_own(self, element: etree._Element) -> bool:
-        """``valid`` of an element that was parsed from what ``encode`` gave: what that rules out may go unasked."""
+    def valid_own(self, element: etree._Element, size: int) -> bool:
+        """``valid`` of an element that was parsed from what ``encode`` gave: what that rules out may go unasked.
+
+        ``size``: characters of what ``encode`` gave.
+        """
         ...
 
     def decode(self, element: etree._Element, /) -> Any:
@@ -191,9 +194,9 @@ class Generated:
             return False
         return accepted
 
-    def valid_own(self, element: etree._Element) -> bool:
+    def valid_own(self, element: etree._Element, size: int) -> bool:
         """True when the schema takes ``element``, and the decoder where the encoder cannot promise it."""
-        if self._lists and schema.wide(element):
+        if self._lists and size > schema.NARROW and schema.wide(element):
             return self.valid(element)
         try:
             accepted: bool = self._schema.validate(element)

@@ -27,6 +27,7 @@ from agentserver.payload.fields.field_table import PayloadError
 from agentserver.payload.fields.lexical import ScalarKind
 from agentserver.payload.generate import Undecodable, Unencodable, doubtful
 from agentserver.payload.xmlify import describe, xmlify
+from agentserver.payload.xsd import schema
 from tests.core.strategies import SCALARS, classes, parse, values
 
 LAW = settings(max_examples=60, suppress_health_check=list(HealthCheck))
@@ -60,10 +61,18 @@ def nodes(element: Any) -> list[Any]:
 def test_what_is_encoded_is_valid_and_decodes_to_itself(cls: type, data: st.DataObject) -> None:
     codec = Generated(table(cls))
     value = data.draw(values(codec.described.record))
-    element = parse(codec.encode(value))
+    markup = codec.encode(value)
+    element = parse(markup)
     assert codec.valid(element)
-    assert codec.valid_own(element)
+    assert codec.valid_own(element, len(markup))
     assert codec.decode(element) == value
+
+
+def test_the_shortest_wide_element_is_longer_than_what_goes_without_a_count() -> None:
+    for children in (schema.WIDE, schema.WIDE + 1):
+        markup = f"<r>{'<a/>' * children}</r>"
+        assert schema.wide(parse(markup)) == (children > schema.WIDE)
+        assert len(markup) > schema.NARROW or children <= schema.WIDE
 
 
 NUMBERS = st.integers() | st.floats() | st.sampled_from([10**1000 - 1, -(10**1000) + 1, 10**1000, 10**400])
@@ -76,11 +85,12 @@ def test_what_an_encoder_wrote_is_as_valid_without_a_look_at_each_scalar(
 ) -> None:
     codec = Generated(table(Plain))
     try:
-        element = parse(codec.encode(Plain(count, price, urgent, note, count)))
+        markup = codec.encode(Plain(count, price, urgent, note, count))
     except Unencodable:
         return
-    assert codec.valid_own(element) == codec.valid(element)
-    if codec.valid_own(element):
+    element = parse(markup)
+    assert codec.valid_own(element, len(markup)) == codec.valid(element)
+    if codec.valid_own(element, len(markup)):
         codec.decode(element)
 
 

@@ -90,7 +90,7 @@ def draft(
     element = read_written(markup, bounds, regular=codec.regular)
     if isinstance(element, Malformed):
         return _faulty((element.detail,), target, codec.name, markup)
-    if codec.valid_own(element):
+    if codec.valid_own(element, len(markup)):
         return _new(Draft, (to, codec.name, markup, element))
     return _invalid(element, markup, to, codec)
 

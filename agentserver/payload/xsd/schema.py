@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 WIDE = 500
 """Children beyond which an element is judged as it is parsed."""
 
+NARROW = WIDE * len("<a/>")
+"""Characters of markup in which no element has more than ``WIDE`` children: there is no shorter child."""
+
 _ZONE = r"(Z|[+\-][0-9]{2}:[0-9]{2})?"
 _DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _CLOCK = r"([01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?" + _ZONE

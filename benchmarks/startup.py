@@ -6,7 +6,8 @@ it is there in every installation, and where the environment forbids it, each ru
 organisms of ``check`` have 200 listeners, each with a payload class and a handler of its own: without a pattern facet,
 with one each whose parts are told apart by the next character, and with one each that is searched for errors of
 libxml2. ``run, the example`` is ``agentserver run`` on a copy of ``config/organism.yaml``, with provenance and a
-journal, from its start to ``/quit``. The last lines give the cost of a pattern: the difference, divided by the listeners.
+journal, from its start to ``/quit``. The last lines give the cost of a pattern: the difference, divided by the
+listeners.
 
     ./run bench startup
 """

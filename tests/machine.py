@@ -9,8 +9,6 @@ import os
 import shutil
 from typing import NoReturn
 
-import pytest
-
 HANGS = 100
 """Seconds for what comes at once on an idle machine: a guard against hanging and nothing else. A machine may be busy, so
 that no test says how fast it is: what is bounded is asserted as work, or by a clock of the test's own."""
@@ -28,4 +26,6 @@ def chromium() -> str | None:
 
 def missing(what: str) -> NoReturn:
     """End a test that the machine has not got the means for."""
+    import pytest  # not for the servers that tests start and kill: they need the bound above
+
     (pytest.fail if in_ci() else pytest.skip)(what)

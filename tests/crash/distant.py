@@ -24,6 +24,7 @@ from tests.brokers import one
 from tests.crash.books import Told, check
 from tests.crash.test_walled import counted
 from tests.crash.walled import ORGANISM, lay_out, loaded
+from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).parents[2]
@@ -96,14 +97,14 @@ class Field:
         )  # fmt: skip
         taking = asyncio.Event()
         begun = Begun(process, process.stderr, lambda line: "takes calls of" in line and taking.set())
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANGS):
             await taking.wait()
         return begun
 
     async def working(self):
         """A reply comes, again."""
         self.replies.clear()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANGS):
             await self.replies.wait()
 
 

@@ -37,6 +37,7 @@ from agentserver.provenance.evidence.labels import Mode
 from agentserver.provenance.policy.declarations import Policy, SinkRule
 from agentserver.pump import Callee, Observers, Pump
 from tests.core.paper import Answer, Ask, Note, listener, rules
+from tests.machine import HANGS
 
 respond = HandlerResponse.respond
 SENDER = "crash"
@@ -251,7 +252,7 @@ async def main(path, load, seed):
             tasks.start_soon(fetch, server, diary)
         else:
             await fetch(server, diary)
-            with anyio.fail_after(60):
+            with anyio.fail_after(HANGS):
                 await server._accounts.rest.wait()
                 while server.approvals() or server._accounts.pending:  # noqa: ASYNC110 - two things to wait for
                     await asyncio.sleep(0.01)

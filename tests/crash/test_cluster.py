@@ -25,12 +25,12 @@ import pytest
 from agentserver.engines.replica.log import PARTITIONS
 from tests.brokers import Gate, three
 from tests.crash.books import Told, check
+from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).parents[2]
 NAMES = ("a", "b", "c")
 LEASE = 2.0
-PATIENCE = 60
 
 
 class Server:
@@ -114,7 +114,7 @@ class Server:
     async def end(self):
         """Let it end by itself."""
         self._process.stdin.close()
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(HANGS):
             await self._reading
             assert await self._process.wait() == 0, f"server {self.name} did not end well"
 
@@ -127,7 +127,7 @@ class Server:
             gate.mend()
 
 
-async def until(said, what, patience=PATIENCE):
+async def until(said, what, patience=HANGS):
     last = time.monotonic() + patience
     while not said():
         if time.monotonic() > last:

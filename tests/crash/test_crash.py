@@ -22,10 +22,10 @@ from agentserver.engines.sqlite.reader import Reader
 from tests.crash.books import Told, check
 from tests.crash.organism import SHOP
 from tests.crash.poison import poison
+from tests.machine import HANGS
 
 ROOT = Path(__file__).parents[2]
 KILLS = 12
-PATIENCE = 60
 
 
 def start(path, what, seed=0):
@@ -52,7 +52,7 @@ def run_and_kill(path, random, told):
 def finish(path, told):
     done = subprocess.run(
         [sys.executable, "-m", "tests.crash.organism", str(path), "rest", "0"],
-        cwd=ROOT, capture_output=True, timeout=PATIENCE, text=True, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        cwd=ROOT, capture_output=True, timeout=HANGS, text=True, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     told.hear(done.stdout)
 
@@ -86,7 +86,7 @@ def test_the_server_comes_up_by_itself_though_one_delivery_in_fifty_ends_it(tmp_
     path, told, rounds = tmp_path / "journal.sqlite", Told(), 2 if soak_scale == 1 else soak_scale // 4
     done = subprocess.run(
         [sys.executable, "-m", "tests.crash.poison", str(path), str(rounds), os.environ.get("CRASH_SEED", "0")],
-        cwd=ROOT, capture_output=True, timeout=PATIENCE * rounds, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        cwd=ROOT, capture_output=True, timeout=HANGS * rounds, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     told.hear(done.stdout)

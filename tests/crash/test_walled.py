@@ -26,6 +26,7 @@ from agentserver.rulebook import rules
 from agentserver.worker.wall.raising import missing
 from tests.crash.books import Told, check
 from tests.crash.walled import lay_out, loaded
+from tests.machine import HANGS
 
 ROOT = Path(__file__).parents[2]
 KILLS = 4
@@ -60,7 +61,7 @@ def run_and_kill(folder, random, told):
 
 def finish(folder, told):
     process = start(folder, "rest")
-    text, _ = process.communicate(timeout=90)
+    text, _ = process.communicate(timeout=HANGS)
     assert process.returncode == 0
     told.hear(text.decode())
     assert told.rest

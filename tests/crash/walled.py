@@ -20,6 +20,7 @@ import anyio
 from agentserver import config
 from agentserver.assembly import build
 from tests.crash.organism import sent
+from tests.machine import HANGS
 
 WORDS = '''
 from dataclasses import dataclass
@@ -151,7 +152,7 @@ async def main(folder, load, seed):
                     tasks.start_soon(talk, server, random)
                 await anyio.sleep_forever()
             await fetch(server)
-            with anyio.fail_after(60):
+            with anyio.fail_after(HANGS):
                 await server._pump._accounts.rest.wait()
             await fetch(server)
             tell("rest")

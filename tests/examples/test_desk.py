@@ -179,7 +179,7 @@ async def test_a_page_that_never_comes_is_a_timeout_that_the_researcher_reports(
     animals(web, "swift", "stuck")
     web.page("/swift", "<p>The swift otter swims.</p>")
     web.hang("/stuck")
-    async with run(on_site(changed(desk, "fetcher", deadline=0.5), web)) as o:
+    async with run(on_site(changed(desk, "fetcher", deadline=2.0), web)) as o:
         c = await o.open()
         answer = await c.ask(o.make("Question", "What about otters?"), "router")
         assert answer.text.splitlines() == [

@@ -32,7 +32,7 @@ import uvicorn
 from agentserver import HandlerMetadata, HandlerResponse, xmlify
 from agentserver.assembly import Principal, build
 from agentserver.core.blueprint import Limits
-from agentserver.gateways.http import DoorOptions, HttpDoor, TokenKeeper
+from agentserver.gateways.http import DoorOptions, HttpDoor, TokenKeeper, serving
 from agentserver.gateways.http.options import names
 from agentserver.gateways.http.serving import bound, served
 from agentserver.gateways.principals import Caller, Rate, Rates, Role
@@ -93,6 +93,10 @@ class People:
 # The server
 
 
+LASTING = 3600
+"""Seconds that a connection may rest: each rests while others are measured, for seconds on a busy machine."""
+
+
 async def serve() -> None:
     """Serve the door and the echo until standard input ends; print their ports."""
     from starlette.applications import Starlette
@@ -110,6 +114,7 @@ async def serve() -> None:
     port = door_socket.getsockname()[1]
     hosts, origins = names(port, local=True, secure=False)
     bare = Starlette(routes=[Route("/", echo, methods=["POST"])])
+    vars(serving)["IDLE"] = LASTING
     async with build(organism) as server:
         keeper = TokenKeeper(People(), Rates(time.monotonic))
         door = HttpDoor(server, DoorOptions(hosts, origins, streams=1000, held=10_000), keeper)
@@ -118,9 +123,8 @@ async def serve() -> None:
             served(door, door_socket, None, 10_000),
             anyio.create_task_group() as tasks,
         ):
-            lasting = 3600  # its connections rest while the door is measured, for seconds on a busy machine
             config = uvicorn.Config(
-                bare, log_config=None, lifespan="off", access_log=False, timeout_keep_alive=lasting
+                bare, log_config=None, lifespan="off", access_log=False, timeout_keep_alive=LASTING
             )
             tasks.start_soon(uvicorn.Server(config)._serve, [echo_socket])  # noqa: SLF001 - serve() takes signals
             print(port, echo_socket.getsockname()[1], flush=True)

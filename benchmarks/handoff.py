@@ -181,7 +181,7 @@ def process_per_call(schema: Any, method: str) -> None:
     queue = context.Queue()
     process = context.Process(target=once, args=(PAYLOAD, schema, queue))  # type: ignore[attr-defined] # of every context
     process.start()
-    status, _ = queue.get(timeout=10.0)
+    status, _ = queue.get(timeout=100.0)  # a guard against hanging
     process.join()
     if status != "ok":
         raise RuntimeError(status)

@@ -11,12 +11,13 @@ import pytest
 
 from agentserver.broker.address import BrokerAddress
 from agentserver.engines.conformance.sample import SampleConversation, keep
-from agentserver.engines.nats import life, stream
+from agentserver.engines.nats import life, log, stream
 from agentserver.engines.nats.log import LogOptions, NatsLog
 from agentserver.engines.nats.stream import api
 from agentserver.engines.replica.engine import ReplicaEngine
 from agentserver.ports import EngineError
 from tests.brokers import one
+from tests.machine import HANGS
 from tests.pump.desk import until
 
 pytestmark = pytest.mark.anyio
@@ -33,7 +34,7 @@ def opened(node, folder, name, replicas=1):
 async def ends_with(engine, why):
     """The shares come to their end, with the reason."""
     with pytest.raises(EngineError, match=why):
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANGS):
             [held async for held in engine.shares()]
 
 
@@ -116,10 +117,11 @@ async def test_a_log_with_room_for_so_many_bytes_is_taken(node, tmp_path):
         await keep(engine, SampleConversation().said(SampleConversation().opened(), "1"))
 
 
-async def test_more_replicas_than_nodes_are_refused_at_once_with_the_way_out(node, tmp_path):
+async def test_more_replicas_than_nodes_are_refused_at_once_with_the_way_out(node, tmp_path, monkeypatch):
     """It said after a quarter of a minute that a stream was not found."""
+    monkeypatch.setattr(log, "ELECTION", 10 * HANGS)
     with pytest.raises(EngineError) as refusal:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANGS):
             await opened(node, tmp_path, f"x{next(NUMBERS)}", replicas=3).__aenter__()
     told = str(refusal.value)
     assert told.startswith(f"{PLACE}: ")
@@ -127,12 +129,13 @@ async def test_more_replicas_than_nodes_are_refused_at_once_with_the_way_out(nod
     assert "say replicas: 1" in told
 
 
-async def test_an_account_without_room_is_refused_at_once_with_the_way_out(tmp_path):
+async def test_an_account_without_room_is_refused_at_once_with_the_way_out(tmp_path, monkeypatch):
+    monkeypatch.setattr(log, "ELECTION", 10 * HANGS)
     limits = """accounts { A: { jetstream: {max_mem: 1M, max_file: 1M, max_streams: 2}, users: [{user: a, password: b}] } }
     no_auth_user: a"""
     async with one(tmp_path / "broker", more=limits) as node:
         with pytest.raises(
             EngineError, match=r"maximum number of streams reached \(give the account more room"
         ):
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(HANGS):
                 await opened(node, tmp_path / "r", "o").__aenter__()

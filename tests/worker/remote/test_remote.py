@@ -230,5 +230,5 @@ async def test_no_broker_ends_a_worker_and_a_server_with_the_reason(field):
     for each in (process, server):
         _, told = await asyncio.wait_for(each.communicate(), HANGS)
         assert each.returncode == 2, told
-        assert told.decode().splitlines()[-1].startswith("no broker at "), told
+        assert "no broker at " in told.decode().splitlines()[-1], told
         assert b"Traceback" not in told

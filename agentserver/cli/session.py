@@ -60,7 +60,7 @@ def run(ctx: click.Context, ending: GracefulEnd, session: Callable[[], Awaitable
     try:
         with ending:
             status = anyio.run(ending.run, session, backend="asyncio")
-    except EngineError as error:
+    except (BrokerError, EngineError) as error:
         project.refuse(ctx, str(error))
     except BaseExceptionGroup as group:
         away, other = group.split((BrokerError, EngineError))

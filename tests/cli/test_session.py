@@ -18,8 +18,13 @@ def grouped(error):
 
 @pytest.mark.parametrize(
     "error",
-    [EngineError("it is gone"), grouped(EngineError("it is gone")), grouped(BrokerError("it is gone"))],
-    ids=["engine", "engine of a task", "broker of a task"],
+    [
+        EngineError("it is gone"),
+        BrokerError("it is gone"),
+        grouped(EngineError("it is gone")),
+        grouped(BrokerError("it is gone")),
+    ],
+    ids=["engine", "broker", "engine of a task", "broker of a task"],
 )
 def test_an_engine_that_comes_to_its_end_while_it_serves_ends_the_process_with_the_reason(error):
     async def serving():

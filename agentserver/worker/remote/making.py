@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from agentserver.broker.link import SilenceError, troubles
+from agentserver.broker.link import PermissionDeniedError, SilenceError, troubles
 from agentserver.broker.words import word
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ async def made(link: Link, subjects: Subjects, listeners: Iterable[str], replica
         try:
             return await _made(link, subjects, listeners, replicas)
         except SilenceError:
+            if link.denied.done():  # the library waits for an answer that never comes
+                raise PermissionDeniedError(link.denied.result()) from None
             if loop.time() > last:
                 raise
         await asyncio.sleep(0.2)

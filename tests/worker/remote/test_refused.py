@@ -389,3 +389,10 @@ def why_not(read, data):
     except frames.FrameError as error:
         return str(error)
     return ""
+
+
+async def test_a_server_that_is_given_a_workers_user_is_told_what_the_broker_refuses(node):
+    """After a quarter of a minute it said that there was no answer."""
+    one = TicketDesk(address(node, MINE), SUBJECTS, (MINE,), 10_000)
+    with pytest.raises(BrokerError, match=r"refuse this user: .*\(agentserver cluster permissions writes"):
+        await asyncio.wait_for(one.__aenter__(), HANGS)

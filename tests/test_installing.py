@@ -35,6 +35,8 @@ REQUIREMENTS = re.compile(r"(requirements|constraints).*|.*\.(lock|in|cfg|toml)"
 
 def found(text, forbidden=COMMANDS):
     """What in a text tells somebody to install the bare name."""
+    if NAME not in text.lower():
+        return
     text = re.sub(r"\\\r?\n", " ", text)  # a command that goes on in the next line
     for kind, pattern in forbidden.items():
         for match in re.finditer(pattern, text, re.MULTILINE | re.IGNORECASE):

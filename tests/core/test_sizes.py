@@ -161,10 +161,10 @@ def test_a_child_at_rest_is_found_without_a_look_at_the_others(count, below, wor
         patch.setattr("agentserver.core.state.threads.changeable", Looked)
         again = TreeChange(tree)
         assert looks(lambda: found.append(again.resting("root", "a"))) <= 2
-    place = receiver_of(tree, tree.nodes["root"], "a", 1, iter(["new"]))[0]
+    place = receiver_of(tree, tree.nodes["root"], ("a", None), 1, iter(["new"]))[0]
     last = f"t{count - 1}"
     assert (found[0] and found[0].id, place.id) == ((None, "new") if working else (last, last))
-    assert looks(lambda: receiver_of(tree, tree.nodes["root"], "a", 1, iter(["new"]))) <= 2
+    assert looks(lambda: receiver_of(tree, tree.nodes["root"], ("a", None), 1, iter(["new"]))) <= 2
 
 
 @settings(max_examples=30)

@@ -74,24 +74,26 @@ class Probation:
         self._hand_on = hand_on
         self._suspects: deque[Ticket] = deque()
         self._others: list[Ticket] = []
-        self._out: dict[str, str] = {}
+        self._out: dict[str, Delivery] = {}
         self._holding = False
         self._now: str | None = None
 
-    async def begin(
-        self, share: Share, queued: Iterable[Ticket], fatal: int, calls: int
-    ) -> tuple[list[Ticket], list[Ticket]]:
-        """Let the suspects of what an earlier server left in a share run; gives what is to be given up, and the rest.
+    async def look(self, share: Share, queued: Iterable[str], fatal: int, calls: int) -> SuspectVerdict:
+        """Decide about what an earlier server left in a share; nothing of it is let run yet. Raises EngineError.
 
         Args:
             share: that was gained.
-            queued: what may run now.
+            queued: the deliveries that may run now.
             fatal: ends after which a delivery is given up.
             calls: how many may be worked on at once.
         """
-        known = {ticket.delivery.id: ticket for ticket in queued}
-        verdict = judge(await self._marks.past(share), tuple(known), fatal)
+        verdict = judge(await self._marks.past(share), tuple(queued), fatal)
         await self._marks.begin(share, verdict.ends, calls)
+        return verdict
+
+    def begin(self, verdict: SuspectVerdict, queued: Iterable[Ticket]) -> tuple[list[Ticket], list[Ticket]]:
+        """Let the suspects run; gives what is to be given up, and the rest."""
+        known = {ticket.delivery.id: ticket for ticket in queued}
         dead, alone = [known.pop(key) for key in verdict.dead], [known.pop(key) for key in verdict.alone]
         self._suspects += alone
         for ticket in alone:
@@ -108,16 +110,20 @@ class Probation:
         if self._holding:
             self._others.append(ticket)
         else:
-            self._out[ticket.delivery.id] = ticket.delivery.conversation
+            self._out[ticket.delivery.id] = ticket.delivery
             self._hand_on(ticket)
 
     def done(self, delivery: Delivery) -> None:
-        """A delivery has been dealt with, and the process is still there."""
-        self._out.pop(delivery.id, None)
-        if self._holding:
-            if self._now == delivery.id:
-                self._marks.acquit(delivery.id)
-            self._next()
+        """A delivery has been dealt with, and the process is still there.
+
+        One whose conversation had gone, and that was let run again since, is another one.
+        """
+        if self._out.get(delivery.id) is delivery:
+            del self._out[delivery.id]
+            if self._holding:
+                if self._now == delivery.id:
+                    self._marks.acquit(delivery.id)
+                self._next()
 
     def drop(self, conversations: set[str]) -> None:
         """Forget what is of some conversations: another process has them."""
@@ -125,7 +131,7 @@ class Probation:
             one for one in self._suspects if one.delivery.conversation not in conversations
         )
         self._others = [one for one in self._others if one.delivery.conversation not in conversations]
-        self._out = {key: one for key, one in self._out.items() if one not in conversations}
+        self._out = {key: one for key, one in self._out.items() if one.conversation not in conversations}
         if self._holding:
             self._next()
 
@@ -136,7 +142,7 @@ class Probation:
         if self._suspects:
             suspect = self._suspects.popleft()
             self._now = suspect.delivery.id
-            self._out[self._now] = suspect.delivery.conversation
+            self._out[self._now] = suspect.delivery
             self._hand_on(suspect)
             return
         self._holding, self._now = False, None

@@ -40,10 +40,13 @@ class Shares(dict[str, Share]):
         return share
 
     async def stays(self, conversation: str, meanwhile: Awaitable[object]) -> bool:
-        """Wait for something; True when a conversation stays in a share of this process meanwhile."""
-        share = self._engine.share_of(conversation)
+        """Wait for something; True when a conversation is not let go meanwhile.
+
+        One of which the engine alone knows that it is elsewhere may be back before the pump hears of it.
+        """
+        share = self.get(conversation)
         await meanwhile
-        return share is not None and self._engine.share_of(conversation) == share
+        return share is not None and self.get(conversation) is share
 
     def has(self, conversation: str) -> bool:
         """True when the pump may work on a conversation."""

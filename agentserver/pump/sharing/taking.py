@@ -117,11 +117,11 @@ class Taking:
             else:
                 dispatcher.dispatch(ticket)
         calls = limits.concurrency + sum(at_once(bound).values())
-        known = [ticket for ticket, _ in queued.values()]
-        dead, others = await probation.begin(share, known, limits.fatal_ends, calls)
+        verdict = await probation.look(share, queued, limits.fatal_ends, calls)
         if share in self._lost:
             raise FencedError("the share was lost while it was taken up")
         shares.held |= {share}
+        dead, others = probation.begin(verdict, [ticket for ticket, _ in queued.values()])
         dispatcher.spawn(partial(arrivals, share))
         for ticket in dead:
             dispatcher.spawn(partial(bury, ticket.delivery))

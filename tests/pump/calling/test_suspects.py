@@ -181,8 +181,12 @@ class Ward:
     """A probation, and what it has handed on."""
 
     def __init__(self):
-        self.ran, self.pasts, self.acquitted = [], {}, []
-        self.probation = Probation(self, lambda ticket: self.ran.append(ticket.delivery.id))
+        self.ran, self.given, self.pasts, self.acquitted = [], {}, {}, []
+        self.probation = Probation(self, self.hand_on)
+
+    def hand_on(self, ticket):
+        self.ran.append(ticket.delivery.id)
+        self.given[ticket.delivery.id] = ticket.delivery
 
     async def past(self, share):
         return self.pasts.get(share, NO_PAST)
@@ -196,13 +200,14 @@ class Ward:
     async def gain(self, number, running, *queued):
         share = Share(number, 1)
         self.pasts[share] = past(*running)
-        dead, rest = await self.probation.begin(share, [ticket(key) for key in queued], 3, 9)
+        verdict = await self.probation.look(share, queued, 3, 9)
+        dead, rest = self.probation.begin(verdict, [ticket(key) for key in queued])
         for one in rest:
             self.probation.put(one)
         return [one.delivery.id for one in dead]
 
     def done(self, key):
-        self.probation.done(ticket(key).delivery)
+        self.probation.done(self.given[key])
 
 
 def ticket(key):
@@ -254,6 +259,28 @@ async def test_a_suspect_whose_share_is_lost_holds_nothing_up():
     ward.probation.put(ticket("e1"))
     assert ward.ran == ["a1", "c1", "d1", "e1"]
     assert ward.acquitted == []
+
+
+@pytest.mark.anyio
+async def test_one_whose_share_was_lost_and_is_back_is_not_done_when_the_worker_that_had_it_before_ends():
+    ward = Ward()
+    await ward.gain(0, ("a1",), "a1", "b1")
+    before = ward.given["a1"]
+    ward.probation.drop({"a", "b"})
+    await ward.gain(0, ("a1",), "a1", "b1")
+    ward.probation.done(before)
+    assert (ward.ran, ward.acquitted) == (["a1", "a1"], [])
+    ward.done("a1")
+    assert (ward.ran, ward.acquitted) == (["a1", "a1", "b1"], ["a1"])
+
+
+@pytest.mark.anyio
+async def test_nothing_runs_of_a_share_before_it_is_known_to_be_kept():
+    ward, share = Ward(), Share(0, 1)
+    ward.pasts[share] = past("a1")
+    verdict = await ward.probation.look(share, ("a1", "b1"), 3, 9)
+    ward.probation.put(ticket("c1"))
+    assert (verdict.alone, ward.ran) == (("a1",), ["c1"])
 
 
 @pytest.mark.anyio

@@ -15,6 +15,7 @@ from agentserver.engines.replica.log import PARTITIONS
 from tests.core.paper import Note
 from tests.engines.together.broker import MemoryBroker, MemoryLog
 from tests.pump.desk import answer, desk, until
+from tests.pump.elsewhere.pair import pair
 
 pytestmark = pytest.mark.anyio
 
@@ -143,3 +144,37 @@ async def test_what_only_waited_when_its_process_ended_is_no_suspect_and_runs_be
         assert handler.running[0] == "first"
         assert await two.ask(Note("after")) is not None
         broker.moving(broker.logs["p0"])
+
+
+async def test_a_suspect_of_a_share_that_is_lost_while_it_is_taken_up_holds_nothing_up(tmp_path):
+    began, reached, goes_on = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def stuck(payload, metadata):
+        began.set()
+        await asyncio.Event().wait()
+
+    async with pair((A, {"a": answer, "b": stuck}), replicas=tmp_path, drain=0.01) as two:
+        handle = await two.b.open()
+        await two.b.send(handle, Note("1"))
+        await began.wait()
+        lost, engine, pump = two.engines["b"].share_of(handle.id), two.engines["a"], two.a.pump
+        begin = pump._marks.begin
+
+        async def waits(share, suspects, calls):
+            await begin(share, suspects, calls)
+            if share.partition == lost.partition:
+                assert suspects
+                reached.set()
+                await goes_on.wait()
+
+        pump._marks.begin = waits
+        end(two.broker, "b")
+        await until(reached.is_set)
+        share = engine.share_of(handle.id)
+        two.broker.claim(lost.partition, "b")
+        await until(lambda: engine.share_of(handle.id) is None)
+        pump._taking.let_go(share)  # as a commit has shown
+        goes_on.set()
+        there = await two.a.open()
+        assert (await two.a.ask(Note("2"), handle=there)).text == "re: 2"
+        two.go_on("b")

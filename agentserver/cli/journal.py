@@ -48,7 +48,7 @@ def writing(ctx: click.Context, path: Path, *, content: bool = True) -> Iterator
 
     A verb that changes the content is refused on a replica: the log of the cluster would not have the change.
     """
-    from agentserver.engines.replica.tables import is_replica
+    from agentserver.engines.replica.opening import is_replica_at
     from agentserver.engines.sqlite.file import JournalOptions, open_writing
     from agentserver.engines.sqlite.lock import Lock
 
@@ -56,9 +56,9 @@ def writing(ctx: click.Context, path: Path, *, content: bool = True) -> Iterator
         project.refuse(
             ctx, f"{path}: there is no journal; agentserver run begins it, and --journal names another one"
         )
+    if content and is_replica_at(path):  # before its lock: that its server runs is not what is in the way
+        project.refuse(ctx, f"{path}: is the replica of a cluster: {BY_A_SERVER}")
     with refusing(ctx), Lock(path), closing(open_writing(JournalOptions(path))) as connection:
-        if content and is_replica(connection):
-            project.refuse(ctx, f"{path}: is the replica of a cluster: {BY_A_SERVER}")
         yield connection
 
 

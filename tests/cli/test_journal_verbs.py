@@ -9,7 +9,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 import pytest
@@ -194,11 +194,14 @@ def test_a_run_goes_on_where_the_last_one_was_killed_and_shows_what_nobody_took(
 @pytest.mark.parametrize(
     "words", [("dead", "discard", "x"), ("dead", "requeue", "x"), ("journal", "aside", "discard", "x")]
 )
-def test_nothing_is_written_to_a_replica_beside_its_log(shop, words):
+@pytest.mark.parametrize("running", [False, True])
+def test_nothing_is_written_to_a_replica_beside_its_log(shop, words, running):
+    """Of one whose server ran it was said that two servers cannot share it: stopping it would not have helped."""
     before = verb("dead", "list"), verb("conversations")
     with closing(sqlite3.connect("out/journal.sqlite")) as connection:
         connection.executescript(TABLES)
-    done = CliRunner().invoke(cli, words)
+    with Lock(Path("out/journal.sqlite")) if running else nullcontext():
+        done = CliRunner().invoke(cli, words)
     assert done.exit_code == 2, done.output
     assert "is the replica of a cluster" in done.stderr
     assert (verb("dead", "list"), verb("conversations")) == before

@@ -318,6 +318,7 @@ class Pump:
             mark = marks.enter(delivery.id, delivery.conversation) if self._marked else 0
             try:
                 if self._waits and not await self._shares.stays(delivery.conversation, marks.kept(mark)):
+                    self._probation.withdraw(delivery)
                     marks.leave(mark)
                     continue
                 conversation = self._live.get(delivery.conversation) or await self._finder.still(

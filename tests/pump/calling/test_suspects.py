@@ -275,6 +275,19 @@ async def test_one_whose_share_was_lost_and_is_back_is_not_done_when_the_worker_
 
 
 @pytest.mark.anyio
+async def test_one_that_does_not_run_any_more_holds_nothing_up_and_acquits_nobody():
+    ward = Ward()
+    await ward.gain(0, (), "a1", "b1")
+    await ward.gain(1, ("c1", "d1"), "c1", "d1")
+    ward.probation.withdraw(ward.given["a1"])
+    ward.done("b1")
+    assert ward.ran == ["a1", "b1", "c1"]
+    ward.probation.withdraw(ward.given["c1"])
+    ward.probation.withdraw(ward.given["c1"])
+    assert (ward.ran[3:], ward.acquitted) == (["d1"], [])
+
+
+@pytest.mark.anyio
 async def test_nothing_runs_of_a_share_before_it_is_known_to_be_kept():
     ward, share = Ward(), Share(0, 1)
     ward.pasts[share] = past("a1")

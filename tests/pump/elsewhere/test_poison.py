@@ -178,3 +178,37 @@ async def test_a_suspect_of_a_share_that_is_lost_while_it_is_taken_up_holds_noth
         there = await two.a.open()
         assert (await two.a.ask(Note("2"), handle=there)).text == "re: 2"
         two.go_on("b")
+
+
+async def test_one_that_was_queued_when_its_conversation_ended_holds_no_suspect_up(tmp_path):
+    began, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def waits(payload, metadata):
+        if payload.text != "suspect":
+            began.set()
+            await goes_on.wait()
+        return await answer(payload, metadata)
+
+    async def stuck(payload, metadata):
+        began.set()
+        await asyncio.Event().wait()
+
+    alone = replace(A, concurrency=1)
+    async with pair((alone, {"a": waits, "b": stuck}), replicas=tmp_path, drain=0.01) as two:
+        runs, ends, suspect = await two.a.open(), await two.a.open(), await two.b.open()
+        await two.a.send(runs, Note("1"))
+        await began.wait()
+        await two.a.send(ends, Note("2"))
+        await ends.close()
+        began.clear()
+        asking = asyncio.ensure_future(two.b.ask(Note("suspect"), handle=suspect))
+        await began.wait()
+        goes_on.set()
+        end(two.broker, "b")
+        await until(lambda: len(two.a.pump._shares.held) == PARTITIONS)
+        there = await two.a.pump.resume("console", suspect.id)
+        async for reply in there.events():
+            assert two.a.decode(reply).text == "re: suspect"
+            break
+        two.go_on("b")
+        await asking

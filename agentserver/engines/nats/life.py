@@ -156,10 +156,10 @@ class Life:
             if self._unanswered * self._pause >= SILENT:
                 self._unanswered = 0
                 logger.warning("the node of the broker does not answer: another one is tried")
-                with suppress(BrokerError):  # an operator may have removed it: what is in it is said again
-                    await self._make()
                 with suppress(BrokerError):
                     await self._link.elsewhere()
+                with suppress(BrokerError):  # an operator may have removed it: what is in it is said again
+                    await self._make()
         else:
             self.trouble = f"the broker keeps nothing: {answer.words}" if answer.error else ""
 

@@ -101,7 +101,8 @@ class Gate:
         self.is_cut = False
         self._open: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._listening = socket.create_server(("127.0.0.1", 0))
+        self._listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        self._listening.bind(("127.0.0.1", 0))  # of that protocol, or asyncio lets each piece wait for an ack
         self.port: int = self._listening.getsockname()[1]
         self._server: asyncio.Server | None = None
 

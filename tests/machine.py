@@ -1,6 +1,7 @@
 """What a machine must have: what is missing is skipped, but in CI it fails the run.
 
-Owns how CI is told, how long nothing takes that does not hang, and under which names chromium is looked for. Imports nothing of the package, so that a framework's own environment can use it.
+Owns how CI is told, how long nothing takes that does not hang, and under which names chromium is looked for. Imports
+nothing of the package, so that a framework's own environment can use it.
 """
 
 from __future__ import annotations

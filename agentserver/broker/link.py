@@ -38,9 +38,9 @@ PING = 3
 """Seconds between two looks at whether the broker is there; it is lost after three without an answer."""
 BARE = "the broker does not encrypt, and tls:// asks for it"
 END = 2.0
+"""Seconds that a connection has to close."""
 LATE = 1.0
 """Seconds for which the library may be late with its own time-out, before it is not waited for any more."""
-"""Seconds that a connection has to close."""
 
 ALREADY = 10071
 """The broker's code of an expectation that does not hold."""

@@ -70,7 +70,7 @@ TROUBLES: Final[tuple[tuple[type[Exception], tuple[int, str]], ...]] = (
     (UnicodeEncodeError, (404, "there is no such thing, or not any more")),  # no text is called so
     (UnreadableError, (500, "what is kept of it is not what was written")),
     (QuotaError, (429, "its principal has as many conversations open as it may")),
-    (UnheardError, (503, "nothing was heard of it in time: it is kept, and may be carried out yet")),
+    (UnheardError, (503, str(UnheardError()))),
     (EngineError, (503, "nothing can be read or kept at present")),
     (UnkeptError, (503, "nothing can be read or kept at present")),
 )

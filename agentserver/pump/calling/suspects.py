@@ -118,10 +118,9 @@ class Probation:
 
         One whose conversation had gone, and that was let run again since, is another one.
         """
-        if self._out.get(delivery.id) is delivery:
-            if self._holding and self._now == delivery.id:
-                self._marks.acquit(delivery.id)
-            self.withdraw(delivery)
+        if self._holding and self._now == delivery.id and self._out.get(delivery.id) is delivery:
+            self._marks.acquit(delivery.id)
+        self.withdraw(delivery)
 
     def withdraw(self, delivery: Delivery) -> None:
         """A delivery that was handed on does not run here: its conversation is over, or another process has it."""

@@ -295,18 +295,22 @@ async def test_when_its_time_is_over_that_is_shown():
     assert "denied: no answer in time" in shown
 
 
+async def held_of_somebody(server):
+    """A conversation of somebody's, one message of which waits for an approval."""
+    handle = await server.open("somebody")
+    await handle.send(b'<Greet xmlns="urn:agentserver:payload:Greet:v1"><name>Eve</name></Greet>', "clerk")
+    while not server.approvals():  # noqa: ASYNC110 - no event of its own
+        await anyio.sleep(0.005)
+    return handle
+
+
 async def test_an_answer_that_comes_too_late_is_said_so():
     shown = io.StringIO()
     server = build(DESK)
     console = Console(server, Screen(out=lambda: shown), interactive=True)
     server.approver = console.approvals
     async with server:
-        handle = await server.open("somebody")
-        await handle.send(
-            b'<Greet xmlns="urn:agentserver:payload:Greet:v1"><name>Eve</name></Greet>', "clerk"
-        )
-        while not server.approvals():  # noqa: ASYNC110 - no event of its own
-            await anyio.sleep(0.005)
+        handle = await held_of_somebody(server)
         console.approvals.stop()  # it does not hear that the conversation is closed
         (key,) = console.approvals.ids()
         await handle.close()
@@ -338,12 +342,7 @@ async def test_an_answer_that_cannot_be_kept_ends_no_session(error, said):
     console = Console(Late(server, error), Screen(out=io.StringIO), interactive=True)
     server.approver = console.approvals
     async with server:
-        handle = await server.open("somebody")
-        await handle.send(
-            b'<Greet xmlns="urn:agentserver:payload:Greet:v1"><name>Eve</name></Greet>', "clerk"
-        )
-        while not server.approvals():  # noqa: ASYNC110 - no event of its own
-            await anyio.sleep(0.005)
+        await held_of_somebody(server)
         (key,) = console.approvals.ids()
         assert await console.approvals.answer(key, Answer.ONCE) == said
         assert server.approvals()[0].id.startswith(key)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from agentserver.broker.address import BrokerAddress
 
 _USERS: Final = "agentserver cluster permissions writes the users that an organism needs"
@@ -35,6 +37,23 @@ def explained(text: str, address: BrokerAddress) -> str:
     remedy = _remedy(text, address)
     before = f"{address.place}: " if address.place else ""
     return f"{before}{text} ({remedy})" if remedy else f"{before}{text}"
+
+
+def lost(bucket: str, aside: Path) -> str:
+    """The words for principals that the broker had, and has no more."""
+    return (
+        f"{bucket}: the broker has the principals of this cluster no more: somebody removed the bucket or what is in it,"
+        f" and nobody is known by a token (the last edition is in {aside}: agentserver principals restore {aside} puts"
+        " it back; agentserver principals add begins anew)"
+    )
+
+
+def nobody(bucket: str) -> str:
+    """The words for principals that the broker does not have when a server begins."""
+    return (
+        f"{bucket}: the broker has no principals of this cluster, and nobody is known by a token (agentserver principals"
+        " add NAME makes one; where there were some, agentserver principals restore FILE puts a kept file back)"
+    )
 
 
 def _remedy(text: str, address: BrokerAddress) -> str:

@@ -24,13 +24,19 @@ _PATIENCE: Final = (0.5, 0.5, 1.0, 2.0)
 _PAUSES: Final = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 """Seconds after which a value is written again that found no leader of its bucket."""
 
+_GATHERING: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 4.0, 4.0)
+"""Seconds after which a bucket is made again for which too few nodes were known to be there: others may be starting."""
+_FEW: Final = 10005
+"""The broker's error for that."""
+
 
 class KeptValue(NamedTuple):
     """A value as it was read.
 
     Args:
         data: the value; b"" when nothing was ever written.
-        number: by which a change is refused that was made from an earlier edition; 0 for none.
+        number: by which a change is refused that was made from an earlier edition; 0 for none, and that of the removal
+            for one that somebody has removed.
     """
 
     data: bytes
@@ -48,7 +54,8 @@ class BrokerValue:
     """
 
     def __init__(self, stream: JetStreamContext, bucket: str, key: str, replicas: int) -> None:
-        self._stream, self._bucket, self._key, self._replicas = stream, bucket, key, replicas
+        self.bucket = bucket
+        self._stream, self._key, self._replicas = stream, key, replicas
         self._values: KeyValue | None = None
 
     async def read(self) -> KeptValue:
@@ -61,8 +68,9 @@ class BrokerValue:
                 try:
                     entry = await asyncio.wait_for((await self._opened()).get(self._key), seconds)
                     return KeptValue(_written(entry.value), entry.revision or 0)
-                except KeyNotFoundError:
-                    return KeptValue(b"", 0)
+                except KeyNotFoundError as error:
+                    removed = error.entry
+                    return KeptValue(b"", (removed.revision if removed is not None else 0) or 0)
                 except TimeoutError as error:
                     why = error
                 except ServiceUnavailableError as error:  # no node may make a bucket yet
@@ -90,13 +98,25 @@ class BrokerValue:
 
         if self._values is None:
             try:
-                self._values = await self._stream.key_value(self._bucket)
+                self._values = await self._stream.key_value(self.bucket)
             except (BucketNotFoundError, NotFoundError):
-                # Asked of its leader alone: who has revoked a token reads it as revoked.
-                self._values = await self._stream.create_key_value(
-                    bucket=self._bucket, replicas=self._replicas, direct=False
-                )
+                self._values = await self._made()
         return self._values
+
+    async def _made(self) -> KeyValue:
+        from nats.js.errors import BadRequestError
+
+        for pause in (*_GATHERING, None):
+            try:
+                # Asked of its leader alone: who has revoked a token reads it as revoked.
+                return await self._stream.create_key_value(
+                    bucket=self.bucket, replicas=self._replicas, direct=False
+                )
+            except BadRequestError as error:
+                if pause is None or error.err_code != _FEW:
+                    raise
+                await asyncio.sleep(pause)
+        raise AssertionError
 
 
 async def _led(work: Callable[[], Awaitable[object]]) -> None:

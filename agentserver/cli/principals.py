@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 @click.group("principals", cls=Verbs, short_help="Say who may reach the organism by the network.")
 def command() -> None:
-    """Add, list and revoke principals, who show a token to agentserver serve.
+    """Add, list, revoke and restore principals, who show a token to agentserver serve.
 
     They stand in a file of mode 0600 beside the journal, or beside the organism's file where it keeps no journal, or at
     the broker of an organism that has one as its engine. The SHA-256 of each token is kept. A running server takes a
@@ -141,13 +141,47 @@ def revoke(ctx: click.Context, name: str, organism: Path | None, journal: Path |
     project.say(f"{name} is revoked")
 
 
+@command.command("restore", short_help="Give a cluster its principals back.")
+@click.argument("source", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False))
+@project.organism_option
+@click.pass_context
+def restore(ctx: click.Context, source: Path, organism: Path | None) -> None:
+    """Make FILE the principals of a cluster that has none any more, and list who is known by a token again.
+
+    FILE is a copy of a server's file of principals: a server puts its own aside when the broker has lost them, and says
+    where. Who was revoked after that copy is known again: read the list.
+    """
+    from agentserver.gateways.principals import file
+
+    book = _book(ctx, organism, None)
+    if book.restore is None:
+        told = f"the principals are in {book.told}: while no server runs, put {source} in its place, with mode 0600"
+        project.refuse(ctx, told)
+    try:
+        kept = file.read(source)
+        if kept.state is None:
+            project.refuse(ctx, f"{source}: there is no such file")
+        book.restore(kept.data)
+    except ValueError as error:
+        project.refuse(ctx, str(error))
+    except OSError as error:
+        project.refuse(ctx, f"{book.told}: {error.strerror or error}")
+    project.say(f"{book.told} has the principals of {source}:", err=True)
+    for each in _entries(ctx, book):
+        project.say(_shown(each))
+
+
 class _Book(NamedTuple):
-    """The principals, wherever they stand; each function raises what the ones of tokens do."""
+    """The principals, wherever they stand; each function raises what the ones of tokens do.
+
+    ``restore`` puts the principals of a file back; None where the file itself is where they stand.
+    """
 
     told: str
     entries: Callable[[], Sequence[Enrolled]]
     add: Callable[[Caller], str]
     revoke: Callable[[str], None]
+    restore: Callable[[bytes], None] | None = None
 
 
 def _book(ctx: click.Context, organism: Path | None, journal: Path | None) -> _Book:
@@ -198,6 +232,7 @@ def _at_broker(engine: BrokerEngine) -> _Book:
         partial(anyio.run, within, shared.entries),
         partial(anyio.run, within, shared.add),
         partial(anyio.run, within, shared.revoke),
+        partial(anyio.run, within, shared.begin),
     )
 
 

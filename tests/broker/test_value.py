@@ -5,7 +5,7 @@ from __future__ import annotations
 import nats
 import pytest
 from nats.js import JetStreamContext
-from nats.js.errors import NoStreamResponseError, ServiceUnavailableError
+from nats.js.errors import BadRequestError, NoStreamResponseError, ServiceUnavailableError
 
 from agentserver.broker.value import BrokerValue, KeptValue
 from agentserver.gateways.principals import shared
@@ -53,9 +53,17 @@ async def test_principals_are_added_and_revoked_at_three_brokers(tmp_path):
 
 
 class Late(JetStreamContext):
-    """What a node answers that does not know yet who leads the cluster, or a bucket which was just made."""
+    """What a node answers that does not know yet who leads the cluster or who is there, or a bucket which was just made."""
 
-    early, late = 1, 3
+    early, late, few = 1, 3, 2
+
+    async def create_key_value(self, **more):
+        if self.few:
+            self.few -= 1
+            raise BadRequestError(
+                code=400, err_code=10005, description="no suitable peers for placement, peer offline"
+            )
+        return await super().create_key_value(**more)
 
     async def key_value(self, bucket):
         if self.early:
@@ -115,4 +123,24 @@ async def test_an_empty_message_in_the_place_of_a_value_is_no_absence_of_one(tmp
         await client.jetstream().publish("$KV.AS_desk.principals", b"")  # answered when it is stored
         with pytest.raises(OSError, match="empty"):
             await kept.read()
+        await client.close()
+
+
+async def test_a_value_that_somebody_has_removed_can_be_written_again(tmp_path):
+    """Its removal counts as an edition, so that 20 attempts found that others had changed it meanwhile."""
+    async with broker(tmp_path) as url:
+        client = await nats.connect(url)
+        kept, bucket = value(client), "AS_desk"
+        await shared.add(kept, caller("ada"))
+        stream = client.jetstream(timeout=HANGS)
+        await (await stream.key_value(bucket)).delete("principals")
+        assert (await kept.read()).data == b""
+        await shared.add(kept, caller("eve"))
+        await stream.purge_stream(f"KV_{bucket}")
+        assert (await kept.read()).data == b""
+        await shared.add(kept, caller("ada"))
+        await stream.delete_key_value(bucket)
+        assert await kept.read() == KeptValue(b"", 0)
+        await shared.add(value(client), caller("eve"))
+        assert [each.caller.name for each in await shared.entries(kept)] == ["eve"]
         await client.close()

@@ -11,11 +11,13 @@ from anyio.to_thread import run_sync
 from click.testing import CliRunner
 
 from agentserver.broker.address import BrokerAddress
+from agentserver.broker.words import word
 from agentserver.cli import cli
 from agentserver.core.state.principals import Principal, Trust
 from agentserver.engines.sqlite.file import JournalOptions, open_writing
 from agentserver.gateways.principals import Caller, Rate, Role, Tokens, shared, tokens
 from agentserver.gateways.principals.file import beside
+from tests.pump.desk import until
 
 pytestmark = pytest.mark.anyio
 JOURNALS = Path(__file__).parents[1] / "fixtures" / "journals"
@@ -44,6 +46,41 @@ def desk(node, tmp_path, monkeypatch):
 async def said(*words):
     done = await run_sync(lambda: CliRunner().invoke(cli, words, catch_exceptions=False))
     return done.exit_code, done.stdout.strip(), done.stderr
+
+
+async def test_principals_of_a_removed_bucket_are_brought_back_by_a_person(desk, tmp_path):
+    """Everybody was refused, and neither the log nor a command said why."""
+    _, token, _ = await said("principals", "add", "ada")
+    address, name = BrokerAddress(engine_url(desk)), engine_name(desk)
+    path = await run_sync(beside, tmp_path / "out" / "replicas" / "replica.db")
+    known = Tokens(path)
+    async with shared.following(address, name, path), known.watching():
+        assert known.authenticate(token) is not None
+        async with shared.principals_of(address, name) as value:
+            await value._stream.delete_key_value(value.bucket)
+        await until(lambda: known.authenticate(token) is None)
+        (aside,) = await run_sync(
+            lambda: list(path.parent.glob("*.lost-*"))
+        )  # put there before the file went
+        code, listed, told = await said("principals", "restore", str(aside))
+        assert (code, listed.split()[0]) == (0, "ada")
+        assert f"has the principals of {aside}" in told
+        await until(lambda: known.authenticate(token) is not None)
+    code, _, told = await said("principals", "restore", str(path))
+    assert (code, told) == (0, f"the cluster {name} has the principals of {path}:\n")
+    _ = await said("principals", "add", "eve")
+    code, _, told = await said("principals", "restore", str(aside))
+    assert (code, told) == (2, "the cluster has principals already\n")
+    code, _, told = await said("principals", "restore", str(aside) + "x")
+    assert (code, told) == (2, f"{aside}x: there is no such file\n")
+
+
+async def test_a_server_that_begins_where_nobody_is_known_says_so(desk, tmp_path, caplog):
+    address, name = BrokerAddress(engine_url(desk)), engine_name(desk)
+    path = await run_sync(beside, tmp_path / "out" / "replicas" / "replica.db")
+    async with shared.following(address, name, path):
+        (told,) = [each for each in caplog.messages if "nobody is known by a token" in each]
+        assert told.startswith(f"AS_PRINCIPALS_{word(name)}: the broker has no principals of this cluster")
 
 
 async def test_a_principal_is_added_at_the_broker_and_revoked_there_for_a_server_that_watches(desk, tmp_path):

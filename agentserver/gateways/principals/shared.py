@@ -7,6 +7,7 @@ where the value is kept.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import time
 from contextlib import asynccontextmanager, contextmanager
@@ -17,7 +18,7 @@ import anyio
 from agentserver import bearer
 from agentserver.broker.address import BrokerError
 from agentserver.broker.link import connected
-from agentserver.broker.remedies import explained
+from agentserver.broker.remedies import explained, lost, nobody
 from agentserver.broker.value import BrokerValue
 from agentserver.broker.words import word
 from agentserver.gateways.principals import document, file
@@ -44,6 +45,11 @@ _LOG: Final = logging.getLogger(__name__)
 
 class SharedValue(Protocol):
     """One value that the servers of an organism share. Every method raises OSError when it cannot be reached."""
+
+    @property
+    def bucket(self) -> str:
+        """The name under which the broker's operator knows it."""
+        ...
 
     async def read(self) -> KeptValue:
         """The value as it is."""
@@ -89,7 +95,8 @@ async def following(address: BrokerAddress, organism: str, path: Path) -> AsyncI
     """
     async with _linked(address, organism) as (value, link):
         with _explaining(address):
-            await _follow(value, path)
+            if not await _follow(value, path):
+                _LOG.warning("%s", nobody(value.bucket))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(mirror, value, path)
             tasks.start_soon(_until_over, link)
@@ -138,15 +145,17 @@ async def begin(value: SharedValue, data: bytes) -> None:
     _entries(data)
     if len(data) > MOST:
         raise ValueError(f"the principals take more than {MOST} bytes, which is what servers can share")
-    if not await value.write(data, 0) and (await value.read()).data != data:
+    before = await value.read()
+    fresh = not before.data and await value.write(data, before.number)
+    if not fresh and (await value.read()).data != data:
         raise ValueError("the cluster has principals already")
 
 
 async def mirror(value: SharedValue, path: Path, period: float = PERIOD) -> None:
     """Make a file of principals what the value is, every ``period`` seconds; never ends.
 
-    While the value cannot be read the file stays as it is. Where nothing was ever written the file goes: nobody is
-    known by what something else has left there.
+    While the value cannot be read the file stays as it is. Where nothing is written the file goes aside: nobody is
+    known by what the broker does not have, until a person puts it back (``begin``).
     """
     fault = ""
     while True:
@@ -160,22 +169,47 @@ async def mirror(value: SharedValue, path: Path, period: float = PERIOD) -> None
         await anyio.sleep(period)
 
 
-async def _follow(value: SharedValue, path: Path) -> None:
+async def _follow(value: SharedValue, path: Path) -> bool:
+    """Make the file what the value is. False where nothing is written and no server has said so."""
     edition = await value.read()
-    await anyio.to_thread.run_sync(_mirror, path, edition.data)
+    aside = await anyio.to_thread.run_sync(_mirror, path, edition.data)
+    if aside is not None:
+        _LOG.error("%s", lost(value.bucket, aside))
+    return bool(edition.data) or aside is not None
 
 
-def _mirror(path: Path, data: bytes) -> None:
+def _mirror(path: Path, data: bytes) -> Path | None:
+    """Make the file what the value is; gives where the last edition has gone of a value that is not there any more."""
     with file.changing(path):
-        try:
-            if file.read(path).data == data:
-                return
-        except file.UnusableError as error:
-            _LOG.warning("%s: it is replaced by what the cluster keeps", error)
+        before = _before(path)
         if data:
-            file.replace(path, data)
-        else:
+            if before != data:
+                file.replace(path, data)
+            return None
+        if not _legible(before):
             path.unlink(missing_ok=True)
+            return None
+        aside = path.with_name(f"{path.name}.lost-{hashlib.sha256(before).hexdigest()[:8]}")
+        path.replace(aside)
+        return aside
+
+
+def _before(path: Path) -> bytes:
+    """What the file holds; empty where there is none, or one that others may write."""
+    try:
+        return file.read(path).data
+    except file.UnusableError as error:
+        _LOG.warning("%s: it is replaced by what the cluster keeps", error)
+        return b""
+
+
+def _legible(data: bytes) -> bool:
+    """True for an edition that a server has written."""
+    try:
+        document.read(data)
+    except ValueError:
+        return False
+    return True
 
 
 async def _change(value: SharedValue, change: Callable[[Sequence[Enrolled]], tuple[Enrolled, ...]]) -> None:

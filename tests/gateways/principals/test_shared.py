@@ -20,6 +20,8 @@ pytestmark = pytest.mark.anyio
 class Value:
     """A shared value in memory; ``between`` is run before each write, as another who writes first."""
 
+    bucket = "AS_PRINCIPALS_desk"
+
     def __init__(self):
         self.edition, self.away, self.between = KeptValue(b"", 0), "", None
 
@@ -151,3 +153,61 @@ async def test_where_nothing_was_written_nobody_is_known_by_a_file_that_was_ther
             while path.exists():  # noqa: ASYNC110 - a file tells nobody
                 await anyio.sleep(0.001)
         tasks.cancel_scope.cancel()
+
+
+async def test_principals_that_the_broker_has_no_more_are_put_aside_and_the_log_says_so(
+    value, tmp_path, caplog
+):
+    """Everybody was refused, the copies of all servers went, and no log said why."""
+    path = tmp_path / "replica.db.principals"
+    token = await shared.add(value, caller("ada"))
+    tokens = Tokens(path)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(shared.mirror, value, path, 0.001)
+        async with tokens.watching(0.001):
+            with anyio.fail_after(HANGS):
+                while tokens.authenticate(token) is None:  # noqa: ASYNC110 - a file tells nobody
+                    await anyio.sleep(0.001)
+                kept, value.edition = value.edition.data, KeptValue(b"", 0)
+                while tokens.authenticate(token) is not None:  # noqa: ASYNC110
+                    await anyio.sleep(0.001)
+        tasks.cancel_scope.cancel()
+    (aside,) = tmp_path.glob("replica.db.principals.lost-*")
+    assert aside.read_bytes() == kept
+    assert aside.stat().st_mode & 0o077 == 0
+    assert not path.exists()
+    (told,) = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert told.startswith("AS_PRINCIPALS_desk: the broker has the principals of this cluster no more")
+    assert f"agentserver principals restore {aside} puts it back" in told
+    await shared.begin(value, aside.read_bytes())
+    assert await names(value) == [("ada", True)]
+
+
+async def test_a_second_loss_takes_nothing_of_the_first(value, tmp_path):
+    path = tmp_path / "replica.db.principals"
+    for name in ("ada", "eve"):
+        await shared.add(value, caller(name))
+        await shared._follow(value, path)
+        value.edition = KeptValue(b"", 0)
+        await shared._follow(value, path)
+    assert len(list(tmp_path.glob("*.lost-*"))) == 2
+
+
+async def test_a_file_takes_the_place_of_principals_that_were_removed_and_of_no_others(value):
+    other = Value()
+    await shared.add(other, caller("ada"))
+    value.edition = KeptValue(b"", 7)
+    await shared.begin(value, other.edition.data)
+    assert await names(value) == [("ada", True)]
+    await shared.add(other, caller("eve"))
+    with pytest.raises(ValueError, match="already"):
+        await shared.begin(value, other.edition.data)
+
+
+async def test_an_illegible_value_is_written_to_the_file_once(value, tmp_path):
+    path = tmp_path / "replica.db.principals"
+    value.edition = KeptValue(b"{", 1)
+    await shared._follow(value, path)
+    before = path.stat().st_ino
+    await shared._follow(value, path)
+    assert path.stat().st_ino == before

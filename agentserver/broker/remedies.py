@@ -42,17 +42,18 @@ def explained(text: str, address: BrokerAddress) -> str:
 def lost(bucket: str, aside: Path) -> str:
     """The words for principals that the broker had, and has no more."""
     return (
-        f"{bucket}: the broker has the principals of this cluster no more: somebody removed the bucket or what is in it,"
-        f" and nobody is known by a token (the last edition is in {aside}: agentserver principals restore {aside} puts"
-        " it back; agentserver principals add begins anew)"
+        f"{bucket}: the broker has the principals of this cluster no more: somebody removed the bucket or what is in"
+        f" it, and nobody is known by a token (the last edition is in {aside}: agentserver principals restore {aside}"
+        " puts it back; agentserver principals add begins anew)"
     )
 
 
 def nobody(bucket: str) -> str:
     """The words for principals that the broker does not have when a server begins."""
     return (
-        f"{bucket}: the broker has no principals of this cluster, and nobody is known by a token (agentserver principals"
-        " add NAME makes one; where there were some, agentserver principals restore FILE puts a kept file back)"
+        f"{bucket}: the broker has no principals of this cluster, and nobody is known by a token (agentserver"
+        " principals add NAME makes one; where there were some, agentserver principals restore FILE puts a kept file"
+        " back)"
     )
 
 

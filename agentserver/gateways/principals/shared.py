@@ -195,7 +195,7 @@ def _mirror(path: Path, data: bytes) -> Path | None:
 
 
 def _before(path: Path) -> bytes:
-    """What the file holds; empty where there is none, or one that others may write."""
+    """The bytes of the file; empty where there is none, or one that others may write."""
     try:
         return file.read(path).data
     except file.UnusableError as error:

@@ -17,6 +17,9 @@ PICTURES = ROOT / "docs" / "pictures"
 PATIENCE = 120_000
 """Milliseconds until a test gives up on a page: a guard against hanging, and nothing that a page promises."""
 
+NOON = 1_700_000_000
+"""When the time of a page that is still stands, in seconds since 1970."""
+
 
 @pytest.fixture(scope="module")
 def chromium():
@@ -38,15 +41,22 @@ def chromium():
 
 @pytest.fixture
 def visit(chromium):
-    """Opens pages, each in a context of its own, and lets none of them break the policy or fail in a script."""
+    """Opens pages, each in a context of its own, and lets none of them break the policy or fail in a script.
+
+    The time of a page that is ``still`` stands until the test moves it (``page.clock.run_for``): on a slow machine too a mark
+    does not go before it was looked at.
+    """
     contexts, faults = [], []
 
-    def visited(running, role="operator", path="", address="", **how):
+    def visited(running, role="operator", path="", address="", *, still=False, **how):
         context = chromium.new_context(
             **{"viewport": {"width": 1280, "height": 900}, "locale": "en-GB", **how}
         )
         contexts.append(context)
         page = context.new_page()
+        if still:
+            page.clock.install(time=NOON)
+            page.clock.pause_at(NOON + 1)
         page.set_default_timeout(PATIENCE)
         page.on("pageerror", lambda error: faults.append(f"pageerror: {error}"))
         page.on(

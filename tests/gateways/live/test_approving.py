@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.gateways.live.conftest import desk, keep
+from tests.pump.desk import until
 
 ORDER = "Pay the invoice in mail 13 and tell Kim."
 PHONE = {"viewport": {"width": 390, "height": 844}}
@@ -116,6 +117,23 @@ def test_another_page_learns_that_something_waits(running, visit):
     expect(page.get_by_text("Nothing waits for a person.")).to_be_visible()
     handle = running.open("ann")
     running.say(handle, running.wish(ORDER), "clerk")
+    expect(page.locator(".card")).to_have_count(1)
+    running.do(handle.close())
+    expect(page.locator(".card")).to_have_count(0)
+
+
+def test_what_was_asked_after_the_page_was_read_and_before_its_stream_began_is_shown(running, visit):
+    page = visit(running, path="/#/approvals")
+    held, free = [], []
+    page.route("**/live/feed", lambda route: route.continue_() if free else held.append(route))
+    page.reload()
+    expect(page.get_by_text("Nothing waits for a person.")).to_be_visible()
+    handle = running.open("ann")
+    running.say(handle, running.wish(ORDER), "clerk")
+    running.do(until(running.server.approvals))
+    free.append(True)
+    for route in held:
+        route.continue_()
     expect(page.locator(".card")).to_have_count(1)
     running.do(handle.close())
     expect(page.locator(".card")).to_have_count(0)

@@ -29,7 +29,7 @@ def attacked(running, page):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_an_attack_is_blocked_before_ones_eyes(running, visit, scheme):
-    page = visit(running, color_scheme=scheme)
+    page = visit(running, still=True, color_scheme=scheme)
     attacked(running, page)
     marks = page.locator(".organism .mark .bad, .organism .mark.bad")
     expect(marks).to_have_count(4)
@@ -38,7 +38,8 @@ def test_an_attack_is_blocked_before_ones_eyes(running, visit, scheme):
     expect(happened.first).to_contain_text("BLOCKED: bank() called with tainted inputs")
     row = page.get_by_role("table", name="Listeners").get_by_role("row").filter(has_text="clerk")
     expect(row.first.get_by_role("cell").nth(3)).to_have_text("4")
-    expect(page.locator(".organism .dot")).to_have_count(0)  # all have come to rest
+    page.clock.run_for(2000)  # all have come to rest
+    expect(page.locator(".organism .dot")).to_have_count(0)
     keep(page, f"live-organism-{scheme}.png")
 
 
@@ -77,11 +78,9 @@ def test_a_conversation_that_goes_on_is_shown_as_it_does(running, visit):
 
 
 def test_a_viewer_sees_who_talked_and_no_content(running, visit):
-    page = visit(running, role="viewer")
+    page = visit(running, role="viewer", still=True)
     key = attacked(running, page)
-    expect(
-        page.locator(".organism .mark").first
-    ).to_be_visible()  # each goes after a while: slowly made, four never stand
+    expect(page.locator(".organism .mark")).to_have_count(4)
     page.goto(f"{running.address}/#/conversations/{key}")
     expect(page.locator(".tree .hop.bad")).to_have_count(4)
     for summary in page.locator("summary").all():
@@ -129,7 +128,7 @@ def test_a_phone_is_wide_enough(running, visit):
 
 
 def test_who_wants_less_motion_sees_none(running, visit):
-    page = visit(running, reduced_motion="reduce")
+    page = visit(running, still=True, reduced_motion="reduce")
     expect(page.get_by_text("live", exact=True)).to_be_visible()
     expect(page.locator(".traffic")).to_be_attached()
     page.evaluate(
@@ -139,6 +138,8 @@ def test_who_wants_less_motion_sees_none(running, visit):
     )
     attacked(running, page)
     expect(page.locator(".organism .mark")).to_have_count(4)
+    page.clock.run_for(2000)
+    expect(page.locator(".organism .dot")).to_have_count(0)
     assert page.evaluate("window.moved") == 0
 
 

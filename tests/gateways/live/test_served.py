@@ -48,7 +48,7 @@ def desk(tmp_path):
 
 def test_an_operator_sees_what_a_user_sends_until_the_token_is_revoked(desk, visit):
     folder, address, boss, amy = desk
-    page = visit(None, role=None, address=address)
+    page = visit(None, role=None, address=address, still=True)
     page.get_by_label("Token of a principal").fill(amy)
     page.get_by_role("button", name="Log in").click()
     expect(page.get_by_role("alert")).to_have_text("the live view is for operators and viewers")

@@ -27,15 +27,24 @@ export const logout = () => asked("DELETE", "/live/session");
 
 const PAUSE = 1000; // milliseconds between two readings
 
-// At most one reading a second, and none while the page is hidden.
+// At most one reading a second, one at a time, and none while the page is hidden.
 export function paced(again) {
-  let timer = 0;
+  let [timer, more, over] = [0, false, false];
   const soon = () => {
-    timer ||= setTimeout(async () => {
-      timer = 0;
-      if (!document.hidden) await again().catch(() => {});
-      else soon();
-    }, PAUSE);
+    more = true;
+    if (!over) timer ||= setTimeout(turn, PAUSE);
   };
-  return { soon, stop: () => clearTimeout(timer) };
+  const turn = async () => {
+    if (!document.hidden) {
+      more = false;
+      await again().catch(() => {});
+    }
+    timer = 0;
+    if (more) soon();
+  };
+  const stop = () => {
+    over = true;
+    clearTimeout(timer);
+  };
+  return { soon, stop };
 }

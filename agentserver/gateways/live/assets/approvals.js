@@ -2,6 +2,7 @@
 
 import { paced, read, send } from "./api.js";
 import { button, day, el, lines, link, put, replace, sign, spaced, span, table, way } from "./dom.js";
+import { concerns } from "./news.js";
 import { lineage } from "./lineage.js";
 
 const EVENTS = new Set(["asked", "approved", "withdrawn", "dropped", "closed"]);
@@ -31,7 +32,7 @@ async function all() {
   const clock = setInterval(() => timers.forEach((tick) => tick()), 1000);
   return {
     node: el("div", { class: "page" }, el("h1", {}, "Approvals"), inbox, el("h2", {}, "Who decided what"), history),
-    news: (told) => told.hops.some((hop) => EVENTS.has(hop.event)) && timer.soon(),
+    news: (told) => concerns(told, (hop) => EVENTS.has(hop.event)) && timer.soon(),
     stop: () => {
       clearInterval(clock);
       timer.stop();
@@ -108,7 +109,7 @@ async function one(key, { say, me }) {
   return {
     node,
     shown: () => seen.observe(end),
-    news: (told) => told.hops.some((hop) => EVENTS.has(hop.event)) && read("approvals", key).catch((error) => {
+    news: (told) => concerns(told, (hop) => EVENTS.has(hop.event)) && read("approvals", key).catch((error) => {
       if (error.status === 404) put(replace(fault), "It does not wait any more.");
     }),
     stop: () => {

@@ -2,6 +2,7 @@
 
 import { paced, read } from "./api.js";
 import { button, count, day, el, link, look, money, plain, put, replace, sign, spaced, table, way } from "./dom.js";
+import { concerns } from "./news.js";
 import { lineage } from "./lineage.js";
 
 export async function show([key], frame) {
@@ -52,7 +53,7 @@ async function one(key) {
     node: el("div", { class: "page" },
       el("p", {}, link(["conversations"], "All conversations")),
       el("h1", {}, "Conversation ", el("span", { class: "id" }, key)), head, tree),
-    news: (told) => told.hops.some((each) => each.conversation === key) && timer.soon(),
+    news: (told) => concerns(told, (each) => each.conversation === key) && timer.soon(),
     stop: timer.stop,
   };
 }

@@ -2,6 +2,7 @@
 
 import { paced, read, send } from "./api.js";
 import { button, day, el, link, plain, replace, table, way } from "./dom.js";
+import { concerns } from "./news.js";
 
 export async function show([key], frame) {
   return key ? one(key, frame) : all();
@@ -23,7 +24,7 @@ async function all() {
   const timer = paced(again);
   return {
     node: el("div", { class: "page" }, el("h1", {}, "Dead letters"), listed),
-    news: (told) => told.hops.some((hop) => hop.event === "failed" || hop.event === "redriven") && timer.soon(),
+    news: (told) => concerns(told, (hop) => hop.event === "failed" || hop.event === "redriven") && timer.soon(),
     stop: timer.stop,
   };
 }

@@ -2,6 +2,7 @@
 
 import { Refused, login, logout, read } from "./api.js";
 import { button, el, link, put, replace } from "./dom.js";
+import { Kept } from "./news.js";
 import * as approvals from "./approvals.js";
 import * as conversations from "./conversations.js";
 import * as dead from "./dead.js";
@@ -22,6 +23,7 @@ const status = document.getElementById("status");
 
 let me = null;
 let page = null;
+let kept = null; // the news for a page that is being made
 let feed = null;
 let turn = 0;
 
@@ -73,6 +75,7 @@ async function show() {
   page?.stop?.();
   page = null;
   if (!me) return;
+  kept = new Kept();
   frame();
   connection(...line);
   badge(state.waiting);
@@ -84,6 +87,7 @@ async function show() {
     page = next;
     replace(main, page.node);
     page.shown?.();
+    caught();
     if (mine > 1) main.focus({ preventScroll: true });
     window.scrollTo(0, 0);
   } catch (error) {
@@ -92,6 +96,7 @@ async function show() {
 }
 
 function failed(error) {
+  caught();
   if (!(error instanceof Refused)) throw error;
   if (error.status === 401) return ask("Your session is over.");
   replace(main, el("h1", {}, "Nothing to show"), el("p", {}, error.message));
@@ -102,27 +107,43 @@ function failed(error) {
 const state = { waiting: 0, queues: {} };
 let line = ["", "connecting"];
 
+function hear(news) {
+  state.queues = news.queues;
+  if (news.waiting !== state.waiting) badge((state.waiting = news.waiting));
+  if (news.missed) say(`${news.missed} steps or messages were too many to show`);
+  if (kept) kept.add(news);
+  else page?.news?.(news);
+}
+
+// The page is shown, or cannot be: it hears what came while it was made.
+function caught() {
+  const { told } = kept;
+  kept = null;
+  if (told) hear(told);
+}
+
+// The server tells something at once. From then on nothing is lost, and what a page has read before may be old.
 function listen() {
   feed?.close();
-  feed = new EventSource("/live/feed");
-  feed.onopen = () => connection(...(line = ["on", "live"]));
-  feed.onmessage = (event) => {
-    const news = JSON.parse(event.data);
-    state.queues = news.queues;
-    if (news.waiting !== state.waiting) badge((state.waiting = news.waiting));
-    if (news.missed) say(`${news.missed} steps were too many to show`);
-    page?.news?.(news);
+  const mine = new EventSource("/live/feed");
+  feed = mine;
+  let anew = true;
+  mine.onmessage = (event) => {
+    if (anew) connection(...(line = ["on", "live"]));
+    hear({ ...JSON.parse(event.data), anew });
+    anew = false;
   };
-  feed.onerror = async () => {
+  mine.onerror = async () => {
+    anew = true;
     connection(...(line = ["off", "not connected"]));
-    if (feed.readyState !== EventSource.CLOSED) return;
+    if (mine.readyState !== EventSource.CLOSED) return;
     try {
       const found = await read("session");
-      if (!found.name) return ask("Your session is over.");
+      if (!found.name && mine === feed) return ask("Your session is over.");
     } catch {
       // The server is away; it may come back.
     }
-    if (me) setTimeout(listen, 2000);
+    setTimeout(() => me && mine === feed && listen(), 2000);
   };
 }
 
@@ -133,7 +154,7 @@ function ask(why = "") {
   turn++;
   feed?.close();
   page?.stop?.();
-  page = null;
+  page = kept = null;
   document.title = "agentserver";
   replace(header, el("p", { class: "brand" }, el("b", {}, "agentserver")));
   const field = el("input", {

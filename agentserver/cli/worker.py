@@ -106,6 +106,7 @@ def _address(ctx: click.Context, found: Organism, said: Mapping[str, Any]) -> Br
 async def _handle(found: Organism, bound: BoundListener, address: BrokerAddress, many: int) -> None:
     import asyncio
     import signal
+    from functools import partial
 
     import anyio.to_thread
 
@@ -127,8 +128,7 @@ async def _handle(found: Organism, bound: BoundListener, address: BrokerAddress,
     async with Workers(planned) as workers:
         most = longest(limits.payload, limits.storage)
         worker = RemoteWorker(address, Subjects(found.name), name, workers, most)
-        project.say(f"handles calls of {name}, {many} at once", err=True)
-        failed = await _failure(worker.serve(many, ending))
+        failed = await _failure(worker.serve(many, ending, partial(project.say, err=True)))
     if failed is not None:
         raise failed
 

@@ -26,6 +26,8 @@ from agentserver.worker.remote.speech import AliveFrame, Answer, Spelling, TakeF
 from agentserver.worker.running import WorkerError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
     from nats.aio.msg import Msg
     from nats.js.client import JetStreamContext
 
@@ -38,6 +40,10 @@ __all__ = ["RemoteWorker", "VersionError"]
 
 PULL = 20.0
 """Seconds for which the broker is asked for one ticket."""
+NOW = b'{"batch": 1, "no_wait": true}'
+"""Asks the broker for a ticket, or for the word that there is none."""
+ABSENT = "503"
+"""The broker's word for a queue that is not there."""
 PAUSE = 1.0
 """Seconds before a broker that had none too soon is asked again."""
 TAKE = 3.0
@@ -79,22 +85,28 @@ class RemoteWorker:
     workers: Workers
     longest: int
 
-    async def serve(self, many: int, ending: asyncio.Event) -> None:
+    async def serve(self, many: int, ending: asyncio.Event, tell: Callable[[str], None]) -> None:
         """Handle so many calls at once until it is to end; what runs then comes to its end.
 
-        A broker that is lost is looked for until it is there again.
+        A broker that is lost is looked for until it is there again. ``tell`` is told what is waited for, and once calls
+        are handled: not before there is a queue from which they are taken.
 
         Raises BrokerError when it is not there at first, PermissionDeniedError when it refuses what this user needs,
         and VersionError.
         """
         met = False
+        tell(f"looks for the broker at {self.address.url}")
         while not ending.is_set():
             try:
                 name, inbox = f"worker of {self.listener}", self.subjects.inbox(self.listener)
                 async with connected(self.address, name=name, inbox=inbox) as link:
                     met = True
                     logger.info("%s: takes calls of %s", self.address.url, self.listener)
-                    why = await self._work(link, many, ending)
+                    first = await self._reached(link, ending, tell)
+                    if ending.is_set():
+                        return
+                    slots = [self._slot(link, ending, None if n else first) for n in range(many)]
+                    why = await self._work(link, slots, tell)
             except PermissionDeniedError:
                 raise
             except BrokerError as error:
@@ -105,14 +117,42 @@ class RemoteWorker:
                 logger.error("the broker is lost: %s", why)
                 await asyncio.sleep(PAUSE)
 
-    async def _work(self, link: Link, many: int, ending: asyncio.Event) -> str:
+    async def _reached(self, link: Link, ending: asyncio.Event, tell: Callable[[str], None]) -> Msg | None:
+        """Wait for the queue of this listener's calls, which a server makes; gives a ticket that was in it.
+
+        Raises BrokerError and PermissionDeniedError.
+        """
+        came: asyncio.Queue[Msg] = asyncio.Queue()
+        inbox, told = f"{self.subjects.inbox(self.listener)}.{secrets.token_hex(8)}", False
+        await link.hear(inbox, came.put, self.longest)
+        while not ending.is_set():
+            with troubles(inbox):
+                await link.client.publish(self.subjects.pull(self.listener), NOW, reply=inbox)
+            msg = await _first(came, link)
+            status = (msg.headers or {}).get("Status") if msg is not None else ABSENT
+            if status != ABSENT:
+                return None if status else msg
+            if not told:
+                tell(f"waits for a server of {self.subjects.organism} that has calls of {self.listener}")
+            told = True
+            await asyncio.sleep(PAUSE)
+        return None
+
+    async def _work(
+        self, link: Link, work: list[Coroutine[Any, Any, None]], tell: Callable[[str], None]
+    ) -> str:
         """Handle calls until the connection is over, and give the reason; none once the last call has ended."""
-        slots = [asyncio.create_task(self._slot(link, ending)) for _ in range(many)]
-        running = set(slots)
+        slots = [asyncio.create_task(each) for each in work]
+        running, stands = set(slots), True
+        tell(f"handles calls of {self.listener}, {len(slots)} at once")
         try:
             while running and not link.over.done():
+                if stands != link.stands:
+                    stands = link.stands
+                    found = "is there again" if stands else "is away, and is looked for"
+                    tell(f"the broker at {self.address.url} {found}")
                 waited: set[asyncio.Future[Any]] = {*running, link.over, link.denied}
-                await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(waited, timeout=PAUSE, return_when=asyncio.FIRST_COMPLETED)
                 if link.denied.done():
                     raise PermissionDeniedError(link.denied.result())
                 for slot in [each for each in running if each.done()]:
@@ -122,7 +162,9 @@ class RemoteWorker:
         finally:
             await ended(slots)
 
-    async def _slot(self, link: Link, ending: asyncio.Event) -> None:
+    async def _slot(self, link: Link, ending: asyncio.Event, first: Msg | None) -> None:
+        if first is not None:
+            await self._take(link, first)
         with troubles(self.subjects.pull(self.listener)):
             inbox = f"{self.subjects.inbox(self.listener)}.".encode()
             queue = await link.stream.pull_subscribe_bind(
@@ -174,6 +216,21 @@ class RemoteWorker:
                 await asyncio.sleep(PAUSE)  # the queue is not made yet, or the broker is busy with itself
             return None
         return msg
+
+
+async def _first(came: asyncio.Queue[Msg], link: Link) -> Msg | None:
+    """The answer to what was asked; None for none yet. Raises BrokerError and PermissionDeniedError."""
+    coming = asyncio.ensure_future(came.get())
+    try:
+        either: set[asyncio.Future[Any]] = {coming, link.denied, link.over}
+        await asyncio.wait(either, timeout=TAKE, return_when=asyncio.FIRST_COMPLETED)
+        if link.denied.done():
+            raise PermissionDeniedError(link.denied.result())
+        if link.over.done():
+            raise BrokerError(link.over.result())
+        return coming.result() if coming.done() else None
+    finally:
+        coming.cancel()
 
 
 class _Turn:

@@ -132,6 +132,31 @@ async def test_without_a_worker_messages_wait_and_one_that_comes_in_time_handles
         assert sorted([(await each).text.split()[1] for each in waiting]) == ["0", "1", "2"]
 
 
+async def told(process, last):
+    """What a worker says, up to the line that has these words."""
+    found = []
+    while last not in (found[-1] if found else ""):
+        found.append((await asyncio.wait_for(process.stderr.readline(), HANGS)).decode())
+        assert found[-1], "it ended"
+    return "".join(found)
+
+
+async def test_a_worker_says_that_it_handles_calls_once_it_does_and_what_it_waits_for_before(field):
+    """It said so before it had reached the broker."""
+    process = await field.worker(user="calculator")
+    before = await told(process, "waits for a server of distant.one that has calls of calculator")
+    assert f"looks for the broker at {field.node.url}" in before
+    assert "handles calls" not in before
+    async with serving(field) as (_, ask):
+        await told(process, "handles calls of calculator, 4 at once")
+        assert (await ask("hello", "you")).text.startswith("hello you by ")
+        field.node.kill()
+        await told(process, f"the broker at {field.node.url} is away")
+        await field.node.start()
+        await told(process, f"the broker at {field.node.url} is there again")
+        assert (await ask("hello", "you")).text.startswith("hello you by ")
+
+
 async def taken(node, calls):
     """Wait until workers have taken so many calls of the calculator: each lets its ticket leave the queue then."""
     while True:

@@ -199,9 +199,11 @@ async def test_two_at_once_never_mix():
 
 
 async def test_an_idle_conversation_is_not_closed_over_a_question():
-    async with shop(Person(), idle=0.02) as d:
+    clock = FakeClock(step=0.0)
+    async with shop(Person(), clock=clock, idle=0.02) as d:
         await d.send(await d.open(), Ask("hi"))
         (approval,) = await waits(d)
+        clock.advance(1.0)
         await asyncio.sleep(0.1)
         assert await say(d, approval, Said.DENY)
 

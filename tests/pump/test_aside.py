@@ -17,6 +17,7 @@ from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions, open_reading
 from agentserver.guards.peers import PeersGuard
 from agentserver.ports import EngineError
+from agentserver.testing import FakeClock
 from tests.core.paper import Answer, Ask, listener
 from tests.pump.desk import answer, desk, until
 from tests.pump.test_boundary import Fragile, guarded
@@ -160,11 +161,13 @@ async def test_one_that_cannot_be_closed_is_set_aside(what, monkeypatch):
     def breaking(*_):
         raise LookupError("a bug of ours")
 
-    engine = MemoryEngine()
-    async with desk((listener("a"), answer), engine=engine, idle=0.02 if what == "idle" else 100.0) as d:
+    engine, clock = MemoryEngine(), FakeClock(step=0.0)
+    idle = 0.02 if what == "idle" else 100.0
+    async with desk((listener("a"), answer), engine=engine, clock=clock, idle=idle) as d:
         handle = await d.open()
         await d.ask(Ask("x"), handle=handle)
         monkeypatch.setattr(decisions, "close", breaking)
+        clock.advance(1.0)
         if what == "close":
             await handle.close()
         await until(lambda: handle.id not in engine._kept)

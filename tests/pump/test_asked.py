@@ -53,14 +53,20 @@ ENDS = {
     "a copy comes back": astray,
 }
 
+reached = asyncio.Event()
+
 async def evil(payload, metadata):
     if payload.text == "evil":
+        reached.set()
         ENDS[sys.argv[2]]()
+    elif first:
+        await reached.wait()  # however slowly it is sent, it ends the server while they run
     await anyio.sleep(0.1)
     return await answer(payload, metadata)
 
+first = not Path(sys.argv[1]).exists()
+
 async def main(place):
-    first = not place.exists()
     async with SqliteEngine(JournalOptions(place)) as engine:
         async with desk((listener("a", concurrency=3), evil), engine=engine, fatal_ends=1) as d:
             if first:

@@ -12,6 +12,7 @@ from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
 from agentserver.engines.memory import MemoryEngine
 from agentserver.ports import ConflictError, Unkept
+from agentserver.testing import FakeClock
 from tests.core.paper import Answer, Ask, Note, listener
 from tests.pump.desk import answer, desk, until
 
@@ -191,41 +192,41 @@ async def test_respond_cancels_the_running_handlers_of_sub_threads():
         await until(lambda: d.pump._accounts.pending == 0)
 
 
-async def test_a_listener_runs_no_more_than_its_limit_at_once():
-    most = running = 0
+class Crowd:
+    """A handler that notes how many of it run at once. The first wait until so many do."""
 
-    async def work(payload, metadata):
-        nonlocal most, running
-        running += 1
-        most = max(most, running)
+    def __init__(self, enough):
+        self.enough, self.full = enough, anyio.Event()
+        self.running = self.most = 0
+
+    async def __call__(self, payload, metadata):
+        self.running += 1
+        self.most = max(self.most, self.running)
+        if self.running == self.enough:
+            self.full.set()
+        await self.full.wait()
         await asyncio.sleep(0.001)
-        running -= 1
+        self.running -= 1
         return respond(Answer("x"))
 
-    async with desk((listener("a", concurrency=3), work)) as d, anyio.create_task_group() as tasks:
+
+async def test_a_listener_runs_no_more_than_its_limit_at_once():
+    crowd = Crowd(3)
+    async with desk((listener("a", concurrency=3), crowd)) as d, anyio.create_task_group() as tasks:
         for _ in range(20):
             tasks.start_soon(d.ask, Ask("x"))
-    assert most == 3
+    assert crowd.most == 3
 
 
 async def test_the_server_runs_no_more_than_its_limit_at_once():
-    most = running = 0
-
-    async def work(payload, metadata):
-        nonlocal most, running
-        running += 1
-        most = max(most, running)
-        await asyncio.sleep(0.001)
-        running -= 1
-        return respond(Answer("x"))
-
+    crowd = Crowd(2)
     async with (
-        desk((listener("a"), work), (listener("b"), work), concurrency=2) as d,
+        desk((listener("a"), crowd), (listener("b"), crowd), concurrency=2) as d,
         anyio.create_task_group() as tasks,
     ):
         for number in range(20):
             tasks.start_soon(d.ask, Ask("x"), "ab"[number % 2])
-    assert most == 2
+    assert crowd.most == 2
 
 
 async def test_beyond_its_queue_the_server_is_busy_and_says_so():
@@ -300,21 +301,24 @@ async def test_cancelling_the_server_stops_at_once_without_draining():
 
 
 async def test_an_idle_conversation_is_closed():
-    async with desk((listener("a"), answer), idle=0.02) as d:
+    clock = FakeClock(step=0.0)
+    async with desk((listener("a"), answer), clock=clock, idle=0.02) as d:
         handle = await d.open()
         await d.ask(Ask("hi"), handle=handle)
+        clock.advance(1.0)
         await until(lambda: d.pump.conversation(handle.id) is None)
         assert any(r.event is Event.CLOSED and WORDING.whole(r.detail) == "idle" for r in d.records)
 
 
 async def test_a_conversation_at_work_is_not_idle():
-    gate = anyio.Event()
+    gate, clock = anyio.Event(), FakeClock(step=0.0)
 
     async def slow(payload, metadata):
+        clock.advance(1.0)
         await gate.wait()
         return respond(Answer("x"))
 
-    async with desk((listener("a"), slow), idle=0.01) as d:
+    async with desk((listener("a"), slow), clock=clock, idle=0.01) as d:
         handle = await d.open()
         asyncio.get_running_loop().call_later(0.1, gate.set)
         assert await d.ask(Ask("hi"), handle=handle) == Answer("x")

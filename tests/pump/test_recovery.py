@@ -15,6 +15,7 @@ from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions
 from agentserver.ports import EngineError
 from agentserver.pump.turns import schedule
+from agentserver.testing import FakeClock
 from tests.core.paper import Answer, Ask, listener
 from tests.machine import HANGS
 from tests.pump.test_pump import answer, desk, until
@@ -69,9 +70,15 @@ async def test_what_comes_while_a_gateway_resumes_is_in_order(tmp_path):
 
 async def test_a_finished_conversation_can_be_fetched_once(tmp_path):
     place = JournalOptions(tmp_path / "j")
-    async with SqliteEngine(place) as engine, desk((listener("a"), answer), engine=engine, idle=0.04) as d:
+    clock = FakeClock(step=0.0)
+    async with (
+        SqliteEngine(place) as engine,
+        desk((listener("a"), answer), engine=engine, clock=clock, idle=0.04) as d,
+    ):
         handle = await d.open()
         await handle.send(d.markup(Ask("x")), "a")
+        await until(lambda: d.pump._accounts.pending == 0)
+        clock.advance(1.0)
         await until(lambda: d.pump.conversation(handle.id) is None)
     async with SqliteEngine(place) as engine, desk((listener("a"), answer), engine=engine) as d:
         again = await d.pump.resume("console", handle.id)

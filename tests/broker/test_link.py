@@ -86,7 +86,7 @@ async def test_a_broker_that_goes_and_comes_again_is_found_again(tmp_path):
         while not link.stands:  # noqa: ASYNC110 - the library tells by a property
             await asyncio.sleep(0.1)
         with pytest.raises(SilenceError, match="no listener"):
-            await link.ask("there", b"", 2)
+            await link.ask("there", b"", HANGS)
 
 
 @asynccontextmanager

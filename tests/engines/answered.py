@@ -15,9 +15,11 @@ from pathlib import Path
 from agentserver import HandlerResponse, TodoUntil, invocation
 from agentserver.assembly import SystemClock
 from agentserver.core.messages import Done
+from agentserver.core.records.audit import Event
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions
 from agentserver.pump import Callee, Pump
+from agentserver.pump.reporting import NOBODY
 from tests.core.paper import Answer, Ask, Note, listener, rules
 
 respond = HandlerResponse.respond
@@ -25,7 +27,24 @@ LISTENERS = (listener("agent", "tool", agent=True), listener("tool", concurrency
 SHOP = rules(*LISTENERS, drain=0.05)
 
 
-def deadly(again):
+class Others:
+    """What the server has kept before the kill: that the agent was told of its todo, and the ends of the other calls."""
+
+    def __init__(self):
+        self.left = {
+            (Event.HANDLED, "agent", "TodoRegistered"),
+            (Event.FAILED, "tool", "Ask"),
+            (Event.HANDLED, "tool", "Ask"),
+        }
+        self.kept = asyncio.Event()
+
+    def observe(self, records):
+        self.left -= {(one.event, one.to, one.root) for one in records}
+        if not self.left:
+            self.kept.set()
+
+
+def deadly(again, others):
     async def tool(payload, metadata):
         match payload.text:
             case "note":
@@ -33,7 +52,7 @@ def deadly(again):
             case "crash":
                 raise ValueError("crashed")
             case "kill" if not again:
-                await asyncio.sleep(0.3)  # the others are done by then
+                await others.kept.wait()
                 os.kill(os.getpid(), signal.SIGKILL)
         return respond(Answer("answered"))
 
@@ -51,9 +70,14 @@ async def agent(payload, metadata):
 
 
 async def main(path):
-    again = path.exists()
-    bound = {one.name: Callee(one, deadly(again) if one.name == "tool" else agent) for one in LISTENERS}
-    async with SqliteEngine(JournalOptions(path)) as engine, Pump(SHOP, bound, engine, SystemClock()) as pump:
+    again, others = path.exists(), Others()
+    bound = {
+        one.name: Callee(one, deadly(again, others) if one.name == "tool" else agent) for one in LISTENERS
+    }
+    async with (
+        SqliteEngine(JournalOptions(path)) as engine,
+        Pump(SHOP, bound, engine, SystemClock(), (), NOBODY._replace(observers=(others.observe,))) as pump,
+    ):
         if not again:
             handle = await pump.open("console")
             await handle.send(SHOP.codecs.of(Ask).encode(Ask("go")).encode(), "agent")

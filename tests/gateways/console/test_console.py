@@ -26,10 +26,10 @@ from agentserver.gateways.console.hops import HopView
 from agentserver.gateways.console.input import ControlKey
 from agentserver.gateways.console.session import ConsoleSession, ConsoleSessions
 from agentserver.ports import EngineError
-from agentserver.testing import listener, organism_of
+from agentserver.testing import FakeClock, listener, organism_of
 from agentserver.trace.store import CONVERSATIONS
 from agentserver.trace.terminal import Screen
-from tests.gateways.payloads import DESK, Greet, Wait, greet, wait
+from tests.gateways.payloads import DESK, Greet, Greeting, Wait, greet, relay, wait
 from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
@@ -38,6 +38,10 @@ pytestmark = pytest.mark.anyio
 IDLE = organism_of(listener("greeter", greet, Greet), limits=Limits(idle=0.25))
 CROWDED = organism_of(listener("waiter", wait, Wait), limits=Limits(principal_conversations=1))
 HASTY = replace(DESK, limits=Limits(drain=0.05))
+
+
+LATER = 1.0
+"""Seconds after which a conversation of IDLE is over, by a clock of the test's."""
 
 
 async def tell(payload: Greet, metadata: HandlerMetadata) -> HandlerResponse:
@@ -85,18 +89,42 @@ def until(text):
     return step
 
 
-def send(number, pause=10):
-    """A step: a signal, and time for what it does."""
+def send(number, pause=None):
+    """A step: a signal, and time for what it does; without a pause it ends the session."""
 
     async def step(shown):
         os.kill(os.getpid(), number)
-        await anyio.sleep(pause)
+        await (anyio.sleep_forever() if pause is None else anyio.sleep(pause))
+
+    return step
+
+
+async def holding(gate):
+    """The desk, whose waiter answers once the gate is open."""
+
+    async def wait(payload: Wait, metadata: HandlerMetadata) -> HandlerResponse:
+        await gate.wait()
+        return HandlerResponse.respond(Greeting("waited"))
+
+    listeners = (
+        listener("greeter", greet, Greet),
+        listener("waiter", wait, Wait),
+        listener("relay", relay, Wait, peers=["waiter"]),
+    )
+    return await anyio.to_thread.run_sync(lambda: organism_of(*listeners))  # it looks where it is
+
+
+def opens(gate):
+    """A step: open a gate."""
+
+    async def step(shown):
+        gate.set()
 
     return step
 
 
 async def session(
-    *steps, interactive=False, organism=None, redact=str, engine=None, meanwhile=None, feeds=None
+    *steps, interactive=False, organism=None, redact=str, engine=None, meanwhile=None, feeds=None, clock=None
 ):
     """The status and everything shown."""
     shown = io.StringIO()
@@ -104,7 +132,7 @@ async def session(
     if feeds is not None:
         feeds.append(feed)
     with anyio.fail_after(HANGS):
-        async with build(organism or DESK, engine=engine) as server:
+        async with build(organism or DESK, engine=engine, clock=clock) as server:
             screen = Screen(redact=redact, out=lambda: shown)
             console = Console(server, screen, interactive=interactive)
             async with anyio.create_task_group() as tasks:
@@ -310,26 +338,33 @@ async def test_a_conversation_that_was_cancelled_is_replaced():
 
 
 async def test_a_conversation_that_idled_away_is_replaced_with_a_word():
-    async def idle(shown):
-        await anyio.sleep(0.8)
+    clock, engine = FakeClock(step=0.0), MemoryEngine()
 
-    status, shown, _ = await session("Ada", until("Good day, Ada!"), idle, "Bob", organism=IDLE)
+    async def idle(shown):
+        clock.advance(LATER)
+        while engine._kept:  # noqa: ASYNC110 - a sweep has no event
+            await anyio.sleep(0.005)
+
+    steps = ("Ada", until("Good day, Ada!"), idle, "Bob")
+    status, shown, _ = await session(*steps, organism=IDLE, engine=engine, clock=clock)
     assert status == 0
     assert "the conversation was closed; this is a new one" in shown
 
 
 async def test_a_person_need_not_wait():
+    gate = anyio.Event()
     status, shown, _ = await session(
-        "@waiter seconds=0.2", until("console -> waiter"), "@greeter Ada", until("waited"), interactive=True
-    )
+        "@waiter seconds=0", until("console -> waiter"), "@greeter Ada", until("Good day, Ada!"), opens(gate), until("waited"),
+        interactive=True, organism=await holding(gate),
+    )  # fmt: skip
     assert status == 0
     assert shown.index("Good day, Ada!") < shown.index("waited")
 
 
 async def test_what_runs_in_a_conversation_that_was_left_is_still_shown():
-    _, shown, _ = await session(
-        "@relay seconds=0.1", until("waiter"), "/new", until("in conversation"), interactive=True
-    )
+    gate = anyio.Event()
+    steps = ("@relay seconds=0", until("waiter"), "/new", opens(gate), until("in conversation"))
+    _, shown, _ = await session(*steps, interactive=True, organism=await holding(gate))
     assert "  | text: waited" in shown
 
 
@@ -449,9 +484,11 @@ async def test_a_signal_is_ctrl_c_where_no_prompt_reads_keys():
 
 
 async def test_ctrl_c_forgets_a_half_typed_line_before_it_cancels_or_leaves():
-    def half(feed_shown):
+    async def half(feed_shown):
         feeds[0].typed = True
-        return send(signal.SIGINT, 0.05)(feed_shown)
+        os.kill(os.getpid(), signal.SIGINT)
+        while feeds[0].typed:  # noqa: ASYNC110 - a line that is cleared has no event
+            await anyio.sleep(0.005)
 
     feeds = []
     status, shown, prompts = await session(

@@ -24,6 +24,7 @@ from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.mcp.serving import tokens, transport
 from agentserver.mcp.serving.offering import Offering
 from tests.machine import HANGS
+from tests.pump.desk import until
 
 pytestmark = pytest.mark.anyio
 DESK = Path(__file__).parents[2] / "fixtures" / "mcp_desk"
@@ -147,17 +148,23 @@ async def test_a_call_that_waits_for_a_person_says_so_and_is_found_again(home):
         async def progress(_done, _total, text):
             heard.append(text)
 
-        late = await client.call_tool("vault", {"door": 3}, progress_callback=progress)
+        async def call():
+            return await client.call_tool("vault", {"door": 3}, progress_callback=progress)
+
+        while "This call is not done" in said(late := await call())[0]:
+            pass  # a slow machine has not come to the question by then
         (approval,) = server.approvals()
         assert late.is_error
         assert f"approval {approval.id}. Nobody has within 0.3 s." in said(late)[0]
         assert heard[-1] == f"waits for a person to approve it: {approval.id}"
-        assert (await client.call_tool("vault", {"door": 3})).is_error
+        assert (await call()).is_error
         assert len(server.approvals()) == 1  # the same call is not made again
         await approve(server)
-        assert (await client.call_tool("vault", {"door": 3})).structured_content == {"copies": 3}
-        await client.call_tool("vault", {"door": 3})
-        assert len(server.approvals()) == 1  # one that was answered is
+        while (done := await call()).is_error:
+            pass
+        assert done.structured_content == {"copies": 3}
+        await call()
+        await until(lambda: len(server.approvals()) == 1)  # one that was answered is
 
 
 async def test_a_host_that_shows_pages_is_told_which_and_its_answer_approves_nothing(home):
@@ -166,14 +173,14 @@ async def test_a_host_that_shows_pages_is_told_which_and_its_answer_approves_not
 
         async def elicited(_context, params):
             shown.append(params.url)
-            if len(shown) > 1:  # the first time the host claims that its person has agreed, and nobody has
+            if len(shown) == 2:  # the first time the host claims that its person has agreed, and nobody has
                 await approve(server, answers.pop())
             return ElicitResult(action="accept")
 
         async with host(offering, elicitation_callback=elicited) as client:
             done = await client.call_tool("vault", {"door": 3})
             assert done.structured_content == {"copies": 3}
-            assert len(shown) == 2
+            assert len(shown) >= 2  # more often where what was approved takes longer than the host waits
             assert set(shown) == {shown[0]}
             assert shown[0].startswith("https://desk.example/approvals/")
             answers.append(Answer.DENY)
@@ -183,7 +190,7 @@ async def test_a_host_that_shows_pages_is_told_which_and_its_answer_approves_not
 
 
 async def test_the_state_of_a_call_is_sealed_and_is_of_that_call_alone(home):
-    async with desk(home, deadline=0.3) as (_, offering):
+    async with desk(home) as (_, offering):
 
         async def elicited(_context, _params):
             raise AssertionError("the session is asked, not the client")

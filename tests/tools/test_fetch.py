@@ -20,7 +20,7 @@ from tests.tools.web import moved, page, web
 
 pytestmark = pytest.mark.anyio
 
-HERE = FetchSettings(hosts=["localhost"], networks=["127.0.0.0/8", "::1/128"], seconds=5.0)
+HERE = FetchSettings(hosts=["localhost"], networks=["127.0.0.0/8", "::1/128"], seconds=HANGS)
 
 
 @asynccontextmanager

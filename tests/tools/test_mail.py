@@ -20,11 +20,12 @@ from agentserver import SystemError
 from agentserver.contract import Code
 from agentserver.tools.mail import MailProblem, MailResult, MailSettings, SendMail, message, send
 from tests.core.paper import listener
+from tests.machine import HANGS
 from tests.pump.desk import desk
 
 pytestmark = pytest.mark.anyio
 
-HERE = MailSettings("127.0.0.1", "desk@corp.example", tls="none", seconds=5.0)
+HERE = MailSettings("127.0.0.1", "desk@corp.example", tls="none", seconds=HANGS)
 
 
 class Sink:
@@ -53,7 +54,7 @@ async def post(**more):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    controller = Controller(sink, hostname="127.0.0.1", port=port)
+    controller = Controller(sink, hostname="127.0.0.1", port=port, ready_timeout=HANGS)
     await anyio.to_thread.run_sync(controller.start)
     settings = replace(HERE, port=port, **more)
     try:

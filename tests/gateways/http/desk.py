@@ -216,6 +216,18 @@ async def until(condition, within: float = 100) -> None:
             await anyio.sleep(0.01)
 
 
+async def heard(client: httpx.AsyncClient, path: str, words: str) -> str:
+    """What a stream has told by the time that it has said these words."""
+    text = ""
+    with anyio.fail_after(HANGS):
+        async with client.stream("GET", f"{path}/events") as answer:
+            async for piece in answer.aiter_text():
+                text += piece
+                if words in text:
+                    return text
+    raise AssertionError(text)
+
+
 async def server_sent(client: httpx.AsyncClient, path: str, **headers: str):
     """The events of a stream as they come: kind, id, text. Comments are left out."""
     async with client.stream("GET", path, headers=headers) as answer:

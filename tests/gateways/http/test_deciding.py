@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from tests.gateways.http.desk import desk, opened, until
+from tests.gateways.http.desk import desk, heard, opened, until
 
 pytestmark = pytest.mark.anyio
 
@@ -34,8 +34,7 @@ async def test_an_operator_decides_about_what_it_was_shown():
         answer = {"digest": one["digest"], "answer": "once"}
         assert (await olga.post(f"/v1/approvals/{one['id']}", json=answer)).status_code == 204
         assert (await olga.post(f"/v1/approvals/{one['id']}", json=answer)).status_code == 404
-        events = (await ada.get(f"{path}/events?wait=1")).text
-        assert "paid 5" in events
+        assert await heard(ada, path, "paid 5")
         records = (await olga.get(f"{path}/trace")).json()["records"]
         approved = next(each for each in records if each["event"] == "approved")
         assert approved["detail"] == ["approved by olga, once"]
@@ -47,7 +46,7 @@ async def test_what_is_denied_is_not_done():
         (one,) = (await olga.get("/v1/approvals")).json()["approvals"]
         answer = {"digest": one["digest"], "answer": "deny"}
         assert (await olga.post(f"/v1/approvals/{one['id']}", json=answer)).status_code == 204
-        assert "denied" in (await ada.get(f"{path}/events?wait=1")).text
+        assert await heard(ada, path, "denied")
         assert door.books.paid == 0
 
 
@@ -57,9 +56,7 @@ async def test_a_message_that_was_denied_while_its_sender_waits_is_forbidden():
         (one,) = (await olga.get("/v1/approvals")).json()["approvals"]
         await olga.post(f"/v1/approvals/{one['id']}", json={"digest": one["digest"], "answer": "deny"})
         request = one["request"]
-        events = (await olga.get(f"{path}/events?wait=1")).text
-        assert request in events
-        assert '"code":"denied"' in events
+        assert request in await heard(olga, path, '"code":"denied"')
 
 
 async def test_an_answer_to_another_message_than_the_one_that_was_shown_is_stale():

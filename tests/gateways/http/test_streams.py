@@ -12,7 +12,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from agentserver.gateways.http import held
 from agentserver.gateways.http.forms import place_id
-from tests.gateways.http.desk import desk, opened, server_sent, until
+from tests.gateways.http.desk import desk, heard, opened, server_sent, until
 
 pytestmark = pytest.mark.anyio
 
@@ -69,9 +69,7 @@ async def test_a_place_that_is_none_is_a_bad_request():
 async def test_a_silent_stream_shows_signs_of_life():
     async with desk(beat=0.05) as door, door.client() as ada:
         path = await opened(ada)
-        async with ada.stream("GET", f"{path}/events?wait=1") as answer:
-            text = "".join([piece async for piece in answer.aiter_text()])
-        assert text.count(": \n\n") >= 3
+        assert await heard(ada, path, ": \n\n: \n\n: \n\n")
 
 
 async def test_the_end_of_a_conversation_ends_its_streams():

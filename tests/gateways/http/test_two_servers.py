@@ -11,7 +11,7 @@ import pytest
 
 from tests.engines.together.broker import MemoryBroker
 from tests.engines.together.member import Storage
-from tests.gateways.http.desk import desk, opened, server_sent, until
+from tests.gateways.http.desk import desk, heard, opened, server_sent, until
 
 pytestmark = pytest.mark.anyio
 
@@ -92,6 +92,6 @@ async def test_what_waits_for_a_person_at_one_server_is_answered_at_the_other():
         (one,) = (await olga.get("/v1/approvals")).json()["approvals"]
         answer = {"digest": one["digest"], "answer": "once"}
         assert (await olga.post(f"/v1/approvals/{one['id']}", json=answer)).status_code == 204
-        assert "paid 5" in json.dumps(await read(ada, f"{path}/events?wait=1"))
+        assert await heard(ada, path, "paid 5")
         records = (await olga.get(f"{path}/trace")).json()["records"]
         assert [each["event"] for each in records].count("approved") == 1

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from agentserver.core.messages import UNDECIDED
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from agentserver.contract import Code
     from agentserver.core.messages import Done, EventPlace, Progress, Reply
@@ -193,12 +193,17 @@ class Ingress(Protocol):
         ...
 
     def watch(
-        self, principal: str | None, conversation: str, after: EventPlace = UNDECIDED
+        self,
+        principal: str | None,
+        conversation: str,
+        after: EventPlace = UNDECIDED,
+        caught_up: Callable[[], None] = ...,
     ) -> AsyncIterator[Reply | Done | Progress | Ended]:
         """Everything that has left a conversation after a place, and what leaves it from now on; an Ended at the end.
 
         Any number may watch at once; for each a bounded number of events and bytes waits. Nothing counts as taken by
-        it: see ``confirm``. Without a place it begins with the earliest event that is kept.
+        it: see ``confirm``. Without a place it begins with the earliest event that is kept. ``caught_up`` is called
+        when all that had left by then was given, and may be called again.
 
         Raises LookupError, at the first item.
         """

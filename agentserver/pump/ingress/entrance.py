@@ -22,7 +22,7 @@ from agentserver.pump.elsewhere.views import Views
 from agentserver.pump.ingress.handles import Handles
 from agentserver.pump.ingress.letters import DeadLetters
 from agentserver.pump.ingress.records import RecordReaders
-from agentserver.pump.ingress.watching import Watches
+from agentserver.pump.ingress.watching import Watches, nobody
 from agentserver.wire import envelope
 
 if TYPE_CHECKING:
@@ -220,10 +220,16 @@ class Entrance:
         self._engine.confirm(conversation, place)
 
     def watch(
-        self, principal: str | None, conversation: str, after: EventPlace
+        self,
+        principal: str | None,
+        conversation: str,
+        after: EventPlace,
+        caught_up: Callable[[], None] = nobody,
     ) -> AsyncIterator[Reply | Done | Progress | Ended]:
         """Everything after a place, as it leaves. Raises LookupError, and EngineError, at the first item."""
-        return self.watches.events(conversation, after, partial(self._watched, principal, conversation))
+        return self.watches.events(
+            conversation, after, partial(self._watched, principal, conversation), caught_up
+        )
 
     async def _watched(self, principal: str | None, conversation: str) -> ConversationFound:
         found = await self.standing(principal, conversation)

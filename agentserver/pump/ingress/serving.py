@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from agentserver.core.messages import UNDECIDED
 from agentserver.ports import Submitted, Unkept, UnkeptError
+from agentserver.pump.ingress.watching import nobody
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from agentserver.core.messages import Done, EventPlace, Progress, Reply
     from agentserver.core.records.audit import AuditRecord
@@ -72,16 +73,21 @@ class Serving:
         return await self._pump.entrance.submit(principal, conversation, data, to, request)
 
     def watch(
-        self, principal: str | None, conversation: str, after: EventPlace = UNDECIDED
+        self,
+        principal: str | None,
+        conversation: str,
+        after: EventPlace = UNDECIDED,
+        caught_up: Callable[[], None] = nobody,
     ) -> AsyncIterator[Reply | Done | Progress | Ended]:
         """Everything that has left a conversation after a place, and what leaves it from now on; an Ended at the end.
 
         Any number may watch at once. Nothing counts as taken by it: see ``confirm``. Without a place it begins with the
-        earliest event that is kept. Close the iterator (``contextlib.aclosing``) to stop before the end.
+        earliest event that is kept. ``caught_up`` is called when all that had left by then was given, and may be called
+        again. Close the iterator (``contextlib.aclosing``) to stop before the end.
 
         Raises LookupError, at the first item.
         """
-        return self._running.entrance.watch(principal, conversation, after)
+        return self._running.entrance.watch(principal, conversation, after, caught_up)
 
     async def confirm(self, principal: str, conversation: str, place: EventPlace) -> None:
         """Count everything up to a place as taken by the principal. Raises LookupError."""

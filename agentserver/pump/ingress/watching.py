@@ -34,6 +34,10 @@ AT_ONCE: Final = 64
 """Events that are read from the engine at once."""
 
 
+def nobody() -> None:
+    """Stands for whoever wants to know that a watcher has caught up."""
+
+
 class WatchQueue:
     """The events that wait for one watcher.
 
@@ -161,11 +165,16 @@ class Watches:
                 watch.finish(WatchEnd.STOPPING)
 
     async def events(
-        self, conversation: str, after: EventPlace, standing: Callable[[], Awaitable[ConversationFound]]
+        self,
+        conversation: str,
+        after: EventPlace,
+        standing: Callable[[], Awaitable[ConversationFound]],
+        caught_up: Callable[[], None] = nobody,
     ) -> AsyncIterator[Event | Progress | Ended]:
         """Everything after a place, then what leaves from now on, and its end.
 
-        ``standing`` tells of the conversation, or raises LookupError.
+        ``standing`` tells of the conversation, or raises LookupError. ``caught_up`` is called whenever all that left
+        before was given.
         """
         watch = WatchQueue(after)
         self.of.setdefault(conversation, []).append(watch)
@@ -177,6 +186,7 @@ class Watches:
             while watch.end is None or (watch.behind and watch.end is not WatchEnd.STOPPING):
                 async for event in self._before(conversation, watch):
                     yield event
+                caught_up()
                 while (item := await watch.next()) is not None:
                     yield item
             yield Ended(watch.end, watch.last)

@@ -10,9 +10,12 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from agentserver.assembly import build
+from agentserver.engines.sqlite.engine import SqliteEngine
+from agentserver.engines.sqlite.file import JournalOptions
 from agentserver.gateways.http import held
 from agentserver.gateways.http.forms import place_id
-from tests.gateways.http.desk import desk, heard, opened, server_sent, until
+from tests.gateways.http.desk import Books, desk, heard, opened, organism, server_sent, until
 
 pytestmark = pytest.mark.anyio
 
@@ -56,6 +59,20 @@ async def test_a_stream_goes_on_after_the_last_event_that_its_reader_had():
         assert [data["request"] for kind, _, data in again if kind == "reply"] == [second["request"]]
         after = await read(ada, f"{path}/events?wait=1&after={second['place']}")
         assert [kind for kind, _, _ in after] == ["done", "end"]
+
+
+async def test_all_that_is_there_is_told_however_short_the_wait(tmp_path):
+    """Of what a journal keeps nothing was told to who did not wait: it is read by another thread."""
+    guards = build(await anyio.to_thread.run_sync(lambda: organism(Books()))).rules.guards
+    engine = SqliteEngine(JournalOptions(tmp_path / "j"), guards)
+    async with desk(engine=engine) as door, door.client() as ada:
+        path = await opened(ada)
+        paid = [await pay(ada, path, amount) for amount in range(1, 4)]
+        events = await read(ada, f"{path}/events?wait=0")
+        assert [data["request"] for kind, _, data in events if kind == "reply"] == [
+            one["request"] for one in paid
+        ]
+        assert events[-1][2]["reason"] == "waited"
 
 
 async def test_a_place_that_is_none_is_a_bad_request():

@@ -141,10 +141,10 @@ class ConversationRoutes:
         return found
 
     async def events(self, request: Request) -> ServerSent:
-        """A conversation's events as they come, for as long as wait= says."""
+        """A conversation's events as they come: those that are there, and further ones for as long as wait= says."""
         wait = _seconds(request.query_params.get("wait"))
-        stream = await self._stream(request)
-        return ServerSent(stream, self.holding, self.options.beat, inf if wait is None else wait)
+        stream = await self._stream(request, inf if wait is None else wait)
+        return ServerSent(stream, self.holding, self.options.beat)
 
     async def socket(self, socket: WebSocket) -> None:
         """The same over a WebSocket."""
@@ -157,7 +157,7 @@ class ConversationRoutes:
 
         await OverSocket(stream, self.holding, taken).run(socket)
 
-    async def _stream(self, request: HTTPConnection) -> EventStream:
+    async def _stream(self, request: HTTPConnection, wait: float = inf) -> EventStream:
         who, server, key = caller(request), host(request), request.path_params["conversation"]
         try:
             await server.standing(who.sees, key)
@@ -166,7 +166,7 @@ class ConversationRoutes:
             raise unknown() from None
         after = said or _place(request.query_params.get("after")) or UNDECIDED
         shown = partial(_shown, server.rules, who.redacted)
-        return EventStream(who, server.watch(who.sees, key, after), shown, after)
+        return EventStream(who, partial(server.watch, who.sees, key, after), shown, after, wait)
 
     async def cancel(self, request: Request) -> Response:
         """End one request."""

@@ -82,21 +82,35 @@ class EventStream:
 
     Args:
         caller: whose stream it is.
-        events: until their end.
+        events: until their end; they call what they are given once all was told that was there.
         shown: how an event reads.
         after: the place after which they begin.
+        wait: seconds for which further ones are waited for then.
         why: the reason of their end; empty until there is one.
     """
 
     caller: Caller
-    events: AsyncIterator[Item]
+    events: Callable[[Callable[[], None]], AsyncIterator[Item]]
     shown: Shown
     after: EventPlace
+    wait: float = inf
     why: str = ""
 
     async def run(self, say: Callable[[Mapping[str, Any]], Awaitable[None]]) -> None:
         """Say the events one by one."""
-        async with aclosing(self.events) as events:  # type: ignore[type-var]
+        with anyio.CancelScope() as waiting:
+
+            def caught_up() -> None:
+                waiting.deadline = min(waiting.deadline, anyio.current_time() + self.wait)
+
+            await self._tell(self.events(caught_up), say)
+        if waiting.cancelled_caught:
+            self.why = WAITED
+
+    async def _tell(
+        self, found: AsyncIterator[Item], say: Callable[[Mapping[str, Any]], Awaitable[None]]
+    ) -> None:
+        async with aclosing(found) as events:  # type: ignore[type-var]
             async for item in events:
                 if isinstance(item, Ended):
                     self.why, self.after = str(item.reason), item.after
@@ -118,14 +132,12 @@ class ServerSent:
         stream: the events.
         holding: the connections that are held.
         beat: seconds between two signs of life.
-        wait: seconds after which it ends.
         written: how an event is written.
     """
 
     stream: EventTeller
     holding: Holding
     beat: float
-    wait: float = inf
     written: Callable[[Any], bytes] = forms.sent
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -139,10 +151,7 @@ class ServerSent:
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._alive, receive, send, held)
-                with anyio.move_on_after(self.wait) as waiting:
-                    await self.stream.run(say)
-                if waiting.cancelled_caught:
-                    held.end(WAITED)
+                await self.stream.run(say)
                 tasks.cancel_scope.cancel()
         last = self.written(self.stream.end(held))
         with anyio.move_on_after(PARTING):

@@ -222,7 +222,7 @@ def _events() -> Mapping[str, Any]:
                 "name": "wait",
                 "in": "query",
                 "schema": {"type": "integer", "minimum": 0, "maximum": 99999},
-                "description": "Seconds for which further events are waited for; until the conversation ends when left out.",
+                "description": "Seconds that the stream waits for further events; no end when left out.",
             },
         ],
         "responses": {

@@ -213,21 +213,26 @@ def benchmarks(*args: str) -> None:
             call(PYTHON, script, *options)
 
 
-def soak(*args: str) -> None:
-    """Run the soak tests at their full length."""
+def at_length(*args: str) -> None:
+    """Run tests that have a long form at that length."""
     pytest("-m", "soak", f"--soak-scale={SOAK_SCALE}", "-o", "faulthandler_timeout=0", *args)
+
+
+def soak(*args: str) -> None:
+    """Run the soak tests at their full length; those that kill servers take hours and have a verb of their own."""
+    at_length("--ignore=tests/crash", "--verbose", *args)
 
 
 def crash(*args: str) -> None:
     """Kill real servers at full length; with --cluster those of a cluster, its brokers and workers elsewhere alone."""
     rest = [arg for arg in args if arg != "--cluster"]
     cluster = ("tests/crash/test_cluster.py", "tests/crash/distant.py")
-    soak(*(cluster if len(rest) < len(args) else ("tests/crash",)), "--capture=no", *rest)
+    at_length(*(cluster if len(rest) < len(args) else ("tests/crash",)), "--capture=no", *rest)
 
 
 def fuzz(*args: str) -> None:
     """Run the property tests with fresh random examples, many of them."""
-    endless = ("-o", "faulthandler_timeout=0")
+    endless = ("--verbose", "-o", "faulthandler_timeout=0")
     pytest("-m", "hypothesis", "--numprocesses=auto", *endless, *args, env={"HYPOTHESIS_PROFILE": "fuzz"})
 
 

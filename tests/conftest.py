@@ -63,7 +63,7 @@ settings.register_profile(
     "fuzz",
     derandomize=False,
     deadline=None,
-    max_examples=5_000,
+    max_examples=int(os.environ.get("EXAMPLES", "5000")),
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )

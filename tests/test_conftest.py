@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -13,8 +14,10 @@ from blockbuster import BlockingError
 from hypothesis import settings
 
 import agentserver
+from tests.fuzzing import examples
 
 ROOT = Path(__file__).parents[1]
+TESTS = ROOT / "tests"
 PACKAGE = agentserver.__path__[0]
 
 
@@ -53,6 +56,32 @@ def test_property_tests_are_reproducible(request):
         pytest.skip("this is the fuzzing profile")
     assert settings.default.derandomize
     assert settings.default.deadline is None
+
+
+PINNED = re.compile(r"max_examples=\d")
+NO_LAW = {"conftest.py", "test_openapi.py"}
+"""The profiles themselves, and a client that follows an API's links the same way each time."""
+
+
+def test_no_property_keeps_its_number_of_examples_when_it_is_fuzzed():
+    """A third of the properties named a number, so that ./run fuzz tried them no more often than each run of CI."""
+    found = [
+        path.relative_to(TESTS)
+        for path in TESTS.rglob("*.py")
+        if path.name not in NO_LAW and PINNED.search(path.read_text("utf-8"))
+    ]
+    assert not found, "say max_examples=examples(N), of tests.fuzzing"
+
+
+@pytest.mark.parametrize(("each", "grown"), [(20, [5, 400]), (100, [5, 400]), (5000, [250, 20_000])])
+def test_the_usual_examples_grow_with_those_of_the_profile(each, grown):
+    before = settings.get_current_profile_name()
+    settings.register_profile("tried", max_examples=each)
+    settings.load_profile("tried")
+    try:
+        assert [examples(5), examples(400)] == grown
+    finally:
+        settings.load_profile(before)
 
 
 LEFT_OPEN = """

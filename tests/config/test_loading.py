@@ -210,7 +210,6 @@ ENTRIES = st.lists(st.dictionaries(st.sampled_from(KEYS), TREES, min_size=2), ma
 
 
 @settings(
-    max_examples=100,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(

@@ -13,6 +13,7 @@ from agentserver import Attribute, xmlify
 from agentserver.payload.codec import Codecs
 from agentserver.wire.canonical import canonical
 from agentserver.wire.envelope import Bounds, Malformed, read_payload, read_written
+from tests.fuzzing import examples
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ TEXTS = st.lists(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     value=st.builds(Regular, TEXTS, st.lists(st.builds(Inner, TEXTS), max_size=3)),
     bounds=st.builds(

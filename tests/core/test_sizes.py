@@ -21,6 +21,7 @@ from agentserver.core.state.requests import OpenRequest
 from agentserver.core.state.threads import ThreadTree, TreeChange
 from tests.core.encoding.test_snapshot import lived
 from tests.core.paper import Answer, Ask, Paper, listener, rules
+from tests.fuzzing import examples
 
 FEW, MANY = 10, 1000
 STEPS = 90
@@ -167,7 +168,7 @@ def test_a_child_at_rest_is_found_without_a_look_at_the_others(count, below, wor
     assert looks(lambda: receiver_of(tree, tree.nodes["root"], ("a", None), 1, iter(["new"]))) <= 2
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.integers(0, 2**32))
 def test_what_is_decided_is_the_same_however_it_is_held(seed):
     usual = [outcome._replace(parsed={}, cause=None) for outcome in lived(seed).outcomes]

@@ -17,6 +17,7 @@ from agentserver.payload.xsd_codec import bind
 from agentserver.wire.envelope import Malformed, read_payload
 from tests.core.paper import Ask, Note, listener
 from tests.core.strategies import classes
+from tests.fuzzing import examples
 
 EXAMPLE = re.compile(r"Example:\n```xml\n(.*)\n```(?:\n|$)")
 OURS = re.compile(
@@ -81,7 +82,7 @@ def test_nobody_is_told_about_others_than_its_peers():
     assert "## b" not in usage_instructions(listener("caller", "a"), known, Codecs())
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(classes())
 def test_what_a_model_copies_validates_and_decodes(cls):
     try:

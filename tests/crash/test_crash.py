@@ -1,6 +1,6 @@
 """The real process is killed at random instants under load; then the books are checked.
 
-The long form kills hundreds of times: ./run soak.
+The long form kills hundreds of times: ./run crash.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from agentserver.payload.codec import Codecs
 from agentserver.trace.terminal import paint
 from agentserver.wire import envelope
 from tests.characters.unescaping import unescaped
+from tests.fuzzing import examples
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def told(lines, name):
     return "".join(unescaped(each[1:-1]) for each in quoted)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(TEXTS, TEXTS)
 def test_what_is_shown_is_what_is_sent(to, body):
     lines = shown(Letter(to, body))
@@ -76,7 +77,7 @@ def test_what_is_shown_is_what_is_sent(to, body):
     assert lines[-1] == f"  | sha-256 {'f' * 64}"
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(*[st.builds(Letter, TEXTS, TEXTS, st.binary(max_size=40))] * 2)
 def test_two_messages_are_never_shown_alike(one, other):
     assert (shown(one) == shown(other)) == (one == other)

@@ -14,6 +14,7 @@ from agentserver.guards.hosting import hosted
 from agentserver.history import export
 from agentserver.history.replay import replay
 from tests.core.decide.test_decisions_laws import ASKING, SHOP
+from tests.fuzzing import examples
 from tests.history import test_replay_laws as laws
 from tests.history.test_replay_laws import story
 
@@ -67,7 +68,7 @@ seeds = st.integers(0, 2**32)
 
 
 @both
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(seeds, seeds)
 def test_a_guard_of_a_program_only_makes_the_rules_stricter(rules, seed, whim):
     report = laws.what_if(story(seed, rules), rules, guarded(rules, whim))
@@ -77,7 +78,7 @@ def test_a_guard_of_a_program_only_makes_the_rules_stricter(rules, seed, whim):
 
 
 @both
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(seeds, seeds)
 def test_what_a_guard_of_a_program_decided_is_decided_again(rules, seed, whim):
     strict = guarded(rules, whim)

@@ -19,6 +19,7 @@ from agentserver.core.encoding import changes, record_rows, recording
 from agentserver.core.pieces import whole
 from agentserver.core.records.audit import Event
 from tests.core.paper import Answer, Ask, Note, Paper
+from tests.fuzzing import examples
 from tests.guards.test_intents import LOOSE, REVIEW, Review, desk, words
 
 VOCABULARY = words(REVIEW, LOOSE, legacy="loose")
@@ -72,7 +73,7 @@ def response(random):
     return HandlerResponse(said(random), random.choice(TARGETS))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.integers(0, 2**32))
 def test_both_ways_keep_the_same_bytes_whatever_is_handed_over(seed):
     random = Random(seed)
@@ -87,7 +88,7 @@ def test_both_ways_keep_the_same_bytes_whatever_is_handed_over(seed):
         p.run()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.integers(0, 2**32))
 def test_a_rewriter_makes_nothing_of_what_it_is_not_asked_about(seed):
     random, shop = Random(seed), desk(VOCABULARY, BOUND)

@@ -13,6 +13,7 @@ from agentserver.handoff.audit import GENESIS, NAMES, Flaw, Seal, sealed, verify
 from agentserver.handoff.judgement import Approved, Circumstances, judge
 from agentserver.handoff.reference import reference
 from agentserver.handoff.requests import RequestRefusal, digest, read_text
+from tests.fuzzing import examples
 
 WORDS = reference()
 SEED_KEYS = {
@@ -171,7 +172,7 @@ def test_reordering_is_found(order):
     assert (found == END) == (list(order) == sorted(order))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.integers(0, 5), st.data())
 def test_any_altered_character_is_found(at, data):
     line = LINES[at]

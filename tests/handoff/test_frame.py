@@ -13,6 +13,7 @@ from lxml import etree
 from agentserver.core.handoffs import Words
 from agentserver.handoff.frame import ELEMENT, NAMESPACE, NOTICE, DataFrame, framed, shown
 from agentserver.handoff.scrub import _PHRASES, _TRIGGERS, Scrub, clean, sanitize, scrub
+from tests.fuzzing import examples
 
 TEXTS = st.text(max_size=80) | st.lists(
     st.sampled_from(
@@ -50,7 +51,7 @@ TEXTS = st.text(max_size=80) | st.lists(
 ).map("".join)
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(TEXTS, TEXTS)
 def test_no_string_makes_a_frame_end_early(text, source):
     markup = DataFrame(source, "2026-07-02T00:00:00+00:00", text).markup()
@@ -86,7 +87,7 @@ def test_every_character_that_normal_forms_turn_into_an_angle_is_folded():
                 assert shown(chr(code)) in {"<", ">"}
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(TEXTS)
 def test_nothing_unseen_is_left(text):
     for char in clean(text):

@@ -16,6 +16,7 @@ from agentserver.handoff.reference import INTENTS, TARGETS, reference
 from agentserver.handoff.requests import LONGEST, HandoffRequest, RequestRefusal, from_tool, read_text
 from agentserver.handoff.scrub import Scrub
 from agentserver.hygiene.simple_types import Lexical
+from tests.fuzzing import examples
 
 VOCABULARY = reference()
 AROUND = Circumstances("triage", "2026-07-02T00:00:00+00:00")
@@ -271,7 +272,7 @@ PATTERNS = [
 ]
 
 
-@settings(max_examples=600)
+@settings(max_examples=examples(600))
 @given(st.sampled_from(PATTERNS), st.text(ALPHABET, max_size=12))
 def test_no_accepted_parameter_contains_white_space_in_a_template(pattern, value):
     words = vocabulary(
@@ -285,7 +286,7 @@ def test_no_accepted_parameter_contains_white_space_in_a_template(pattern, value
         assert not any(char.isspace() or char in "<>&\"'{}" or not char.isascii() for char in value)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.text(max_size=40), st.text(max_size=30), st.text(max_size=30))
 def test_whatever_the_words_are_the_steering_is_the_same(event, note, ticket):
     body = payload(params={"ticket_id": "LEGAL-12", "note": note}, event=event)
@@ -300,7 +301,7 @@ def test_whatever_the_words_are_the_steering_is_the_same(event, note, ticket):
     assert isinstance(odd, Rejected)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     st.recursive(
         st.none() | st.booleans() | st.floats(allow_nan=False) | st.text(max_size=6),

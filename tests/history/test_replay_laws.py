@@ -18,6 +18,7 @@ from agentserver.history.replay import replay
 from tests.core.decide.test_decisions_laws import ASKING, SHOP, answer, whims
 from tests.core.paper import Ask, Note, Paper
 from tests.engines.stories import story_of
+from tests.fuzzing import examples
 
 
 class Nothing:
@@ -55,7 +56,7 @@ def story(seed, rules):
 
 
 @both
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.integers(0, 2**32))
 def test_every_conversation_is_decided_again_as_it_was_also_from_a_file(rules, seed):
     told = story(seed, rules)
@@ -64,7 +65,7 @@ def test_every_conversation_is_decided_again_as_it_was_also_from_a_file(rules, s
 
 
 @both
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.integers(0, 2**32))
 def test_the_same_rules_never_say_anything_else(rules, seed):
     told = story(seed, rules)
@@ -74,7 +75,7 @@ def test_the_same_rules_never_say_anything_else(rules, seed):
 
 
 @both
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.integers(0, 2**32))
 def test_rules_that_deny_everything_would_have_blocked_every_message(rules, seed):
     told = story(seed, rules)

@@ -14,6 +14,7 @@ from lxml import etree
 from agentserver.hygiene import pattern, regex
 from agentserver.hygiene.regex import ALL, complement, holds, meet, overlap, spans, union
 from agentserver.hygiene.simple_types import Judge, Lexical
+from tests.fuzzing import examples
 
 VISIBLE = spans(map(chr, range(0x21, 0x7F)))
 
@@ -194,7 +195,7 @@ PATTERNS = st.recursive(
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(PATTERNS, st.data())
 def test_no_engine_matches_white_space_that_the_proof_rules_out(text, data):
     try:
@@ -300,7 +301,7 @@ QUANTIFIED = st.recursive(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(QUANTIFIED, st.text("ab-c", min_size=1, max_size=3), st.sampled_from(["", "a", "-", "!", "\n"]))
 def test_what_is_judged_harmless_is_matched_in_polynomial_time(text, pumped, end):
     """Each doubling of a text costs at most what a cubic cost would; steps are counted, no clock is read."""

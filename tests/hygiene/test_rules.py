@@ -22,6 +22,7 @@ from agentserver.hygiene.objections import (
     shown,
 )
 from agentserver.hygiene.simple_types import XSD as NAMESPACE
+from tests.fuzzing import examples
 
 ROOT = Path(__file__).parents[2]
 
@@ -579,7 +580,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(JSON)
 def test_no_json_value_breaks_the_rules_or_the_strips(tree):
     found = rules.inspect(Schema(SchemaLanguage.JSON, tree))
@@ -589,7 +590,7 @@ def test_no_json_value_breaks_the_rules_or_the_strips(tree):
     json.dumps(tree)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.dictionaries(st.sampled_from(sorted(json_tree.KEYWORDS)), JSON, max_size=6))
 def test_nothing_readable_is_left_where_a_schema_stands(tree):
     for _, each in json_tree.positions(json_tree.visible(tree)):
@@ -620,7 +621,7 @@ ATTRS = st.dictionaries(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     st.recursive(
         st.tuples(st.sampled_from(TAGS), ATTRS, st.just([])),

@@ -29,8 +29,9 @@ from agentserver.payload.generate import Undecodable, Unencodable, doubtful
 from agentserver.payload.xmlify import describe, xmlify
 from agentserver.payload.xsd import schema
 from tests.core.strategies import SCALARS, classes, parse, values
+from tests.fuzzing import examples
 
-LAW = settings(max_examples=60, suppress_health_check=list(HealthCheck))
+LAW = settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
 ODD = (
     "", " ", " 5 ", "+5", "-0", "5.", ".5", "1e5", "1e400", "-1e400", "NaN", "INF", "+INF", "infinity", "1_0", "0x10",
     "9" * 5000, "0" * 5000 + "1", "." + "1" * 5000, "٥", "true", " 1 ", "TRUE", "2026-01-31", " 2026-01-31 ",

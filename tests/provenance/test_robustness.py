@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from agentserver.provenance import Ledger, Mode, Policy, PolicyError, explain, read_policy
 from agentserver.provenance.explaining import facts
 from agentserver.provenance.library.approval import digest
+from tests.fuzzing import examples
 from tests.provenance.scenes import Scenario
 
 WILD = st.text(st.characters(exclude_categories=()), max_size=60)
@@ -33,7 +34,7 @@ NAME = st.sampled_from(
 ARGS = st.dictionaries(NAME, VALUE, max_size=5)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     TEXT,
     st.lists(VALUE, max_size=4),

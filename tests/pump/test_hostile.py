@@ -29,6 +29,7 @@ from agentserver.provenance import Mode, Policy
 from agentserver.provenance.evidence.labels import Role
 from agentserver.provenance.policy.declarations import SinkRule
 from tests.core.paper import Answer, listener, rules
+from tests.fuzzing import examples
 from tests.payload.test_scalars import KINDS, KINDS_XSD, NS, SEEDS, Kinds
 from tests.payload.test_scalars import _text as scalar_text
 from tests.provenance.test_total import text as words
@@ -151,10 +152,7 @@ async def answers_each(place, documents) -> set[str]:
     return told
 
 
-FEW = settings().max_examples // 10 if settings().max_examples > 100 else 5
-
-
-@settings(max_examples=FEW, phases=[Phase.generate])  # a smaller seed is no simpler
+@settings(max_examples=examples(5), phases=[Phase.generate])  # a smaller seed is no simpler
 @given(seed=st.integers(0, 2**64))
 async def test_generated_documents_are_answered(tmp_path_factory, seed):
     dice = random.Random(seed)

@@ -19,6 +19,7 @@ from agentserver.engines.sqlite.file import JournalOptions
 from agentserver.pump import Callee
 from agentserver.pump.turns.editions import Edition
 from tests.core.paper import Answer, Ask, Note, listener, rules
+from tests.fuzzing import examples
 from tests.pump.desk import desk
 
 
@@ -120,13 +121,13 @@ def held(engine, seed, conversations, messages, reloads):
 SHAPE = st.tuples(st.integers(0, 2**32), st.integers(1, 6), st.integers(1, 6), st.integers(1, 5))
 
 
-@settings(max_examples=25, deadline=None, phases=(Phase.explicit, Phase.generate))
+@settings(max_examples=examples(25), deadline=None, phases=(Phase.explicit, Phase.generate))
 @given(SHAPE)
 def test_nothing_is_lost_or_done_twice_in_memory(shape):
     held(MemoryEngine(), *shape)
 
 
-@settings(max_examples=6, deadline=None, phases=(Phase.explicit, Phase.generate))
+@settings(max_examples=examples(6), deadline=None, phases=(Phase.explicit, Phase.generate))
 @given(SHAPE)
 def test_nothing_is_lost_or_done_twice_with_a_journal(shape):
     with tempfile.TemporaryDirectory() as folder:

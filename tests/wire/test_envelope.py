@@ -20,6 +20,7 @@ from lxml import etree
 from agentserver.wire import envelope
 from agentserver.wire.canonical import canonical
 from agentserver.wire.envelope import Bounds, Envelope, Fault, Malformed, read, read_payload, write
+from tests.fuzzing import examples
 from tests.machine import HANGS
 
 ROOT = Path(__file__).parents[2]
@@ -28,7 +29,7 @@ FILES = sorted(
     file for file in CORPUS.rglob("*.xml") if file.parent.name != "values"
 )  # those are bare payloads
 MIB = 1 << 20
-LAWFUL = settings(max_examples=200)
+LAWFUL = settings(max_examples=examples(200))
 
 ORDER = '<order xmlns="urn:example:order:v1"><note>hello</note></order>'
 
@@ -394,7 +395,7 @@ def test_no_bytes_make_reading_raise(data: bytes) -> None:
     assert isinstance(read_payload(data), (Malformed, etree._Element))
 
 
-@settings(LAWFUL, max_examples=500)
+@settings(LAWFUL, max_examples=examples(500))
 @given(data=st.data())
 def test_no_damage_makes_reading_raise(data: st.DataObject) -> None:
     whole = data.draw(st.sampled_from([file.read_bytes() for file in FILES])) or b"<"

@@ -18,8 +18,9 @@ from agentserver.wire.canonical import canonical
 from agentserver.wire.envelope import NAMESPACE, Bounds, read_payload
 from agentserver.wire.repair import Reading, RepairRefusal, Unreadable
 from agentserver.wire.repair_search import Repair
+from tests.fuzzing import examples
 
-LAWFUL = settings(max_examples=200)
+LAWFUL = settings(max_examples=examples(200))
 
 
 @dataclass(frozen=True)
@@ -586,7 +587,7 @@ PROSE = st.sampled_from(["", "Sure:\n", "a < b & c > d. ", "\n```xml\n", "Here y
 AFTER = st.sampled_from(["", "\n", "\n```", "\n```\nThat is it & done.", " The end, 1 < 2.", "\n\n"])
 
 
-@settings(LAWFUL, max_examples=400)
+@settings(LAWFUL, max_examples=examples(400))
 @given(value=VALUES, before=PROSE, after=AFTER, bare=st.booleans())
 @example(Note("a & b</t></Note><Note><t>c"), "", "", False)
 @example(Pay("a & b</note><amount>9</amount><note>", 1), "", "", True)
@@ -605,7 +606,7 @@ def test_what_was_not_escaped_is_read_as_it_was_meant_or_refused(
         assert answer.notes
 
 
-@settings(LAWFUL, max_examples=300)
+@settings(LAWFUL, max_examples=examples(300))
 @given(value=VALUES, before=PROSE, after=AFTER, bare=st.booleans())
 def test_what_surrounds_a_payload_changes_nothing(value, before: str, after: str, bare: bool) -> None:
     text = codec_of(type(value)).encode(value)
@@ -624,7 +625,7 @@ def test_strict_text_passes_without_a_note(values, between: str) -> None:
     assert read(between + text + between) == Reading(tuple(map(written, values)), ())
 
 
-@settings(LAWFUL, max_examples=300)
+@settings(LAWFUL, max_examples=examples(300))
 @given(parts=st.lists(FRAGMENTS | st.sampled_from(["<Note><t>", "</t></Note>", "<Pay><note>"]), max_size=12))
 def test_no_element_is_made_that_the_text_does_not_name_and_the_schema_does_not_know(parts) -> None:
     text = "".join(parts)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from agentserver.config.findings import Mistakes, Where
 from agentserver.config.yaml import document
 from agentserver.config.yaml.document import MAX_DEPTH, MAX_VALUES, read
+from tests.fuzzing import examples
 
 
 def attempt(tmp_path, text):
@@ -142,7 +143,7 @@ def test_an_unreadable_file(tmp_path, monkeypatch):
     assert [str(f) for f in report.findings] == ["a.yaml:1: cannot be read: Permission denied"]
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(text=st.text(alphabet="ab:-[]{}&*!|>'\"#%@ \n\t0159.,?~<", max_size=60))
 def test_any_text_is_read_or_refused(tmp_path_factory, text):
     document, findings = attempt(tmp_path_factory.getbasetemp(), text)
@@ -155,7 +156,7 @@ PIECES = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.lists(PIECES, max_size=25).map("".join))
 def test_what_libyaml_takes_means_what_it_means_without_it(text):
     def read_as(composer):

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentserver.config.yaml.plain import explained
+from tests.fuzzing import examples
 
 
 def mistake(text):
@@ -81,7 +82,7 @@ PIECES = [
 ]
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=20).map("".join))
 def test_any_mistake_has_a_line_of_the_text_and_words(text):
     found = mistake(text)

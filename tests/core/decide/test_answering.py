@@ -18,6 +18,7 @@ from agentserver.core.state.approvals import Answer as Said
 from agentserver.guards.approval import ApprovalGuard
 from agentserver.guards.peers import PeersGuard
 from tests.core.paper import Answer, Ask, Note, Paper, listener, rules
+from tests.fuzzing import examples
 
 respond = HandlerResponse.respond
 
@@ -69,7 +70,7 @@ def test_three_calls_to_one_listener_two_classes_and_a_crash_are_told_apart():
     }
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.integers(0, 2**32))
 def test_held_they_come_in_the_order_of_the_calls_whoever_is_done_first(seed):
     random = Random(seed)

@@ -17,6 +17,7 @@ from agentserver.core.messages import Cancelling, Done, Outside
 from agentserver.core.state.approvals import Answer as Answered
 from agentserver.guards.approval import ApprovalGuard
 from tests.core.paper import Answer, Ask, Note, Paper, listener, rules
+from tests.fuzzing import examples
 
 SHOP = rules(
     listener("a", "b", "c.d", "c", "e", agent=True),
@@ -119,7 +120,7 @@ def check_books(paper):
 
 
 @pytest.mark.parametrize("rules", [SHOP, ASKING], ids=["unasked", "asked"])
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.integers(0, 2**32))
 def test_nothing_is_lost_or_done_twice_and_everything_comes_to_rest(rules, seed):
     random = Random(seed)
@@ -154,7 +155,7 @@ def test_nothing_is_lost_or_done_twice_and_everything_comes_to_rest(rules, seed)
     assert sorted(added) == sorted(gone)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.integers(0, 2**32))
 def test_what_is_kept_after_any_step_is_what_was_there(seed):
     random = Random(seed)
@@ -169,7 +170,7 @@ def test_what_is_kept_after_any_step_is_what_was_there(seed):
         assert restore(take(paper.conversation, ASKING.guards), ASKING.guards) == paper.conversation
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.integers(0, 2**32))
 def test_a_thread_never_has_two_deliveries_runnable(seed):
     random = Random(seed)
@@ -184,7 +185,7 @@ def test_a_thread_never_has_two_deliveries_runnable(seed):
         paper.step(random.randrange(len(paper.waiting)))
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.integers(0, 2**32))
 def test_closing_at_any_point_leaves_nothing(seed):
     random = Random(seed)
@@ -201,7 +202,7 @@ def test_closing_at_any_point_leaves_nothing(seed):
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_no_handler_learns_a_name_it_did_not_hear_from(seed):
     random = Random(seed)
     paper = Paper(SHOP, whims(random))
@@ -228,7 +229,7 @@ class Leaping(Paper):
         return super().moment()._replace(now=max(1000.0 + self.seeds + leap, 0.0))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.integers(0, 2**32))
 def test_time_never_runs_backwards_within_a_conversation_whatever_clocks_say(seed):
     random = Random(seed)

@@ -12,6 +12,7 @@ from agentserver import HandlerResponse
 from agentserver.core.decide import decisions
 from agentserver.core.decide.plain import plain
 from tests.core.paper import Answer, Ask, Paper, listener, rules
+from tests.fuzzing import examples
 
 
 class Counting:
@@ -40,7 +41,7 @@ WATCHED = rules(
 
 
 @pytest.mark.parametrize("shop", [CHAIN, WATCHED], ids=["peers", "a guard with a memory"])
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.integers(0, 2**32))
 def test_whatever_listeners_say_one_after_another_both_ways_decide_the_same(shop, seed):
     random = Random(seed)
@@ -108,7 +109,7 @@ def test_silence_after_which_the_thread_or_the_request_rests_is_not_plain():
     assert not paper.conversation.requests
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.integers(0, 2**32))
 def test_whatever_listeners_gather_both_ways_decide_the_same(seed):
     random = Random(seed)

@@ -19,6 +19,7 @@ from tests.core.decide.test_decisions_laws import SHOP
 from tests.core.encoding.test_snapshot import lived
 from tests.core.paper import Ask, Paper, listener, rules
 from tests.core.test_sizes import FEW, MANY, pingpong
+from tests.fuzzing import examples
 
 DUMP = dumping(SHOP.guards)
 
@@ -28,7 +29,7 @@ def stored(owned):
 
 
 @pytest.mark.parametrize("few", [1, overlay.FEW])
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.integers(0, 2**32), st.integers(0, 100))
 def test_a_state_and_the_changes_since_are_the_conversation(few, seed, start):
     with pytest.MonkeyPatch.context() as patch:

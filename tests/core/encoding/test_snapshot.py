@@ -23,6 +23,7 @@ from agentserver.core.records.details import Failure
 from agentserver.core.state.conversation import Conversation
 from tests.core.decide.test_decisions_laws import SHOP, whims
 from tests.core.paper import Answer, Ask, Note, Paper, listener, rules
+from tests.fuzzing import examples
 
 
 def lived(seed, most=200, each=lambda paper: None):
@@ -45,7 +46,7 @@ def lived(seed, most=200, each=lambda paper: None):
     return paper
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.integers(0, 2**32))
 def test_a_conversation_survives_its_snapshot(seed):
     def check(paper):
@@ -65,7 +66,7 @@ def again(story, outcome, deliveries, known=SHOP):
     return recording.decide(story, cause, known, outcome.moment)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.integers(0, 2**32))
 def test_what_was_decided_is_decided_again(seed):
     paper = lived(seed)
@@ -83,7 +84,7 @@ def test_what_was_decided_is_decided_again(seed):
         story = decided.conversation
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.integers(0, 2**32))
 def test_records_survive_without_repeating_messages(seed):
     paper = lived(seed)

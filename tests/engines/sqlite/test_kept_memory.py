@@ -32,6 +32,7 @@ from agentserver.provenance.evidence.labels import Mode
 from agentserver.provenance.policy.declarations import PlanSource, Policy, SinkRule
 from tests.core.decide.test_decisions_laws import SHOP, whims
 from tests.core.paper import Ask, Note, Paper
+from tests.fuzzing import examples
 
 POLICY = Policy(
     mode=Mode.CONFIRM,
@@ -143,7 +144,7 @@ def lived(seed, steps):
         return kept.done
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.integers(0, 2**32))
 def test_what_is_kept_and_decided_again_is_what_was_decided(seed):
     lived(seed, 40)

@@ -28,6 +28,7 @@ from agentserver.handoff.parameters import Parameter
 from agentserver.hygiene.simple_types import Lexical
 from agentserver.provenance.evidence.labels import Standing
 from tests.core.paper import Answer, Ask, Note, Paper, errors, listener, rules
+from tests.fuzzing import examples
 from tests.guards.lineage.test_guard import BASE, EVE, PAGE, Flag, Get, Letter, Letters, memory
 
 UNKNOWN = Letter("carol@else.example", "hello")
@@ -467,7 +468,7 @@ def chatter(tells, recall):
     return p, waiting
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(TELLS, st.sampled_from([Recall.THREAD, Recall.LISTENER]))
 def test_exposure_grows_with_each_message_is_kept_and_follows_what_was_told(tells, recall):
     """With code that remembers by listener it is the closure of who told whom after who had read what."""

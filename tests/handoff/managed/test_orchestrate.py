@@ -20,6 +20,7 @@ from agentserver.handoff.managed.orchestrate import (
     sanitize_event,
 )
 from agentserver.handoff.requests import read_text
+from tests.fuzzing import examples
 
 
 class Sink:
@@ -175,7 +176,7 @@ def test_defaults_of_the_environment():
         orchestrate.settings({})
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(st.lists(st.integers(0, 400), max_size=5))
 def test_extraction_over_every_split_of_a_stream_equals_extraction_over_the_whole(cuts):
     from agentserver.handoff.managed.scanner import Scanner

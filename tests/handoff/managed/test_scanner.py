@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from agentserver.handoff.managed import document
 from agentserver.handoff.managed.scanner import DEPTH, PENDING, Found, Scanner
 from agentserver.handoff.requests import LONGEST, RequestRefusal
+from tests.fuzzing import examples
 
 REQUEST = {
     "type": "handoff_request",
@@ -220,7 +221,7 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(st.lists(PIECES, max_size=14).map("".join), st.data())
 def test_where_the_text_is_cut_does_not_matter(text, data):
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
@@ -229,7 +230,7 @@ def test_where_the_text_is_cut_does_not_matter(text, data):
     assert scan(*text) == scan(text)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.lists(PIECES, max_size=14).map("".join), st.integers(100, 200))
 def test_cuts_do_not_matter_at_the_bounds_either(text, longest):
     with pytest.MonkeyPatch.context() as patched:
@@ -249,7 +250,7 @@ def test_every_single_cut_of_a_real_text():
         assert scan(text[:at], text[at:]) == whole
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=8),
@@ -278,7 +279,7 @@ def requests_in(value):
     return sum(map(requests_in, inner))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.lists(DOCUMENTS, max_size=4), st.sampled_from([" ", "\n```\n", " and ", ". "]), st.integers(1, 9))
 def test_of_whole_documents_those_that_are_requests_ask_and_those_that_hold_some_quote_them(
     values, between, size
@@ -334,7 +335,7 @@ ALPHABET = [
 ]
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.lists(st.sampled_from(ALPHABET), max_size=400).map("".join), st.integers(1, 20))
 def test_no_character_is_read_a_third_time(text, pieces):
     with pytest.MonkeyPatch.context() as patched:

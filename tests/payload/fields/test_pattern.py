@@ -24,6 +24,7 @@ from agentserver.payload.fields.pattern import (
     objection,
     sample,
 )
+from tests.fuzzing import examples
 
 
 def matches(regex: str, text: str) -> bool:
@@ -147,7 +148,7 @@ NESTED = st.recursive(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(NESTED, st.lists(st.text("ab", max_size=7), max_size=12))
 def test_the_automaton_and_python_read_groups_in_groups_alike(regex: str, texts: list[str]) -> None:
     matcher, python = _Matcher(xsd(regex).tree), reference(regex)
@@ -162,7 +163,7 @@ def test_the_automaton_stays_small(regex: str) -> None:
     assert len(matcher._states) < 10_000
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.lists(PATTERNS, min_size=1, max_size=2).map("|".join),
     st.lists(st.text("abx.é0 \n", max_size=9), max_size=20),
@@ -200,7 +201,7 @@ TIMES = ["", "?", "*", "+", "{2}", "{0,3}", "{2,}", "{0}", "{2,40}", "{5,1000}"]
 PARTS = st.tuples(st.sampled_from(ATOMS), st.sampled_from(TIMES)).map("".join)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.lists(PARTS, min_size=1, max_size=5).map("".join))
 def test_libxml2_errs_on_no_expression_whose_parts_are_told_apart(regex: str) -> None:
     """The search is left out for these, so it is made here."""

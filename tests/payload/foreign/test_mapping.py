@@ -15,8 +15,9 @@ from agentserver.payload.foreign.shapes import inward, outward
 from agentserver.payload.json.elements import element_of, value_from
 from agentserver.payload.json.values import JsonRefusal
 from tests.core.strategies import parse
+from tests.fuzzing import examples
 
-LAW = settings(max_examples=60, suppress_health_check=list(HealthCheck))
+LAW = settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
 NAMES = ("a", "b-c", "from", "$ref", "my key", "0x", "", "class", "größe", "_x", "a.b", "A")
 
 

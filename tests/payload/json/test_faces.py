@@ -25,9 +25,10 @@ from agentserver.payload.json.schema import json_schema
 from agentserver.payload.json.values import BYTES, DEPTH, JsonRefusal, read
 from agentserver.payload.xsd_codec import Binding, XsdCodec
 from tests.core.strategies import SCALARS, classes, parse, values
+from tests.fuzzing import examples
 from tests.payload.test_xsd_codec import MONEY, SCHEMA, Invoice
 
-LAW = settings(max_examples=60, suppress_health_check=list(HealthCheck))
+LAW = settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
 ODD = (
     None, True, False, 0, 1, -1, 5, -0.0, 0.5, 1.0, 1e300, 1e22, 0.1, 0.30000000000000004, 10**30, 10**1000, -3, 100, 8, Decimal("1E+3"),
     Decimal("1E+999999999"), Decimal("0.010"), math.nan, math.inf, "", " ", "a", "b c", "red", " two  words\n", "NaN", "INF", "-INF",

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentserver.provenance import Decision, Mode, Policy
+from tests.fuzzing import examples
 from tests.provenance.scenes import Scenario
 
 HOSTS = [
@@ -71,7 +72,7 @@ def inside(local, host, allowed):
     return site in sites or (local == "bob" and site == "corp.com" and "bob@corp.com" in allowed)
 
 
-@settings(max_examples=1500)
+@settings(max_examples=examples(1500))
 @given(TEXT, st.sets(st.sampled_from(ALLOWED)))
 def test_nothing_outside_of_the_allow_list_passes(text, allowed):
     scene = Scenario(Policy(mode=Mode.ENFORCE, allow=tuple(allowed)), "send it")

@@ -26,6 +26,7 @@ from agentserver.engines.replica.entries.form import UnreadableEntry
 from agentserver.engines.sqlite.rows import Left
 from agentserver.engines.sqlite.steps.step import StepMaker
 from agentserver.ports.sharing import Arrival, Fate
+from tests.fuzzing import examples
 
 
 def steps():
@@ -91,7 +92,7 @@ def test_no_bytes_are_a_traceback(data):
     assert isinstance(found, UnreadableEntry | tuple)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.integers(0, len(WHOLE) - 1), st.integers(0, 255))
 def test_neither_is_an_entry_of_which_a_byte_was_changed(place, byte):
     data = bytearray(WHOLE)

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from blockbuster import blockbuster_ctx
 from hypothesis import HealthCheck, settings
+from hypothesis.database import DirectoryBasedExampleDatabase
 
 from agentserver.cli import ending
 
@@ -65,6 +66,9 @@ settings.register_profile(
     deadline=None,
     max_examples=int(os.environ.get("EXAMPLES", "5000")),
     print_blob=True,
+    database=DirectoryBasedExampleDatabase(
+        Path(__file__).parents[1] / ".hypothesis/examples"
+    ),  # found once, tried first
     suppress_health_check=[HealthCheck.too_slow],
 )
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "default")

@@ -247,7 +247,8 @@ def _numbered(name: str, taken: set[str]) -> Iterator[str]:
     place = parts.index(INDEX)
     head = "--" + ".".join(parts[:place]) + "."
     numbers = (word.removeprefix(head).split(".")[0] for word in taken if word.startswith(head))
-    last = max((int(number) for number in numbers if number.isdecimal()), default=-1)
+    known = (int(number) for number in numbers if number.isdecimal() and len(number) < 10)  # noqa: PLR2004 - digits
+    last = max(known, default=-1)
     for index in range(max(last, 0), last + 2):
         yield ".".join([*parts[:place], str(index), *parts[place + 1 :]])
 

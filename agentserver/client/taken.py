@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from agentserver.client.values import Event
 
+_DIGITS = 20
+"""Of the longest part of the id of an event."""
+
 
 class Taken:
     """The place up to which events were taken, and what is still under way.
@@ -73,4 +76,4 @@ class Taken:
 
 def _order(place: str) -> tuple[int, ...]:
     """The order of the ids of events: a version and a position."""
-    return tuple(int(part) for part in place.split("-") if part.isdigit())
+    return tuple(int(part) for part in place.split("-") if part.isdecimal() and len(part) <= _DIGITS)

@@ -88,6 +88,12 @@ async def test_what_was_lost_is_sent_again_as_the_same_message(lost):
         assert first.body == second.body
 
 
+@pytest.mark.parametrize("place", ["\xb2-0", "9" * 5000])
+async def test_a_place_that_is_no_number_comes_before_every_place(place):
+    async with scripted(answer(200, reply(place=place))) as (_, client):
+        assert (await client.conversation("c1").ask({})).place == place
+
+
 async def test_what_was_refused_as_busy_is_another_message_when_it_is_sent_again():
     async with scripted(BUSY, answer(200, reply())) as (door, client):
         assert await client.conversation("c1").ask({}) == GREETED

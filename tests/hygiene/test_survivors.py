@@ -98,7 +98,7 @@ def test_what_is_admitted_its_meta_schema_takes(data, dialect, keyword, value):
     [
         ("format", "no-format"), ("contentEncoding", "base32hex"), ("contentMediaType", "text"), ("minimum", "1"),
         ("maximum", True), ("multipleOf", 0), ("multipleOf", "1"), ("deprecated", "yes"), ("readOnly", 1),
-        ("uniqueItems", "true"), ("required", ["x", "x"]), ("dependentRequired", {"x": "y"}), ("title", 5),
+        ("uniqueItems", "true"), ("required", ["x", "x"]), ("required", [[]]), ("required", [{}]), ("dependentRequired", {"x": "y"}), ("title", 5),
         ("examples", "one"), ("properties", "x"), ("allOf", []), ("not", "x"), ("type", []), ("items", [True]),
     ],
 )  # fmt: skip

@@ -46,6 +46,9 @@ IN_PROCESS: Final = 10158
 FORGOTTEN: Final = 10037
 """Its error for a place at which it keeps nothing."""
 
+_DIGITS: Final = 20
+"""Of the last place that a stream can have."""
+
 AWAY: Final = 503
 """Its code for what it cannot do just now: without a leader, or without room."""
 
@@ -140,7 +143,7 @@ def answer_of(data: bytes) -> BrokerAnswer | None:
 def last_of(words: str) -> float:
     """The place that an expectation was not met with, as the broker's words end in it; past all places without one."""
     place = words.rpartition(" ")[2]
-    return int(place) if place.isdecimal() else inf
+    return int(place) if place.isdecimal() and len(place) <= _DIGITS else inf
 
 
 async def store(

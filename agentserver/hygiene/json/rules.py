@@ -120,7 +120,7 @@ def required(schema: Schema) -> Said:
         yield "/properties", "must declare at least one member"
     elif not isinstance(needed, list) or not needed:
         yield "/required", "must require at least one member, or an empty object would do"
-    elif any(name not in declared for name in needed):
+    elif any(not isinstance(name, str) or name not in declared for name in needed):
         yield "/required", 'requires a member that "properties" does not declare'
 
 

@@ -94,6 +94,8 @@ def mapped(schema: Any, *, name: str, namespace: str, doc: str = "") -> Mapped:
         return _Mapper(schema).root(name, namespace, doc)
     except (_Misfit, PayloadError, ValueError, RecursionError) as error:
         reason = str(error) or "is nested too deep"
+    except (TypeError, AttributeError, LookupError):
+        reason = "is no JSON Schema"
     try:
         note = AsText("", shortened(one_line(reason), LONGEST, "..."))
         return Mapped(

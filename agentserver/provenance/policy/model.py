@@ -87,9 +87,13 @@ def _flag(value: Any) -> bool:
     return known
 
 
+_DIGITS = 18
+"""Of the longest number that a policy may hold."""
+
+
 def _count(value: Any) -> int:
     digits = _text(value).replace("_", "")
-    if not digits.isdecimal() or int(digits) == 0:
+    if not digits.isdecimal() or len(digits) > _DIGITS or int(digits) == 0:
         raise PydanticCustomError("no_count", "{value}", {"value": str(value)})
     return int(digits)
 

@@ -54,6 +54,8 @@ _FORMS: Final = {
 }
 """By the key that tells a form of argument, all of its keys."""
 _HELP: Final = "an argument is a value, a list, any, said, or has one of the keys is, field, in, after"
+_DIGITS: Final = 9
+"""Of the longest number that a plan may hold."""
 
 
 class PlanError(PolicyError):
@@ -136,7 +138,7 @@ class _Reader:
         of = self._text(
             value.get("of"), (*loc, "of"), f"'{form}' needs 'of', a listener or the number of a step"
         )
-        step = int(of) if of.isascii() and of.isdigit() else 0
+        step = _whole(of)
         if of.isdigit() and not 0 < step <= self._count:
             raise self._error((*loc, "of"), f"there is no step {of}; the plan has steps 1 to {self._count}")
         where = value.get("where") or {}
@@ -159,9 +161,10 @@ class _Reader:
     def _times(self, value: Any, loc: Loc) -> int | None:
         if value is None:
             return None
-        if not (isinstance(value, str) and value.isdigit() and int(value) > 0):
+        times = _whole(value) if isinstance(value, str) else 0
+        if not times:
             raise self._error(loc, f"'times' is a positive whole number, not '{value}'")
-        return int(value)
+        return times
 
     def _mapping(self, value: Any, loc: Loc, keys: Iterable[str], told: str) -> dict[str, Any]:
         if not isinstance(value, dict):
@@ -178,6 +181,11 @@ class _Reader:
 
     def _error(self, loc: Loc, told: str) -> PlanError:
         return PlanError(f"{self._name}:{self._written.line(loc)}: {told}")
+
+
+def _whole(text: str) -> int:
+    """The number that plain digits spell; 0 for any other text, and for more digits than anybody counts to."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else 0
 
 
 def _literal(kind: Kind) -> bool:

@@ -158,6 +158,11 @@ async def test_an_expectation_that_was_not_met_in_other_words_fences():
         await appended(error(10071, "it is another one"))
 
 
+async def test_an_expectation_that_was_not_met_at_no_place_that_there_is_fences():
+    with pytest.raises(FencedError):
+        await appended(error(10071, f"wrong last sequence: {'9' * 5000}"))
+
+
 async def nothing():
     """Makes no bucket."""
 

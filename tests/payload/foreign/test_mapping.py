@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -19,6 +19,10 @@ from tests.fuzzing import examples
 
 LAW = settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
 NAMES = ("a", "b-c", "from", "$ref", "my key", "0x", "", "class", "größe", "_x", "a.b", "A")
+
+
+LOOSE = ("array", ["string", "integer"])
+"""Types whose lists are JSON as text, which tells an empty list from none."""
 
 
 def of(schema: Any) -> Mapped:
@@ -100,7 +104,7 @@ def bare(value: Any, schema: Any) -> Any:
                 each == []
                 and inner.get("type") == "array"
                 and "items" in inner
-                and inner["items"].get("type") != "array"
+                and inner["items"].get("type") not in LOOSE
             )
         ):
             found[name] = bare(each, inner)
@@ -118,6 +122,32 @@ def test_every_value_that_a_schema_takes_passes_unchanged(schema: Any, data: st.
     given_back = through(of(made), value)
     assert given_back == bare(value, made)
     assert judge.is_valid(given_back)
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 5) | st.sampled_from(["a", "#/$defs/a", "object", "string"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=2),
+    max_leaves=5,
+)
+KEYWORDS = st.sampled_from(
+    [
+        "type", "properties", "required", "additionalProperties", "items", "enum", "const", "$ref", "$defs", "allOf",
+        "anyOf", "oneOf", "minimum", "multipleOf", "minLength", "maxItems", "pattern", "format", "description",
+        "default",
+    ]
+)  # fmt: skip
+
+
+@LAW
+@given(st.dictionaries(KEYWORDS, ANYTHING, max_size=3), st.dictionaries(KEYWORDS, ANYTHING, max_size=3))
+@example({"required": 5}, {})
+@example({"required": [[]]}, {})
+@example({"allOf": 5}, {})
+def test_what_is_no_schema_is_taken_as_json(outer: Any, inner: Any) -> None:
+    """A stranger's server sends its schemas; nothing has looked at them before."""
+    made = of({"type": "object", "properties": {"a": inner}, "additionalProperties": False, **outer})
+    assert made.cls is not None
+    assert of(inner).cls is not None
 
 
 @LAW

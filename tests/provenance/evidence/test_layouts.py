@@ -89,7 +89,7 @@ def test_what_a_serialiser_wrote_is_read_as_it_was(value: Any) -> None:
 def _shape(value: Any) -> Any:
     """A structure without the spaces in its texts: YAML takes some of the rarer line ends for spaces."""
     if isinstance(value, dict):
-        return [(_shape(key), _shape(each)) for key, each in sorted(value.items())]
+        return sorted(((_shape(key), _shape(each)) for key, each in value.items()), key=repr)
     return [*map(_shape, value)] if isinstance(value, list) else "".join(str(value).split())
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from agentserver.provenance import Ledger
 from agentserver.provenance.planned import records
 from agentserver.provenance.planned.arguments import dump, load
-from agentserver.provenance.policy.plan_file import read_plan
+from agentserver.provenance.policy.plan_file import PlanError, read_plan
 from tests.provenance.planned.scene import CONTACTS, Planned
 
 KIM = """
@@ -414,9 +414,16 @@ def test_steps_that_were_kept_before_there_were_relations_mean_what_they_meant()
     assert back.plan.queries == 1
 
 
+@pytest.mark.parametrize("digits", ["²", "٣", "9" * 5000, "0"])
+@pytest.mark.parametrize("step", ["times: {}", "arguments: {{a: {{field: x, of: '{}'}}}}"])
+def test_what_is_no_count_that_there_can_be_is_no_plans(step: str, digits: str) -> None:
+    with pytest.raises(PlanError, match=r"positive whole number|there is no step"):
+        read_plan(f"- sink: s\n  {step.format(digits)}")
+
+
 kinds = st.deferred(
     lambda: st.one_of(
-        st.text(min_size=1, max_size=6).map(lambda text: {"is": text}),
+        st.text(min_size=1, max_size=6).filter(str.strip).map(lambda text: {"is": text}),
         st.just("any"),
         st.just("said"),
         st.lists(kinds, max_size=2),
@@ -436,7 +443,10 @@ def test_a_step_reads_back_from_what_is_kept(arguments: dict[str, object], times
     from agentserver.provenance.policy.plan_file import _Reader
 
     reader = _Reader("plan", Written(None, {(): 1}), 1)
-    step = reader.step({"sink": "s", "arguments": arguments, "times": times and str(times)}, ())
+    try:
+        step = reader.step({"sink": "s", "arguments": arguments, "times": times and str(times)}, ())
+    except PlanError:
+        reject()  # kinds too deep inside one another
     assert load(json.loads(json.dumps(dump(step)))) == step
 
 

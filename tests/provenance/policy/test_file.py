@@ -110,6 +110,8 @@ def test_what_is_left_out_has_the_default() -> None:
         ("limit: -1", "positive whole number"),
         ("limit: 0", "positive whole number"),
         ("exit_budget: 0", "positive whole number"),
+        (f"limit: {'9' * 5000}", "positive whole number"),
+        ("limit: ²", "positive whole number"),
         ("readers: {a: ['@']}", "p:1: '@' names no reader; principal, directory:listener, an address"),
         ("readers: {a: ['directory:']}", "'directory:' names no reader"),
         ("readers: {a: {}}", "at least 1 item"),

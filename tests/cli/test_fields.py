@@ -189,6 +189,9 @@ def test_each_shell_completes_fields_and_their_values(command, there, kind):
             "--walls.1.height",
             "--walls.0.layers.0.size", "--walls.1.layers.0.size", "--walls.0.layers.0.coats", "--walls.1.layers.0.coats",
         ]),
+        (f"painter --walls.{'9' * 5000}.height 1 --w", [
+            "--walls.0.height", "--walls.0.layers.0.size", "--walls.0.layers.0.coats",
+        ]),
         ("either --root ", ["Paint", "Stop"]),
         ("either --root Stop --t", ["--timeout", "--trace"]),
         ("nobody --c", []),

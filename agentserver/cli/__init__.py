@@ -5,6 +5,8 @@ Owns what the verbs share: options of logging, the version, the meaning of exit 
 
 from __future__ import annotations
 
+import os
+import sys
 from dataclasses import replace
 from importlib import import_module
 from types import MappingProxyType
@@ -15,7 +17,7 @@ import click
 from agentserver.cli import collecting
 from agentserver.cli.ending import follow
 from agentserver.cli.logs import Format, Level, Logging
-from agentserver.cli.project import SECRETS, refuse
+from agentserver.cli.project import SECRETS, UNUSABLE, refuse, say, unwritable
 from agentserver.cli.reading import READERS
 from agentserver.cli.verbs import Verbs
 from agentserver.extras import MissingExtraError
@@ -23,6 +25,7 @@ from agentserver.extras import MissingExtraError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from enum import StrEnum
+    from typing import NoReturn
 
     from agentserver.cli.reading import EngineOpener
 
@@ -43,7 +46,7 @@ Exit codes:
        listened to; replay: a decision differs, or other rules would decide
        otherwise
   2    the command, a line of a script, the configuration or the file is not
-       understood; the journal cannot be used
+       understood; the journal cannot be used; the output cannot be written
   3    call, send: no answer
   70   run, serve: a handler held the event loop for too long
   130  stopped by Ctrl-C
@@ -202,6 +205,31 @@ def cli(ctx: click.Context, log_level: str, log_format: str) -> None:
     ctx.obj = Logging(Level(log_level), Format(log_format))
 
 
+def _open_streams() -> None:
+    """Take the places of the standard streams that are closed: a file that is opened next would stand for one."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, "w" if number else "r", encoding="utf-8", closefd=False))  # noqa: SIM115
+
+
+def _run(args: Sequence[str] | None, readers: EngineOpener | None) -> NoReturn:
+    """Run the command. Where nobody reads what it says, click ends it in silence."""
+    try:
+        cli.main(args, prog_name="agentserver", obj=readers)
+    except OSError as error:
+        if not unwritable(error):
+            raise
+        from agentserver.trace.terminal import silence
+
+        say(f"the output cannot be written: {error.strerror}", err=True)
+        silence(sys.stdout)
+    raise SystemExit(UNUSABLE)
+
+
 def main(args: Sequence[str] | None = None, *, readers: EngineOpener | None = None) -> None:
     """The entry point. Always ends in SystemExit, and without ``args`` the process ends with it.
 
@@ -211,9 +239,10 @@ def main(args: Sequence[str] | None = None, *, readers: EngineOpener | None = No
             when left out.
     """
     if args is None:
+        _open_streams()
         collecting.seldom()
     try:
-        cli.main(args, prog_name="agentserver", obj=readers)
+        _run(args, readers)
     except SystemExit as ended:
         if args is None:
             collecting.ended()

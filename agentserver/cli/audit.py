@@ -62,7 +62,7 @@ def _record(
 
     if journal is not None:
         return file, _knowing(JournalHeads(journal, str(file)))
-    if organism is None and not any(default.is_file() for default in project.DEFAULTS):
+    if organism is None and not any(map(project.is_file, project.DEFAULTS)):
         return file, None
     loaded = project.load(ctx, organism)
     own = handoff_record(loaded)

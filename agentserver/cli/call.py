@@ -189,7 +189,7 @@ async def _exchange(server: Server, call: CallOptions, data: bytes, me: str) -> 
     from agentserver.ports import QuotaError
     from agentserver.trace.redact import Redaction, redacted
 
-    status = SILENT
+    status, unwritten = SILENT, None
     async with server:
         try:
             handle = await server.open(me)
@@ -198,9 +198,17 @@ async def _exchange(server: Server, call: CallOptions, data: bytes, me: str) -> 
             return REFUSED
         with anyio.move_on_after(call.timeout) as scope:
             async for reply in handle.replies(data, call.listener):
-                refused = await anyio.to_thread.run_sync(_print, server, reply, call.output or Output.FIELDS)
+                try:
+                    refused = await anyio.to_thread.run_sync(
+                        _print, server, reply, call.output or Output.FIELDS
+                    )
+                except OSError as error:
+                    unwritten = error
+                    break
                 status = REFUSED if refused or status == REFUSED else 0
         await handle.close()
+    if unwritten is not None:
+        raise unwritten
     records = redacted(server.trace.of(handle.id), Redaction(secrets=server.organism.secrets.redact))
     _show_trace(call.trace, records)
     _show_asked(records)

@@ -194,7 +194,7 @@ def _book(ctx: click.Context, organism: Path | None, journal: Path | None) -> _B
     if READERS in ctx.meta and organism is None:
         project.refuse(ctx, "name the organism with --organism: its principals stand beside it")
     default = Path(Journal().path)
-    if project.found(organism) is None and default.is_file():
+    if project.found(organism) is None and project.is_file(default):
         return _in_file(file.beside(default))
     main = project.located(organism)
     seen = project.glimpse(ctx, main)

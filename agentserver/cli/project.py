@@ -5,8 +5,10 @@ Owns the options and the messages that verbs share. Refuses to know what an orga
 
 from __future__ import annotations
 
+import errno
 import os
 import pwd
+import stat
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
@@ -38,6 +40,7 @@ HIDDEN = "agentserver.hidden"
 SECRETS = "agentserver.secrets"
 """The key of the context under which it is kept what takes the organism's secrets out of a text."""
 
+_UNWRITABLE = frozenset({errno.EPIPE, errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO})
 UNUSABLE = 2
 """Exit code when the organism cannot be used."""
 
@@ -60,7 +63,7 @@ def organism_option(function: F) -> F:
 
 def found(path: Path | None) -> Path | None:
     """The organism's file, named or found here; None when there is none."""
-    return path or next((default for default in DEFAULTS if default.is_file()), None)
+    return path or next((default for default in DEFAULTS if is_file(default)), None)
 
 
 def located(path: Path | None) -> Path:
@@ -68,8 +71,28 @@ def located(path: Path | None) -> Path:
     file = found(path)
     if file is None:
         names = " or ".join(map(str, DEFAULTS))
-        raise click.UsageError(f"there is no {names} here; name a file, or begin with: agentserver init DIR")
+        raise click.UsageError(
+            next(
+                (why for why in map(_unfit, DEFAULTS) if why),
+                f"there is no {names} here; name a file, or begin with: agentserver init DIR",
+            )
+        )
     return file
+
+
+def is_file(path: Path) -> bool:
+    """True for a plain file that can be reached; a folder that is closed is no error here, as it is for pathlib."""
+    return os.path.isfile(path)  # noqa: PTH113
+
+
+def _unfit(path: Path) -> str:
+    """The reason why what lies at a path cannot be read; empty where nothing does."""
+    try:
+        return "" if stat.S_ISREG(path.stat().st_mode) else f"{path} is there, and is no plain file"
+    except (FileNotFoundError, NotADirectoryError):
+        return f"{path} is a symbolic link that leads nowhere" if path.is_symlink() else ""
+    except OSError as error:
+        return f"{path} cannot be read: {error.strerror}"
 
 
 def log_without(ctx: click.Context, secrets: Secrets) -> None:
@@ -180,6 +203,11 @@ def refuse(ctx: click.Context, *lines: str) -> NoReturn:
     for each in lines:
         say(redact(each), err=True)
     ctx.exit(UNUSABLE)
+
+
+def unwritable(error: BaseException) -> bool:
+    """True for what a stream raises that can take no more: its disk is full, or nobody reads."""
+    return isinstance(error, OSError) and error.filename is None and error.errno in _UNWRITABLE
 
 
 def say(text: str, *, err: bool = False) -> None:

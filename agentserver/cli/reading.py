@@ -103,7 +103,7 @@ def located(ctx: click.Context, organism: Path | None, journal: Path | None) -> 
         project.refuse(ctx, "this needs the file of a journal: name one with --journal")
     default = Path(Journal().path)
     file = project.found(organism)
-    if file is None and default.is_file():
+    if file is None and project.is_file(default):
         return default
     file = project.located(organism)
     seen = project.glimpse(ctx, file)

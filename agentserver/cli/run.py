@@ -103,6 +103,9 @@ def opened_console(server: Server, ending: GracefulEnd) -> Callable[[], Awaitabl
             with above:
                 status = await console.run(lines)
             tasks.cancel_scope.cancel()
+        await screen.written()
+        if screen.unwritten is not None:
+            raise screen.unwritten
         return status
 
     return run

@@ -63,10 +63,15 @@ def run(ctx: click.Context, ending: GracefulEnd, session: Callable[[], Awaitable
     except (BrokerError, EngineError) as error:
         project.refuse(ctx, str(error))
     except BaseExceptionGroup as group:
-        away, other = group.split((BrokerError, EngineError))
+        away, other = group.split(
+            lambda error: isinstance(error, BrokerError | EngineError) or project.unwritable(error)
+        )
         if away is None or other is not None:
             raise
-        project.refuse(ctx, str(_first(away)))
+        first = _first(away)
+        if project.unwritable(first):
+            raise first from None
+        project.refuse(ctx, str(first))
     ctx.exit(status)
 
 

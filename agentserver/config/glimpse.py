@@ -5,6 +5,8 @@ Owns how much of it was read. Runs no code of the organism, and refuses to know 
 
 from __future__ import annotations
 
+import os.path
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import ValidationError
@@ -19,7 +21,6 @@ from agentserver.config.yaml.sources import Sources
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from agentserver.config.findings import ConfigMistake
     from agentserver.config.organism import BrokerEngine
@@ -59,7 +60,7 @@ def glimpse(path: Path, environ: Mapping[str, str]) -> Glimpse:
     unread = "\n".join(str(fault) for fault in faults if fault.severity is Severity.ERROR)
     found = Glimpse(secrets, unread)
     # Without the main file the first document is an included one.
-    if not sources.documents or sources.documents[0].directory != path.parent.resolve():
+    if not sources.documents or sources.documents[0].directory != Path(os.path.realpath(path.parent)):
         return found
     try:
         return _kept(found, sources.documents[0], path)

@@ -5,7 +5,9 @@ Owns the order of the steps and the project directory. Refuses to know any step.
 
 from __future__ import annotations
 
+import os.path
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 from agentserver.config.code.agents import Around, check_keys, equipped
@@ -40,7 +42,6 @@ from agentserver.extras import installed, installing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from agentserver.broker.address import BrokerAddress
     from agentserver.completion import LanguageModels
@@ -95,7 +96,7 @@ def inspect(
     afresh: bool = False,
 ) -> tuple[Organism | None, tuple[ConfigMistake, ...]]:
     """Like ``load``, but give back every finding, warnings too; the organism is None when one is an error."""
-    root = project_directory(path) if project is None else project.resolve()
+    root = project_directory(path) if project is None else Path(os.path.realpath(project))
     home = Project(root, shown_directory(path, root))
     report = Mistakes()
     sources = Sources(root, environ, report)

@@ -22,26 +22,26 @@ AUDIT: Loc = ("handoffs", "audit")
 
 def project_directory(path: Path) -> Path:
     """The directory in which dotted paths resolve: the file's, or the parent of a directory named ``config``."""
-    folder = path.parent.resolve()
+    folder = Path(os.path.realpath(path.parent))
     return folder.parent if folder.name == "config" else folder
 
 
 def shown_directory(path: Path, root: Path) -> Path:
     """The project directory in terms of the path that the caller gave."""
-    return Path(os.path.normpath(path.parent / os.path.relpath(root, path.parent.resolve())))
+    return Path(os.path.normpath(path.parent / os.path.relpath(root, os.path.realpath(path.parent))))
 
 
 def astray(root: Path, written: str) -> Path | None:
     """The real place of a relative path, if that is out of the project of this directory."""
-    real = (root / written).resolve()
-    return None if Path(written).is_absolute() or real.is_relative_to(root) else real
+    place = Path(os.path.realpath(root / written))  # no error for a loop of links
+    return None if Path(written).is_absolute() or place.is_relative_to(root) else place
 
 
-def misplaced(loc: Loc, written: str, real: Path, shown: Path) -> tuple[str, str]:
+def misplaced(loc: Loc, written: str, place: Path, shown: Path) -> tuple[str, str]:
     """The reason why a path cannot be taken, and a likely correction."""
     return (
         f'"{written}" leads out of the project directory {shown}',
-        f'"{loc[0]}.{loc[1]}: {real}", which is absolute, if that is what is meant',
+        f'"{loc[0]}.{loc[1]}: {place}", which is absolute, if that is what is meant',
     )
 
 
@@ -50,9 +50,9 @@ def check_places(main: Parsed, home: Project, report: Mistakes) -> None:
     handoffs = _at(main.document.data, AUDIT, HandoffsEntry().audit)
     journal = None if main.journal is None else main.journal.path
     for loc, written in ((JOURNAL, journal), (AUDIT, handoffs)):
-        real = astray(home.root, written) if isinstance(written, str) else None
-        if real is not None:
-            report.error(main.document.where(loc), *misplaced(loc, str(written), real, home.shown))
+        place = astray(home.root, written) if isinstance(written, str) else None
+        if place is not None:
+            report.error(main.document.where(loc), *misplaced(loc, str(written), place, home.shown))
 
 
 def _at(data: object, loc: Loc, default: str) -> object:

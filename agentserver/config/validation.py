@@ -319,6 +319,7 @@ _TEXTS = {
     "missing_keyword_only_argument": "is missing",
     "value_error": "{error}",
     "assertion_error": "{error}",
+    "string_unicode": "holds half a character: an escape from D800 to DFFF is none by itself",
     "string_too_short": "must not be empty",
     "string_too_long": "must be at most {max_length} characters long",
     "too_short": "must hold at least {min_length} entries",
@@ -350,7 +351,7 @@ def describe(fault: ErrorDetails, read_as: str | None = None, said: str = "") ->
         return f"{_EXPECTED[kind]} was expected{reading}", suggestion
     if kind == "string_pattern_mismatch":
         form = _SYNTAX.get(context["pattern"], "does not have the form that its pattern asks for")
-        return f"{form}{instead}", ""
+        return f"{form}{instead}", _dotted(said) if form == NO_PATH else ""
     if kind in {"literal_error", "enum"}:
         near = did_you_mean(said, re.findall(r"'([^']*)'", context["expected"]))
         return f"must be {context['expected']}{instead}", near
@@ -358,3 +359,9 @@ def describe(fault: ErrorDetails, read_as: str | None = None, said: str = "") ->
         units = isinstance(context.get("error"), UnitError)
         return f"{_TEXTS[kind].format_map(context)}{instead if units else ''}", ""
     return f"does not fit its type ({kind.replace('_', ' ')}){instead}", ""
+
+
+def _dotted(said: str) -> str:
+    """A likely correction of a path that is written as other tools write it."""
+    meant = re.sub(r"[:/#]+", ".", said.removesuffix(".py"))
+    return f'did you mean "{meant}"?' if re.fullmatch(DOTTED_PATTERN, meant) else ""

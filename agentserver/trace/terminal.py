@@ -145,6 +145,7 @@ class Screen:
         redact: takes secrets out of a text.
         out: gives the stream at each write, because a prompt may replace it meanwhile.
         gone: whether the reader went away; what follows is dropped.
+        unwritten: why something could not be written, where it was not for want of a reader.
         columns: gives the width at which lines go on in the next one; None for none.
     """
 
@@ -152,6 +153,7 @@ class Screen:
     redact: Callable[[str], str] = str
     out: Callable[[], TextIO] = lambda: sys.stdout
     gone: bool = False
+    unwritten: OSError | None = None
     columns: Callable[[], int | None] = lambda: None
     _writer: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(max_workers=1))
 
@@ -189,8 +191,10 @@ class Screen:
         try:
             stream.write(text)
             stream.flush()
-        except BrokenPipeError:
+        except OSError as error:
             self.gone = True
+            if not isinstance(error, BrokenPipeError):  # where nobody reads, nobody misses it
+                self.unwritten = error
             silence(stream)
 
 

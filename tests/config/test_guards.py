@@ -173,7 +173,7 @@ def test_a_setting_may_come_from_the_environment(project):
         ("- {use: top.Nihgt}", ('organism.yaml:8: guards[0].use: there is no name "Nihgt" in "top" (top.py) '
          '(did you mean "Night"?)')),
         ("- {use: tpo.Night}", 'organism.yaml:8: guards[0].use: there is no module "tpo" in '),
-        ("- {use: Night}", 'organism.yaml:8: guards[0].use: is not a dotted path such as "listeners.greeter.greet"'),
+        ("- {use: Night}", 'organism.yaml:8: guards[0].use: a dotted path such as "listeners.greeter.greet" was expected'),
         ("- {use: 1}", "organism.yaml:8: guards[0].use: text was expected; YAML reads this as the number 1 (quote it)"),
         ("- {name: x}", "organism.yaml:8: guards[0].use: is missing"),
         ("- top.Night", "organism.yaml:8: guards[0]: a mapping of keys was expected"),

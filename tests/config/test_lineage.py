@@ -392,10 +392,10 @@ def test_mistakes_in_memory(project, one, end, finding):
 @pytest.mark.parametrize(
     ("lifespan", "finding"),
     [
-        ("life", '12: lifespan: is not a dotted path such as "listeners.greeter.greet"'),
-        ("5", '12: lifespan: is not a dotted path such as "listeners.greeter.greet"'),
+        ("life", '12: lifespan: a dotted path such as "listeners.greeter.greet" was expected'),
+        ("5", '12: lifespan: a dotted path such as "listeners.greeter.greet" was expected'),
         ("{carries: words}", "12: lifespan.use: is missing"),
-        ("{use: life}", '12: lifespan.use: is not a dotted path such as "listeners.greeter.greet", not "life"'),
+        ("{use: life}", '12: lifespan.use: a dotted path such as "listeners.greeter.greet" was expected, not "life"'),
         ("{use: listeners.life.resources, carries: letters}", "12: lifespan.carries: must be 'words', not \"letters\""),
         ("{use: listeners.life.resources, caries: words}", '12: lifespan.caries: unknown key "caries" (did you mean "carries"?)'),
         ("{use: listeners.life.nobody}", '12: lifespan.use: there is no name "nobody" in "listeners.life" (listeners/life.py)'),

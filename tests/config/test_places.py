@@ -30,6 +30,11 @@ def refused(home, text):
     return str(found.value)
 
 
+def test_a_loop_of_links_is_a_place_like_any_other(home):
+    (home.root / "loop").symlink_to("loop")
+    assert load(home.write("organism.yaml", f"{ONE}\njournal:\n  path: loop/j.sqlite\n"), environ={}).journal
+
+
 @pytest.mark.parametrize("written", ["../j.sqlite", "out/../../j.sqlite", "..", "out/../.."])
 @pytest.mark.parametrize(("key", "line"), [("journal:\n  path", 8), ("handoffs:\n  audit", 8)])
 def test_a_relative_path_may_not_leave_the_project(home, written, key, line):

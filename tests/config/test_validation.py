@@ -2,6 +2,7 @@ import dataclasses
 
 import pytest
 
+from agentserver.config.keys.fields import NO_PATH
 from agentserver.config.keys.models import LimitsEntry, ListenerEntry, OrganismFile
 from agentserver.config.validation import keys_of
 from agentserver.core.blueprint import Limits, Listener
@@ -57,7 +58,15 @@ def test_every_key_is_explained():
         ("payload_class: []", "payload_class: must hold at least 1 entries"),
         (
             "payload_class: Greeting",
-            'payload_class: is not a dotted path such as "listeners.greeter.greet", not "Greeting"',
+            'payload_class: a dotted path such as "listeners.greeter.greet" was expected, not "Greeting"',
+        ),
+        (
+            "payload_class: 'a.b:c'",
+            f'payload_class: {NO_PATH}, not "a.b:c" (did you mean "a.b.c"?)',
+        ),
+        (
+            'prompt: "\\ud800"',
+            "prompt: holds half a character: an escape from D800 to DFFF is none by itself",
         ),
         ("payload_class: 5", "payload_class: a list was expected; YAML reads this as the number 5"),
         ("settings: 5", "settings: a mapping of keys was expected; YAML reads this as the number 5"),
@@ -129,7 +138,7 @@ def test_mistakes_of_the_whole(project):
             f"(known here: {', '.join(sorted(keys_of(OrganismFile)))})"
         ),
         "organism.yaml:3: limits: a mapping of keys was expected; YAML reads this as the number 5",
-        'organism.yaml:4: lifespan: is not a dotted path such as "listeners.greeter.greet"',
+        'organism.yaml:4: lifespan: a dotted path such as "listeners.greeter.greet" was expected',
     ]
     assert project.errors("name: demo\nlisteners: [greeter]\n") == [
         'organism.yaml:2: listeners[0]: a mapping of keys was expected, not "greeter"'

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import errno
 import io
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -115,6 +117,16 @@ async def test_a_reader_that_went_away_is_noticed_once():
         assert screen.gone
         screen.say("nobody")
         await screen.written()
+
+
+@pytest.mark.anyio
+async def test_a_disk_that_is_full_is_no_reader_that_went_away():
+    with Path("/dev/full").open("w") as stream:
+        screen = Screen(out=lambda: stream)
+        screen.say("room?")
+        await screen.written()
+        assert screen.gone
+        assert screen.unwritten.errno == errno.ENOSPC
 
 
 @pytest.mark.parametrize(

@@ -239,8 +239,11 @@ class Binder:
             with path.open("rb") as stream:
                 data = stream.read(limit + 1)
             text = data.decode("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            self.report.error(where, f'cannot read "{name}": {error}')
+        except OSError as error:
+            self.report.error(where, f'"{name}" cannot be read: {error.strerror}')
+            return None
+        except UnicodeDecodeError:
+            self.report.error(where, f'"{name}" is not UTF-8', "save it in that encoding")
             return None
         if len(data) > limit:
             self.report.error(where, f'"{name}" is larger than {limit} bytes')

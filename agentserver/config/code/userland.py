@@ -95,15 +95,17 @@ class Project:
 
     def inside(self, name: str) -> Path | None:
         """The real path of what a relative name means; None for one that leads out of the project."""
-        place = None if "\0" in name else (self.root / name).resolve()
+        place = (
+            None if "\0" in name else Path(os.path.realpath(self.root / name))
+        )  # no error for a loop of links
         return place if place is not None and place.is_relative_to(self.root) else None
 
     def file(self, name: str) -> Path | NoFile:
         """The real path of an existing file of the project, or what a finding says where there is none."""
         place = self.inside(name)
-        if place is not None and place.is_file():
+        if place is not None and _reachable(place):
             return place
-        files = [] if place is None else [each.name for each in place.parent.glob("*") if each.is_file()]
+        files = [] if place is None else [each.name for each in place.parent.glob("*") if _reachable(each)]
         hint = "" if place is None else did_you_mean(place.name, files)
         return NoFile(f'"{name}" is no file inside the project directory {self.shown}', hint)
 
@@ -134,6 +136,8 @@ class Project:
         return f"{self.show(own[-1].filename)}:{line or own[-1].lineno}: {text}"
 
     def _owns(self, file: str) -> bool:
+        if file.startswith("<"):  # of the interpreter
+            return False
         real = Path(os.path.realpath(file))
         foreign = "site-packages" in real.parts or real.is_relative_to(_PACKAGE)
         return real.is_relative_to(self.root) and not foreign
@@ -282,10 +286,16 @@ class Importer:
         known = inside if not last else {key for key in vars(holder) if not key.startswith("_")} | inside
         place = f" ({self.project.show(holder.__file__)})" if holder.__file__ else ""
         kind = "name" if last else "module"
+        if name in known:  # a folder, a pipe or a link that leads nowhere, with the name of a module
+            place = f"{place}: {name}.py there is no file"
         return Unresolved(
             f'there is no {kind} "{name}" in "{self._plain(holder.__name__)}"{place}',
-            did_you_mean(name, known),
+            did_you_mean(name, known - {name}),
         )
+
+
+def _reachable(path: Path) -> bool:
+    return os.path.isfile(path)  # noqa: PTH113 - pathlib's raises where a folder is closed
 
 
 def _name(value: object) -> str:

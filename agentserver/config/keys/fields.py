@@ -20,7 +20,7 @@ MAX_DESCRIPTION = 500
 DAY = 86_400.0
 NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.\-]*$"
 DOTTED_PATTERN = r"^[^\W\d]\w*(\.[^\W\d]\w*)+$"
-NO_PATH = 'is not a dotted path such as "listeners.greeter.greet"'
+NO_PATH = 'a dotted path such as "listeners.greeter.greet" was expected'
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?) ?(ms|s|m|h|d)")

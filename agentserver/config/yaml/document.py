@@ -7,8 +7,10 @@ values are for.
 
 from __future__ import annotations
 
+import os.path
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -20,7 +22,6 @@ from agentserver.config.yaml.plain import explained
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
@@ -103,7 +104,7 @@ def read(path: Path, shown: Path, report: Mistakes) -> Document | None:
     if root is None or not isinstance(data, dict):
         report.error(Where(shown, 1), 'a mapping with "name" and "listeners" was expected')
         return None
-    return Document(shown, path.parent.resolve(), data, walk.lines, walk.read_as)
+    return Document(shown, Path(os.path.realpath(path.parent)), data, walk.lines, walk.read_as)
 
 
 def _text(path: Path, shown: Path, report: Mistakes) -> str | None:
@@ -122,7 +123,9 @@ def _text(path: Path, shown: Path, report: Mistakes) -> str | None:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        report.error(Where(shown, data.count(b"\n", 0, error.start) + 1), "is not UTF-8")
+        report.error(
+            Where(shown, data.count(b"\n", 0, error.start) + 1), "is not UTF-8", "save it in that encoding"
+        )
         return None
 
 
@@ -257,9 +260,10 @@ class _Walk:
         if notation.fullmatch(text):
             self.read_as[loc] = _reading(tag, text)
             return convert(text)
-        message = f"YAML 1.1 reads {text} as {_PLAIN[tag][0].replace('the', 'a')}, and not as it looks"
+        told, number = shortened(text, SAID), "; a number is digits" if tag in {"int", "float"} else ""
+        message = f"YAML 1.1 reads {told} as {_PLAIN[tag][0].replace('the', 'a')}, and not as it looks"
         where = Where(self.file, node.start_mark.line + 1, dotted(loc))
-        self.report.error(where, message, f'quote it: "{text}"')
+        self.report.error(where, message, f'quote it: "{told}"{number}')
         return text
 
 

@@ -41,10 +41,24 @@ def _guesses(error: yaml.MarkedYAMLError, at: int, lines: Sequence[str]) -> Iter
     cannot = re.search(r"character '(.)' that cannot start", problem)
     if cannot and cannot[1] in _NEEDS_QUOTES:
         yield at, f"a value that begins with {cannot[1]} needs quotation marks around it"
+    if "alias" in (error.context or ""):
+        yield at, "a value that begins with * needs quotation marks around it"
+    undefined = re.search(r"undefined alias '(.*)'", problem)
+    if undefined:
+        yield (
+            at,
+            f"*{undefined[1]} stands for what is marked with &{undefined[1]}, and nothing is: quote what is text",
+        )
+    if "single document" in (error.context or ""):
+        yield at, "a second document begins here: take the line of three hyphens out"
     if "quoted scalar" in (error.context or ""):
         yield began, "a quotation mark is opened here and not closed"
     if "flow" in (error.context or ""):
         yield began, "a bracket is opened here and not closed, or a comma is missing after it"
+    assert error.problem_mark is not None
+    said, rest = here[: error.problem_mark.column], here[error.problem_mark.column :]
+    if "block" in problem and said.strip(" -"):
+        yield at, f'"{_short(rest)}" follows a value that is whole: take it out, or quote the value with it'
     yield from _about_keys(problem, at, lines)
 
 

@@ -45,7 +45,7 @@ class Sources:
         self._read(path, path, ())
 
     def _read(self, path: Path, shown: Path, chain: tuple[Path, ...]) -> None:
-        real = path.resolve()
+        real = Path(os.path.realpath(path))
         self.files.append(real)
         raw = read(path, shown, self.report)
         if raw is None:
@@ -70,7 +70,7 @@ class Sources:
 
     def _refusal(self, path: Path, name: str, chain: tuple[Path, ...]) -> str:
         """The reason why the file is not read, or empty."""
-        real = path.resolve()
+        real = Path(os.path.realpath(path))
         if Path(name).is_absolute() or not real.is_relative_to(self.project):
             return f'"{name}" is outside the project directory; includes are relative and stay inside'
         if real in chain:

@@ -356,6 +356,9 @@ class LineReader:
 
     def understand(self, line: str, addressee: str) -> Meaning:
         """The meaning of the next line."""
+        if self._gathering is not None and not _encodable(line):
+            self._gathering = None
+            return Mistake(("the line is not UTF-8 text; the XML that it stands in was not sent",))
         if self._gathering is None:
             meaning = read(line, addressee, self._takers)
             if not isinstance(meaning, Markup):

@@ -3,7 +3,7 @@ import sys
 import pytest
 
 from agentserver.config import forget
-from agentserver.config.code.userland import Importer, Project, Unresolved, attempt, strangers
+from agentserver.config.code.userland import Importer, NoFile, Project, Unresolved, attempt, strangers
 from tests.config.conftest import CODE, ONE
 
 
@@ -194,3 +194,28 @@ def test_an_installed_library_in_the_way_is_named(project):
 def test_a_built_in_module_in_the_way_is_named(project):
     project.write("sys.py", "")
     assert 'this process takes "sys" from the interpreter' in resolve(project, "sys.exit").message
+
+
+def test_a_loop_of_links_is_no_file(project):
+    loop = project.root / "loop"
+    loop.symlink_to("loop")
+    home = Project(project.root, project.root)
+    assert isinstance(home.file("loop"), NoFile)
+    assert isinstance(home.file("loop/inside"), NoFile)
+    (project.root / "greet.py").symlink_to("greet.py")
+    assert 'there is no module "greet"' in resolve(project, "greet.greet").message
+
+
+def test_a_folder_with_the_name_of_a_module_is_not_suggested_as_that_module(project):
+    project.write("listeners/__init__.py", "")
+    (project.root / "listeners" / "away.py").mkdir()
+    found = resolve(project, "listeners.away.it")
+    assert found.message.endswith(": away.py there is no file")
+    assert found.suggestion == ""
+
+
+def test_a_source_with_a_nul_is_not_blamed_on_a_file_of_the_interpreter(project):
+    project.write("nul.py", "x = 1\0")
+    told = resolve(project, "nul.x").message  # a SyntaxError or a ValueError, as the interpreter likes
+    assert told.startswith('importing "nul" failed: ')
+    assert "<frozen" not in told

@@ -49,6 +49,10 @@ HEAD = "name: d\nlisteners:\n"
         ),
         ('name: "d\nlisteners: []\n', 1, "a quotation mark is opened here and not closed"),
         ("name: d\nlisteners: [a,\n  b\n", 2, "a bracket is opened here and not closed"),
+        ("name: d\npeers: [*]\n", 2, "a value that begins with * needs quotation marks around it"),
+        ("name: *all\n", 1, "*all stands for what is marked with &all, and nothing is: quote what is text"),
+        ("name: d\n---\nname: e\n", 2, "a second document begins here: take the line of three hyphens out"),
+        ("name: d\nl:\n  - peers: [a] b\n    c: d\n", 3, '"b" follows a value that is whole: take it out'),
         ("name: @d\n", 1, "a value that begins with @ needs quotation marks around it"),
     ],
 )

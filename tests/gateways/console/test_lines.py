@@ -16,6 +16,7 @@ from agentserver.gateways.console.lines import (
     Command,
     Completeness,
     Gathering,
+    LineReader,
     Markup,
     Mistake,
     TypedMessage,
@@ -158,3 +159,12 @@ def test_a_comment_before_the_element_is_part_of_it():
     gathering = Gathering()
     assert gathering.add("<!-- x -->") is Completeness.OPEN
     assert gathering.add("<a/>") is Completeness.COMPLETE
+
+
+@pytest.mark.parametrize("script", [False, True])
+def test_a_line_that_is_no_text_ends_the_element_that_it_stands_in(takers, script):
+    reader = LineReader(takers, script=script)
+    assert isinstance(reader.understand("<Greet><name>a", "greeter"), Blank)
+    said = reader.understand("\udced\udca0\udc80", "greeter")
+    assert said == Mistake(("the line is not UTF-8 text; the XML that it stands in was not sent",))
+    assert not reader.open

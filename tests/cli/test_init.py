@@ -122,6 +122,26 @@ def test_its_code_keeps_the_house_rules(made):
         assert ran.returncode == 0, ran.stdout
 
 
+def test_nothing_that_a_run_writes_is_offered_to_be_committed(made, tmp_path):
+    """What people said to the organism stands in its journal, its dead letters and its record of handoffs."""
+    (tmp_path / ".gitignore").write_text((made / ".gitignore").read_text())
+    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
+    written = (
+        "out/journal.sqlite",
+        "out/journal.sqlite-wal",
+        "out/journal.sqlite.lock",
+        "out/handoff-audit.jsonl",
+    )
+    shown = subprocess.run(
+        ["git", "check-ignore", *written, "listeners/desk.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert tuple(shown.stdout.split()) == written
+
+
 def test_the_console_runs_at_once(shell, tmp_path):
     assert shell("init", "desk", cwd=tmp_path).returncode == 0
     ran = shell("run", cwd=tmp_path / "desk", given="@greeter Ada\nBob\n/quit\n")

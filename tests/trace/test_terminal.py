@@ -121,7 +121,7 @@ async def test_a_reader_that_went_away_is_noticed_once():
 
 @pytest.mark.anyio
 async def test_a_disk_that_is_full_is_no_reader_that_went_away():
-    with Path("/dev/full").open("w") as stream:
+    with Path("/dev/full").open("w") as stream:  # noqa: ASYNC230 - a device
         screen = Screen(out=lambda: stream)
         screen.say("room?")
         await screen.written()

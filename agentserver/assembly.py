@@ -29,6 +29,7 @@ from agentserver.pump.turns.editions import Edition
 from agentserver.reloading.fixed import (
     STOPPED,
     Adopting,
+    Belonging,
     NotReloaded,
     Reloaded,
     fixed,
@@ -203,6 +204,10 @@ class Server(Serving):
         finishing, before = pump.reloads.swap(edition), self.organism
         self.organism, self.rules = organism, decided_by
         self._keepers.retire(pump.reloads.moved, partial(forget_afresh, before))
+        if isinstance(self.engine, Belonging):
+            failed = await attempted(self.engine.belong(frozenset(decided_by.blueprint.listeners)))
+            if failed is not None:
+                logger.warning("the next start may take this edition for another organism's: %s", failed)
         return Reloaded(organism.name, finishing)
 
     async def __aexit__(
@@ -324,7 +329,10 @@ def replicated(engine: BrokerEngine, project: Path, rules: Rules) -> Engine:
     from agentserver.engines.nats.log import LogOptions, NatsLog
     from agentserver.engines.replica.engine import ReplicaEngine
 
-    options = LogOptions(engine.name, engine.address, engine.lease, engine.monitoring, engine.relaxed)
+    listeners = frozenset(rules.blueprint.listeners)
+    options = LogOptions(
+        engine.name, engine.address, engine.lease, engine.monitoring, engine.relaxed, listeners
+    )
     directory = project / engine.directory
     return ReplicaEngine(NatsLog(options), directory, engine.name, rules.guards, retention=engine.retention)
 

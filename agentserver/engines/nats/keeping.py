@@ -79,10 +79,16 @@ class Keeping:
 
         A bucket without a leader says nothing of what it is to keep: an entry of the log waits for one as well.
         """
+        from nats.js.errors import NotFoundError
+
         while True:
             with _told(), suppress(SilenceError), troubles(name):
-                await (await self._store()).put(name, data, self._about(name))
-                return
+                try:
+                    await (await self._store()).put(name, data, self._about(name))
+                except NotFoundError:  # an operator has removed the bucket
+                    self._bucket = None
+                else:
+                    return
             await asyncio.sleep(AGAIN)
 
     def _about(self, name: str, description: str | None = None) -> Any:
@@ -170,6 +176,7 @@ class Keeping:
         forgotten = 0 if before is None else before.place
         meta = self._about(COPY, json.dumps([place, forgotten]))
         with _told():
+            self._bucket = None  # made anew where an operator has removed it
             with await asyncio.to_thread(file.open, "rb") as source:
                 await (await self._store()).put(COPY, source, meta)
             if forgotten:

@@ -21,6 +21,7 @@ from agentserver.broker.remedies import explained
 from agentserver.engines.nats.durability import relaxed
 from agentserver.engines.nats.keeping import Keeping
 from agentserver.engines.nats.life import Life
+from agentserver.engines.nats.listeners import NOTE, objection, words
 from agentserver.engines.nats.settings import otherwise
 from agentserver.engines.nats.stream import (
     AGAIN,
@@ -70,6 +71,7 @@ class LogOptions:
         lease: seconds of silence after which a process counts as dead.
         monitoring: URLs of the monitoring of each node.
         relaxed: whether a broker is taken that does not wait for its disk.
+        listeners: the names of the organism's listeners; none where they do not matter.
     """
 
     organism: str
@@ -77,6 +79,7 @@ class LogOptions:
     lease: float = 2.0
     monitoring: tuple[str, ...] = ()
     relaxed: bool = False
+    listeners: frozenset[str] = frozenset()
 
 
 class NatsLog:
@@ -129,6 +132,7 @@ class NatsLog:
         self._keeping = Keeping(link, self._subjects, replicas)
         self._stream = LogStream(link, self._subjects, self._keeping.get)
         await self._patiently(partial(self._make, replicas))
+        await self._patiently(self._belong)
         lease = self._options.lease
         self._life = Life(link, self._subjects, self._stream, self.name, lease, self._make_life)
         stack.push_async_callback(self._life.give_up)
@@ -140,10 +144,28 @@ class NatsLog:
             "duplicate_window": _REMEMBERED,
         }
         await self._stream_of(self._subjects.stream, log, replicas)
-        for name in (self._subjects.once, self._subjects.notes):
-            await self._bucket_of(name, {}, replicas)
+        await self._bucket_of(self._subjects.once, {}, replicas)
+        await self._make_notes()
         await self._make_life()
         await self._make_marks()
+
+    async def _belong(self) -> None:
+        """Note which listeners the servers of this log have. Raises FinalError where they are another organism's."""
+        mine = self._options.listeners
+        before = await self.noted(NOTE) if mine else ""
+        why = objection(before, mine)
+        if why:
+            raise FinalError(why)
+        if before != (words(mine) if mine else ""):
+            await self.belong(mine)
+
+    async def belong(self, listeners: frozenset[str]) -> None:
+        """Note the listeners of the organism."""
+        await self.note(NOTE, words(listeners))
+
+    async def _make_notes(self) -> None:
+        """Make the bucket of notes beside the log."""
+        await self._bucket_of(self._subjects.notes, {}, self._options.address.replicas)
 
     async def _make_life(self) -> None:
         """Make the bucket of who lives and has which token."""
@@ -279,8 +301,11 @@ class NatsLog:
     async def note(self, name: str, text: str) -> None:
         """Keep a text under a name."""
         answer = await store(self._link, self._subjects.note(name), text.encode(), {})
-        if answer is None or answer.error:
-            raise EngineError(f"the broker does not keep {name}")
+        if answer is not None and not answer.error:
+            return
+        with suppress(BrokerError):  # an operator may have removed it
+            await self._make_notes()
+        raise EngineError(f"the broker does not keep {name}")
 
     async def noted(self, name: str) -> str:
         """The text under a name."""

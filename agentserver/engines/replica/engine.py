@@ -85,24 +85,24 @@ class ReplicaEngine(JournalReads):
     ) -> None:
         self.answers: Answers = LeftAnswers(lambda work: self._do(lambda: work(self._connection)))
         self.alone: Callable[[str], AbstractAsyncContextManager[None]] = log.alone
+        self.belong: Callable[[frozenset[str]], Awaitable[None]] = log.belong
         self._log = log
         self.marks = NotedMarks(log, self._all_held)
         self._directory, self._organism = directory, organism
         self._guards, self._retention = tuple(guards), retention
         self._thread, self._steps = ThreadPoolExecutor(1, "replica"), StepMaker(self._guards)
         self._sending = Outgoing(log, self._steps, self._share_in, self._do)
-        self._open, self._reached = ExitStack(), AsyncExitStack()
+        self._open, self._reached, self._closed = ExitStack(), AsyncExitStack(), False
         self._following: ReplicaFollower
         self._claimed: Mapping[int, Share] = {}
         self._held: dict[int, Share] = {}
         self._earlier: dict[int, int] = {}
-        self._before, self._key = 0, b""
+        self._before, self._key, self._broken = 0, b"", ""
         self._changed = asyncio.Event()
         self._elsewhere = ForeignConversations(self._any)
         self._open_ones = PartitionedReading(lambda: self._do(self._reader.open_conversations), itemgetter(0))
         self._active = PartitionedReading(lambda: self._do(self._reader.active), str)
         self._idle: tuple[float, PartitionedReading[str]] | None = None
-        self._closed, self._broken = False, ""
 
     async def __aenter__(self) -> Self:
         """Reach the log, bring the replica up to its end, and take what shares there are to take.

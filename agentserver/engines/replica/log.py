@@ -125,6 +125,10 @@ class ReplicatedLog(Protocol):
         """Give a name a value unless it has one; gives the value that it has from now on. Raises EngineError."""
         ...
 
+    async def belong(self, listeners: frozenset[str]) -> None:
+        """Note the listeners of the organism, by which a start knows the log of another one. Raises EngineError."""
+        ...
+
     async def note(self, name: str, text: str) -> None:
         """Keep a short text under a name, in place of an earlier one, for good. Raises EngineError."""
         ...

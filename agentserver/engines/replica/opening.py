@@ -39,6 +39,7 @@ MOST: Final = 64
 
 IDENTITY: Final = "log"
 """The name of a log's own id, which the first server draws."""
+_DRAWN: Final = "it was removed at the broker and drawn again, and this server goes on"
 
 _REMEDY: Final = (
     "The log was lost or went back, or it is of another organism with the same engine.nats.name: nothing was changed."
@@ -114,8 +115,12 @@ async def current(
     async with AsyncExitStack() as closing_it:
         closing_it.push_async_callback(do, connection.close)
         known = await do(lambda: followed_of(connection))
-        identity = await log.once(IDENTITY, secrets.token_hex(16))
-        why = await _objection(log, known, identity) if known.place else ""
+        # Ids of entries are drawn at random: who has the entry that was applied last has the log that was followed.
+        same = bool(known.entry) and await log.id_at(known.place) == known.entry
+        identity = await log.once(IDENTITY, known.log if same and known.log else secrets.token_hex(16))
+        if same and known.log not in {identity, ""}:
+            logger.warning("%s: the log has another id than before, and the same entries: %s", path, _DRAWN)
+        why = await _objection(log, known, identity, same=same) if known.place else ""
         if why:
             raise EngineError(f"{path}: {why}. {_REMEDY.format(path=path, name=path.name)}")
         fits = known.place >= max(first, 1)
@@ -135,9 +140,9 @@ async def current(
     return connection
 
 
-async def _objection(log: ReplicatedLog, known: FollowedLog, identity: str) -> str:
+async def _objection(log: ReplicatedLog, known: FollowedLog, identity: str, *, same: bool) -> str:
     """The reason why a replica is not of this log, or this log is not whole; empty when there is none."""
-    if known.log and known.log != identity:
+    if known.log and known.log != identity and not same:
         return "it is the replica of another log"
     for pause in (*BEHIND, None):
         _, last = await log.bounds()

@@ -76,6 +76,40 @@ async def test_a_server_makes_the_bucket_of_who_lives_again(node, tmp_path, monk
         await keep(engine, sample.said(sample.opened(), "1"))
 
 
+async def test_a_server_goes_on_when_the_id_of_its_log_was_removed(node, tmp_path):
+    """The next start ended with words about another log."""
+    name = f"x{next(NUMBERS)}"
+    async with opened(node, tmp_path, name) as engine:
+        await keep(engine, SampleConversation().said(SampleConversation().opened(), "1"))
+        id_of_log = engine._key
+        await api(engine._log._link, f"STREAM.DELETE.KV_AS_ONCE_{name}", {})
+    async with opened(node, tmp_path, name) as engine:
+        assert engine._key == id_of_log
+
+
+async def test_shares_are_taken_up_when_the_notes_of_shares_were_removed(node, tmp_path):
+    """Who took a share up tried to note it for ever, and told nobody."""
+    name = f"x{next(NUMBERS)}"
+    async with opened(node, tmp_path, name) as engine:
+        held = next(iter(await anext(aiter(engine.shares()))))
+        await api(engine._log._link, f"STREAM.DELETE.KV_AS_NOTES_{name}", {})
+        async with asyncio.timeout(HANGS):
+            await engine.marks.past(held)
+        assert await engine._log.noted(f"share.{held.partition}")
+
+
+async def test_a_large_entry_is_kept_when_the_bucket_of_large_ones_was_removed(node, tmp_path):
+    """It was refused until the server was started again."""
+    name = f"x{next(NUMBERS)}"
+    async with opened(node, tmp_path, name) as engine:
+        keeping = engine._log._keeping
+        await keeping.put("before", b"1")
+        await api(engine._log._link, f"STREAM.DELETE.OBJ_AS_KEPT_{name}", {})
+        async with asyncio.timeout(HANGS):
+            await keeping.put("after", b"2")
+        assert await keeping.get("after") == b"2"
+
+
 @pytest.mark.parametrize(
     ("settings", "why"),
     [

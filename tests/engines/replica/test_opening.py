@@ -120,3 +120,33 @@ async def test_servers_of_one_log_have_its_id(used, tmp_path):
     for _ in range(2):
         async with server(broker, tmp_path / "another", "another") as engine:
             assert await engine.load(conversation.id) == conversation
+
+
+async def test_a_log_whose_id_was_removed_is_given_it_again_by_who_has_its_entries(used, tmp_path, caplog):
+    """The start ended with words about another log, although the log had everything."""
+    broker, conversation = used
+    (before,) = broker._names.values()
+    broker._names.clear()
+    async with server(broker, tmp_path) as engine:
+        assert await engine.load(conversation.id) == conversation
+    assert list(broker._names.values()) == [before]
+    assert not caplog.messages
+
+
+async def test_a_log_whose_id_was_drawn_again_is_known_by_its_entries(used, tmp_path, caplog):
+    broker, conversation = used
+    broker._names.clear()
+    async with server(broker, tmp_path / "another", "another"):
+        drawn = dict(broker._names)
+    for _ in range(2):
+        async with server(broker, tmp_path) as engine:
+            assert await engine.load(conversation.id) == conversation
+    assert broker._names == drawn
+    assert sum("another id than before, and the same entries" in told for told in caplog.messages) == 1
+
+
+async def test_a_log_whose_id_was_removed_and_that_lost_its_end_is_refused(used, tmp_path):
+    broker, _ = used
+    broker._names.clear()
+    broker.entries.pop()
+    await refused(broker, tmp_path, "is the replica of another log")

@@ -283,6 +283,10 @@ class MemoryLog:
             raise EngineError(self.away)
         return self.broker.once(name, value)
 
+    async def belong(self, listeners: frozenset[str]) -> None:
+        """Note the listeners. Raises EngineError."""
+        await self.note("listeners", " ".join(sorted(listeners)))
+
     async def note(self, name: str, text: str) -> None:
         """Keep a text under a name. Raises EngineError."""
         await asyncio.sleep(0)

@@ -102,11 +102,7 @@ class RemoteWorker:
                 async with connected(self.address, name=name, inbox=inbox) as link:
                     met = True
                     logger.info("%s: takes calls of %s", self.address.url, self.listener)
-                    first = await self._reached(link, ending, tell)
-                    if ending.is_set():
-                        return
-                    slots = [self._slot(link, ending, None if n else first) for n in range(many)]
-                    why = await self._work(link, slots, tell)
+                    why = await self._meet(link, many, ending, tell)
             except PermissionDeniedError:
                 raise
             except BrokerError as error:
@@ -116,6 +112,15 @@ class RemoteWorker:
             if why:
                 logger.error("the broker is lost: %s", why)
                 await asyncio.sleep(PAUSE)
+
+    async def _meet(self, link: Link, many: int, ending: asyncio.Event, tell: Callable[[str], None]) -> str:
+        """Handle calls over a connection, once there are any; gives why no more come, or nothing at the end."""
+        first = await self._reached(link, ending, tell)
+        if ending.is_set():
+            return ""
+        return await self._work(
+            link, [self._slot(link, ending, None if n else first) for n in range(many)], tell
+        )
 
     async def _reached(self, link: Link, ending: asyncio.Event, tell: Callable[[str], None]) -> Msg | None:
         """Wait for the queue of this listener's calls, which a server makes; gives a ticket that was in it.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Self
@@ -69,7 +70,7 @@ async def reload(server: Server, path: Path) -> tuple[str, ...]:
     return (kept, *map(organism.secrets.redact, found.why))
 
 
-async def _watch(server: Server, changed: Callable[[], None], stop: anyio.Event) -> None:
+async def _watch(server: Server, changed: Callable[[], None], stop: anyio.Event, since: float) -> None:
     """Call at each change of the organism's files; say where they cannot be watched."""
     if not installed("reload"):
         project.say(f"files are not watched: that needs the extra reload ({installing('reload')})", err=True)
@@ -77,17 +78,21 @@ async def _watch(server: Server, changed: Callable[[], None], stop: anyio.Event)
     from agentserver.cli.watching import changes
 
     try:
-        async for _ in changes(lambda: server.organism, stop):
+        async for _ in changes(lambda: server.organism, stop, since):
             changed()
     except OSError as error:
         project.say(f"files are not watched: {error.strerror or error}", err=True)
 
 
 class Hangups:
-    """A context manager in which SIGHUP does not end the process; in ``reloading`` it reloads, as changes do."""
+    """A context manager in which SIGHUP does not end the process; in ``reloading`` it reloads, as changes do.
+
+    It is made before the organism is loaded: what changes from then on counts as a change.
+    """
 
     def __init__(self) -> None:
         self._heard = False
+        self._since = time.time()
         self._wake: Callable[[], Any] | None = None
 
     def __enter__(self) -> Self:
@@ -123,7 +128,7 @@ class Hangups:
         stop = anyio.Event()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(each)
-            tasks.start_soon(_watch, server, heard.set, stop)
+            tasks.start_soon(_watch, server, heard.set, stop, self._since)
             try:
                 yield
             finally:

@@ -58,6 +58,7 @@ def command(ctx: click.Context, organism: Path | None, *, reloads: bool) -> None
     code, everything else goes on in the new. Watching files needs the extra reload. When something is wrong with what
     is loaded, or it changes what a running server cannot, that is said and nothing changes.
     """
+    hangups = Hangups()
     server = project.server(ctx, project.load(ctx, organism), durable=True)
     ending = session.ending_of(server)
     opened = opened_console(server, ending)
@@ -67,7 +68,6 @@ def command(ctx: click.Context, organism: Path | None, *, reloads: bool) -> None
         async with server, session.followed(server), beside:
             return await opened()
 
-    hangups = Hangups()
     with hangups if reloads else contextlib.nullcontext():
         session.run(ctx, ending, console_session)
 

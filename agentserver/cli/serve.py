@@ -119,6 +119,7 @@ def command(ctx: click.Context, organism: Path | None, *, console: bool, reloads
     SIGTERM or Ctrl-C: no new message is taken, streams end with their reason, and what runs has the time of
     limits.drain. A second one ends the process at once. With --reload it loads ORGANISM again as run does.
     """
+    hangups = Hangups() if reloads else None
     loaded = project.load(ctx, organism)
     if loaded.door is None:
         told = f"{loaded.files[0]}: has no http:, which says where the door is"
@@ -142,7 +143,7 @@ def command(ctx: click.Context, organism: Path | None, *, console: bool, reloads
     except OSError as error:
         project.refuse(ctx, f"{loaded.files[0]}: http.bind: {keys.host}:{keys.port}: {error.strerror}")
     with contextlib.closing(listening):
-        _serve(ctx, loaded, _Doorway(keys, listening, secure), console=console, reloads=reloads)
+        _serve(ctx, loaded, _Doorway(keys, listening, secure), console=console, hangups=hangups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +173,7 @@ class _Doorway:
 
 
 def _serve(
-    ctx: click.Context, organism: Organism, doorway: _Doorway, *, console: bool, reloads: bool
+    ctx: click.Context, organism: Organism, doorway: _Doorway, *, console: bool, hangups: Hangups | None
 ) -> None:
     from agentserver.cli.run import opened_console
     from agentserver.gateways.http import HttpDoor, TokenKeeper
@@ -201,7 +202,7 @@ def _serve(
         async with (
             server,
             session.followed(server),
-            hangups.reloading(server, organism.files[0]) if reloads else unreloaded(),
+            hangups.reloading(server, organism.files[0]) if hangups else unreloaded(),
             _watched(serving.tokens, organism),
             door.open(),
             served(door, doorway.listening, doorway.secure, options.connections),
@@ -209,8 +210,7 @@ def _serve(
             project.say(doorway.told(), err=True)
             return await beside()
 
-    hangups = Hangups()
-    with hangups if reloads else contextlib.nullcontext():
+    with hangups or contextlib.nullcontext():
         session.run(ctx, ending, open_door)
 
 

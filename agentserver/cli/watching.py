@@ -7,6 +7,7 @@ with all that lies below: an environment or a journal in the project's directory
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,9 @@ SUFFIXES = frozenset({".py", ".yaml", ".yml", ".xsd", ".md", ".txt", ".lock"})
 _STEP = 100
 """Milliseconds without a further change after which those so far are told."""
 
+_LOOK = 1000
+"""Milliseconds after which a watch that has begun looks for what was changed before it did."""
+
 _WRITTEN = "out"
 """The folder for what an organism writes."""
 
@@ -37,6 +41,17 @@ def folders(organism: Organism) -> frozenset[Path]:
     return frozenset(own).union(*map(_below, inside))
 
 
+def _newest(watched: frozenset[Path]) -> float:
+    """When a file was changed last that an organism may be made of, in seconds since 1970."""
+    found = 0.0
+    for folder in watched:
+        for path in folder.glob("*"):
+            if meant(None, str(path)):
+                with suppress(OSError):  # it went meanwhile
+                    found = max(found, path.stat().st_mtime)
+    return found
+
+
 def _below(folder: Path) -> Iterator[Path]:
     try:
         found = [path for path in folder.iterdir() if path.is_dir()]
@@ -48,14 +63,20 @@ def _below(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def meant(_change: Change, path: str) -> bool:
+def meant(_change: Change | None, path: str) -> bool:
     """True for a file that an organism may be made of."""
     name = Path(path).name
     return Path(path).suffix in SUFFIXES and not name.startswith(".")
 
 
-async def changes(organism: Callable[[], Organism], stop: anyio.Event) -> AsyncIterator[None]:
+async def changes(organism: Callable[[], Organism], stop: anyio.Event, since: float) -> AsyncIterator[None]:
     """Something has changed in the folders of the present organism, until ``stop`` is set.
+
+    Args:
+        organism: gives the present one.
+        stop: ends it.
+        since: seconds since 1970 at which the organism was loaded at the earliest: a change between then and the begin
+            of the watch is told too.
 
     Raises OSError when the system lets nothing be watched.
     """
@@ -64,7 +85,22 @@ async def changes(organism: Callable[[], Organism], stop: anyio.Event) -> AsyncI
 
     while not stop.is_set():
         watched = await run_sync(folders, organism())
-        async for _ in awatch(*watched, watch_filter=meant, step=_STEP, stop_event=stop, recursive=False):
+        found = awatch(
+            *watched,
+            watch_filter=meant,
+            step=_STEP,
+            stop_event=stop,
+            recursive=False,
+            rust_timeout=_LOOK,
+            yield_on_timeout=True,
+        )
+        looked = False
+        async for changed in found:
+            if looked and not changed:
+                continue
+            before, since, looked = since, max(since, await run_sync(_newest, watched)), True
+            if not changed and since == before:
+                continue
             yield
             if await run_sync(folders, organism()) != watched:
                 break

@@ -81,6 +81,13 @@ def write(folder, word="old", yaml=YAML):
     (folder / "organism.yaml").write_text(yaml)
 
 
+def put(path, text):
+    """Write one file at once: what watches it never meets half of it, nor two changes for one."""
+    aside = path.with_name(f"{path.name}~")
+    aside.write_text(text)
+    aside.replace(path)
+
+
 @pytest.fixture
 def session(tmp_path):
     begun = []
@@ -123,21 +130,23 @@ def test_a_hangup_loads_the_organism_again(session, tmp_path):
 
 
 def test_a_change_of_its_files_loads_the_organism_again(session, tmp_path):
-    one = session("--reload", watching=True)
+    one, reloaded = session("--reload", watching=True), f"{tmp_path}/organism.yaml is reloaded\n"
     one.say("@teller 1")
     one.hear("old 1")
-    write(tmp_path, "new")
-    assert one.process.stderr.readline() == f"{tmp_path}/organism.yaml is reloaded\n"
+    put(tmp_path / "tell.py", CODE.replace("WORD", "new"))
+    assert one.process.stderr.readline() == reloaded
     one.say("@teller 2")
     one.hear("new 2")
-    (tmp_path / "tell.py").write_text("import nowhere_at_all\n")
+    put(tmp_path / "tell.py", "import nowhere_at_all\n")
     assert "is not reloaded" in one.process.stderr.readline()
     assert "nowhere_at_all" in one.process.stderr.readline()
     (tmp_path / "journal.sqlite").write_text("no source")
     (tmp_path / "out").mkdir(exist_ok=True)
     (tmp_path / "out" / "mail.txt").write_text("no source")
-    write(tmp_path, "third", YAML.replace("name: teller", "name: other"))
-    assert one.process.stderr.readline() == f"{tmp_path}/organism.yaml is reloaded\n"
+    put(tmp_path / "tell.py", CODE.replace("WORD", "third"))
+    assert one.process.stderr.readline() == reloaded
+    put(tmp_path / "organism.yaml", YAML.replace("name: teller", "name: other"))
+    assert one.process.stderr.readline() == reloaded
     one.say("a text for a listener that is gone")
     one.hear("teller is not there any more")
     one.say("a text for the first that there is")

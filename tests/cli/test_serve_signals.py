@@ -17,6 +17,7 @@ import pytest
 
 from tests.cli.conftest import environment
 from tests.cli.test_reloading import CODE
+from tests.machine import HANGS
 
 YAML = """
 name: demo
@@ -27,7 +28,7 @@ http: {bind: "127.0.0.1:0"}
 limits: {drain: 30s}
 """
 
-TIMEOUT = 30
+TIMEOUT = HANGS
 
 
 class Served:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 import anyio
 import pytest
+import watchfiles  # noqa: F401 - its import looks where it is, which the loop of a test may not
 
 from agentserver import config
 from agentserver.cli.watching import changes, folders, meant
@@ -42,7 +45,7 @@ async def test_changes_end_when_they_are_told_to(tmp_path):
         async with anyio.create_task_group() as tasks:
 
             async def follow():
-                async for _ in changes(lambda: organism, stop):
+                async for _ in changes(lambda: organism, stop, time.time()):
                     seen.append("change")
                     stop.set()
 
@@ -50,4 +53,16 @@ async def test_changes_end_when_they_are_told_to(tmp_path):
             while not seen:
                 await anyio.sleep(0.05)
                 await anyio.to_thread.run_sync(write, tmp_path, "new")
+    assert seen == ["change"]
+
+
+@pytest.mark.anyio
+async def test_a_change_before_the_watch_has_begun_is_told(tmp_path):
+    """It was lost: the organism had been loaded by then, and nothing was watched yet."""
+    since, stop, seen = time.time(), anyio.Event(), []
+    organism = await anyio.to_thread.run_sync(loaded, tmp_path)
+    with anyio.fail_after(HANGS):
+        async for _ in changes(lambda: organism, stop, since - 1):
+            seen.append("change")
+            stop.set()
     assert seen == ["change"]

@@ -176,7 +176,7 @@ def many_files(_):
     for number in range(100):
         scratch(f"part{number}").write_bytes(b"x" * 10**6)
         time.sleep(0.02)
-    time.sleep(2)
+    time.sleep(30)  # it is ended before
     return "written"
 
 
@@ -189,7 +189,7 @@ def unlinked(_):
         file.flush()
         kept.append(file)
         time.sleep(0.02)
-    time.sleep(2)
+    time.sleep(30)  # it is ended before
     return "written"
 
 
@@ -197,7 +197,7 @@ def threads(_):
     threading.stack_size(1 << 16)
     for _ in range(1000):
         threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
-    time.sleep(2)
+    time.sleep(30)  # it is ended before
     return "started"
 
 

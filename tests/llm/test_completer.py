@@ -7,7 +7,9 @@ import asyncio
 import pytest
 
 from agentserver.completion import Backend, Completion, CompletionError, CompletionFault
+from agentserver.llm import completer as module
 from tests.llm.conftest import models, request, scripted
+from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
 
@@ -107,11 +109,13 @@ async def test_attempts_end():
     assert len(asked) == 2
 
 
-async def test_the_pause_before_another_round_fits_into_the_time():
+async def test_the_pause_before_another_round_fits_into_the_time(monkeypatch):
+    for name in ("BACKOFF", "LONGEST"):
+        monkeypatch.setattr(module, name, 10.0 * HANGS)
     one, asked = counting("one", *[CompletionFault.UNAVAILABLE] * 9)
     async with models(one, retries=9) as completer:
         with pytest.raises(CompletionError):
-            await completer.complete("m", request(until=0.4))
+            await completer.complete("m", request(until=HANGS))
     assert len(asked) == 1
 
 

@@ -15,6 +15,7 @@ from agentserver.guards.lineage.guard import Trusted
 from agentserver.provenance import Mode
 from agentserver.pump.calling.telling import BURST, LINE
 from agentserver.pump.ingress.progress import WAITING, ProgressQueue
+from agentserver.testing import FakeClock
 from tests.core.paper import Answer, Ask, listener
 from tests.pump.desk import desk
 from tests.pump.relaying import LISTENERS, PAYLOADS, POLICY, Office, guards, said
@@ -33,9 +34,9 @@ def teller(*words):
 
 
 async def heard(*words, one=None, handler=None, redact=None, engine=None):
-    """What a gateway hears while a request runs."""
+    """What a gateway hears while a request runs, in no time: further words may come as it passes."""
     pair = (one or listener("a", progress=True), handler or teller(*words))
-    async with desk(pair, engine=engine) as d:
+    async with desk(pair, engine=engine, clock=FakeClock(step=0.0)) as d:
         if redact is not None:
             object.__setattr__(d.rules, "redact", redact)
         handle = await d.open()

@@ -21,7 +21,7 @@ from agentserver.pump.turns.apart import THREADS, Apart
 from agentserver.pump.turns.editions import Editions
 from tests.core.paper import Answer, Ask, errors, listener, rules
 from tests.machine import HANGS
-from tests.pump.desk import desk
+from tests.pump.desk import desk, until
 
 pytestmark = pytest.mark.anyio
 
@@ -159,6 +159,7 @@ async def test_a_few_are_read_at_once_and_principals_take_turns():
         given_up = asyncio.create_task(one("third"))
         await asyncio.sleep(0)
         given_up.cancel()
+        await until(lambda: running == THREADS)
         gate.set()
     assert most == THREADS
     assert order.index("other") <= 2 * THREADS

@@ -22,6 +22,7 @@ FAILED = 1
 
 def components(folder: Path) -> list[dict[str, Any]]:
     """Write ``sbom.json`` into a folder; gives its components. Raises NotInstalledError and CalledProcessError."""
+    print(f"... {LOCK.name}", flush=True)
     python = prepare(CACHE / "components", locked(LOCK))
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "sbom.json"

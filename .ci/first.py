@@ -36,10 +36,12 @@ Times = dict[str, float]
 
 @contextmanager
 def timed(times: Times, name: str) -> Iterator[None]:
-    """Keep what a step takes."""
+    """Keep what a step takes, and print it as soon as it is known."""
+    print(f"{name:<26} ", end="", flush=True)
     began = time.monotonic()
     yield
     times[name] = time.monotonic() - began
+    print(f"{times[name]:7.1f} s", flush=True)
 
 
 def promised(readme: str) -> tuple[list[list[str]], list[str]]:
@@ -136,11 +138,9 @@ def reached(times: Times) -> float:
 
 
 def main() -> int:
-    """Walk, and print the steps."""
+    """Walk, and print what it came to."""
     with tempfile.TemporaryDirectory(prefix="agentserver-first-") as folder:
         times = walked(Path(folder), short="--short" in sys.argv)
-    for name, seconds in times.items():
-        print(f"{name:<26} {seconds:7.1f} s")
     total = reached(times)
     print(f"{'to the blocked attack':<26} {total:7.1f} s, of {BOUND:.0f}")
     return 0 if total <= BOUND else 1

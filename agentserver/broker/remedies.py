@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from agentserver.broker.address import BrokerAddress
 
 _USERS: Final = "agentserver cluster permissions writes the users that an organism needs"
-_ROOM: Final = "give the account more room at the broker (max_file, max_mem, max_streams, max_consumers)"
+ROOM: Final = "give the account more room at the broker (max_file, max_mem, max_streams, max_consumers)"
+"""The way out of what an account has no room for."""
 _ENABLE: Final = "enable JetStream at the broker (jetstream { ... }), and for this account"
 _NODES: Final = "say replicas: 1 where the broker has one node, or start all of its nodes"
 
@@ -24,10 +25,10 @@ _REMEDIES: Final = (
     ("no suitable peers", _NODES),
     ("jetstream not enabled", _ENABLE),
     ("no listener on $js.api", _ENABLE),
-    ("maximum", _ROOM),
-    ("insufficient", _ROOM),
-    ("limit", _ROOM),
-    ("exceed", _ROOM),
+    ("maximum", ROOM),
+    ("insufficient", ROOM),
+    ("limit", ROOM),
+    ("exceed", ROOM),
 )
 """Words of a trouble in small letters, and what helps; the first that is met counts."""
 

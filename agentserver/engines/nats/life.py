@@ -13,8 +13,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agentserver.broker.address import BrokerError
+from agentserver.engines.nats.answers import store
 from agentserver.engines.nats.members import BEATS, Beat, Members
-from agentserver.engines.nats.stream import api, store
+from agentserver.engines.nats.stream import api
 from agentserver.engines.nats.subjects import LAST
 from agentserver.ports.sharing import Share
 from agentserver.ports.tasks import ended
@@ -190,6 +191,14 @@ class Life:
     def _tell(self) -> None:
         told, self._told = self._told, asyncio.Event()
         told.set()
+
+    def renounce(self, partition: int, epoch: int) -> None:
+        """Let a partition go that is held under a claim, to claim it anew."""
+        share = self._held.get(partition)
+        if share is not None and share.epoch == epoch:
+            del self._held[partition]
+            self._tell()
+            self._urgent.set()
 
     def overtaken(self, partition: int, epoch: int) -> None:
         """A partition was claimed: what is held of it from earlier is not any more."""

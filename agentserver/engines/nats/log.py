@@ -13,11 +13,12 @@ import socket
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar
 
 from agentserver.broker.address import BrokerAddress, BrokerError
 from agentserver.broker.link import PermissionDeniedError, connected
-from agentserver.broker.remedies import explained
+from agentserver.broker.remedies import ROOM, explained
+from agentserver.engines.nats.answers import ENOUGH, OversizeError, UnsettledError, store
 from agentserver.engines.nats.durability import relaxed
 from agentserver.engines.nats.keeping import Keeping
 from agentserver.engines.nats.life import Life
@@ -29,9 +30,7 @@ from agentserver.engines.nats.stream import (
     AbsentError,
     FinalError,
     LogStream,
-    OversizeError,
     api,
-    store,
 )
 from agentserver.engines.nats.subjects import ID, LAST, OBJECT, LogSubjects
 from agentserver.engines.replica.entries.form import LARGEST
@@ -220,7 +219,8 @@ class NatsLog:
 
     async def append(self, partition: int, epoch: int | None, entry: bytes, id: str) -> int:  # noqa: A002 - the Protocol's
         """Append an entry; gives its place."""
-        unknown = large = False
+        unknown, large, refused = False, False, 0
+        why: EngineError
         while True:
             large = large or len(entry) > self._link.most - HEADERS
             try:
@@ -229,15 +229,34 @@ class NatsLog:
                     return await self._stream.append(partition, epoch, b"", {ID: id, OBJECT: id})
                 return await self._stream.append(partition, epoch, entry, {ID: id})
             except OversizeError as error:  # the broker takes less than it did, or less than any entry needs
-                unknown = unknown or error.unknown
+                unknown, why = unknown or error.unknown, error
                 if large and not unknown:
                     raise
             except FencedError:
                 raise
-            except EngineError:
+            except UnsettledError as error:
+                self._give_back(partition, epoch, error)
+            except EngineError as error:
+                why = error
                 if not unknown:
                     raise
+            refused += 1
+            if refused >= ENOUGH:
+                self._give_back(partition, epoch, why)
             await asyncio.sleep(AGAIN)
+
+    def _give_back(self, partition: int, epoch: int | None, why: EngineError) -> NoReturn:
+        """Wait no more for an entry that may have been kept, and that the broker refuses now.
+
+        Raises FencedError, once the partition is let go to be claimed anew: the replicas drop what comes under an
+        earlier claim. An entry without a claim is refused (EngineError), and may count yet.
+        """
+        told = "%s: an entry of the partition %d was sent, and is refused since: %s (%s)"
+        logger.error(told, self._subjects.stream, partition, why, ROOM)
+        if epoch is None:
+            raise EngineError(f"it may have been kept, and the broker refuses it now: {why}")
+        self._life.renounce(partition, epoch)
+        raise FencedError("the partition is claimed anew")
 
     async def follow(self, after: int) -> AsyncIterator[LogEntry]:
         """The entries after a place, for ever."""

@@ -14,15 +14,24 @@ import secrets
 from base64 import b64decode
 from contextlib import contextmanager, suppress
 from functools import partial
-from math import inf
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from agentserver.broker.address import BrokerError
-from agentserver.broker.link import PermissionDeniedError, troubles
+from agentserver.broker.link import troubles
+from agentserver.engines.nats.answers import (
+    ANSWER,
+    FORGOTTEN,
+    OVERTAKEN,
+    OversizeError,
+    answer_of,
+    last_of,
+    refusal,
+    store,
+)
 from agentserver.engines.nats.subjects import EPOCH, ID, LAST, LAST_OF, OBJECT
 from agentserver.engines.replica.log import BEHIND, BrokenLogError, LogEntry
-from agentserver.ports import EngineError, FencedError
+from agentserver.ports import FencedError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -30,36 +39,15 @@ if TYPE_CHECKING:
     from nats.aio.msg import Msg
 
     from agentserver.broker.link import Link
-    from agentserver.engines.nats.subjects import LogSubjects
+from agentserver.engines.nats.subjects import LogSubjects
 
 logger = logging.getLogger("agentserver.broker")
-
-OVERTAKEN: Final = 10071
-"""The broker's error for an expectation that is not met."""
-
-UNDECIDED: Final = 10164
-"""Its error for an expectation that it did not look at, since another one is on its way: it says nothing."""
-
-IN_PROCESS: Final = 10158
-"""Its error for an id that it has, or is about to have: it says nothing."""
-
-FORGOTTEN: Final = 10037
-"""Its error for a place at which it keeps nothing."""
-
-_DIGITS: Final = 20
-"""Of the last place that a stream can have."""
-
-AWAY: Final = 503
-"""Its code for what it cannot do just now: without a leader, or without room."""
 
 FINAL: Final = frozenset({"10002", "10027", "10028", "10039", "10047", "10074", "10076"})
 """Its errors for what it will not do later either: beyond a limit, without JetStream, with more nodes than it has."""
 
 ABSENT: Final = 404
 """Its code for what it does not have."""
-
-ANSWER: Final = 5.0
-"""Seconds for an answer of the broker."""
 
 AGAIN: Final = 0.05
 """Seconds between two attempts."""
@@ -106,58 +94,6 @@ class FinalError(BrokerError):
     """The broker does not do it, however often it is asked."""
 
 
-class OversizeError(EngineError):
-    """The message is larger than the broker takes by now.
-
-    Args:
-        unknown: whether it may have been kept before.
-    """
-
-    def __init__(self, *, unknown: bool) -> None:
-        super().__init__("it is larger than the broker takes (max_payload)")
-        self.unknown = unknown
-
-
-class BrokerAnswer(NamedTuple):
-    """The broker's answer to something that was to be stored: its place, or the number of an error and its words."""
-
-    place: int = 0
-    error: int = 0
-    words: str = ""
-
-
-def answer_of(data: bytes) -> BrokerAnswer | None:
-    """The answer in these bytes; None when they are none."""
-    try:
-        said = json.loads(data)
-        error = said.get("error")
-        if error is not None:
-            if error.get("code") == AWAY:
-                return None
-            return BrokerAnswer(0, int(error.get("err_code") or -1), str(error.get("description", "")))
-        return BrokerAnswer(int(said["seq"]))
-    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
-        return None
-
-
-def last_of(words: str) -> float:
-    """The place that an expectation was not met with, as the broker's words end in it; past all places without one."""
-    place = words.rpartition(" ")[2]
-    return int(place) if place.isdecimal() and len(place) <= _DIGITS else inf
-
-
-async def store(
-    link: Link, subject: str, data: bytes, headers: Mapping[str, str], seconds: float = ANSWER
-) -> BrokerAnswer | None:
-    """Have the broker store a message once; None when it is not known whether it has."""
-    try:
-        return answer_of((await link.ask(subject, data, seconds, headers)).data)
-    except PermissionDeniedError as error:
-        return BrokerAnswer(0, -1, str(error))
-    except BrokerError:
-        return None
-
-
 class LogStream:
     """The stream of one log.
 
@@ -178,7 +114,7 @@ class LogStream:
     async def append(self, partition: int, epoch: int | None, data: bytes, headers: dict[str, str]) -> int:
         """Append an entry, for as long as it takes to know what became of it.
 
-        Raises FencedError, OversizeError and EngineError.
+        Raises FencedError, OversizeError, UnsettledError and EngineError.
 
         After a silence no error says that nothing is kept: it may be about this attempt, while the one before is there.
         """
@@ -186,7 +122,7 @@ class LogStream:
         if epoch is not None:
             own = self._subjects.own(partition)
             headers = {**headers, LAST: str(epoch), LAST_OF: own, EPOCH: str(epoch)}
-        unknown, behind = False, 0
+        unknown, behind, refused = False, 0, 0
         while True:
             if len(data) > self._link.most - HEADERS:
                 raise OversizeError(unknown=unknown)
@@ -203,8 +139,10 @@ class LogStream:
                 behind += 1
                 if behind % LOOK == 0:
                     await self._look_for_claim(epoch)
-            elif answer.error not in {UNDECIDED, IN_PROCESS} and not unknown:
-                raise EngineError(f"the broker keeps nothing: {answer.words}")
+            else:
+                error, refused = refusal(answer, refused, unknown=unknown), refused + 1
+                if error is not None:
+                    raise error
             await asyncio.sleep(AGAIN)
 
     async def _look_for_claim(self, epoch: int) -> None:

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from agentserver.broker.address import BrokerAddress, BrokerError
 from agentserver.engines.conformance.sample import SampleConversation, keep
 from agentserver.engines.nats import keeping, log, stream
+from agentserver.engines.nats.answers import answer_of
 from agentserver.engines.nats.life import Life
 from agentserver.engines.nats.log import LogOptions, NatsLog
 from agentserver.engines.nats.members import Beat
-from agentserver.engines.nats.stream import EPOCH, answer_of, api
+from agentserver.engines.nats.stream import EPOCH, api
 from agentserver.engines.nats.subjects import LogSubjects
 from agentserver.engines.replica import opening
 from agentserver.engines.replica.engine import ReplicaEngine, partition_of

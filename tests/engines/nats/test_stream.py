@@ -12,6 +12,7 @@ from nats.js.errors import NoStreamResponseError, NotFoundError, ServiceUnavaila
 
 from agentserver.broker.address import BrokerAddress, BrokerError
 from agentserver.engines.nats import stream
+from agentserver.engines.nats.answers import ENOUGH, UnsettledError
 from agentserver.engines.nats.keeping import Keeping
 from agentserver.engines.nats.life import SILENT, Life
 from agentserver.engines.nats.log import LogOptions, NatsLog
@@ -20,6 +21,7 @@ from agentserver.engines.nats.stream import LogStream
 from agentserver.engines.nats.subjects import LogSubjects
 from agentserver.engines.replica.log import BrokenLogError
 from agentserver.ports import EngineError, FencedError
+from agentserver.ports.sharing import Share
 
 pytestmark = pytest.mark.anyio
 
@@ -48,7 +50,7 @@ def error(number, words, code=400):
 
 
 IN_PROCESS = error(10158, "duplicate message id is in process", 409)
-FULL = error(10077, "maximum bytes exceeded")
+FULL = error(10077, "maximum bytes exceeded", 503)
 NOBODY = error(10008, "no leader", 503)
 
 
@@ -73,9 +75,16 @@ async def test_an_id_that_the_broker_is_about_to_have_is_no_refusal():
     assert await appended(IN_PROCESS, IN_PROCESS, {"seq": 41, "duplicate": True}) == 41
 
 
-async def test_what_is_refused_at_once_is_not_kept():
-    with pytest.raises(EngineError, match="maximum bytes exceeded"):
-        await appended(FULL)
+@pytest.mark.parametrize("full", [FULL, error(10023, "insufficient resources", 503)], ids=["log", "storage"])
+async def test_what_is_refused_at_once_is_not_kept(full):
+    """Where the log was full its senders waited until there was room: it was taken for silence."""
+    with pytest.raises(EngineError, match=r"maximum bytes exceeded|insufficient resources"):
+        await appended(full)
+
+
+async def test_a_stream_that_failed_otherwise_may_have_kept_it():
+    failed = error(10077, "input/output error", 503)
+    assert await appended(failed, {"seq": 41, "duplicate": True}) == 41
 
 
 class Shrinking(Said):
@@ -312,3 +321,44 @@ async def test_the_value_of_a_name_is_asked_for_until_the_broker_has_a_leader():
     log._link = link
     assert await log.once("log", "mine") == "the first's"
     assert not said
+
+
+async def test_an_entry_that_may_have_been_kept_is_refused_so_often_and_no_more(monkeypatch):
+    """It was sent for ever, and held up its partition."""
+    monkeypatch.setattr(stream, "AGAIN", 0)
+    with pytest.raises(UnsettledError, match="maximum bytes exceeded"):
+        await appended(None, *[FULL] * (ENOUGH + 1))
+
+
+async def given_back(log, epoch, monkeypatch):
+    """The error for an entry that has become too large, where nothing is kept beside the log; and what is held then."""
+    monkeypatch.setattr("agentserver.engines.nats.log.AGAIN", 0)
+
+    async def put(_name, _data):
+        raise EngineError("maximum payload")
+
+    log._keeping.put = put
+    log._life = Life(log._link, LogSubjects("o"), log._stream, "me", 2.0, nothing)
+    log._life._held = {3: Share(3, EPOCH), 4: Share(4, EPOCH + 1)}
+    with pytest.raises(EngineError) as refusal:
+        await log.append(3, epoch, b"x" * 9000, "one")
+    return refusal.value, set(log._life._held)
+
+
+async def test_a_claim_is_let_go_of_which_an_entry_is_too_large_by_now_and_may_be_kept(monkeypatch, caplog):
+    """It was sent for ever. Under the next claim nothing counts of what may come of it yet."""
+    error, held = await given_back(shrinking(4096, None), EPOCH, monkeypatch)
+    assert isinstance(error, FencedError)
+    assert held == {4}
+    (told,) = [each for each in caplog.messages if "AS_LOG_o" in each]
+    assert (
+        "an entry of the partition 3 was sent, and is refused since: maximum payload (give the account"
+        in told
+    )
+
+
+async def test_what_has_no_claim_and_is_too_large_by_now_is_refused(monkeypatch):
+    error, held = await given_back(shrinking(4096, None), None, monkeypatch)
+    assert not isinstance(error, FencedError)
+    assert "may have been kept" in str(error)
+    assert held == {3, 4}

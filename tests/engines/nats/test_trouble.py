@@ -10,7 +10,7 @@ import pytest
 
 from agentserver.broker.address import BrokerAddress, BrokerError
 from agentserver.engines.conformance.sample import SampleConversation, keep
-from agentserver.engines.nats import log
+from agentserver.engines.nats import answers, log, stream
 from agentserver.engines.nats.log import LogOptions, NatsLog
 from agentserver.engines.nats.stream import api
 from agentserver.engines.replica import following
@@ -251,3 +251,35 @@ async def test_a_server_whose_disk_is_full_leaves_its_part_to_the_others_and_com
             await holding(other, lambda number: number == PARTITIONS)
         await holding(one, lambda number: number)
         assert await one.claimed("n") == "c"
+
+
+async def test_an_entry_that_may_be_kept_and_is_refused_for_good_gives_its_share_back(
+    node, tmp_path, monkeypatch, caplog
+):
+    """It was sent for ever, and whatever came after it in its partition waited."""
+    sample, name = SampleConversation(), f"x{next(NUMBERS)}"
+    config = {"name": f"AS_LOG_{name}", "subjects": [f"as.{name}.log.*", f"as.{name}.own.*"]}
+    config |= {"discard": "new", "duplicate_window": 600 * 10**9, "num_replicas": 1, "allow_direct": True}
+    asked = stream.store
+
+    async def unheard_once(*args):
+        monkeypatch.setattr(stream, "store", asked)
+
+    async with opened(node, tmp_path, name) as engine:
+        said = sample.said(sample.opened(), "1")
+        await keep(engine, said)
+        share = engine.share_of(said.conversation.id)
+        await api(engine._log._link, f"STREAM.UPDATE.AS_LOG_{name}", {**config, "max_bytes": 1})
+        monkeypatch.setattr(answers, "ENOUGH", 3)
+        monkeypatch.setattr(stream, "store", unheard_once)
+        waiting = asyncio.ensure_future(keep(engine, sample.answered(said.conversation, said.ready[0])))
+        await until(lambda: any("is refused since" in each for each in caplog.messages))
+        with pytest.raises(EngineError):
+            await keep(engine, sample.said(sample.opened(), "2"))
+        await api(engine._log._link, f"STREAM.UPDATE.AS_LOG_{name}", config)
+        with pytest.raises(FencedError):
+            await asyncio.wait_for(waiting, HANGS)
+        await until(lambda: engine.share_of(said.conversation.id) not in {None, share})
+        again = sample.answered(said.conversation, said.ready[0])
+        await keep(engine, again)
+        assert await engine.load(said.conversation.id) == again.conversation

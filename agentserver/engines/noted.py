@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from agentserver.ports import NO_PAST, EngineError, FencedError, Past
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 AGAIN: Final = 0.1
 """Seconds between two attempts at a note."""
+
+AT_ONCE: Final = 16
+"""Shares of which the notes are read, and written, at once."""
 
 SOON: Final = 0.05
 """Seconds after which a note says what has ended, when nothing begins meanwhile."""
@@ -117,22 +121,24 @@ class NotedMarks:
                 for gone in self._pasts.keys() - held:
                     self._pasts.pop(gone)
                     self._shares.pop(gone, None)
-                await asyncio.gather(*(self._take(one) for one in held - self._pasts.keys()))
+                room, ends = asyncio.Semaphore(AT_ONCE), _Ends(self._notes)
+                await asyncio.gather(*(self._take(one, room, ends) for one in held - self._pasts.keys()))
         if share not in self._pasts:
             raise FencedError("another process has the share")
         return self._pasts[share]
 
-    async def _take(self, share: Share) -> None:
+    async def _take(self, share: Share, room: asyncio.Semaphore, ends: _Ends) -> None:
         """Learn what was before, and note that this process works on the share now, if nothing is to be judged first.
 
         Until that is done the note stays as it is, for whoever claims the share meanwhile.
         """
         while share in self._held():
             try:
-                before = ShareNote.load(await self._notes.noted(_of(share)))
-                past = Past(await self._left_by(before.by), "", before.ends)
-                if past == NO_PAST:
-                    await self._notes.note(_of(share), ShareNote(self._notes.name, {}).dump())
+                async with room:
+                    before = ShareNote.load(await self._notes.noted(_of(share)))
+                    past = Past(await ends.of(before.by), "", before.ends)
+                    if past == NO_PAST:
+                        await self._notes.note(_of(share), ShareNote(self._notes.name, {}).dump())
             except EngineError:
                 await asyncio.sleep(AGAIN)
             else:
@@ -140,12 +146,6 @@ class NotedMarks:
                 if past == NO_PAST:
                     self._shares[share] = {}
                 return
-
-    async def _left_by(self, name: str) -> frozenset[str]:
-        """The deliveries that a process was working on when it ended; none of one that lives."""
-        if not name or name == self._notes.name or self._notes.living(name):
-            return frozenset()
-        return frozenset((await self._notes.marked(name)).split())
 
     async def begin(self, share: Share, suspects: Mapping[str, int], calls: int) -> None:  # noqa: ARG002 - a port's
         """Keep the suspects of a share for good. Raises FencedError."""
@@ -196,6 +196,28 @@ class NotedMarks:
         """Note that nothing is at fault, if that was said; nothing is noted after this."""
         await ended(self._tasks)
         await self._running.close()
+
+
+class _Ends:
+    """The deliveries that processes were working on when they ended, each asked for once however many shares it had.
+
+    Args:
+        notes: where they are kept.
+    """
+
+    def __init__(self, notes: Notes) -> None:
+        self._notes = notes
+        self._asking: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._found: dict[str, frozenset[str]] = {}
+
+    async def of(self, name: str) -> frozenset[str]:
+        """Those of a process; none of one that lives. Raises EngineError."""
+        if not name or name == self._notes.name or self._notes.living(name):
+            return frozenset()
+        async with self._asking[name]:
+            if name not in self._found:
+                self._found[name] = frozenset((await self._notes.marked(name)).split())
+        return self._found[name]
 
 
 class RunningNote:

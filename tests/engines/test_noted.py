@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentserver.engines.noted import NotedMarks, ShareNote
+from agentserver.engines.noted import AT_ONCE, NotedMarks, ShareNote
+from agentserver.engines.replica.log import PARTITIONS
 from agentserver.ports import NO_PAST, FencedError, Past, Share
 from tests.engines.together.broker import MemoryBroker, MemoryLog
 from tests.pump.desk import until
@@ -198,3 +199,47 @@ def test_a_note_of_a_share_is_read_as_it_was_written(by, ends):
 )
 def test_any_text_is_read(text):
     assert isinstance(ShareNote.load(text), ShareNote)
+
+
+class Counting(MemoryLog):
+    """A log that counts what is asked of it, and how much at once."""
+
+    def __init__(self, broker, name):
+        super().__init__(broker, name)
+        self.asked, self.now, self.most = {"noted": [], "marked": []}, 0, 0
+
+    async def counted(self, kind, name, asking):
+        self.asked[kind].append(name)
+        self.now += 1
+        self.most = max(self.most, self.now)
+        try:
+            return await asking
+        finally:
+            self.now -= 1
+
+    async def noted(self, name):
+        return await self.counted("noted", name, super().noted(name))
+
+    async def marked(self, name):
+        return await self.counted("marked", name, super().marked(name))
+
+
+async def test_a_take_over_reads_each_note_once_so_many_at_once_and_what_ran_once(ground):
+    """The note of what ran in one process was read for each share that it had."""
+    shares = frozenset(Share(number, 1) for number in range(PARTITIONS))
+    a = ground.marks("a")
+    ground.held["a"] = shares
+    for share in shares:
+        await a.past(share)
+        await a.begin(share, {}, 4)
+    await begun(a, "x")
+    ground.dies("a")
+    log = Counting(ground.broker, "b")
+    ground.broker.join(log)
+    b = NotedMarks(log, lambda: shares)
+    ground.all.append(b)
+    for share in shares:
+        assert await b.past(share) == Past(frozenset("x"), "", {})
+    assert sorted(log.asked["noted"]) == sorted(f"share.{share.partition}" for share in shares)
+    assert log.asked["marked"] == ["a"]
+    assert log.most == AT_ONCE

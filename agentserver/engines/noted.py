@@ -135,10 +135,7 @@ class NotedMarks:
         while share in self._held():
             try:
                 async with room:
-                    before = ShareNote.load(await self._notes.noted(_of(share)))
-                    past = Past(await ends.of(before.by), "", before.ends)
-                    if past == NO_PAST:
-                        await self._notes.note(_of(share), ShareNote(self._notes.name, {}).dump())
+                    past = await self._learn(share, ends)
             except EngineError:
                 await asyncio.sleep(AGAIN)
             else:
@@ -146,6 +143,14 @@ class NotedMarks:
                 if past == NO_PAST:
                     self._shares[share] = {}
                 return
+
+    async def _learn(self, share: Share, ends: _Ends) -> Past:
+        """Read the past of a share, and note that this process has it where nothing is to be judged."""
+        before = ShareNote.load(await self._notes.noted(_of(share)))
+        past = Past(await ends.of(before.by), "", before.ends)
+        if past == NO_PAST:
+            await self._notes.note(_of(share), ShareNote(self._notes.name, {}).dump())
+        return past
 
     async def begin(self, share: Share, suspects: Mapping[str, int], calls: int) -> None:  # noqa: ARG002 - a port's
         """Keep the suspects of a share for good. Raises FencedError."""

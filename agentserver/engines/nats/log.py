@@ -272,7 +272,8 @@ class NatsLog:
     async def _bounds(self) -> tuple[int, int]:
         copied = await self._keeping.copied()
         try:
-            return (0 if copied is None else copied.forgotten), await self._stream.last()
+            forgotten = 0 if copied is None else copied.forgotten
+            return forgotten or await self._stream.forgotten(), await self._stream.last()
         except BrokerError as error:
             raise EngineError(str(error)) from error
 

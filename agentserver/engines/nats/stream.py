@@ -170,6 +170,20 @@ class LogStream:
                 raise
             return without
 
+    async def forgotten(self) -> int:
+        """The place before the first kept entry of a log that has gaps; zero for a whole one. Raises BrokerError."""
+        try:
+            state = (await api(self._link, f"STREAM.INFO.{self._subjects.stream}", {}))["state"]
+            if state["first_seq"] <= 1 and not state.get("num_deleted"):
+                return 0
+            request = {"seq": 1, "next_by_subj": self._subjects.log("*")}
+            found = await api(self._link, f"STREAM.MSG.GET.{self._subjects.stream}", request)
+            return int(found["message"]["seq"]) - 1
+        except AbsentError:
+            return await self.last()
+        except (LookupError, TypeError, ValueError, OverflowError):
+            raise BrokerError("the broker does not say where the log begins") from None
+
     async def follow(self, after: int) -> AsyncIterator[LogEntry]:
         """The entries after a place, for ever. Raises BrokenLogError at a gap, and for a broker that has us no more."""
         known = ""

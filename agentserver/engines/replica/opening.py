@@ -133,7 +133,8 @@ async def current(
         restored = await _restored(log, path, organism, first) if last else None
         if restored is None and first:
             raise EngineError(
-                f"the log begins at {first}, and no copy of a replica is kept: nothing can be read"
+                f"the log begins at {first}, and no copy of a replica is kept: nothing can be read. Another server that"
+                f" has a replica keeps one in time, or stop it and copy its replica.db to {path}"
             )
         connection = await do(restored or (lambda: opened(path, organism)))
     await do(lambda: keep_log(connection, identity))

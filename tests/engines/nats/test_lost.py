@@ -110,6 +110,22 @@ async def test_a_large_entry_is_kept_when_the_bucket_of_large_ones_was_removed(n
         assert await keeping.get("after") == b"2"
 
 
+async def test_a_server_without_a_replica_begins_when_a_copy_is_kept_again(node, tmp_path):
+    """It met the gap, was told no way out, and met it again although there was a copy by then."""
+    sample, name = SampleConversation(), f"x{next(NUMBERS)}"
+    async with opened(node, tmp_path / "has", name) as engine:
+        for _ in range(3):
+            said = sample.said(sample.opened(), "1")
+            await keep(engine, said)
+            await engine._following.copy(engine._path)
+        await api(engine._log._link, f"STREAM.DELETE.OBJ_AS_KEPT_{name}", {})
+        with pytest.raises(EngineError, match=r"no copy of a replica is kept: .* copy its replica.db to"):
+            await opened(node, tmp_path / "new", name).__aenter__()
+        await engine._following.copy(engine._path)
+    async with opened(node, tmp_path / "new", name) as other:
+        assert await other.load(said.conversation.id) == said.conversation
+
+
 @pytest.mark.parametrize(
     ("settings", "why"),
     [

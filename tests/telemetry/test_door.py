@@ -66,7 +66,7 @@ def test_a_server_at_its_door_is_measured_and_linked(home, monkeypatch):
                 with httpx.Client(base_url=url, timeout=HANGS) as client:
                     made = client.post("/v1/conversations", headers=ada).json()["conversation"]
                     answer = client.post(
-                        f"/v1/conversations/{made}/messages?to=greeter&wait=10",
+                        f"/v1/conversations/{made}/messages?to=greeter",
                         headers={**ada, "traceparent": GOOD, "Content-Type": "application/json"},
                         json={"text": "ada"},
                     )

@@ -9,7 +9,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
@@ -20,6 +19,7 @@ import pytest
 from agentserver.engines.sqlite.file import JournalOptions, open_reading, open_writing
 from agentserver.engines.sqlite.reader import Reader
 from tests.crash.books import Told, check
+from tests.crash.lives import lived
 from tests.crash.organism import SHOP
 from tests.crash.poison import poison
 from tests.machine import HANGS
@@ -35,18 +35,9 @@ def start(path, what, seed=0):
     )  # fmt: skip
 
 
-def run_and_kill(path, random, told):
-    """Start it, let it work a moment, kill it. Some die before they have opened the journal."""
-    process = start(path, "load", random.random())
-    if random.random() < 0.9:
-        first = process.stdout.readline().decode()
-        assert first == "open\n"
-    # The pipe is drained only after the kill, so the moment must be shorter than 64 kB of telling.
-    time.sleep(random.random() ** 2 * 0.4)
-    process.kill()
-    told.hear(process.stdout.read().decode())
-    process.wait()
-    process.stdout.close()
+def run_and_kill(path, random, told, least=0):
+    """Start it, let it work a moment, kill it."""
+    told.hear(lived(start(path, "load", random.random()), random, most=300, least=least))
 
 
 def finish(path, told):
@@ -108,7 +99,7 @@ def test_a_torn_log_leaves_a_whole_prefix(tmp_path):
     random = Random(1)
     path, told = tmp_path / "journal.sqlite", Told()
     for _ in range(2):
-        run_and_kill(path, random, told)
+        run_and_kill(path, random, told, least=200)
     log = path.with_name("journal.sqlite-wal").read_bytes()
     assert len(log) > 100_000
     steps = set()

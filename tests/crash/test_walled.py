@@ -9,7 +9,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections import Counter, defaultdict
 from contextlib import closing
 from pathlib import Path
@@ -25,6 +24,7 @@ from agentserver.engines.sqlite.reader import Reader
 from agentserver.rulebook import rules
 from agentserver.worker.wall.raising import missing
 from tests.crash.books import Told, check
+from tests.crash.lives import lived
 from tests.crash.walled import lay_out, loaded
 from tests.machine import HANGS
 
@@ -47,15 +47,8 @@ def start(folder, what, seed=0):
 
 def run_and_kill(folder, random, told):
     """Start it, let it work and lose workers for a moment, kill it; gives how many workers had been killed before."""
-    process = start(folder, "load", random.random())
-    if random.random() < 0.9:
-        assert process.stdout.readline() == b"open\n"
-    time.sleep(random.random() * 1.5)
-    process.kill()
-    text = process.stdout.read().decode()
+    text = lived(start(folder, "load", random.random()), random, most=100)
     told.hear(text)
-    process.wait()
-    process.stdout.close()
     return text.count("\nkilled ")
 
 
@@ -98,7 +91,7 @@ def test_killed_with_its_workers_nothing_is_lost_and_nothing_counts_twice(tmp_pa
     told, path, killed = Told(), tmp_path / "journal.sqlite", 0
     kills = KILLS if soak_scale == 1 else soak_scale
     try:
-        for number in range(4 * kills):  # on a busy machine a life may be over before a worker was killed
+        for number in range(4 * kills):  # a life may be over before a worker was killed
             if number < kills or not killed:
                 killed += run_and_kill(tmp_path, random, told)
         finish(tmp_path, told)

@@ -11,7 +11,6 @@ import asyncio
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 from random import Random
 
@@ -72,8 +71,6 @@ listeners:
     concurrency: 2
     isolation: process
 """
-YOUNG = 1.5
-"""Seconds for which a worker is left alone: three that die at their start would be the last."""
 
 
 def tell(*words):
@@ -91,8 +88,8 @@ def loaded(folder):
 
 
 def workers():
-    """The processes of this one's workers, with the moment at which each began."""
-    found = {}
+    """The processes of this one's workers, the oldest first."""
+    found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = stat.read_text().rpartition(")")[2].split()
@@ -100,24 +97,24 @@ def workers():
         except OSError:
             continue
         if named and int(fields[1]) == os.getpid():
-            found[int(stat.parent.name)] = int(fields[19]) / os.sysconf("SC_CLK_TCK")
-    return found
+            found.append((int(fields[19]), int(stat.parent.name)))
+    return [pid for _, pid in sorted(found)]
 
 
-async def murder(random):
-    """Kill a worker now and then. Those of the start are ready, however young they are."""
-    first = set(workers())
+async def murder(random, answers):
+    """Kill the oldest worker now and then, each time after a few answers: three that die at their start would be the last."""
     while True:
-        await asyncio.sleep(random.random() ** 2 * 0.5)
-        now = time.clock_gettime(time.CLOCK_BOOTTIME)
-        ready = [pid for pid, began in workers().items() if pid in first or now - began > YOUNG]
-        if ready:
-            pid = random.choice(ready)
+        for _ in range(3):
+            await answers.get()
+        await asyncio.sleep(random.random() ** 2 * 0.1)
+        while not answers.empty():
+            answers.get_nowait()
+        for pid in workers()[:1]:
             os.kill(pid, signal.SIGKILL)
             tell("killed", pid)
 
 
-async def talk(server, random):
+async def talk(server, random, answers):
     while True:
         handle = await server.open("crash")
         for number in range(random.randint(1, 6)):
@@ -128,6 +125,7 @@ async def talk(server, random):
                 async for reply in handle.replies(data, "counter"):
                     tell("accepted", reply.request)
                     tell("reply", reply.request, int(reply.redelivered))
+                    answers.put_nowait(reply)
         handle.detach()
 
 
@@ -147,9 +145,10 @@ async def main(folder, load, seed):
         tell("open")
         async with anyio.create_task_group() as tasks:
             if load:
-                tasks.start_soon(murder, random)
+                answers = asyncio.Queue()
+                tasks.start_soon(murder, random, answers)
                 for _ in range(8):
-                    tasks.start_soon(talk, server, random)
+                    tasks.start_soon(talk, server, random, answers)
                 await anyio.sleep_forever()
             await fetch(server)
             with anyio.fail_after(HANGS):
@@ -159,5 +158,4 @@ async def main(folder, load, seed):
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     asyncio.run(main(Path(sys.argv[1]), sys.argv[2] == "load", sys.argv[3]))

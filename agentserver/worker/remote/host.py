@@ -128,18 +128,21 @@ class RemoteWorker:
         Raises BrokerError and PermissionDeniedError.
         """
         came: asyncio.Queue[Msg] = asyncio.Queue()
-        inbox, told = f"{self.subjects.inbox(self.listener)}.{secrets.token_hex(8)}", False
+        inbox, told = f"{self.subjects.inbox(self.listener)}.{secrets.token_hex(8)}", ""
+        nobody = f"waits for a server of {self.subjects.organism} that has calls of {self.listener}"
+        away = f"the broker at {self.address.url} does not answer, and is asked again"
         await link.hear(inbox, came.put, self.longest)
         while not ending.is_set():
-            with troubles(inbox):
-                await link.client.publish(self.subjects.pull(self.listener), NOW, reply=inbox)
+            if link.stands:
+                with troubles(inbox):
+                    await link.client.publish(self.subjects.pull(self.listener), NOW, reply=inbox)
             msg = await _first(came, link)
-            status = (msg.headers or {}).get("Status") if msg is not None else ABSENT
-            if status != ABSENT:
+            status = (msg.headers or {}).get("Status") if msg is not None else ""
+            if msg is not None and status != ABSENT:
                 return None if status else msg
-            if not told:
-                tell(f"waits for a server of {self.subjects.organism} that has calls of {self.listener}")
-            told = True
+            before, told = told, nobody if status else away
+            if told != before:
+                tell(told)
             await asyncio.sleep(PAUSE)
         return None
 

@@ -147,6 +147,10 @@ async def test_a_worker_says_that_it_handles_calls_once_it_does_and_what_it_wait
     before = await told(process, "waits for a server of distant.one that has calls of calculator")
     assert f"looks for the broker at {field.node.url}" in before
     assert "handles calls" not in before
+    field.node.kill()
+    await told(process, f"the broker at {field.node.url} does not answer")
+    await field.node.start()
+    await told(process, "waits for a server of distant.one")
     async with serving(field) as (_, ask):
         await told(process, "handles calls of calculator, 4 at once")
         assert (await ask("hello", "you")).text.startswith("hello you by ")

@@ -151,11 +151,13 @@ class NatsLog:
     async def _belong(self) -> None:
         """Note which listeners the servers of this log have. Raises FinalError where they are another organism's."""
         mine = self._options.listeners
-        before = await self.noted(NOTE) if mine else ""
+        if not mine:
+            return
+        before = await self.noted(NOTE)
         why = objection(before, mine)
         if why:
             raise FinalError(why)
-        if before != (words(mine) if mine else ""):
+        if before != words(mine):
             await self.belong(mine)
 
     async def belong(self, listeners: frozenset[str]) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
@@ -28,8 +29,14 @@ AGAIN: Final = 0.1
 AT_ONCE: Final = 16
 """Shares of which the notes are read, and written, at once."""
 
+LONG: Final = 20
+"""Attempts after which it is said that nothing can be noted: a broker that changes its leader needs fewer."""
+
 SOON: Final = 0.05
 """Seconds after which a note says what has ended, when nothing begins meanwhile."""
+
+
+logger = logging.getLogger("agentserver.journal")
 
 
 class Notes(Protocol):
@@ -107,6 +114,7 @@ class NotedMarks:
         self._pasts: dict[Share, Past] = {}
         self._shares: dict[Share, dict[str, int]] = {}
         self._judging = asyncio.Lock()
+        self._trouble = NotingTrouble("what has come from another server waits")
         self._running = RunningNote(notes)
         self._tasks: set[asyncio.Future[Any]] = set()
 
@@ -136,9 +144,10 @@ class NotedMarks:
             try:
                 async with room:
                     past = await self._learn(share, ends)
-            except EngineError:
-                await asyncio.sleep(AGAIN)
+            except EngineError as error:
+                await self._trouble.again(error)
             else:
+                self._trouble.over()
                 self._pasts[share] = past
                 if past == NO_PAST:
                     self._shares[share] = {}
@@ -164,9 +173,10 @@ class NotedMarks:
         while share in self._held() and share in self._shares:
             try:
                 await self._notes.note(_of(share), ShareNote(self._notes.name, self._shares[share]).dump())
-            except EngineError:
-                await asyncio.sleep(AGAIN)
+            except EngineError as error:
+                await self._trouble.again(error)
             else:
+                self._trouble.over()
                 return True
         return False
 
@@ -201,6 +211,31 @@ class NotedMarks:
         """Note that nothing is at fault, if that was said; nothing is noted after this."""
         await ended(self._tasks)
         await self._running.close()
+
+
+class NotingTrouble:
+    """Waits before another attempt at a note, and says once of each trouble that lasts what it holds up.
+
+    Args:
+        held: what is held up, as the beginning of a line.
+    """
+
+    def __init__(self, held: str) -> None:
+        self._held = held
+        self._times = 0
+
+    async def again(self, error: EngineError) -> None:
+        """An attempt has failed."""
+        self._times += 1
+        if self._times == LONG:
+            logger.error("%s until that can be noted: %s", self._held, error)
+        await asyncio.sleep(AGAIN)
+
+    def over(self) -> None:
+        """An attempt has not."""
+        if self._times >= LONG:
+            logger.warning("notes are kept again")
+        self._times = 0
 
 
 class _Ends:
@@ -243,6 +278,7 @@ class RunningNote:
         self._writing: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._over = self.blameless = False
+        self._trouble = NotingTrouble("no handler begins here")
 
     def enter(self, delivery: str) -> int:
         """Have a delivery in the next note; gives its slot."""
@@ -279,9 +315,10 @@ class RunningNote:
                 if text != self._text:
                     self._text = None  # until the answer comes it is not known what is noted
                     await self._notes.mark(text)
-            except EngineError:
-                await asyncio.sleep(AGAIN)
+            except EngineError as error:
+                await self._trouble.again(error)
             else:
+                self._trouble.over()
                 self._kept, self._text = slots, text
                 return
 

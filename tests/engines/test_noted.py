@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentserver.engines import noted
 from agentserver.engines.noted import AT_ONCE, NotedMarks, ShareNote
 from agentserver.engines.replica.log import PARTITIONS
 from agentserver.ports import NO_PAST, FencedError, Past, Share
@@ -243,3 +244,21 @@ async def test_a_take_over_reads_each_note_once_so_many_at_once_and_what_ran_onc
     assert sorted(log.asked["noted"]) == sorted(f"share.{share.partition}" for share in shares)
     assert log.asked["marked"] == ["a"]
     assert log.most == AT_ONCE
+
+
+async def test_what_cannot_be_noted_for_long_is_said_once_with_the_reason(ground, monkeypatch, caplog):
+    """Handlers did not begin, and no log said why."""
+    monkeypatch.setattr(noted, "AGAIN", 0)
+    a = ground.marks("a")
+    await taken(a)
+    ground.broker.away = True
+    slot = a.enter("x", "c")
+    waiting = asyncio.ensure_future(a.kept(slot))
+    await until(lambda: caplog.messages)
+    assert not waiting.done()
+    ground.broker.away = False
+    await waiting
+    assert caplog.messages == [
+        "no handler begins here until that can be noted: the storage is away",
+        "notes are kept again",
+    ]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.broker.address import BrokerError
 from agentserver.broker.link import PermissionDeniedError
+from agentserver.broker.remedies import ROOM
 from agentserver.ports import EngineError
 
 if TYPE_CHECKING:
@@ -120,3 +121,8 @@ def refusal(answer: BrokerAnswer, times: int, *, unknown: bool) -> EngineError |
     if answer.error in {UNDECIDED, IN_PROCESS} or (unknown and times < ENOUGH):
         return None
     return (UnsettledError if unknown else EngineError)(f"the broker keeps nothing: {answer.words}")
+
+
+def unkept(answer: BrokerAnswer | None) -> str:
+    """The words for a note that was not kept, and the way out."""
+    return "it does not answer" if answer is None else f"{answer.words} ({ROOM})"

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar
 from agentserver.broker.address import BrokerAddress, BrokerError
 from agentserver.broker.link import PermissionDeniedError, connected
 from agentserver.broker.remedies import ROOM, explained
-from agentserver.engines.nats.answers import ENOUGH, OversizeError, UnsettledError, store
+from agentserver.engines.nats.answers import ENOUGH, OversizeError, UnsettledError, store, unkept
 from agentserver.engines.nats.durability import relaxed
 from agentserver.engines.nats.keeping import Keeping
 from agentserver.engines.nats.life import Life
@@ -327,7 +327,7 @@ class NatsLog:
             return
         with suppress(BrokerError):  # an operator may have removed it
             await self._make_notes()
-        raise EngineError(f"the broker does not keep {name}")
+        raise EngineError(f"{self._subjects.notes}: the broker keeps nothing: {unkept(answer)}")
 
     async def noted(self, name: str) -> str:
         """The text under a name."""
@@ -340,7 +340,7 @@ class NatsLog:
             return
         with suppress(BrokerError):  # a broker that has begun anew has nothing of what it had in its memory
             await self._make_marks()
-        raise EngineError("the broker does not keep what runs here")
+        raise EngineError(f"{self._subjects.marks}: the broker keeps nothing: {unkept(answer)}")
 
     async def marked(self, name: str) -> str:
         """The text of a process."""

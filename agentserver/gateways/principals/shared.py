@@ -140,8 +140,10 @@ async def revoke(value: SharedValue, name: str) -> None:
 async def begin(value: SharedValue, data: bytes) -> None:
     """Make a file of principals the first edition; nothing is done where it is that already.
 
-    Raises ValueError when it is illegible or there is another one, OSError.
+    Raises ValueError when it is empty or illegible or there is another one, OSError.
     """
+    if not data:
+        raise ValueError("there are no principals in it")
     _entries(data)
     if len(data) > MOST:
         raise ValueError(f"the principals take more than {MOST} bytes, which is what servers can share")

@@ -94,6 +94,8 @@ async def test_a_file_of_principals_is_the_first_edition_or_none(value):
     await shared.add(other, caller("ada"))
     with pytest.raises(ValueError, match="principals of the cluster"):
         await shared.begin(value, b"{}")
+    with pytest.raises(ValueError, match="no principals in it"):
+        await shared.begin(value, b"")
     with pytest.raises(ValueError, match="more than"):
         await shared.begin(value, other.edition.data + b" " * MOST)
     await shared.begin(value, other.edition.data)

@@ -17,8 +17,14 @@ ROOM: Final = "give the account more room at the broker (max_file, max_mem, max_
 """The way out of what an account has no room for."""
 _ENABLE: Final = "enable JetStream at the broker (jetstream { ... }), and for this account"
 _NODES: Final = "say replicas: 1 where the broker has one node, or start all of its nodes"
+DAMAGED: Final = (
+    "what no server has written: remove the bucket AS_PRINCIPALS of this cluster at the broker, then agentserver"
+    " principals restore FILE with a copy that a server has put aside"
+)
+"""The way out of principals that cannot be read."""
 
 _REMEDIES: Final = (
+    ("no server has written it so", DAMAGED),
     ("no broker at", "start the broker, or correct the url"),
     ("permissions refuse", _USERS),
     ("not supported in non-clustered mode", _NODES),
@@ -43,7 +49,7 @@ def explained(text: str, address: BrokerAddress) -> str:
 def lost(bucket: str, aside: Path) -> str:
     """The words for principals that the broker had, and has no more."""
     return (
-        f"{bucket}: the broker has the principals of this cluster no more: somebody removed the bucket or what is in"
+        f"{bucket}: the broker has the principals of this cluster no more: somebody removed or changed what is in"
         f" it, and nobody is known by a token (the last edition is in {aside}: agentserver principals restore {aside}"
         " puts it back; agentserver principals add begins anew)"
     )

@@ -22,13 +22,12 @@ if TYPE_CHECKING:
     import socket
     import ssl
     from collections.abc import AsyncIterator, Callable, Iterable
-    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     from agentserver.assembly import Server
     from agentserver.cli.ending import GracefulEnd
     from agentserver.config import Organism
-    from agentserver.config.organism import DoorKeys
+    from agentserver.config.organism import BrokerEngine, DoorKeys
     from agentserver.core.state.approvals import Approval
     from agentserver.gateways.http import DoorOptions, DoorPart, HttpDoor
     from agentserver.gateways.principals import Tokens
@@ -248,10 +247,19 @@ def _principals(organism: Organism) -> Path:
 @contextlib.asynccontextmanager
 async def _watched(tokens: Tokens, organism: Organism) -> AsyncIterator[None]:
     """Look at the file of principals, which follows what the broker keeps where the organism has one as its engine."""
-    following: AbstractAsyncContextManager[None] = contextlib.nullcontext()
-    if organism.engine is not None:
-        from agentserver.gateways.principals import shared
-
-        following = shared.following(organism.engine.address, organism.engine.name, _principals(organism))
-    async with following, tokens.watching():
+    async with contextlib.AsyncExitStack() as stack:
+        if organism.engine is not None:
+            await _follow(stack, organism.engine, _principals(organism))
+        await stack.enter_async_context(tokens.watching())
         yield
+
+
+async def _follow(stack: contextlib.AsyncExitStack, engine: BrokerEngine, path: Path) -> None:
+    """Have a file follow the principals at a broker. Raises BrokerError."""
+    from agentserver.broker.address import BrokerError
+    from agentserver.gateways.principals import shared
+
+    try:
+        await stack.enter_async_context(shared.following(engine.address, engine.name, path))
+    except OSError as error:
+        raise BrokerError(str(error)) from error

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 from anyio.to_thread import run_sync
 from click.testing import CliRunner
 
-from agentserver.broker.address import BrokerAddress
+from agentserver.broker.address import BrokerAddress, BrokerError
 from agentserver.broker.words import word
-from agentserver.cli import cli
+from agentserver.cli import cli, serve
+from agentserver.config.organism import BrokerEngine
 from agentserver.core.state.principals import Principal, Trust
 from agentserver.engines.sqlite.file import JournalOptions, open_writing
 from agentserver.gateways.principals import Caller, Rate, Role, Tokens, shared, tokens
@@ -73,6 +75,17 @@ async def test_principals_of_a_removed_bucket_are_brought_back_by_a_person(desk,
     assert (code, told) == (2, "the cluster has principals already\n")
     code, _, told = await said("principals", "restore", str(aside) + "x")
     assert (code, told) == (2, f"{aside}x: there is no such file\n")
+
+
+async def test_a_damaged_value_of_principals_ends_the_start_with_the_way_out(desk, tmp_path):
+    """It ended in a traceback."""
+    address, name = BrokerAddress(engine_url(desk)), engine_name(desk)
+    async with shared.principals_of(address, name) as value:
+        await value.read()  # which makes the bucket
+        await value._stream.publish(f"$KV.{value.bucket}.principals", b"")
+    async with AsyncExitStack() as stack:
+        with pytest.raises(BrokerError, match=r"no server has written it so .* principals restore FILE"):
+            await serve._follow(stack, BrokerEngine(name, address), tmp_path / "replica.db.principals")
 
 
 async def test_a_server_that_begins_where_nobody_is_known_says_so(desk, tmp_path, caplog):

@@ -18,7 +18,7 @@ import anyio
 from agentserver import bearer
 from agentserver.broker.address import BrokerError
 from agentserver.broker.link import connected
-from agentserver.broker.remedies import explained, lost, nobody
+from agentserver.broker.remedies import DAMAGED, explained, lost, nobody
 from agentserver.broker.value import BrokerValue
 from agentserver.broker.words import word
 from agentserver.gateways.principals import document, file
@@ -181,18 +181,18 @@ async def _follow(value: SharedValue, path: Path) -> bool:
 
 
 def _mirror(path: Path, data: bytes) -> Path | None:
-    """Make the file what the value is; gives where the last edition has gone of a value that is not there any more."""
+    """Make the file what the value is; gives where the last edition has gone of one that is removed or damaged."""
     with file.changing(path):
-        before = _before(path)
+        before, aside = _before(path), None
+        if data and before == data:
+            return None
+        if _legible(before) and not _legible(data):
+            aside = path.with_name(f"{path.name}.lost-{hashlib.sha256(before).hexdigest()[:8]}")
+            path.replace(aside)
         if data:
-            if before != data:
-                file.replace(path, data)
-            return None
-        if not _legible(before):
+            file.replace(path, data)
+        else:
             path.unlink(missing_ok=True)
-            return None
-        aside = path.with_name(f"{path.name}.lost-{hashlib.sha256(before).hexdigest()[:8]}")
-        path.replace(aside)
         return aside
 
 
@@ -229,4 +229,4 @@ def _entries(data: bytes) -> tuple[Enrolled, ...]:
     try:
         return document.read(data) if data else ()
     except ValueError as error:
-        raise ValueError(f"the principals of the cluster: {error}") from None
+        raise ValueError(f"the principals of the cluster: {error} ({DAMAGED})") from None

@@ -213,3 +213,18 @@ async def test_an_illegible_value_is_written_to_the_file_once(value, tmp_path):
     before = path.stat().st_ino
     await shared._follow(value, path)
     assert path.stat().st_ino == before
+
+
+async def test_principals_that_somebody_has_written_over_are_put_aside_too(value, tmp_path):
+    """What was written over them took the place of every server's copy."""
+    path = tmp_path / "replica.db.principals"
+    await shared.add(value, caller("ada"))
+    await shared._follow(value, path)
+    kept, value.edition = value.edition.data, KeptValue(b"junk", 7)
+    await shared._follow(value, path)
+    (aside,) = tmp_path.glob("*.lost-*")
+    assert (aside.read_bytes(), path.read_bytes()) == (kept, b"junk")
+    with pytest.raises(
+        ValueError, match=r"remove the bucket AS_PRINCIPALS .* then agentserver principals restore FILE"
+    ):
+        await shared.entries(value)

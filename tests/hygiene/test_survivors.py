@@ -53,7 +53,13 @@ def put(value, path, key, what):
 
 
 @pytest.mark.parametrize("keyword", sorted(json_tree.KEYWORDS))
-@pytest.mark.parametrize("value", [ORDER, SPOKEN, [ORDER], {ORDER: True}, {ORDER: [ORDER]}, {"id": [SPOKEN]}])
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(ORDER, SPOKEN, [ORDER], {ORDER: True}, {ORDER: [ORDER]}, {"id": [SPOKEN]}),
+        *({ORDER: {"type": "string", "maxLength": 3}}, {SPOKEN: {"type": "string", "maxLength": 3}}),
+    ],
+)
 def test_no_keyword_carries_an_order(keyword, value):
     tree = with_property(**{"type": "string", keyword: value})
     assert refused(tree) or "instructions" not in json.dumps(json_tree.bare(tree))

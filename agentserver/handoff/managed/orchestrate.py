@@ -151,11 +151,18 @@ def settings(
     """Source session, agent ids by slug and source agent from the environment.
 
     ``SOURCE_SESSION_ID`` is required; ``AGENT_IDS`` is a JSON object of texts, ``{}`` by default;
-    ``SOURCE_AGENT`` is ``unknown`` by default. Raises EnvironmentFault, also for an id of none of the ``targets``.
+    ``SOURCE_AGENT`` is ``unknown`` by default. Raises EnvironmentFault, also for an id of none of the ``targets``, and
+    for one that no request could carry.
     """
     session = environ.get("SOURCE_SESSION_ID", "").strip()
     if not session:
         raise EnvironmentFault("SOURCE_SESSION_ID is not set: the session whose output is listened to")
+    for name in ("SOURCE_SESSION_ID", "ENVIRONMENT_ID"):
+        identity = environ.get(name, "").strip()
+        if not identity.isprintable() or " " in identity:
+            raise EnvironmentFault(
+                f"{name} is no id: {shown(identity)} has spaces, or characters that nobody sees"
+            )
     agents = requests.decode(environ.get("AGENT_IDS", "{}") or "{}")
     if agents is None or not all(isinstance(value, str) and value for value in agents.values()):
         raise EnvironmentFault('AGENT_IDS is no JSON object of texts, such as {"launch-radar": "agent_123"}')

@@ -108,4 +108,4 @@ def unpaired(steps: Sequence[Mapping[str, str]]) -> Iterator[tuple[int, str, str
 
 
 def _cell(step: Mapping[str, str], column: str) -> str:
-    return (step.get(column) or "").strip()
+    return str(step.get(column) or "").strip()  # a program may give what is no text

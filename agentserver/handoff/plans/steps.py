@@ -11,7 +11,7 @@ import io
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -60,15 +60,15 @@ def read_rows(path: Path | str, columns: Sequence[str] = ()) -> tuple[Row, ...]:
         raise StepsError(f"{path}: has more than {MOST} bytes")
     try:
         text = data.decode("utf-8-sig")
-        return tuple(_rows(path, text, columns))
+        reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+        return tuple(_rows(path, reader, columns))
     except UnicodeDecodeError:
         raise StepsError(f"{path}: is not UTF-8 text") from None
     except csv.Error as error:
-        raise StepsError(f"{path}: {error}") from None
+        raise StepsError(f"{path}: line {reader.line_num}: {error}") from None
 
 
-def _rows(path: Path | str, text: str, columns: Sequence[str]) -> Iterator[Row]:
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+def _rows(path: Path | str, reader: Any, columns: Sequence[str]) -> Iterator[Row]:
     header = [column.strip() for column in next(reader, [])]
     if not any(header) or len(set(header)) < len(header):
         raise StepsError(f"{path}: line 1: the header must name distinct columns")

@@ -88,9 +88,13 @@ def admit_payload_schema(value: str, repo_root: Path) -> dict[str, Any]:
 def strip_llm_visible_text(schema: Any) -> Any:
     """A copy without description, title, $comment and examples, wherever a schema stands.
 
-    Members of those names and listed values stay; ``admit_payload_schema`` strips more.
+    Members of those names and listed values stay; ``admit_payload_schema`` strips more. Raises SchemaInvalid for what is
+    deeper than Python can copy, or holds itself.
     """
-    return json_tree.visible(schema)
+    try:
+        return json_tree.visible(schema)
+    except RecursionError:
+        raise SchemaInvalid("schema is too deep, or holds itself") from None
 
 
 def validate(

@@ -106,7 +106,7 @@ def _open(schema: dict[str, Any]) -> Iterator[str]:
         yield "accepts anything: give it a type"
     if "object" in kinds and schema.get("additionalProperties") is not False:
         yield 'accepts members that it does not list: "additionalProperties": false'
-    if "object" in kinds and "patternProperties" in schema:
+    if "patternProperties" in schema:  # of no use where no object may stand, and its names are free text
         yield 'accepts members by pattern; list them in "properties"'
     if "array" in kinds and not isinstance(schema.get("items", schema.get("prefixItems")), dict | list):
         yield 'accepts any items: give "items" a schema'

@@ -145,6 +145,15 @@ def test_the_source_session_is_required():
         assert "SOURCE_SESSION_ID" in said
 
 
+@pytest.mark.parametrize("name", ["SOURCE_SESSION_ID", "ENVIRONMENT_ID"])
+@pytest.mark.parametrize("identity", ["\udcff", "a\x1b[31m", "a\nb", "a b", "a\u202eb"])
+def test_an_id_that_no_request_can_carry_is_refused(name, identity):
+    code, calls, (said,) = started({"SOURCE_SESSION_ID": "s", name: identity})
+    assert (code, calls) == (2, [])
+    assert said.startswith(f"{name} is no id: ")
+    assert said.isprintable()
+
+
 @pytest.mark.parametrize("text", ["{", "[]", '{"a":1}', '{"a":"b","a":"c"}', "x"])
 def test_bad_agent_ids_are_an_error_that_names_them(text):
     code, calls, (said,) = started({"SOURCE_SESSION_ID": "s", "AGENT_IDS": text})

@@ -58,6 +58,14 @@ def test_what_is_no_plan_is_refused(plan, text):
         read_rows(plan(text))
 
 
+@pytest.mark.parametrize(
+    ("text", "line"), [('a\n1\n"open\n', 3), ("a\n1\n" + "x" * 200_000 + "\n", 3), ('a\n"x"y\n', 2)]
+)
+def test_a_mistake_in_the_form_of_a_plan_has_its_line(plan, text, line):
+    with pytest.raises(StepsError, match=rf"x\.steps\.csv: line {line}: "):
+        read_rows(plan(text))
+
+
 def test_a_plan_has_a_size(plan, monkeypatch):
     monkeypatch.setattr(steps, "MOST", 10)
     with pytest.raises(StepsError, match="10 bytes"):

@@ -151,6 +151,11 @@ def test_v3_four_keys_go_and_structure_stays():
     }
 
 
+def test_v4_cells_that_are_no_text_are_compared_all_the_same():
+    (found,) = audit_handoff_chain([{"payload_schema_out": 5}, {"payload_schema_in": 6}])
+    assert (found.code, found.severity) == ("PAYLOAD_MISMATCH", "HARD")
+
+
 def test_v4_versions_are_compared():
     steps = [{"payload_schema_out": "foo/v1.schema.json"}, {"payload_schema_in": "foo/v2.schema.json"}]
     for day in (date(2026, 6, 1), date(2026, 8, 1)):
@@ -198,6 +203,14 @@ def nested(levels):
     for _ in range(levels // 2):
         schema = {"properties": {"x": schema}}
     return schema
+
+
+def test_v3_what_cannot_be_copied_is_refused():
+    around = {}
+    around["properties"] = around
+    for schema in (nested(100_000), {"enum": [nested(100_000)]}, around):
+        with pytest.raises(SchemaInvalid):
+            strip_llm_visible_text(schema)
 
 
 def test_v5_depth_is_bounded():

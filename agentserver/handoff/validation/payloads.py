@@ -88,8 +88,9 @@ def admit_payload_schema(value: str, repo_root: Path) -> dict[str, Any]:
 def strip_llm_visible_text(schema: Any) -> Any:
     """A copy without description, title, $comment and examples, wherever a schema stands.
 
-    Members of those names and listed values stay; ``admit_payload_schema`` strips more. Raises SchemaInvalid for what is
-    deeper than Python can copy, or holds itself.
+    Members of those names and listed values stay; ``admit_payload_schema`` strips more.
+
+    Raises SchemaInvalid for what is deeper than Python can copy, or holds itself.
     """
     try:
         return json_tree.visible(schema)

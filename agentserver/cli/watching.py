@@ -7,7 +7,6 @@ with all that lies below: an environment or a journal in the project's directory
 from __future__ import annotations
 
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,13 +42,15 @@ def folders(organism: Organism) -> frozenset[Path]:
 
 def _newest(watched: frozenset[Path]) -> float:
     """When a file was changed last that an organism may be made of, in seconds since 1970."""
-    found = 0.0
-    for folder in watched:
-        for path in folder.glob("*"):
-            if meant(None, str(path)):
-                with suppress(OSError):  # it went meanwhile
-                    found = max(found, path.stat().st_mtime)
-    return found
+    files = [path for folder in watched for path in folder.glob("*") if meant(None, str(path))]
+    return max(map(_changed, files), default=0.0)
+
+
+def _changed(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:  # it went meanwhile
+        return 0.0
 
 
 def _below(folder: Path) -> Iterator[Path]:

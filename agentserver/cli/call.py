@@ -21,7 +21,7 @@ from agentserver.cli.ending import GracefulEnd
 from agentserver.cli.fields import CallCommand, chosen, complete_fields, complete_roots
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
     from pathlib import Path
     from typing import BinaryIO
 
@@ -184,7 +184,6 @@ async def _interruptible(ending: GracefulEnd, exchange: Callable[[], Awaitable[i
 
 async def _exchange(server: Server, call: CallOptions, data: bytes, me: str) -> int:
     import anyio
-    import anyio.to_thread
 
     from agentserver.ports import QuotaError
     from agentserver.trace.redact import Redaction, redacted
@@ -197,15 +196,10 @@ async def _exchange(server: Server, call: CallOptions, data: bytes, me: str) -> 
             click.echo(str(error), err=True)
             return REFUSED
         with anyio.move_on_after(call.timeout) as scope:
-            async for reply in handle.replies(data, call.listener):
-                try:
-                    refused = await anyio.to_thread.run_sync(
-                        _print, server, reply, call.output or Output.FIELDS
-                    )
-                except OSError as error:
-                    unwritten = error
-                    break
-                status = REFUSED if refused or status == REFUSED else 0
+            try:
+                status = await _printed(server, handle.replies(data, call.listener), call)
+            except OSError as error:
+                unwritten = error
         await handle.close()
     if unwritten is not None:
         raise unwritten
@@ -217,6 +211,17 @@ async def _exchange(server: Server, call: CallOptions, data: bytes, me: str) -> 
         return SILENT
     if status == SILENT:
         click.echo("ended without an answer", err=True)
+    return status
+
+
+async def _printed(server: Server, replies: AsyncIterator[Reply], call: CallOptions) -> int:
+    """Print the answers; gives the status. Raises OSError when they cannot be written."""
+    import anyio.to_thread
+
+    status = SILENT
+    async for reply in replies:
+        refused = await anyio.to_thread.run_sync(_print, server, reply, call.output or Output.FIELDS)
+        status = REFUSED if refused or status == REFUSED else 0
     return status
 
 

@@ -144,7 +144,10 @@ async def begin(value: SharedValue, data: bytes) -> None:
     """
     if not data:
         raise ValueError("there are no principals in it")
-    _entries(data)
+    try:
+        document.read(data)
+    except ValueError as error:
+        raise ValueError(f"the file of principals: {error}") from None
     if len(data) > MOST:
         raise ValueError(f"the principals take more than {MOST} bytes, which is what servers can share")
     before = await value.read()

@@ -92,7 +92,7 @@ async def test_an_illegible_value_is_changed_by_nobody(value):
 async def test_a_file_of_principals_is_the_first_edition_or_none(value):
     other = Value()
     await shared.add(other, caller("ada"))
-    with pytest.raises(ValueError, match="principals of the cluster"):
+    with pytest.raises(ValueError, match="the file of principals: "):
         await shared.begin(value, b"{}")
     with pytest.raises(ValueError, match="no principals in it"):
         await shared.begin(value, b"")

@@ -317,7 +317,8 @@ class NatsLog:
             return value
         found = await self._last(self._subjects.once, subject)
         if not found:
-            raise EngineError(f"the broker does not keep what {name} is")
+            told = f"{self._subjects.once}: the broker does not say what {name} is"
+            raise EngineError(f"{told}: remove the bucket at the broker, and it is given again")
         return found
 
     async def note(self, name: str, text: str) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import secrets
 import sqlite3
 from contextlib import AsyncExitStack, ExitStack, closing, suppress
@@ -39,6 +40,10 @@ MOST: Final = 64
 
 IDENTITY: Final = "log"
 """The name of a log's own id, which the first server draws."""
+_ID: Final = re.compile(r"[0-9a-f]{32}")
+
+_UNWRITTEN: Final = "remove the bucket AS_ONCE of this log at the broker, and a server gives it again"
+
 _DRAWN: Final = "it was removed at the broker and drawn again, and this server goes on"
 
 _REMEDY: Final = (
@@ -118,6 +123,8 @@ async def current(
         # Ids of entries are drawn at random: who has the entry that was applied last has the log that was followed.
         same = bool(known.entry) and await log.id_at(known.place) == known.entry
         identity = await log.once(IDENTITY, known.log if same and known.log else secrets.token_hex(16))
+        if _ID.fullmatch(identity) is None:
+            raise EngineError(f"the id of the log is none, and no server has written it: {_UNWRITTEN}")
         if same and known.log not in {identity, ""}:
             logger.warning("%s: the log has another id than before, and the same entries: %s", path, _DRAWN)
         why = await _objection(log, known, identity, same=same) if known.place else ""

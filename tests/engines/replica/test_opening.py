@@ -150,3 +150,12 @@ async def test_a_log_whose_id_was_removed_and_that_lost_its_end_is_refused(used,
     broker._names.clear()
     broker.entries.pop()
     await refused(broker, tmp_path, "is the replica of another log")
+
+
+async def test_an_id_of_a_log_that_is_none_is_refused_with_the_way_out(used, tmp_path):
+    """One of more than 64 letters would end each opening of a conversation in an error."""
+    broker, _ = used
+    (name,) = broker._names
+    broker._names[name] = "x" * 65
+    with pytest.raises(EngineError, match="remove the bucket AS_ONCE of this log"):
+        await server(broker, tmp_path).__aenter__()

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 DRAWN = 10_000
 """Ids that are drawn for a conversation of one's own."""
 
+SETTLED = 3
+"""Looks in a row at which two processes hold what they held before: a busy storage hands over slowly."""
+
 NAP = 0.01
 """Seconds between two looks at what an engine does not tell of by itself."""
 
@@ -97,10 +100,12 @@ class Process:
 
     async def settled(self, other: Process) -> None:
         """Wait until both hold something, and nothing moves between them any more."""
-        before: tuple[frozenset[Share], ...] = ()
-        while not (self.held and other.held and before == (self.held, other.held)):
-            before = self.held, other.held
+        before, looks = (self.held, other.held), 0
+        while looks < SETTLED:
             await asyncio.sleep(10 * NAP)
+            now = self.held, other.held
+            looks = looks + 1 if all(now) and now == before else 0
+            before = now
 
     async def owning(self, conversation: str) -> None:
         """Wait until a conversation is this process's."""

@@ -215,13 +215,21 @@ async def _exchange(server: Server, call: CallOptions, data: bytes, me: str) -> 
 
 
 async def _printed(server: Server, replies: AsyncIterator[Reply], call: CallOptions) -> int:
-    """Print the answers; gives the status. Raises OSError when they cannot be written."""
+    """Print the answers; gives the status. Raises OSError when they cannot be written, once all have come."""
     import anyio.to_thread
 
-    status = SILENT
+    status, unwritten = SILENT, None
     async for reply in replies:
-        refused = await anyio.to_thread.run_sync(_print, server, reply, call.output or Output.FIELDS)
+        if unwritten is not None:
+            continue  # left half-way, the answers would be closed by whoever comes across them
+        try:
+            refused = await anyio.to_thread.run_sync(_print, server, reply, call.output or Output.FIELDS)
+        except OSError as error:
+            unwritten = error
+            continue
         status = REFUSED if refused or status == REFUSED else 0
+    if unwritten is not None:
+        raise unwritten
     return status
 
 

@@ -19,6 +19,7 @@ from agentserver.testing import organism
 from agentserver.worker.wall.raising import missing
 from tests.brokers import one
 from tests.machine import HANGS
+from tests.pump.desk import until
 
 LACKS = missing(ports=False)
 pytestmark = [
@@ -174,15 +175,15 @@ async def taken(node, calls):
 
 async def test_a_machine_that_dies_loses_no_call(field, monkeypatch):
     monkeypatch.setattr("agentserver.worker.remote.queue.LOST", 2.5)
-    async with serving(field) as (_, ask):
+    async with serving(field) as (running, ask):
         first = await field.worker()
         waiting = asyncio.ensure_future(ask("sleep", "1.5"))
         await taken(field.node, 1)
         first.kill()
         await first.wait()
+        await until(lambda: [one for one in running.trace().records if one.event == "retried"])
+        monkeypatch.setattr("agentserver.worker.remote.queue.LOST", HANGS)  # the next one is only slow
         await field.worker()
-        await taken(field.node, 2)
-        monkeypatch.setattr("agentserver.worker.remote.queue.LOST", HANGS)  # this one is only slow
         assert (await waiting).text.startswith("slept 1.5")
 
 

@@ -332,6 +332,7 @@ class Brokers:
             for node in self.nodes:
                 node.begin()
             await asyncio.gather(*(node.up() for node in self.nodes))
+            await self._together()
             self._stack = stack.pop_all()
         return self
 
@@ -339,6 +340,20 @@ class Brokers:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._stack.__aexit__(kind, error, trace)
+
+    async def _together(self) -> None:
+        """Wait until the node that leads the others knows each of them to be there: before, it places nothing on them."""
+        last = time.monotonic() + PATIENCE
+        while len(self.nodes) > 1 and not await self._complete():
+            if time.monotonic() > last:
+                raise NoBrokerError(f"the brokers did not find each other in {PATIENCE:.0f} s")
+            await asyncio.sleep(0.02)
+
+    async def _complete(self) -> bool:
+        leader = await self.leading()
+        told = {} if leader is None else (await leader.asks("/jsz")).get("meta_cluster", {})
+        there = [one for one in told.get("replicas", ()) if not one.get("offline")]
+        return len(there) == len(self.nodes) - 1
 
     async def _cluster(self, node: Broker, stack: AsyncExitStack) -> str:
         """The configuration of a node's routes to the others.

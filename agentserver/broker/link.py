@@ -45,6 +45,9 @@ LATE = 1.0
 ALREADY = 10071
 """The broker's code of an expectation that does not hold."""
 
+FEW = 10005
+"""Its code of something to be made for which it knows too few of its nodes to be there: others may be starting."""
+
 logger = logging.getLogger("agentserver.broker")
 
 
@@ -308,7 +311,8 @@ def _bare(client: Client, address: BrokerAddress) -> bool:
 def troubles(subject: str) -> Iterator[None]:
     """Makes BrokerError of what the library raises.
 
-    What a broker says that has chosen no leader yet is SilenceError: it has done nothing, and may later.
+    What a broker says that has chosen no leader yet, or knows too few of its nodes to be there, is SilenceError: it has
+    done nothing, and may later.
     """
     from nats import errors
     from nats.js.errors import NoStreamResponseError, ServiceUnavailableError
@@ -324,7 +328,8 @@ def troubles(subject: str) -> Iterator[None]:
     except errors.MaxPayloadError:
         raise BrokerError("it is larger than the broker takes (max_payload)") from None
     except (errors.Error, OSError, ValueError, TypeError, LookupError, AttributeError) as error:
-        raise BrokerError(f"{subject}: {short(error)}") from None
+        kind = SilenceError if getattr(error, "err_code", None) == FEW else BrokerError
+        raise kind(f"{subject}: {short(error)}") from None
 
 
 def short(error: Exception) -> str:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from agentserver.broker.link import short
+from agentserver.broker.link import FEW, short
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -26,8 +26,6 @@ _PAUSES: Final = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 
 _GATHERING: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 4.0, 4.0)
 """Seconds after which a bucket is made again for which too few nodes were known to be there: others may be starting."""
-_FEW: Final = 10005
-"""The broker's error for that."""
 
 
 class KeptValue(NamedTuple):
@@ -113,7 +111,7 @@ class BrokerValue:
                     bucket=self.bucket, replicas=self._replicas, direct=False
                 )
             except BadRequestError as error:
-                if pause is None or error.err_code != _FEW:
+                if pause is None or error.err_code != FEW:
                     raise
                 await asyncio.sleep(pause)
         raise AssertionError

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 import trustme
 from nats.errors import NoRespondersError
-from nats.js.errors import NoStreamResponseError, ServiceUnavailableError
+from nats.js.errors import BadRequestError, NoStreamResponseError, ServiceUnavailableError
 
 from agentserver.broker.address import BrokerAddress, BrokerError
 from agentserver.broker.link import Link, PermissionDeniedError, SilenceError, connected, troubles
@@ -280,3 +280,17 @@ def test_nodes_that_have_no_leader_yet_are_silent(error):
     """A server that found its cluster choosing a leader ended."""
     with pytest.raises(SilenceError, match="no listener on the queue"), troubles("the queue"):
         raise error
+
+
+def test_nodes_of_which_too_few_are_there_yet_are_silent_and_what_is_wrong_is_not():
+    """A server that began while the nodes of its cluster were finding each other ended."""
+    few = BadRequestError(
+        code=400, err_code=10005, description="no suitable peers for placement, peer offline"
+    )
+    with pytest.raises(SilenceError, match="the queue: no suitable peers"), troubles("the queue"):
+        raise few
+    with pytest.raises(BrokerError, match="subjects overlap") as met, troubles("the queue"):
+        raise BadRequestError(
+            code=400, err_code=10065, description="subjects overlap with an existing stream"
+        )
+    assert not isinstance(met.value, SilenceError)

@@ -34,7 +34,7 @@ async def made(link: Link, subjects: Subjects, listeners: Iterable[str], replica
 
     It is kept in memory: a ticket that is lost is put there again, and so is the queue itself, by who offers one.
 
-    Nodes that are about to choose a leader answer nothing, and do not make up for it later.
+    Nodes that are about to choose a leader answer nothing, or that they are too few, and do not make up for it later.
     """
     loop = asyncio.get_running_loop()
     last = loop.time() + MADE

@@ -196,10 +196,7 @@ async def _exchange(server: Server, call: CallOptions, data: bytes, me: str) -> 
             click.echo(str(error), err=True)
             return REFUSED
         with anyio.move_on_after(call.timeout) as scope:
-            try:
-                status = await _printed(server, handle.replies(data, call.listener), call)
-            except OSError as error:
-                unwritten = error
+            status, unwritten = await _printed(server, handle.replies(data, call.listener), call)
         await handle.close()
     if unwritten is not None:
         raise unwritten
@@ -214,8 +211,10 @@ async def _exchange(server: Server, call: CallOptions, data: bytes, me: str) -> 
     return status
 
 
-async def _printed(server: Server, replies: AsyncIterator[Reply], call: CallOptions) -> int:
-    """Print the answers; gives the status. Raises OSError when they cannot be written, once all have come."""
+async def _printed(
+    server: Server, replies: AsyncIterator[Reply], call: CallOptions
+) -> tuple[int, OSError | None]:
+    """Print the answers, as far as they can be written; gives the status, and why the others could not be."""
     import anyio.to_thread
 
     status, unwritten = SILENT, None
@@ -226,11 +225,9 @@ async def _printed(server: Server, replies: AsyncIterator[Reply], call: CallOpti
             refused = await anyio.to_thread.run_sync(_print, server, reply, call.output or Output.FIELDS)
         except OSError as error:
             unwritten = error
-            continue
-        status = REFUSED if refused or status == REFUSED else 0
-    if unwritten is not None:
-        raise unwritten
-    return status
+        else:
+            status = REFUSED if refused or status == REFUSED else 0
+    return status, unwritten
 
 
 def _show_trace(form: str | None, records: Sequence[AuditRecord]) -> None:

@@ -19,11 +19,8 @@ if TYPE_CHECKING:
 
     from agentserver.broker.link import Link
 
-OVERTAKEN: Final = 10071
-"""The broker's error for an expectation that is not met."""
-
 UNDECIDED: Final = 10164
-"""Its error for an expectation that it did not look at, since another one is on its way: it says nothing."""
+"""The broker's error for an expectation that it did not look at, since another one is on its way: it says nothing."""
 
 IN_PROCESS: Final = 10158
 """Its error for an id that it has, or is about to have: it says nothing."""

@@ -18,11 +18,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from agentserver.broker.address import BrokerError
-from agentserver.broker.link import troubles
+from agentserver.broker.link import ALREADY, troubles
 from agentserver.engines.nats.answers import (
     ANSWER,
     FORGOTTEN,
-    OVERTAKEN,
     OversizeError,
     answer_of,
     last_of,
@@ -132,7 +131,7 @@ class LogStream:
             elif not answer.error:
                 self.trouble = ""
                 return answer.place
-            elif answer.error == OVERTAKEN:
+            elif answer.error == ALREADY:
                 if epoch is None or last_of(answer.words) >= epoch:
                     raise FencedError("another process has claimed it")
                 # else a new leader, which has not come to our claim yet: no later one would tell those who wait

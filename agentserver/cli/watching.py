@@ -6,6 +6,7 @@ with all that lies below: an environment or a journal in the project's directory
 
 from __future__ import annotations
 
+import os.path
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,9 +41,9 @@ def folders(organism: Organism) -> frozenset[Path]:
     return frozenset(own).union(*map(_below, inside))
 
 
-def _newest(watched: frozenset[Path]) -> float:
+def _newest(watched: frozenset[Path], meaning: Callable[[Change | None, str], bool]) -> float:
     """When a file was changed last that an organism may be made of, in seconds since 1970."""
-    files = [path for folder in watched for path in folder.glob("*") if meant(None, str(path))]
+    files = [path for folder in watched for path in folder.glob("*") if meaning(None, str(path))]
     return max(map(_changed, files), default=0.0)
 
 
@@ -70,6 +71,14 @@ def meant(_change: Change | None, path: str) -> bool:
     return Path(path).suffix in SUFFIXES and not name.startswith(".")
 
 
+def sources(organism: Organism) -> Callable[[Change | None, str], bool]:
+    """A filter of the files that this organism may be made of: the lock of its journal is written by each start."""
+    from agentserver.engines.sqlite.lock import LOCK
+
+    journal = None if organism.journal is None else os.path.realpath(organism.project / organism.journal.path)
+    return lambda change, path: meant(change, path) and path != f"{journal}{LOCK}"
+
+
 async def changes(organism: Callable[[], Organism], stop: anyio.Event, since: float) -> AsyncIterator[None]:
     """Something has changed in the folders of the present organism, until ``stop`` is set.
 
@@ -85,10 +94,10 @@ async def changes(organism: Callable[[], Organism], stop: anyio.Event, since: fl
     from watchfiles import awatch
 
     while not stop.is_set():
-        watched = await run_sync(folders, organism())
+        watched, meaning = await run_sync(folders, organism()), await run_sync(sources, organism())
         found = awatch(
             *watched,
-            watch_filter=meant,
+            watch_filter=meaning,
             step=_STEP,
             stop_event=stop,
             recursive=False,
@@ -99,7 +108,7 @@ async def changes(organism: Callable[[], Organism], stop: anyio.Event, since: fl
         async for changed in found:
             if looked and not changed:
                 continue
-            before, since, looked = since, max(since, await run_sync(_newest, watched)), True
+            before, since, looked = since, max(since, await run_sync(_newest, watched, meaning)), True
             if not changed and since == before:
                 continue
             yield

@@ -9,8 +9,8 @@ import pytest
 import watchfiles  # noqa: F401 - its import looks where it is, which the loop of a test may not
 
 from agentserver import config
-from agentserver.cli.watching import changes, folders, meant
-from tests.cli.test_reloading import write
+from agentserver.cli.watching import changes, folders, meant, sources
+from tests.cli.test_reloading import YAML, write
 from tests.machine import HANGS
 
 
@@ -29,6 +29,15 @@ def test_what_a_server_or_an_editor_writes_is_not(name):
 def loaded(folder):
     write(folder)
     return config.load(folder / "organism.yaml", environ={}, afresh=True)
+
+
+def test_the_lock_of_the_journal_is_not_though_other_locks_are(tmp_path):
+    """Each start writes it: a server whose journal is beside its file was reloaded by its own start."""
+    write(tmp_path, yaml=f"{YAML}journal: {{path: kept.db}}\n")
+    organism = config.load(tmp_path / "organism.yaml", environ={}, afresh=True)
+    assert not sources(organism)(None, f"{tmp_path}/kept.db.lock")
+    assert sources(organism)(None, f"{tmp_path}/mcp.lock")
+    assert sources(loaded(tmp_path))(None, f"{tmp_path}/kept.db.lock")
 
 
 def test_the_folders_are_those_of_the_organism_and_one_below(tmp_path):

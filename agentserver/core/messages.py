@@ -360,6 +360,10 @@ class TurnedAway(NamedTuple):
     key: RequestKey | None = None
 
 
+class Opening(NamedTuple):
+    """The opening of a conversation, where it is acknowledged before anything is said."""
+
+
 class Closing(NamedTuple):
     """The end of a conversation, with its reason."""
 

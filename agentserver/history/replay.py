@@ -17,6 +17,7 @@ from agentserver.core.messages import (
     Closing,
     Finished,
     GivenUp,
+    Opening,
     Outside,
     Redriven,
     Requeued,
@@ -110,8 +111,8 @@ def told(cause: Cause) -> str:  # noqa: PLR0911 - one for each kind
             return f"{delivery.to} finished with {local(delivery.root)} from {delivery.sender}"
         case ApprovalAnswer():
             return f"the answer {cause.answer} of {cause.by}"
-        case Closing():
-            return f"the end: {cause.reason}"
+        case Opening() | Closing():
+            return "the opening" if isinstance(cause, Opening) else f"the end: {cause.reason}"
         case Cancelling():
             return f"the end of a request, by {cause.by or 'its principal'}"
         case GivenUp():

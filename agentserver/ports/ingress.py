@@ -154,7 +154,12 @@ class Ingress(Protocol):
     """
 
     async def open(
-        self, principal: Principal | str, key: str | None = None, *, most: int | None = None
+        self,
+        principal: Principal | str,
+        key: str | None = None,
+        *,
+        most: int | None = None,
+        kept: bool = False,
     ) -> ConversationHandle:
         """Open a conversation, with which the principal's rights are kept. A bare name gives orders, to every listener.
 
@@ -163,6 +168,8 @@ class Ingress(Protocol):
             key: an id of the principal's own. The same id gives the same conversation for as long as that is kept, also
                 when it is over. A gateway that had it before is detached.
             most: conversations that this principal may have open, this one too; None for as many as everybody.
+            kept: whether the opening is committed before this returns, for a gateway that tells its id to others.
+                Otherwise the first message commits it.
 
         Raises ValueError for a name, a target or a key that is not to be had, QuotaError when it has as many open as it
         may, UnkeptError when none can be opened now.

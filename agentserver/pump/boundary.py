@@ -281,6 +281,19 @@ class Boundary:
 
         return await self._again(letter.conversation, decide)
 
+    async def open(self, conversation: str) -> bool:
+        """Commit the opening of a conversation, unless something of it is committed. Raises EngineError."""
+
+        def decide(now: Conversation) -> Outcome | None:
+            if now.version:
+                return None
+            return decisions.open_conversation(now, self._editions.of(now.id), self._clock.moment())
+
+        try:
+            return await self._step(conversation, decide, patient=False, to_its_end=entirely)
+        except UndecidedError as error:
+            raise EngineError(str(_cause(error))) from error
+
     async def redrive(self, conversation: str, redriven: Redriven) -> None:
         """Make a dead letter the request with which a conversation begins. Raises LookupError and EngineError."""
 

@@ -228,10 +228,15 @@ class Pump:
     # Gateways
 
     async def open(
-        self, principal: Principal | str, key: str | None = None, most: int | None = None
+        self,
+        principal: Principal | str,
+        key: str | None = None,
+        most: int | None = None,
+        *,
+        kept: bool = False,
     ) -> ServerHandle:
         """Open a conversation. Takes and raises what ``Entrance.open`` does."""
-        return await self.entrance.open(principal, key, most)
+        return await self.entrance.open(principal, key, most, kept=kept)
 
     async def conversations_of(self, principal: str) -> tuple[str, ...]:
         """The principal's conversations that no gateway has and that can be resumed, oldest first."""

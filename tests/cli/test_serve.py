@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import socket
 import subprocess
 import sys
 import time
 
-import httpx
 import pytest
 
 from agentserver.core.state.principals import Principal, Trust
 from agentserver.gateways.principals import Caller, Rate, Role, file, tokens
-from tests.cli.served import write
+from tests.cli.served import Served, write
 from tests.machine import HANGS
 
 
@@ -28,38 +26,6 @@ def home(tmp_path):
 def token(home):
     caller = Caller(Principal("ada", Trust.ORDERS, None), Role.OPERATOR, Rate(1000, "s"), 20)
     return tokens.add(file.beside(home / "out" / "journal.sqlite"), caller)
-
-
-class Served:
-    """A server in a process of its own."""
-
-    def __init__(self, home, token, *options):
-        command = [sys.executable, "-m", "agentserver", "serve", *options, "organism.yaml"]
-        self.process = subprocess.Popen(
-            command,
-            cwd=home,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        told = self.process.stderr.readline()
-        found = re.fullmatch(r"(http://127\.0\.0\.1:\d+)\n", told)
-        assert found, told + self.process.stderr.read()
-        self.client = httpx.Client(
-            base_url=found[1], headers={"authorization": f"Bearer {token}"}, timeout=HANGS
-        )
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.client.close()
-        self.process.kill()
-        self.process.communicate()
-
-    def open(self):
-        return f"/v1/conversations/{self.client.post('/v1/conversations').json()['conversation']}"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -19,6 +19,7 @@ from agentserver.core.messages import (
     EventPlace,
     Finished,
     GivenUp,
+    Opening,
     Reply,
     Requeued,
     Reserving,
@@ -346,7 +347,7 @@ class Books:
 def _request(cause: Cause) -> str:
     """The request that a step is about; empty when it is about none or several."""
     match cause:
-        case Closing() | ApprovalAnswer():
+        case Opening() | Closing() | ApprovalAnswer():
             return ""
         case Finished() | GivenUp() | Requeued() | Reserving() | Settling():
             return cause.delivery.request

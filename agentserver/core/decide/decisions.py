@@ -35,7 +35,7 @@ from agentserver.core.decide.dismissal import dismissed, excerpted
 from agentserver.core.decide.plain import plain, plain_request
 from agentserver.core.decide.transaction import transact, transacting
 from agentserver.core.drafts.routing import Route, Sender
-from agentserver.core.messages import Closing, Draft, Drafts, Failed, TurnedAway
+from agentserver.core.messages import Closing, Draft, Drafts, Failed, Opening, TurnedAway
 from agentserver.core.notices import notice
 from agentserver.core.pieces import whole
 from agentserver.core.records import causes
@@ -143,6 +143,11 @@ def turn_away(
     cause = TurnedAway(kept, outside.request, outside.to, code, outside.key)
     refused = _turned_away(conversation, outside.request, Refusal(code), rules)
     return transact(conversation, rules, moment, cause, (Begin(outside.request), *refused))
+
+
+def open_conversation(conversation: Conversation, rules: Rules, moment: Moment) -> Outcome:
+    """Begin a conversation in which nothing has been said. Guards remember from here on."""
+    return transact(conversation, rules, moment, Opening(), ())
 
 
 def close(conversation: Conversation, rules: Rules, moment: Moment, reason: str) -> Outcome:

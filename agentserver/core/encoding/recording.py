@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agentserver.contract import Code, Target
 from agentserver.core.decide import approving, decisions, intake
@@ -39,6 +40,7 @@ from agentserver.core.messages import (
     Failed,
     Finished,
     GivenUp,
+    Opening,
     Outside,
     Redriven,
     Reply,
@@ -62,13 +64,19 @@ from agentserver.spending import Amount
 from agentserver.wire import envelope
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from lxml import etree
 
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Moment
     from agentserver.core.records.outcome import Cause, Outcome
+
+
+_OF_NAMES: Final[Mapping[str, Callable[..., Opening | Closing | Cancelling]]] = MappingProxyType(
+    {"open": Opening, "close": Closing, "cancel": Cancelling}
+)
+_NAMES: Final = MappingProxyType({Opening: "open", Closing: "close", Cancelling: "cancel"})
 
 
 class Origin(NamedTuple):
@@ -114,8 +122,8 @@ def dump(outcome: Outcome) -> bytes:
             row = [*_outside_row(cause), *(cause.key or ())]
         case ApprovalAnswer():
             row = ["decide", *cause[:4], *([True] if cause.undone else [])]
-        case Closing() | Cancelling():
-            row = ["close" if isinstance(cause, Closing) else "cancel", *cause]
+        case Opening() | Closing() | Cancelling():
+            row = [_NAMES[type(cause)], *cause]
         case Requeued():
             row = ["requeue", cause.delivery.id]
         case Redriven(letter, request, by):
@@ -186,6 +194,8 @@ def decide(conversation: Conversation, cause: Cause, rules: Rules, moment: Momen
             return _received(conversation, cause, rules, moment)
         case ApprovalAnswer() | Cancelling() | Reserving() | Settling():
             return _granted(conversation, cause, rules, moment)
+        case Opening():
+            return decisions.open_conversation(conversation, rules, moment)
         case Closing():
             return decisions.close(conversation, rules, moment, cause.reason)
         case Requeued():
@@ -260,10 +270,8 @@ class _Loading:
                 return Dismissed(_excerpt(**excerpt), request, to, _judged(*judged), _key(key))
             case "decide", [approval, digest, answer, by, *undone]:
                 return ApprovalAnswer(approval, digest, Answer(answer), by, *undone)
-            case "close", [reason]:
-                return Closing(reason)
-            case "cancel", [request, by]:
-                return Cancelling(request, by)
+            case "open" | "close" | "cancel", _:
+                return _OF_NAMES[kind](*fields)
             case "requeue", [delivery]:
                 return Requeued(self._deliveries[delivery])
             case "redrive", [request, by, letter]:

@@ -228,7 +228,7 @@ def _restored(fields: list[Any], snapshot: Snapshot, guards: Iterable[CoreGuard]
         todos=TodoBook({thread: tuple(Todo(*row) for row in kept) for thread, kept in watchers}),
         requests=MappingProxyType({row[0]: _request(row, messages) for row in requests}),
         messages=messages,
-        memory=_remembered(named, owned, tuple(guards), rights.trust)
+        memory=_remembered(named, owned, tuple(guards), (rights.trust, messages))
         if named
         else _unseen(version, guards, rights.trust),
         version=version,
@@ -323,7 +323,7 @@ def _remembered(
     named: list[tuple[str, bool]],
     owned: Mapping[str, Mapping[str, bytes]],
     guards: tuple[CoreGuard, ...],
-    trust: Trust,
+    heard: tuple[Trust, int],
 ) -> Mapping[str, object]:
     known = {guard.name: guard for guard in guards}
     memory: dict[str, object] = {}
@@ -338,7 +338,7 @@ def _remembered(
         memory[name] = guard.load(owned.get(f"guard {name}", {}))
     # What a rule has not seen must not count as never said.
     later = [guard for guard in guards if guard.name not in memory]
-    memory.update({guard.name: _late(guard, trust) for guard in later if _remembers(guard)})
+    memory.update({guard.name: _late(guard, *heard) for guard in later if _remembers(guard)})
     return MappingProxyType(memory)
 
 
@@ -347,7 +347,8 @@ def with_later(conversation: Conversation, guards: Iterable[CoreGuard]) -> Conve
     later = [guard for guard in guards if guard.name not in conversation.memory and _remembers(guard)]
     if not later or not conversation.version:  # one without a step opens under the guards of its first
         return conversation
-    added = {guard.name: _late(guard, conversation.rights.trust) for guard in later}
+    heard = conversation.rights.trust, conversation.messages
+    added = {guard.name: _late(guard, *heard) for guard in later}
     return conversation._replace(memory=MappingProxyType({**conversation.memory, **added}))
 
 
@@ -361,9 +362,11 @@ def remembering(guards: Iterable[CoreGuard]) -> frozenset[str]:
     return frozenset(guard.name for guard in guards if _remembers(guard))
 
 
-def _late(guard: Remembering, trust: Trust) -> object:
-    """The memory of a guard that came later than the conversation."""
-    return guard.missed(guard.opened(trust)) if isinstance(guard, Watchful) else guard.load({})
+def _late(guard: Remembering, trust: Trust, messages: int) -> object:
+    """Begin the memory of a guard that came after so many messages of the conversation."""
+    if not isinstance(guard, Watchful):
+        return guard.load({})
+    return guard.missed(guard.opened(trust)) if messages else guard.opened(trust)
 
 
 def _remembers(guard: object) -> TypeGuard[Remembering]:

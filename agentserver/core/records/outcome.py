@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         Finished,
         GivenUp,
         Moment,
+        Opening,
         Outside,
         Redriven,
         Reply,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
         | Finished
         | GivenUp
         | ApprovalAnswer
+        | Opening
         | Closing
         | Cancelling
         | Requeued

@@ -216,6 +216,10 @@ class SampleConversation:
         assert outcome is not None
         return outcome
 
+    def begun(self, conversation: Conversation) -> Outcome:
+        """The outcome of an opening that is kept before anything is said."""
+        return decisions.open_conversation(conversation, self.rules, self.moment())
+
     def closed(self, conversation: Conversation) -> Outcome:
         """The outcome of closing."""
         return decisions.close(conversation, self.rules, self.moment(), "over")

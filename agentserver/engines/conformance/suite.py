@@ -36,7 +36,7 @@ from agentserver.engines.conformance.sample import (
 from agentserver.engines.conformance.sharing import SHARING
 from agentserver.engines.conformance.watching import WATCHING
 from agentserver.engines.conformance.whole import WHOLE
-from agentserver.ports import ConflictError
+from agentserver.ports import ConflictError, ConversationFound
 
 if TYPE_CHECKING:
     from agentserver.core.messages import Delivery
@@ -77,6 +77,30 @@ async def a_committed_conversation_is_there(subject: Subject) -> None:
         second = sample.said(first.conversation, "2")
         await keep(engine, second)
         hold(await engine.load(first.conversation.id) == second.conversation, "the last commit counts")
+
+
+async def an_opening_is_kept_before_anything_is_said(subject: Subject) -> None:
+    """A conversation that was opened and told nothing is open, after a restart as well; nothing of it is at work."""
+    sample = SampleConversation()
+    async with subject.open() as engine:
+        begun = sample.begun(sample.opened("ada"))
+        key = begun.conversation.id
+        await keep(engine, begun)
+        if not subject.durable:
+            await _is_open(engine, begun)
+    if subject.durable:
+        async with subject.open() as engine:
+            await _is_open(engine, begun)
+            await keep(engine, sample.said(begun.conversation, "1"))
+            hold(await _runnable(engine) != [], f"{key} takes a message")
+
+
+async def _is_open(engine: Engine, begun: Outcome) -> None:
+    key = begun.conversation.id
+    hold(await engine.load(key) == begun.conversation, "an opening can be loaded")
+    hold(await engine.standing(key) == ConversationFound(key, "ada", over=False), "its owner is known")
+    hold((key, "ada") in await _open(engine), "it is open")
+    hold(await _runnable(engine) == [], "nothing of it is at work")
 
 
 async def a_stale_decision_changes_nothing(subject: Subject) -> None:
@@ -324,6 +348,7 @@ def _named(check: Check) -> Check:
 
 _CHECKS: tuple[Check, ...] = (
     a_committed_conversation_is_there,
+    an_opening_is_kept_before_anything_is_said,
     a_stale_decision_changes_nothing,
     what_is_not_consumed_is_runnable,
     a_closed_conversation_is_gone,

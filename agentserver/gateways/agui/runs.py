@@ -68,7 +68,7 @@ async def run(request: Request) -> ServerSent:
     if request.app.holding.stopping:
         raise stopping()
     data = _message(asked, listener, who, server)
-    conversation = await opened(server, who, asking.hashed("thread", asked.thread))
+    conversation = await opened(server, who, asking.hashed("thread", asked.thread), kept=False)
     try:
         submitted = await server.submit(who.name, conversation, data, listener, request=asked.key)
     except LookupError:

@@ -124,14 +124,16 @@ def host(request: HTTPConnection) -> DoorHost:
     return cast("DoorHost", request.app.host)
 
 
-async def opened(server: DoorHost, who: Caller, key: str | None) -> str:
+async def opened(server: DoorHost, who: Caller, key: str | None, *, kept: bool) -> str:
     """The id of a conversation that is opened for a caller, or that it has under this key already.
+
+    ``kept`` has the opening committed before, where it is acknowledged by itself.
 
     Raises ProblemAnswer: 403 for one that the organism cannot know, such as one who may address a listener that went;
     and QuotaError.
     """
     try:
-        handle = await server.open(who.principal, key=key, most=who.open)
+        handle = await server.open(who.principal, key=key, most=who.open, kept=kept)
     except UnkeptError as error:
         raise unkept(error.why) from None
     except ValueError as error:

@@ -7,7 +7,7 @@ every decision is a call of the boundary.
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -100,12 +100,16 @@ class Entrance:
 
     # Conversations
 
-    async def open(self, principal: Principal | str, key: str | None, most: int | None) -> ServerHandle:
+    async def open(
+        self, principal: Principal | str, key: str | None, most: int | None, *, kept: bool
+    ) -> ServerHandle:
         """Open a conversation, in which the principal keeps the rights that it has now, or find the one of this key.
+
+        ``kept`` has the opening committed before this returns.
 
         Raises ValueError when no principal can bear the name (core/state/principals.py), no envelope can carry it,
         one of those whom it may address is no listener, or the key is none; QuotaError when it has as many
-        conversations open as it may, UnkeptError when the engine cannot keep the key.
+        conversations open as it may, UnkeptError when the engine cannot keep the key or the opening.
         """
         conversation = self._fresh(principal)
         name, may = conversation.principal, conversation.rights.may
@@ -113,12 +117,33 @@ class Entrance:
         envelope.write(name, None, None, "")
         named = None if key is None else receipts.opening(name, key)
         await self._door.enter(name, conversation.id)
-        if named is None:
-            return self._begin(conversation, most)
         try:
-            return await self._named(conversation, named, most)
+            if named is None:
+                handle = self._begin(conversation, most)
+            else:
+                handle = await self._named(conversation, named, most)
+            if kept:
+                await self._keep(handle)
         except EngineError as error:
             raise UnkeptError(Unkept.UNKEPT) from error
+        return handle
+
+    async def _keep(self, handle: ServerHandle) -> None:
+        """Commit the opening of a conversation, unless something of it is committed. Raises EngineError."""
+        live = self._live.get(handle.id)
+        if live is None or live.version:
+            return
+        with ExitStack() as undo:
+            undo.callback(handle.detach)
+            try:
+                await self._boundary.open(handle.id)
+            except EngineError:
+                self._live.pop(handle.id, None)
+                self._accounts.close(handle.id)
+                raise
+            if handle.id not in self._live:  # another task has tried the same, and could not
+                raise EngineError(handle.id)
+            undo.pop_all()
 
     def _fresh(self, principal: Principal | str) -> Conversation:
         """A conversation of this process, if one can be found: it lives where its gateway is."""

@@ -28,7 +28,12 @@ class Serving:
     _pump: Pump | None
 
     async def open(
-        self, principal: Principal | str, key: str | None = None, *, most: int | None = None
+        self,
+        principal: Principal | str,
+        key: str | None = None,
+        *,
+        most: int | None = None,
+        kept: bool = False,
     ) -> ServerHandle:
         """Open a conversation for a principal whom the gateway has authenticated.
 
@@ -40,12 +45,14 @@ class Serving:
             key: an id of the principal's own, of 1 to 512 characters. The same id gives the same conversation for as
                 long as that is kept, also when it is over. A gateway that had it before is detached.
             most: conversations that this principal may have open, this one too; None for as many as everybody.
+            kept: whether the opening is committed before this returns, for a gateway that tells its id to others.
+                Otherwise the first message commits it.
 
         Raises ValueError when the name is not a principal's to bear, one of those whom it may address is no listener,
         or the key is none; QuotaError when the principal has as many open as it may; UnkeptError, a RuntimeError, when
-        the server is not running or the key cannot be kept.
+        the server is not running, or the key or the opening cannot be kept.
         """
-        return await self._running.open(principal, key, most)
+        return await self._running.open(principal, key, most, kept=kept)
 
     async def standing(self, principal: str | None, conversation: str) -> ConversationFound:
         """The owner of a conversation, and whether it is over. Cheap; a gateway asks before it begins an answer.

@@ -16,7 +16,7 @@ from agentserver.contract import Code
 from agentserver.core.decide import approving, decisions
 from agentserver.core.decide.requeue import requeue
 from agentserver.core.encoding import recording
-from agentserver.core.encoding.snapshot import restore, take
+from agentserver.core.encoding.snapshot import restore, take, with_later
 from agentserver.core.guard import opening
 from agentserver.core.messages import Failed, Finished, GivenUp, Outside, Question
 from agentserver.core.records.details import Failure
@@ -86,6 +86,8 @@ class Kept:
         asked = now.approvals()
         dead = [letter.delivery for letter in self.reader.dead()]
         found = {"receive": self.receive, "turn away": self.turn_away}
+        if not now.version:
+            found["open"] = lambda _: decisions.open_conversation(now, WATCHED, moment)
         if paper.waiting:
             found |= dict.fromkeys(("conclude", "conclude ", "crash", "give up", "miss"), self.conclude)
         for answer in Said if asked else ():
@@ -155,8 +157,19 @@ def test_the_verbs_are_all_taken():
     taken = set().union(*(lived(seed, 60) for seed in range(8)))
     assert (
         taken
-        == {"receive", "turn away", "conclude", "crash", "give up", "miss", "requeue", "close"} | answers
+        == {"open", "receive", "turn away", "conclude", "crash", "give up", "miss", "requeue", "close"}
+        | answers
     )
+
+
+def test_a_guard_that_comes_before_anything_was_said_has_missed_nothing():
+    paper = Paper(SHOP, {"a": lambda call: None})
+    paper.apply(decisions.open_conversation(paper.conversation, SHOP, paper.moment()))
+    kept = take(paper.conversation, SHOP.guards)
+    assert restore(kept, GUARDS).memory["lineage"] == opening(GUARDS)["lineage"]
+    assert with_later(paper.conversation, GUARDS).memory["lineage"] == opening(GUARDS)["lineage"]
+    paper.say(Ask("go"), "a")
+    assert with_later(paper.conversation, GUARDS).memory["lineage"].ledger.overflow
 
 
 @pytest.mark.parametrize("kept", [True, False], ids=["after a restart", "without one"])

@@ -14,7 +14,7 @@ from agentserver.core.messages import Done, Reply
 from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions
-from agentserver.ports import Ended, Submitted, Unkept, WatchEnd
+from agentserver.ports import Ended, EngineError, Submitted, Unkept, UnkeptError, WatchEnd
 from tests.core.paper import Answer, Ask, listener
 from tests.pump.desk import answer, desk, until
 
@@ -104,6 +104,37 @@ async def refusals(d, principal, key):
         with pytest.raises(LookupError) as error:
             await call
         yield error.value.args
+
+
+async def test_an_opening_that_is_kept_is_one_step_and_the_first_message_without_one_is_too(shop):
+    async with shop() as d:
+        kept = await d.pump.open("console", kept=True)
+        known = await d.pump.open("console", "mine", kept=True)
+        known = await d.pump.open("console", "mine", kept=True)
+        lazy = await d.pump.open("console")
+        assert [d.pump.conversation(each.id).version for each in (kept, known, lazy)] == [1, 1, 0]
+        await lazy.send(d.markup(Ask("hi")), "a")
+        recorded = await d.pump._engine.read(lambda reader: [*reader.conversations()])
+        assert {one.id for one in recorded} == {kept.id, known.id, lazy.id}
+
+
+class Full(MemoryEngine):
+    """Keeps nothing."""
+
+    async def commit(self, share, outcome):
+        raise EngineError("no space left")
+
+
+async def test_an_opening_that_cannot_be_kept_is_refused_and_leaves_nothing_open():
+    async with Full() as engine, desk((listener("a"), answer), engine=engine) as d:
+        found = await asyncio.gather(
+            *(d.pump.open("console", key, kept=True) for key in (None, "mine", "mine")),
+            return_exceptions=True,
+        )
+        assert [(type(each), each.why) for each in found] == [(UnkeptError, Unkept.UNKEPT)] * 3
+        assert d.pump._accounts.of("console") == (0, 0, 0)
+        assert not d.pump._live
+        assert not d.pump._handles.known
 
 
 async def test_unknown_and_foreign_are_alike(shop):

@@ -13,7 +13,7 @@ from agentserver.core.decide.dismissal import Dismissed
 from agentserver.core.encoding import changes, parts, record_rows, recording, snapshot
 from agentserver.core.encoding.recorded import given_up
 from agentserver.core.encoding.recording import Origin
-from agentserver.core.messages import Outside, Redriven, Reply, Requeued, TurnedAway
+from agentserver.core.messages import Opening, Outside, Redriven, Reply, Requeued, TurnedAway
 from agentserver.core.receipts import given
 from agentserver.engines.sqlite.stored import row_delivery
 from agentserver.ports import EngineError, UnfitError
@@ -253,5 +253,5 @@ def _event(event: Reply | Done) -> LeavingEvent:
 
 
 def from_outside(outcome: Outcome) -> bool:
-    """True when an outcome takes a message from outside: what is refused when nothing new can be kept."""
-    return isinstance(outcome.cause, Outside | TurnedAway | Dismissed)
+    """True when an outcome takes something from outside, which is refused when nothing new can be kept."""
+    return isinstance(outcome.cause, Opening | Outside | TurnedAway | Dismissed)

@@ -98,7 +98,7 @@ class ConversationRoutes:
         who = acting(request)
         if self.holding.stopping:
             raise stopping()
-        key = await opened(host(request), who, _key(request))
+        key = await opened(host(request), who, _key(request), kept=True)
         return _json({"conversation": key}, 201, {"location": f"/v1/conversations/{key}"})
 
     async def send(self, request: Request) -> Response:

@@ -21,24 +21,54 @@ Words: TypeAlias = Mapping[str, Any]
 """One message as a mapping: ``role``, ``content`` and what ``PromptMessage`` has beside them."""
 
 
+class Finish(StrEnum):
+    """The ends of an answer: two of a whole one, and those of a partial one."""
+
+    STOP = "stop"
+    TOOL_CALLS = "tool_calls"
+    LENGTH = "length"
+    FILTER = "filter"
+    REFUSAL = "refusal"
+    CUT = "cut"
+
+    @property
+    def whole(self) -> bool:
+        """True when the model said all that it wanted to say."""
+        return self in _WHOLE
+
+
+_WHOLE = frozenset({Finish.STOP, Finish.TOOL_CALLS})
+
+
 class CompletionFault(StrEnum):
-    """The kinds of failure of a completion. The first five are those after which another attempt may succeed."""
+    """The kinds of failure of a completion. The last ones are those of a partial answer, by its ``Finish``."""
 
     RATE = "rate"
     UNAVAILABLE = "unavailable"
     TIMEOUT = "timeout"
     CONNECTION = "connection"
     SERVER = "server"
+    MALFORMED = "malformed"
+    QUOTA = "quota"
     CONTEXT = "context"
     CREDENTIALS = "credentials"
     REJECTED = "rejected"
     ANSWER = "answer"
     BUDGET = "budget"
+    LENGTH = "length"
+    FILTER = "filter"
+    REFUSAL = "refusal"
+    CUT = "cut"
 
     @property
     def passing(self) -> bool:
-        """True when another attempt may succeed: at another backend, or at the same one later."""
+        """True when the same backend may succeed later."""
         return self in _PASSING
+
+    @property
+    def elsewhere(self) -> bool:
+        """True when another backend may succeed."""
+        return self not in _EVERYWHERE
 
 
 _PASSING = frozenset(
@@ -48,14 +78,20 @@ _PASSING = frozenset(
         CompletionFault.TIMEOUT,
         CompletionFault.CONNECTION,
         CompletionFault.SERVER,
+        CompletionFault.MALFORMED,
+        CompletionFault.CUT,
     }
 )
+
+_EVERYWHERE = frozenset({CompletionFault.BUDGET, CompletionFault.LENGTH})
+"""Failures by a bound of the organism's own, which holds at each backend."""
 
 
 _FREE = frozenset(
     {
         CompletionFault.RATE,
         CompletionFault.UNAVAILABLE,
+        CompletionFault.QUOTA,
         CompletionFault.CONTEXT,
         CompletionFault.CREDENTIALS,
         CompletionFault.REJECTED,
@@ -64,10 +100,32 @@ _FREE = frozenset(
 )
 
 
-class CompletionError(RuntimeError):
-    """A completion came to nothing.
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A question to one backend and its outcome.
 
-    Its text names the model and the kind of failure and holds no word of the provider, which may have repeated a key.
+    Args:
+        backend: its name in the organism.
+        fault: the kind of failure; None for an answer.
+        status: of HTTP, where the backend sent one that is no success.
+    """
+
+    backend: str
+    fault: CompletionFault | None = None
+    status: int | None = None
+
+    def __str__(self) -> str:
+        if self.fault is None:
+            return f"{self.backend} answered"
+        answered = "" if self.status is None else f" answered {self.status}"
+        return f"{self.backend}{answered} ({self.fault.value})"
+
+
+class CompletionError(RuntimeError):
+    """A completion that has no whole answer.
+
+    Its text names the model, the kind of failure and the backends that were asked. It holds no word of a provider,
+    which may have repeated a key.
 
     Args:
         fault: the kind.
@@ -75,9 +133,12 @@ class CompletionError(RuntimeError):
         why: more, in words of the server's own.
         after: seconds for which the provider wants to be left alone; None when it did not say.
         free: whether it certainly cost nothing.
+        status: of HTTP, where the provider sent one that is no success.
+        partial: the answer that is not whole; None without one.
+        attempts: the backends that were asked, in order.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a keyword each
         self,
         fault: CompletionFault,
         model: str,
@@ -85,12 +146,19 @@ class CompletionError(RuntimeError):
         after: float | None = None,
         *,
         free: bool = False,
+        status: int | None = None,
+        partial: Completion | None = None,
+        attempts: Sequence[Attempt] = (),
     ) -> None:
         super().__init__(f"the model {model}: {fault.value}" + (f": {why}" if why else ""))
         self.free = free or fault in _FREE
         self.fault = fault
         self.model = model
+        self.why = why
         self.after = after
+        self.status = status
+        self.partial = partial
+        self.attempts = tuple(attempts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +268,8 @@ class Completion:
         usage: what it cost, repairs included.
         model: the provider's name for the model that answered.
         output: of a completion with ``output``, the value of that class; None when it made calls instead.
+        finish: the end of the answer.
+        attempts: the backends that were asked, in order; the last one answered.
     """
 
     content: str = ""
@@ -207,6 +277,8 @@ class Completion:
     usage: Usage = Usage()
     model: str = ""
     output: Any = None
+    finish: Finish = Finish.STOP
+    attempts: tuple[Attempt, ...] = ()
 
 
 class Completer(Protocol):
@@ -231,6 +303,7 @@ class Request:
         repairs: how often an answer that is not of the class is sent back.
         purse: charges each attempt; None charges nobody.
         prompt: SHA-256 of the text that the agent begins with, in hexadecimal, for the trace; empty for none.
+        partial: whether an answer that is not whole is an answer too.
     """
 
     messages: Sequence[PromptMessage | Words]
@@ -241,6 +314,7 @@ class Request:
     repairs: int = 2
     purse: Purse | None = None
     prompt: str = ""
+    partial: bool = False
 
 
 Provider: TypeAlias = Literal["openai", "anthropic", "scripted"]
@@ -296,7 +370,7 @@ class ModelChoice:
         name: that handlers use.
         backends: in order.
         strategy: the choice among them.
-        retries: rounds over the backends after the first.
+        retries: further attempts at each backend that failed for now.
         max_tokens: that one answer may have.
     """
 

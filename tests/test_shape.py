@@ -40,6 +40,14 @@ WAIVERS = {
     ): "a value whose last part is read when it is needed",
     (
         "parameters",
+        "agentserver/completion.py:CompletionError.__init__",
+    ): "the facts of a failure; all but two are optional and named",
+    (
+        "parameters",
+        "agentserver/llm/__init__.py:complete",
+    ): "the one question to a model; all but two are optional and named",
+    (
+        "parameters",
         "agentserver/assembly.py:build",
     ): "the one entrance of programs; everything but the organism is optional and named",
     (
@@ -97,10 +105,11 @@ CATCH_ALL = {
     "agentserver/guards/hosting.py": 1,
     "agentserver/pump/observing.py": 1,
     "agentserver/mcp/client/connection.py": 1,
+    "agentserver/llm/providers.py": 1,
 }
 """Where any exception becomes a value, and in how many handlers: around user code (a handler, the words of what it
 raised, a guard, an observer), at the boundary of one delivery (its
-handling, its step, those who are told of it), and in one connection loop."""
+handling, its step, those who are told of it), in one connection loop, and around the libraries that read a provider's answer."""
 
 WRITERS = ("agentserver/cli/*", "agentserver/gateways/console/console*")
 """Who may write to standard output and error."""

@@ -5,7 +5,7 @@ Owns ``complete``. Refuses to know the providers until a server starts: importin
     from agentserver.llm import complete
 
     response = await complete(model="small", messages=[{"role": "user", "content": "ping"}])
-    response.content, response.calls, response.usage, response.model
+    response.content, response.calls, response.usage, response.model, response.finish
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from agentserver.completion import (
+    Attempt,
     Completion,
     CompletionError,
     CompletionFault,
+    Finish,
     PromptMessage,
     Request,
     Tool,
@@ -28,9 +30,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 __all__ = [
+    "Attempt",
     "Completion",
     "CompletionError",
     "CompletionFault",
+    "Finish",
     "PromptMessage",
     "Tool",
     "ToolCall",
@@ -47,6 +51,7 @@ async def complete(
     tools: Sequence[Tool | type] = (),
     output: type | None = None,
     repairs: int = 2,
+    allow_partial: bool = False,
 ) -> Completion:
     """Complete a prompt with one of the organism's models.
 
@@ -58,10 +63,12 @@ async def complete(
         tools: that the model may call: Tools, or ``@xmlify`` classes.
         output: the ``@xmlify`` class of the answer, which comes as ``.output``.
         repairs: how often an answer that is not of that class goes back to the model with its faults.
+        allow_partial: give an answer that is not whole too, with its ``finish``, instead of raising. It has no
+            ``output``, and no other backend is asked for a whole one.
 
     Raises:
         RuntimeError: no handler is running, or the organism declares no ``llm:``.
-        CompletionError: it came to nothing; ``fault`` says why.
+        CompletionError: there is no whole answer; ``fault`` says why, and ``partial`` has what there is of one.
         LookupError: there is no such model.
         ValueError: a message, a tool or the class cannot be sent.
     """
@@ -72,5 +79,14 @@ async def complete(
     agent = agent_id or ""
     return await completer.complete(
         model,
-        Request(tuple(messages), agent, running.until, tuple(tools), output, repairs, running.purse),
+        Request(
+            tuple(messages),
+            agent,
+            running.until,
+            tuple(tools),
+            output,
+            repairs,
+            running.purse,
+            partial=allow_partial,
+        ),
     )

@@ -11,7 +11,16 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol, Self
 
-from agentserver.completion import Completion, CompletionError, CompletionFault, Prompt, Request, Tool, Usage
+from agentserver.completion import (
+    Attempt,
+    Completion,
+    CompletionError,
+    CompletionFault,
+    Prompt,
+    Request,
+    Tool,
+    Usage,
+)
 from agentserver.extras import require
 from agentserver.llm.limits import Pace
 from agentserver.llm.prompts import check_tools, estimate, messages_of
@@ -28,7 +37,7 @@ if TYPE_CHECKING:
     from agentserver.payload.codec import Codec
 
 BACKOFF = 0.5
-"""Seconds before the second round over the backends; each further pause is twice as long."""
+"""Seconds before a backend that failed is asked again; each further pause is twice as long."""
 
 LONGEST = 8.0
 """Seconds of the longest such pause."""
@@ -125,6 +134,8 @@ class Models:
         for _ in range(request.repairs + 1):
             said = await self._answered(choice, prompt, request)
             usage += said.usage
+            if not said.finish.whole:
+                return replace(said, usage=usage)
             judged = answered(said, prompt, codec)
             if isinstance(judged, Completion):
                 return replace(judged, usage=usage)
@@ -133,32 +144,29 @@ class Models:
         raise CompletionError(CompletionFault.ANSWER, choice.name, why)
 
     async def _answered(self, choice: ModelChoice, prompt: Prompt, request: Request) -> Completion:
-        """Ask the backends, round by round, until one answers or no further attempt makes sense."""
-        said = await self._round(choice, prompt, request)
-        for attempt in range(choice.retries):
-            if isinstance(said, Completion) or not await self._pause(
-                min(BACKOFF * 2**attempt, LONGEST), request.until
-            ):
-                break
-            said = await self._round(choice, prompt, request)
-        if isinstance(said, CompletionError):
-            raise said
-        return said
-
-    async def _round(
-        self, choice: ModelChoice, prompt: Prompt, request: Request
-    ) -> Completion | CompletionError:
-        """Ask each backend once; the last failure when none has answered. Raises one that no attempt can mend."""
-        last = CompletionError(CompletionFault.UNAVAILABLE, choice.name)
-        for place in await self._ready(choice, request.until):
+        """Ask the backends until one gives a whole answer or no further attempt makes sense."""
+        trying = Trying([self._places[name] for name in choice.backends], choice.retries, self.now)
+        while (place := await self._next(choice, trying, request.until)) is not None:
             try:
-                return await self._ask(choice, place, prompt, request)
+                done = await self._ask(choice, place, prompt, request, trying.attempts)
+                return trying.answered(place, done if request.partial else whole(choice.name, done))
             except CompletionError as error:
-                if not error.fault.passing:
+                if error.fault is CompletionFault.BUDGET:
                     raise
-                last = error
-                place.pace.rest(error.after or 0.0)
-        return last
+                trying.failed(place, error)
+                if not error.fault.elsewhere:
+                    break
+        raise trying.error(choice.name)
+
+    async def _next(self, choice: ModelChoice, trying: Trying, until: float) -> RunningBackend | None:
+        """The backend to ask; waits while all of them rest. None when no one is left, or none before the deadline."""
+        while trying.left:
+            places = [place for place in self._order(choice, trying.left) if trying.wait(place) <= 0]
+            if places:
+                return min(places, key=trying.tried)
+            if not await self._pause(min(map(trying.wait, trying.left)), until):
+                break
+        return None
 
     async def _pause(self, seconds: float, until: float) -> bool:
         """Wait; False, at once, when that would take too long."""
@@ -166,20 +174,6 @@ class Models:
             return False
         await asyncio.sleep(seconds)
         return True
-
-    async def _ready(self, choice: ModelChoice, until: float) -> list[RunningBackend]:
-        """The backends that may be asked now, in the order of the strategy; waits while all want to be left alone.
-
-        Raises CompletionError when they want that for longer than there is time.
-        """
-        places = [self._places[name] for name in choice.backends]
-        while True:
-            rest = min(place.pace.resting() for place in places)
-            if rest <= 0:
-                return [place for place in self._order(choice, places) if not place.pace.resting()]
-            if not await self._pause(rest, until):
-                why = f"asks to be left alone for {rest:.0f} s, longer than the invocation may take"
-                raise CompletionError(CompletionFault.RATE, choice.name, why, rest)
 
     def _order(self, choice: ModelChoice, places: Sequence[RunningBackend]) -> list[RunningBackend]:
         if choice.strategy == "least-loaded":
@@ -191,18 +185,21 @@ class Models:
         return list(places)
 
     async def _ask(
-        self, choice: ModelChoice, place: RunningBackend, prompt: Prompt, request: Request
+        self,
+        choice: ModelChoice,
+        place: RunningBackend,
+        prompt: Prompt,
+        request: Request,
+        before: Sequence[Attempt],
     ) -> Completion:
-        """Ask one backend once, when it has a turn. Raises CompletionError."""
+        """Ask one backend once, when it has a turn, after these attempts. Raises CompletionError."""
         expected = estimate(prompt) + prompt.max_tokens
         entry = await place.pace.enter(expected, request.until)
         if entry is None:
-            raise CompletionError(
-                CompletionFault.RATE, choice.name, f"{place.backend.name} has no turn in time"
-            )
+            raise CompletionError(CompletionFault.RATE, choice.name)
         used: int | None = None
         try:
-            done = await self._charged(choice, place, prompt, request)
+            done = await self._charged(choice, place, prompt, request, before)
             used = done.usage.tokens or None
         except CompletionError as error:
             used = 0 if error.free else None
@@ -212,16 +209,19 @@ class Models:
         return done
 
     async def _charged(
-        self, choice: ModelChoice, place: RunningBackend, prompt: Prompt, request: Request
+        self,
+        choice: ModelChoice,
+        place: RunningBackend,
+        prompt: Prompt,
+        request: Request,
+        before: Sequence[Attempt],
     ) -> Completion:
         """Ask a backend, its price reserved before and settled after. Raises CompletionError."""
         if request.purse is None:
             return await self._sent(choice, place, prompt, request)
-        most, what = dearest(prompt, place.backend), choice.name
-        if request.prompt:
-            what = f"{choice.name} (prompt {request.prompt})"
+        most = dearest(prompt, place.backend)
         try:
-            reserved = await request.purse.reserve(most, what)
+            reserved = await request.purse.reserve(most, work(choice.name, request, place.backend, before))
         except SpentError as error:
             raise CompletionError(CompletionFault.BUDGET, choice.name, str(error)) from error
         try:
@@ -246,9 +246,85 @@ class Models:
         except TimeoutError:
             done = None
         if done is None:
-            why = f"{place.backend.name} took over {late:.3g} s"
-            raise CompletionError(CompletionFault.TIMEOUT, choice.name, why)
+            raise CompletionError(CompletionFault.TIMEOUT, choice.name)
         return replace(done, usage=_priced(done, place.backend))
+
+
+class Trying:
+    """The backends that may still answer one completion, and the attempts so far.
+
+    Args:
+        places: the backends of the model, in order.
+        retries: further attempts at each one that failed for now.
+        now: seconds, by a clock that cannot be set.
+    """
+
+    def __init__(self, places: Sequence[RunningBackend], retries: int, now: Callable[[], float]) -> None:
+        self.left = list(places)
+        self.attempts: list[Attempt] = []
+        self._retries, self._now = retries, now
+        self._due: dict[str, float] = {}
+        self._spent = Usage(calls=0)
+        self._last: CompletionError | None = None
+
+    def tried(self, place: RunningBackend) -> int:
+        """The number of attempts at a backend."""
+        return sum(one.backend == place.backend.name for one in self.attempts)
+
+    def wait(self, place: RunningBackend) -> float:
+        """Seconds until a backend may be asked: its own wish, or the pause after its last failure."""
+        return max(place.pace.resting(), self._due.get(place.backend.name, 0.0) - self._now())
+
+    def failed(self, place: RunningBackend, error: CompletionError) -> None:
+        """Note a failure. The backend is left out from now on where it cannot mend it."""
+        name = place.backend.name
+        self._last = error
+        self.attempts.append(Attempt(name, error.fault, error.status))
+        if error.partial is not None:
+            self._spent += error.partial.usage
+        place.pace.rest(error.after or 0.0)
+        tried = self.tried(place)
+        if not error.fault.passing or tried > self._retries:
+            self.left.remove(place)
+        self._due[name] = self._now() + min(BACKOFF * 2 ** (tried - 1), LONGEST)
+
+    def answered(self, place: RunningBackend, done: Completion) -> Completion:
+        """The answer of a backend, with the attempts before it and their cost."""
+        attempts = (*self.attempts, Attempt(place.backend.name))
+        return replace(done, usage=self._spent + done.usage, attempts=attempts)
+
+    def error(self, model: str) -> CompletionError:
+        """The failure of the completion: the last one of a backend, with all attempts."""
+        last = self._last
+        if last is None:
+            rest = min(map(self.wait, self.left))
+            why = f"asks to be left alone for {rest:.0f} s, longer than the invocation may take"
+            return CompletionError(CompletionFault.RATE, model, why, rest)
+        why = "; ".join(filter(None, (*map(str, self.attempts), last.why)))
+        return CompletionError(
+            last.fault,
+            model,
+            why,
+            last.after,
+            free=last.free,
+            status=last.status,
+            partial=last.partial,
+            attempts=self.attempts,
+        )
+
+
+def whole(model: str, done: Completion) -> Completion:
+    """The answer, if it is a whole one. Raises CompletionError."""
+    if done.finish.whole:
+        return done
+    raise CompletionError(CompletionFault(done.finish.value), model, partial=done)
+
+
+def work(model: str, request: Request, backend: Backend, before: Sequence[Attempt]) -> str:
+    """The word of the trace for one attempt: model, prompt, backend, and the outcome of the attempt before."""
+    prompt = f" (prompt {request.prompt})" if request.prompt else ""
+    after = f" after {before[-1]}" if before else ""
+    return f"{model}{prompt} at {backend.name}{after}"
 
 
 def check_extra(declared: LanguageModels) -> None:

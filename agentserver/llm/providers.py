@@ -8,6 +8,7 @@ attempts.
 from __future__ import annotations
 
 import logging
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from anthropic import AsyncAnthropic
@@ -33,11 +34,11 @@ from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
-from agentserver.completion import Completion, CompletionError, CompletionFault, ToolCall, Usage
+from agentserver.completion import Completion, CompletionError, CompletionFault, Finish, ToolCall, Usage
 from agentserver.trace.traceparent import current
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from httpx import Request
     from pydantic_ai.messages import ModelMessage, ModelRequestPart, ModelResponsePart
@@ -55,6 +56,7 @@ OWN = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropi
 
 _FAULTS: tuple[tuple[type[Exception], CompletionFault], ...] = (
     (raised.ModelRateLimitError, CompletionFault.RATE),
+    (raised.ModelQuotaExceededError, CompletionFault.QUOTA),
     (raised.ModelUnavailableError, CompletionFault.UNAVAILABLE),
     (raised.ModelTimeoutError, CompletionFault.TIMEOUT),
     (raised.ModelRequestTimeout, CompletionFault.TIMEOUT),
@@ -62,10 +64,27 @@ _FAULTS: tuple[tuple[type[Exception], CompletionFault], ...] = (
     (raised.ModelServerError, CompletionFault.SERVER),
     (raised.ModelContextWindowExceededError, CompletionFault.CONTEXT),
     (raised.ModelAuthenticationError, CompletionFault.CREDENTIALS),
-    (raised.ModelAPIError, CompletionFault.REJECTED),
-    (raised.UnexpectedModelBehavior, CompletionFault.ANSWER),
+    (raised.ModelRequestRejectedError, CompletionFault.REJECTED),
+    (raised.ModelHTTPError, CompletionFault.REJECTED),
 )
-"""The kinds of failure, the more special ones first."""
+"""The kinds of failure, the more special ones first. All others are those of an answer that cannot be read."""
+
+_FINISHES: Mapping[object, Finish] = MappingProxyType(
+    {
+        "stop": Finish.STOP,
+        "end_turn": Finish.STOP,
+        "stop_sequence": Finish.STOP,
+        "tool_calls": Finish.TOOL_CALLS,
+        "tool_use": Finish.TOOL_CALLS,
+        "function_call": Finish.TOOL_CALLS,
+        "length": Finish.LENGTH,
+        "max_tokens": Finish.LENGTH,
+        "model_context_window_exceeded": Finish.LENGTH,
+        "content_filter": Finish.FILTER,
+        "refusal": Finish.REFUSAL,
+    }
+)
+"""The ends of an answer, in the words of the providers. Without one of these an answer is cut."""
 
 
 class RemoteBackend:
@@ -94,15 +113,19 @@ class RemoteBackend:
 
     async def ask(self, prompt: Prompt) -> Completion:
         """Send a prompt once. Raises CompletionError."""
+        asked, said = _parameters(prompt), list(_said(prompt.messages))
         try:
-            return _read(await self._send(prompt))
-        except raised.AgentRunError as error:
+            return _read(await self._send(prompt, asked, said))
+        except raised.UserError:
+            raise  # the request is at fault, before it was sent
+        except Exception as error:  # noqa: BLE001 - the libraries raise anything for an answer that is none
             failure = self._failure(error)
         raise failure  # out of the handler: the provider's exception holds the request with its key
 
-    async def _send(self, prompt: Prompt) -> ModelResponse:
+    async def _send(
+        self, prompt: Prompt, asked: ModelRequestParameters, said: Sequence[ModelMessage]
+    ) -> ModelResponse:
         settings = ModelSettings(max_tokens=prompt.max_tokens)
-        asked, said = _parameters(prompt), list(_said(prompt.messages))
         if not self._backend.stream:
             return await model_request(
                 self._model, said, model_settings=settings, model_request_parameters=asked
@@ -119,12 +142,12 @@ class RemoteBackend:
         await self._client.close()
 
     def _failure(self, error: Exception) -> CompletionError:
-        fault = next((fault for kind, fault in _FAULTS if isinstance(error, kind)), CompletionFault.REJECTED)
+        fault = next((fault for kind, fault in _FAULTS if isinstance(error, kind)), CompletionFault.MALFORMED)
         status = getattr(error, "status_code", None)
-        why = f"{self._backend.name} answered {status}" if status else f"no answer of {self._backend.name}"
         logger.info("%s: %s (%s)", self._backend.name, fault.value, status or type(error).__name__)
         after, phase = getattr(error, "retry_after", None), getattr(error, "phase", None)
-        return CompletionError(fault, self._backend.model, why, after, free=phase in {"pool", "connect"})
+        free = phase in {"pool", "connect"}
+        return CompletionError(fault, self._backend.model, after=after, free=free, status=status)
 
 
 async def _traced(request: Request) -> None:
@@ -184,11 +207,18 @@ def _part(message: PromptMessage) -> ModelRequestPart:
 
 def _read(response: ModelResponse) -> Completion:
     calls = [part for part in response.parts if isinstance(part, ToolCallPart)]
+    text = "".join(part.content for part in response.parts if isinstance(part, TextPart))
+    details = response.provider_details or {}
+    refused = details.get("refusal")
+    finish = Finish.REFUSAL if refused else _FINISHES.get(details.get("finish_reason"), Finish.CUT)
+    if finish.whole:
+        finish = Finish.TOOL_CALLS if calls else Finish.STOP
     return Completion(
-        "".join(part.content for part in response.parts if isinstance(part, TextPart)),
+        text or (refused if isinstance(refused, str) else ""),
         tuple(ToolCall(call.tool_call_id, call.tool_name, call.args_as_json_str()) for call in calls),
         Usage(response.usage.input_tokens, response.usage.output_tokens, 1, _money(response)),
         response.model_name or "",
+        finish=finish,
     )
 
 

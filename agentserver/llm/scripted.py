@@ -9,7 +9,8 @@ A script is a list of turns, of which the next one is the answer to a prompt in 
     - text: "done"
 
 A turn may say ``when:`` with a text that the last message has to hold; then the turns of one number are tried in order.
-``fault: rate`` fails in that way. Instead of a list, a function of the project takes a Prompt and gives a Completion.
+``fault: rate`` fails in that way, ``finish: length`` ends the text there. Instead of a list, a function of the project
+takes a Prompt and gives a Completion.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from agentserver.completion import Completion, CompletionError, CompletionFault, ToolCall, Usage
+from agentserver.completion import Completion, CompletionError, CompletionFault, Finish, ToolCall, Usage
 from agentserver.llm.prompts import estimate
 
 if TYPE_CHECKING:
@@ -68,14 +69,18 @@ class Scripted:
             ToolCall(f"call-{number + 1}-{place + 1}", call["tool"], json.dumps(call.get("arguments", {})))
             for place, call in enumerate(turn.get("calls", ()))
         ]
-        return Completion(turn.get("text", ""), tuple(calls))
+        return Completion(
+            turn.get("text", ""), tuple(calls), finish=Finish(turn.get("finish") or Finish.STOP)
+        )
 
     def _counted(self, prompt: Prompt, said: Completion) -> Completion:
-        """With a usage: the estimate of what was read, and a token for each three bytes of what was written."""
+        """With its finish and a usage: the estimate of the prompt, and a token for each three bytes of the answer."""
         written = len(said.content) + sum(len(call.arguments) for call in said.calls)
         usage = Usage(estimate(prompt), written // 3 + 1, 1, 0.0)
+        calling = bool(said.calls) and said.finish is Finish.STOP
         return replace(
             said,
+            finish=Finish.TOOL_CALLS if calling else said.finish,
             usage=usage if said.usage == Usage() else said.usage,
             model=said.model or self._backend.model,
         )

@@ -10,7 +10,7 @@ import inspect
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from agentserver.completion import Completion, PromptMessage, Tool
+from agentserver.completion import Completion, Finish, PromptMessage, Tool
 from agentserver.payload.json.elements import element_of
 from agentserver.payload.json.schema import json_schema
 from agentserver.payload.json.values import JsonRefusal, read
@@ -68,7 +68,7 @@ def answered(said: Completion, prompt: Prompt, codec: Codec) -> Completion | tup
     mine = said.calls[0] if said.calls else None
     value = value_from(codec, mine.arguments if mine else said.content)
     if not isinstance(value, JsonRefusal):
-        return replace(said, calls=(), output=value)
+        return replace(said, calls=(), output=value, finish=Finish.STOP)
     if mine is None:
         told = f"Answer with a call of the tool {name}.\n{value}"
         return (PromptMessage("assistant", said.content), PromptMessage("user", told))

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from agentserver.completion import (
     Completion,
     CompletionError,
     CompletionFault,
+    Finish,
     PromptMessage,
     Request,
     Tool,
@@ -76,7 +77,17 @@ class Asker:
         self._waiting[number] = asyncio.get_running_loop().create_future()
         try:
             await self.write(
-                CompleteFrame(self.call, number, model, words, request.agent, tools, output, request.repairs)
+                CompleteFrame(
+                    self.call,
+                    number,
+                    model,
+                    words,
+                    request.agent,
+                    tools,
+                    output,
+                    request.repairs,
+                    request.partial,
+                )
             )
             told = await self._waiting[number]
         finally:
@@ -104,8 +115,13 @@ class Asker:
             raise LookupError(told.why)
         if told.fault == "value":
             raise ValueError(told.why)
+        calls = tuple(ToolCall(*each) for each in told.calls)
+        done = Completion(
+            told.content, calls, Usage(*told.usage, told.money), told.model, finish=Finish(told.finish)
+        )
         if told.fault is not None:
-            raise CompletionError(CompletionFault(told.fault), model, told.why)
+            partial = None if done.finish.whole else done
+            raise CompletionError(CompletionFault(told.fault), model, told.why, partial=partial)
         output = None
         if told.output is not None:
             element = read_payload(told.output.encode(), self.bounds)
@@ -113,8 +129,7 @@ class Asker:
             if codec is None or isinstance(element, Malformed) or not codec.valid(element):
                 raise CompletionError(CompletionFault.ANSWER, model, "it does not satisfy its schema")
             output = codec.decode(element)
-        calls = tuple(ToolCall(*each) for each in told.calls)
-        return Completion(told.content, calls, Usage(*told.usage, told.money), told.model, output)
+        return replace(done, output=output)
 
 
 async def answered(asked: CompleteFrame, current: Invocation, codecs: Codecs) -> CompletedFrame:
@@ -136,14 +151,32 @@ async def answered(asked: CompleteFrame, current: Invocation, codecs: Codecs) ->
             )
             for each in asked.messages
         )
-        question = (words, asked.agent, current.until, tools, output, asked.repairs, current.purse)
-        done = await current.completer.complete(asked.model, Request(*question))
+        question = Request(
+            words,
+            asked.agent,
+            current.until,
+            tools,
+            output,
+            asked.repairs,
+            current.purse,
+            partial=asked.partial,
+        )
+        done = await current.completer.complete(asked.model, question)
     except CompletionError as error:
-        return _failed(asked, error.fault.value, str(error))
+        failed = _failed(asked, error.fault.value, error.why)
+        return failed if error.partial is None else _written(asked, error.partial, failed, None)
     except LookupError as error:
         return _failed(asked, "lookup", str(error))
     except (ValueError, TypeError) as error:
         return _failed(asked, "value", str(error))
+    markup = None if done.output is None else codecs.of(type(done.output)).encode(done.output)
+    return _written(asked, done, None, markup)
+
+
+def _written(
+    asked: CompleteFrame, done: Completion, failed: CompletedFrame | None, output: str | None
+) -> CompletedFrame:
+    """An answer as a frame, or the partial one of a failure."""
     return CompletedFrame(
         asked.call,
         asked.number,
@@ -152,9 +185,10 @@ async def answered(asked: CompleteFrame, current: Invocation, codecs: Codecs) ->
         (done.usage.input_tokens, done.usage.output_tokens, done.usage.calls),
         done.usage.money,
         done.model,
-        None if done.output is None else codecs.of(type(done.output)).encode(done.output),
-        None,
-        "",
+        output,
+        None if failed is None else failed.fault,
+        "" if failed is None else failed.why,
+        done.finish,
     )
 
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked
 
+from agentserver.completion import Finish
 from agentserver.core.state.todos import Todo
 
 __all__ = [
@@ -198,6 +199,7 @@ class CompleteFrame:
         tools: that the model may call; a text names a payload of the organism, ``{namespace}local``.
         output: the payload that the answer has to be, likewise.
         repairs: how often an answer that is not goes back to the model.
+        partial: whether an answer that is not whole is one too.
         kind: the shape.
     """
 
@@ -209,6 +211,7 @@ class CompleteFrame:
     tools: list[ToolFrame | str]
     output: str | None
     repairs: int
+    partial: bool = False
     kind: Literal["complete"] = "complete"
 
 
@@ -227,6 +230,7 @@ class CompletedFrame:
         output: the answer as markup.
         fault: the kind of a failure; "lookup" and "value" for questions that cannot be asked; None of an answer.
         why: the failure in words of the server's.
+        finish: the end of the answer, which may be partial beside a failure.
         kind: the shape.
     """
 
@@ -240,6 +244,7 @@ class CompletedFrame:
     output: str | None
     fault: str | None
     why: str
+    finish: Finish = Finish.STOP
     kind: Literal["completed"] = "completed"
 
 

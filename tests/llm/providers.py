@@ -1,7 +1,9 @@
 """A local server that speaks the protocols of both providers, over real HTTP.
 
-The name of the model chooses what happens: ``ok``, ``tool``, ``429``, ``500``, ``503``, ``401``, ``overflow``, ``slow``,
-``drop``, and ``429-then-ok`` for one failure first. What it was asked stands in ``asked``.
+The name of the model chooses the answer: ``ok``, ``tool``, one of KINDS for a refusal by HTTP, of FINISHES for an answer
+that ends otherwise, of MALFORMED for a 200 that is no answer, ``slow``, ``drop`` for a lost connection, ``ended`` for a
+stream without its end, ``undone`` for one without its last event, and ``429-then-ok`` for one failure first. ``asked``
+keeps the questions.
 """
 
 from __future__ import annotations
@@ -25,6 +27,9 @@ KINDS = {
     "500": (500, "api_error", "server_error", "it broke"),
     "503": (503, "api_error", "unavailable", "come back later"),
     "401": (401, "authentication_error", "invalid_api_key", "wrong key"),
+    "403": (403, "permission_error", "forbidden", "not yours"),
+    "quota": (429, "insufficient_quota", "insufficient_quota", "you have exceeded your quota"),
+    "400": (400, "invalid_request_error", "invalid_value", "not like this"),
     "404": (404, "not_found_error", "model_not_found", "no such model"),
     "overflow": (
         400,
@@ -33,6 +38,38 @@ KINDS = {
         "prompt is too long: 999999 tokens > 200000 maximum",
     ),
 }
+
+FINISHES = {
+    "length": ("length", "max_tokens"),
+    "filter": ("content_filter", None),
+    "refusal": ("stop", "refusal"),
+    "unheard-of": ("guardrail", "guardrail"),
+    "unsaid": (None, None),
+}
+"""By the name of a model, the reason with which each protocol ends its answer."""
+
+HALF = "The contract may be signed unl"
+
+MALFORMED = {
+    "html": ("<html><body>Bad gateway</body></html>", "text/html"),
+    "html-as-json": ("<html><body>Bad gateway</body></html>", "application/json"),
+    "empty": ("", "application/json"),
+    "half-json": ('{"id": "chat-1", "choi', "application/json"),
+    "list": ("[]", "application/json"),
+    "null": ("null", "application/json"),
+    "number": ("7", "application/json"),
+    "no-choices": (
+        '{"id": "x", "object": "chat.completion", "created": 1, "model": "m"}',
+        "application/json",
+    ),
+    "empty-choices": (
+        '{"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": [], "content": null}',
+        "application/json",
+    ),
+    "odd-choices": ('{"id": 1, "model": [], "choices": [7], "content": [7]}', "application/json"),
+    "error": ('{"error": {"message": "upstream"}}', "application/json"),
+}
+"""Answers with the status 200 that are none of either protocol."""
 
 
 @dataclass
@@ -90,14 +127,23 @@ class Providers:
             error = {"type": name, "message": f"{text} (key {key})", "code": code}
             headers = {"retry-after": self.retry_after} if status == 429 else {}
             return JSONResponse({"type": "error", "error": error}, status, headers)
+        if kind in MALFORMED:
+            text, media = MALFORMED[kind]
+            return Response(text, media_type=media)
         said = self.replies.pop(0) if self.replies else self._usual(body, kind, anthropic)
         whole = _anthropic(said, model) if anthropic else _openai(said, model)
+        if kind in FINISHES:
+            _end(whole, kind, anthropic=anthropic)
         if kind == "drop" or body.get("stream"):
             pieces = list(_anthropic_pieces(whole) if anthropic else _openai_pieces(whole))
+            if kind in ENDS:
+                pieces = pieces[: ENDS[kind][anthropic]]
             return StreamingResponse(_sent(pieces, cut=kind == "drop"), media_type="text/event-stream")
         return JSONResponse(whole)
 
     def _usual(self, body, kind, anthropic):
+        if kind in FINISHES or kind in ENDS:
+            return HALF
         if kind != "tool" or any(_is_result(message) for message in body["messages"]):
             return f"hello from {body['model']}"
         tools = [tool["name"] if anthropic else tool["function"]["name"] for tool in body["tools"]]
@@ -109,6 +155,21 @@ def _is_result(message):
         return True
     content = message["content"]
     return isinstance(content, list) and any(part.get("type") == "tool_result" for part in content)
+
+
+ENDS = {"ended": (12, 3), "undone": (-1, -1)}
+"""By the name of a model, the pieces of its stream that are sent, in each protocol."""
+
+
+def _end(whole, kind, *, anthropic):
+    """End an answer as the model's name says."""
+    reason = FINISHES[kind][anthropic]
+    if anthropic:
+        whole["stop_reason"] = reason
+        return
+    whole["choices"][0]["finish_reason"] = reason
+    if kind == "refusal":
+        whole["choices"][0]["message"] |= {"content": None, "refusal": "I will not."}
 
 
 async def _sent(pieces, *, cut):
@@ -150,6 +211,7 @@ def _openai_pieces(whole):
     base = {"id": "chat-1", "object": "chat.completion.chunk", "created": 1, "model": whole["model"]}
     deltas = [{"role": "assistant", "content": ""}]
     deltas += [{"content": letter} for letter in message["content"] or ""]
+    deltas += [{"refusal": message["refusal"]}] if message.get("refusal") else []
     deltas += [{"tool_calls": [{"index": i, **call}]} for i, call in enumerate(message.get("tool_calls", ()))]
     for delta in deltas:
         yield _event({**base, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})

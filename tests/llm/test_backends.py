@@ -60,6 +60,7 @@ async def test_parallel_calls_and_their_results(remote, providers, provider, str
         ("500", CompletionFault.SERVER),
         ("503", CompletionFault.UNAVAILABLE),
         ("401", CompletionFault.CREDENTIALS),
+        ("403", CompletionFault.CREDENTIALS),
         ("404", CompletionFault.REJECTED),
         ("overflow", CompletionFault.CONTEXT),
     ],

@@ -57,7 +57,7 @@ async def test_a_call_is_charged_what_it_cost():
     async with models(backend) as completer:
         said = await completer.complete("m", request(purse=purse, prompt="ab12"))
     assert said.usage.money == pytest.approx(0.003)
-    assert purse.booked == [(Amount(120, usd(0.003)), "m (prompt ab12)")]
+    assert purse.booked == [(Amount(120, usd(0.003)), "m (prompt ab12) at b")]
 
 
 async def test_the_most_that_it_may_cost_is_reserved():
@@ -83,6 +83,11 @@ async def test_an_attempt_that_surely_cost_nothing_is_not_charged(fault):
         CompletionFault.CONNECTION,
         CompletionFault.SERVER,
         CompletionFault.ANSWER,
+        CompletionFault.MALFORMED,
+        CompletionFault.LENGTH,
+        CompletionFault.FILTER,
+        CompletionFault.REFUSAL,
+        CompletionFault.CUT,
     }
     assert (purse.left == 50_000) == (fault not in unknown)
 
@@ -143,6 +148,15 @@ async def test_usage_that_cannot_be_is_charged_as_reserved(told):
     ((charged, _),) = purse.booked
     assert charged.tokens > 20
     assert charged.money > 0
+
+
+async def test_a_reservation_names_the_backend_and_the_failure_before():
+    from tests.llm.conftest import scripted
+
+    purse = Purse(50_000)
+    async with models(scripted("down", {"fault": "server"}), scripted("spare", {"text": "x"})) as completer:
+        await completer.complete("m", request(purse=purse))
+    assert [what for _, what in purse.booked] == ["m at down", "m at spare after down (server)"]
 
 
 @pytest.mark.parametrize("money", [None, float("nan"), float("inf"), -1.0])

@@ -99,7 +99,10 @@ async def test_a_handler_asks_a_scripted_model(project):
         ("unavailable", "busy"),
         ("timeout", "timeout"),
         ("context", "internal"),
-        ("answer", "validation"),
+        ("answer", "internal"),
+        ("malformed", "internal"),
+        ("rejected", "internal"),
+        ("cut", "internal"),
         ("budget", "budget"),
     ],
 )

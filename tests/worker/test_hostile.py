@@ -197,6 +197,11 @@ async def test_a_model_is_asked_through_the_server(bed):
     assert (await ask("ask", "nobody")).text == "LookupError"
 
 
+async def test_a_partial_answer_crosses_the_wall_as_an_error_and_on_demand_as_an_answer(bed):
+    _, ask = bed
+    assert (await ask("ask", "short")).text == "length True length The contract may be signed unl"
+
+
 async def test_what_it_asks_of_models_is_charged_to_the_request(bed):
     _, ask = bed
     got = await ask("spend")

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from agentserver.completion import Backend, CompletionFault, ModelChoice, Provider, Strategy
+from agentserver.completion import Backend, CompletionFault, Finish, ModelChoice, Provider, Strategy
 from agentserver.config.keys.fields import Deadline, Line, Name, RelativePath, Strict
 
 _BACKEND = Backend("", "scripted", "")
@@ -74,7 +74,10 @@ class ModelEntry(Strict):
         "the most room. The others are asked when one fails for now.",
     )
     retries: int = Field(
-        default=_MODEL.retries, ge=0, le=100, description="How often all of them are tried once more."
+        default=_MODEL.retries,
+        ge=0,
+        le=100,
+        description="Further attempts at each backend that failed for now.",
     )
     max_tokens: int = Field(
         default=_MODEL.max_tokens, ge=1, le=1_000_000, description="Tokens that one answer may have."
@@ -94,8 +97,8 @@ class AgentEntry(Strict):
         default=_REPAIRS,
         ge=0,
         le=100,
-        description="How often the model may mend an unknown tool, wrong arguments or prose in place of an answer; "
-        "then the caller is told validation.",
+        description="How often the model may mend an unknown tool, wrong arguments, a cut answer or prose in place of "
+        "an answer; then the caller is told internal.",
     )
     history: int = Field(
         default=_HISTORY,
@@ -196,11 +199,12 @@ class Turn(Strict):
     text: str = ""
     calls: Annotated[list[ScriptCall], Field(max_length=1000)] = Field(default_factory=list)
     fault: Literal[tuple(fault.value for fault in CompletionFault)] | None = None  # type: ignore[valid-type]
+    finish: Literal[tuple(finish.value for finish in Finish)] | None = None  # type: ignore[valid-type]
 
     @model_validator(mode="after")
     def _says(self) -> Turn:
-        if not (self.text or self.calls or self.fault):
-            raise ValueError("needs text, calls or fault")
+        if not (self.text or self.calls or self.fault or self.finish):
+            raise ValueError("needs text, calls, fault or finish")
         return self
 
 

@@ -210,7 +210,7 @@ class Charges:
     def reserve(self, principal: str, moment: Moment, record: AuditRecord) -> None:
         """Add work that was charged before it was done. Its id is the first of the moment."""
         if isinstance(record.detail, Charge):
-            what = record.detail.what.partition(" (prompt ")[0]  # as llm/completer.py says it
+            what = record.detail.what.partition(" ")[0]  # as llm/completer.py says it
             most = Amount(record.detail.tokens, record.detail.money)
             self._open[moment.id(0)] = ((record.to, what, principal), most)
 

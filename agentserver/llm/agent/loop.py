@@ -59,6 +59,13 @@ CUT: Final = '{"cut": true}'
 NO_TOOL: Final = "no_such_tool"
 """The name, in the history, of a tool that can be none."""
 
+CONTINUE: Final = (
+    "Your answer was cut at the limit of its length; no call in it was made. Go on, with less at once."
+)
+
+WHY: Final = 1000
+"""Bytes of the reason of a failure that are kept until the next delivery."""
+
 BRIEF: Final = 4000
 """Bytes of the request and of the summary that are kept beside the history."""
 
@@ -97,7 +104,7 @@ class Agent:
         state = now.storage.get(AgentState) or AgentState()
         if isinstance(payload, TodoClosed):
             if state.failing:
-                raise CompletionError(CompletionFault(state.failing), self._facts.model, "the agent gave up")
+                raise CompletionError(CompletionFault(state.failing), self._facts.model, state.why)
             return await self._turn(now, state) if state.due else None
         heard = self._heard(now, state, payload)
         if heard is None:
@@ -153,7 +160,7 @@ class Agent:
         """Ask the model once, and send what it wants to have sent."""
         assert now.completer is not None
         if state.turns >= self._facts.turns:
-            return self._fail(now, state, CompletionFault.BUDGET)
+            return self._fail(now, state, CompletionFault.BUDGET, "the agent has no turns left")
         lines = now.storage.log(AgentLine)
         room = self._facts.history if self._facts.summary is None else self._half
         most = len(lines) if now.storage.size(AgentLine) <= room else kept(lines, room, self._size)
@@ -166,7 +173,9 @@ class Agent:
                 self._facts.model, self._request(now, messages, self._tools, self._answer)
             )
         except CompletionError as error:
-            return self._fail(now, state, error.fault)
+            if error.fault is CompletionFault.LENGTH and error.partial is not None:
+                return self._continue(now, replace(state, turns=state.turns + 1), error)
+            return self._fail(now, state, error.fault, error.why)
         return self._done(now, replace(state, turns=state.turns + 1, due=False), said)
 
     def _done(self, now: Invocation, state: AgentState, said: Completion) -> HandlerResult:
@@ -186,7 +195,7 @@ class Agent:
         if judged.faults or not judged.sent:
             state = replace(state, repairs=state.repairs + 1)
         if state.repairs > self._facts.repairs:
-            return self._fail(now, state, CompletionFault.ANSWER)
+            return self._fail(now, state, CompletionFault.ANSWER, "the agent has no repairs left")
         if not judged.sent:
             if not calls:
                 self._keep(now, AgentLine("user", f"Answer with a call of the tool {self._facts.answers}."))
@@ -197,6 +206,16 @@ class Agent:
         if len(sent) == 1:
             return sent  # there is nothing that its result could be kept back for
         return [*sent, HandlerResponse(TodoUntil("*", count=len(sent), hold=True), TODO)]
+
+    def _continue(self, now: Invocation, state: AgentState, error: CompletionError) -> HandlerResult:
+        """Have the model go on after an answer that the limit of tokens has cut. None of its calls is made."""
+        state = replace(state, repairs=state.repairs + 1)
+        if state.repairs > self._facts.repairs:
+            return self._fail(now, state, error.fault, error.why)
+        if error.partial is not None and error.partial.content:
+            self._keep(now, AgentLine("assistant", writable(error.partial.content, self._half // 4)))
+        self._keep(now, AgentLine("user", CONTINUE))
+        return self._again(now, replace(state, due=True))
 
     async def _sum_up(
         self, now: Invocation, state: AgentState, lines: Sequence[AgentLine], most: int
@@ -210,7 +229,9 @@ class Agent:
         try:
             said = await now.completer.complete(self._facts.summary, self._request(now, messages, (), None))
         except CompletionError as error:
-            return self._fail(now, state, error.fault)
+            if error.fault is not CompletionFault.LENGTH or error.partial is None:
+                return self._fail(now, state, error.fault, error.why)
+            said = error.partial  # the end of a summary may be missing
         now.storage.trim(AgentLine, most)
         summary = writable(said.content, BRIEF)
         return self._again(now, replace(state, summary=summary, turns=state.turns + 1, due=True))
@@ -221,9 +242,10 @@ class Agent:
             messages, name, now.until - MARGIN, tools, output, purse=now.purse, prompt=self._facts.digest
         )
 
-    def _fail(self, now: Invocation, state: AgentState, fault: CompletionFault) -> HandlerResult:
+    def _fail(self, now: Invocation, state: AgentState, fault: CompletionFault, why: str) -> HandlerResult:
         """Give up. What an invocation keeps is lost when it fails: it is kept first, and the next one fails."""
-        return self._again(now, replace(state, failing=fault.value, waiting=0, calls=[], due=False))
+        failing = replace(state, failing=fault.value, why=writable(why, WHY), waiting=0, calls=[], due=False)
+        return self._again(now, failing)
 
     def _again(self, now: Invocation, state: AgentState) -> HandlerResult:
         now.storage.set(state)

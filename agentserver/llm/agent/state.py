@@ -68,7 +68,8 @@ class AgentState:
         turns: calls of the model for this request.
         repairs: of these, those that mend.
         due: whether the model is to be asked once more when ``system.todo`` answers.
-        failing: the kind of failure that the caller is to be told then; empty for none.
+        failing: the kind of failure with which the next delivery ends; empty for none.
+        why: the reason of that failure: the backends that were asked, and their statuses.
         summary: of what the history has no room for.
     """
 
@@ -80,6 +81,7 @@ class AgentState:
     repairs: Annotated[int, Ge(0)] = 0
     due: bool = False
     failing: str = ""
+    why: str = ""
     summary: str = ""
 
 

@@ -295,11 +295,10 @@ _CODES = MappingProxyType(
         CompletionFault.RATE: Code.BUSY,
         CompletionFault.UNAVAILABLE: Code.BUSY,
         CompletionFault.TIMEOUT: Code.TIMEOUT,
-        CompletionFault.ANSWER: Code.VALIDATION,
         CompletionFault.BUDGET: Code.BUDGET,
     }
 )
-"""The code for a caller after a completion that came to nothing and that the handler let pass."""
+"""The code for a caller after a completion that failed and that the handler let pass, where it is not ``internal``."""
 
 
 def failing(fault: CompletionFault | None) -> Code:

@@ -159,7 +159,7 @@ def test_an_empty_key_declares_nothing(desk):
     [
         ("text: x", "a list was expected"),
         ("- {txt: x}", "turns[0]"),
-        ("- {}", "needs text, calls or fault"),
+        ("- {}", "needs text, calls, fault or finish"),
         ("- {fault: tired}", "turns[0].fault"),
         ("- [", "is not YAML"),
     ],

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import anyio
 import pytest
 
+from agentserver.completion import Completion, Finish
+from agentserver.llm.agent.loop import CONTINUE
 from tests.llm.agent.conftest import CODE, Model, calls, done, wish
 
 pytestmark = pytest.mark.anyio
@@ -66,10 +69,10 @@ async def test_what_is_wrong_goes_back_to_the_model(desk, wrong, told):
     assert told in model.told()[-1]
 
 
-async def test_what_stays_wrong_is_told_the_caller_as_validation(desk):
+async def test_what_stays_wrong_reaches_the_caller_as_internal(desk):
     model = Model(calls(text="prose"))
     async with desk(model, agent="agent: {repairs: 1}") as bed:
-        assert (await bed.ask(wish(), "agent")).code == "validation"
+        assert (await bed.ask(wish(), "agent")).code == "internal"
         assert len(model.seen) == 2
         model.said.append(done("later"))
         assert (await bed.ask(wish("again"), "agent")).text == "later"
@@ -208,3 +211,30 @@ async def test_a_short_history_holds_the_longest_answer_of_a_model(desk):
     model = Model(calls(*[("&" * 900, '{"a": "&"}')] * 1000, text="&" * 9000), done("well"))
     async with desk(model, agent="agent: {history: 1000}", more="limits: {storage: 15000}") as bed:
         assert (await bed.ask(wish("&" * 9000), "agent")).text == "well"
+
+
+async def test_it_continues_after_an_answer_that_was_cut_and_makes_none_of_its_calls(desk):
+    cut = replace(calls(("calc_add", '{"a": 1, "b": 1}'), text="First I"), finish=Finish.LENGTH)
+    model = Model(cut, done("whole"))
+    async with desk(model) as bed:
+        assert (await bed.ask(wish(), "agent")).text == "whole"
+        assert "calc.add" not in str(bed.trace())
+    assert model.told()[-2:] == ["First I", CONTINUE]
+
+
+async def test_it_does_not_continue_for_ever(desk):
+    model = Model(Completion("half", finish=Finish.LENGTH))
+    async with desk(model, agent="agent: {repairs: 2}") as bed:
+        assert (await bed.ask(wish(), "agent")).code == "internal"
+    assert len(model.seen) == 3
+
+
+@pytest.mark.parametrize("finish", [Finish.FILTER, Finish.REFUSAL, Finish.CUT])
+async def test_another_answer_that_is_not_whole_is_never_repaired(desk, finish):
+    cut = replace(done("half of it"), finish=finish)
+    model = Model(cut)
+    async with desk(model) as bed:
+        assert (await bed.ask(wish(), "agent")).code == "internal"
+        trace = str(bed.trace())
+    assert len(model.seen) == 1
+    assert f"b ({finish.value})" in trace

@@ -18,7 +18,7 @@ from pathlib import Path
 from words import Count, Got, Try
 
 from agentserver import HandlerResponse, invocation
-from agentserver.llm import complete
+from agentserver.llm import CompletionError, complete
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -287,6 +287,12 @@ async def ask(about):
             await complete(model="nobody", messages=words)
         except LookupError as error:
             return type(error).__name__
+    if about == "short":
+        try:
+            await complete(model="short", messages=words)
+        except CompletionError as error:
+            done = await complete(model="short", messages=words, allow_partial=True)
+            return f"{error.fault} {error.partial == done} {done.finish} {done.content}"
     one, two = await asyncio.gather(
         complete(model="m", messages=words), complete(model="typed", messages=words, output=Got)
     )

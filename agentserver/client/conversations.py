@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from contextlib import aclosing
+from dataclasses import replace
 from math import ceil
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -32,6 +33,11 @@ _WAIT: Final = 30.0
 """Seconds that one request waits for an answer."""
 
 _BUSY: Final = "busy"
+
+_REQUEST: Final = "agentserver-request"
+
+_BEGINNING: Final = "0-0"
+"""The place before all events."""
 
 
 class RemoteConversation:
@@ -65,14 +71,19 @@ class RemoteConversation:
             payload: its name, where the listener takes several; of JSON only.
             key: an id of the program's own; the same message under the same key is one message.
 
-        Raises ProblemError when it is refused, UnreachableError.
+        Raises ProblemError when it is refused, or was sent before and answered with a SystemError; UnreachableError.
         """
         key = key or token_urlsafe(16)
         asked = self._message(message, to, payload, key, 0.0)
-        found = values.read_object((await fetch(self._http, asked, Tries(self._patience))).content)
-        sent = values.SentMessage(values.text(found, "request"), key, values.text(found, "after"))
-        self._taken.owe(sent.request)
-        return sent
+        response = await fetch(self._http, asked, Tries(self._patience))
+        if response.status_code != httpx.codes.ACCEPTED:  # it was sent before, and has its answer
+            return values.SentMessage(
+                response.headers.get(_REQUEST, ""), key, _BEGINNING, again=_again(response)
+            )
+        found = values.read_object(response.content)
+        request, after = values.text(found, "request"), values.text(found, "after")
+        self._taken.owe(request)
+        return values.SentMessage(request, key, after, again=_again(response))
 
     async def ask(
         self,
@@ -94,17 +105,18 @@ class RemoteConversation:
 
         Raises ProblemError when it is refused or the answer is a SystemError, UnansweredError, UnreachableError.
         """
-        tries, own = Tries(within), key is None
+        tries, own, again = Tries(within), key is None, None
         key = key or token_urlsafe(16)
         with self._taken.asking():
             while True:
                 asked = self._message(message, to, payload, key, max(1.0, min(_WAIT, tries.left)))
                 response = await self._fetched(asked, tries, own=own)
                 if response is None:
-                    key = token_urlsafe(16)
+                    key, again = token_urlsafe(16), None
                     continue
+                again = _again(response) if again is None else again  # the first answer knows it
                 if response.status_code != httpx.codes.ACCEPTED:
-                    return self._answer(response)
+                    return self._answer(response, again=again)
                 request = values.text(values.read_object(response.content), "request")
                 if not await tries.pause():
                     self._taken.owe(request)
@@ -159,13 +171,13 @@ class RemoteConversation:
             params["wait"] = str(ceil(wait))
         return Asked("POST", f"{self._path}/messages", params, headers, body, wait=wait)
 
-    def _answer(self, response: httpx.Response) -> ReplyEvent | None:
+    def _answer(self, response: httpx.Response, *, again: bool) -> ReplyEvent | None:
         found: ReplyEvent | None = None
         if response.status_code == httpx.codes.NO_CONTENT:
-            request = response.headers.get("agentserver-request", "")
+            request = response.headers.get(_REQUEST, "")
             place = response.headers.get("agentserver-place", "")
         else:
-            found = values.reply(values.read_object(response.content))
+            found = replace(values.reply(values.read_object(response.content)), again=again)
             request, place = found.request, found.place
         self._taken.answered(request, place)
         return found
@@ -178,3 +190,8 @@ class RemoteConversation:
                 return False
             raise
         return True
+
+
+def _again(response: httpx.Response) -> bool:
+    """Tell whether the message that is answered was there before, under the same key."""
+    return bool(response.headers.get("agentserver-again") == "true")

@@ -31,7 +31,8 @@ class ReplyEvent:
         value: the payload as a JSON value; None where it has no JSON form, or may not be seen.
         xml: the payload as markup where it has no JSON form; else empty.
         place: the id of the event; empty for none.
-        again: whether it may have been given before.
+        again: for the answer of ``ask``, whether its message was there before under the same key. False for an event of
+            a stream, which is known by its place.
     """
 
     request: str
@@ -40,7 +41,7 @@ class ReplyEvent:
     value: Any
     xml: str
     place: str
-    again: bool
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +52,11 @@ class DoneEvent:
         request: its id.
         answered: whether there was a reply.
         place: the id of the event; empty for none.
-        again: whether it may have been given before.
     """
 
     request: str
     answered: bool
     place: str
-    again: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +82,13 @@ class SentMessage:
         request: the id of its request.
         key: the key under which it was sent, and may be sent again.
         after: the id of the event after which those of its request come.
+        again: whether it was there before, under the same key.
     """
 
     request: str
     key: str
     after: str
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +159,7 @@ def event(found: Mapping[str, Any]) -> Event | None:
         case "reply":
             return reply(found)
         case "done":
-            return DoneEvent(
-                text(found, "request"), _field(found, "answered", bool), text(found, "place"), _again(found)
-            )
+            return DoneEvent(text(found, "request"), _field(found, "answered", bool), text(found, "place"))
         case "progress":
             return ProgressEvent(text(found, "request"), text(found, "from"), found.get("text") or "")
     return None
@@ -170,7 +169,7 @@ def reply(found: Mapping[str, Any]) -> ReplyEvent:
     """A reply."""
     return ReplyEvent(
         text(found, "request"), text(found, "from"), text(found, "payload"), found.get("value"),
-        found.get("xml") or "", text(found, "place"), _again(found),
+        found.get("xml") or "", text(found, "place"),
     )  # fmt: skip
 
 
@@ -203,7 +202,3 @@ def _number(found: Mapping[str, Any], name: str) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise ProtocolError(f"the answer has no {name}")
     return float(value)
-
-
-def _again(found: Mapping[str, Any]) -> bool:
-    return found.get("again") is True

@@ -199,6 +199,13 @@ class Ingress(Protocol):
         """
         ...
 
+    async def find_answer(self, principal: str, conversation: str, request: str) -> Reply | Done | None:
+        """Find the first reply to a message sent under an id of its sender's, or its end; None while it has none.
+
+        Raises LookupError and EngineError.
+        """
+        ...
+
     def watch(
         self,
         principal: str | None,

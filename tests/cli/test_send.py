@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 OPENED = answer(201, {"conversation": "c1"})
 REPLY = {
     "type": "reply", "request": "r1", "from": "greeter", "payload": "greeting", "value": {"text": "h\u00e9"},
-    "place": "3-0", "again": False,
+    "place": "3-0",
 }  # fmt: skip
 CLOSED = answer(204)
 

@@ -74,6 +74,19 @@ async def test_a_key_of_ones_own_gives_the_same_conversation_and_the_same_answer
         assert (reply.value, door.books.paid) == ({"text": "paid 3"}, 1)
 
 
+async def test_an_answer_says_whether_its_message_was_there_before():
+    async with desk() as door, Client(door.url, "ada") as client:
+        conversation = await client.open()
+        asked = [await conversation.ask({"amount": 3}, "cashier", key="pay") for _ in range(2)]
+        assert [one.again for one in asked] == [False, True]
+        sent = [await conversation.send({"amount": 4}, "cashier", key="more")]
+        await conversation.ask({"amount": 4}, "cashier", key="more")
+        sent.append(await conversation.send({"amount": 4}, "cashier", key="more"))
+        assert [one.again for one in sent] == [False, True]
+        assert sent[0].request == sent[1].request
+        assert door.books.paid == 2
+
+
 async def test_what_is_wrong_comes_with_what_to_correct():
     async with desk() as door, Client(door.url, "ada") as client:
         conversation = await client.open()

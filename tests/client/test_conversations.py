@@ -30,11 +30,11 @@ def reply(request="r1", place="3-0", **more):
         "payload": "greeting",
         "value": {"text": "hi"},
     }
-    return found | {"place": place, "again": False} | more
+    return found | {"place": place} | more
 
 
 def done(request="r1", place="4-0"):
-    return {"type": "done", "request": request, "answered": True, "place": place, "again": False}
+    return {"type": "done", "request": request, "answered": True, "place": place}
 
 
 OPENED = answer(201, {"conversation": "c1"})
@@ -43,7 +43,7 @@ CLOSED = said({"type": "end", "reason": "closed", "after": "9-0"})
 STOPPING = answer(503, {"status": 503, "detail": "The server is stopping."}, [("retry-after", "0")])
 RATE = answer(429, {"status": 429, "detail": "Too many requests."}, [("retry-after", "0")])
 BUSY = answer(429, {"status": 429, "detail": "Busy.", "code": "busy", "retry": True, "request": "r0"})
-GREETED = ReplyEvent("r1", "greeter", "greeting", {"text": "hi"}, "", "3-0", again=False)
+GREETED = ReplyEvent("r1", "greeter", "greeting", {"text": "hi"}, "", "3-0")
 
 
 async def test_an_answer_is_asked_for_with_a_key_and_a_token():
@@ -92,6 +92,18 @@ async def test_what_was_lost_is_sent_again_as_the_same_message(lost):
 async def test_a_place_that_is_no_number_comes_before_every_place(place):
     async with scripted(answer(200, reply(place=place))) as (_, client):
         assert (await client.conversation("c1").ask({})).place == place
+
+
+async def test_an_answer_that_was_asked_for_twice_since_it_was_slow_is_the_first():
+    again = [("agentserver-again", "true")]
+    async with scripted(OPENED, ACCEPTED, answer(200, reply(), again), answer(200, reply(), again)) as (
+        _,
+        client,
+    ):
+        conversation = await client.open()
+        slow = await conversation.ask({"name": "Ada"})
+        known = await conversation.ask({"name": "Ada"})
+    assert [slow.again, known.again] == [False, True]
 
 
 async def test_what_was_refused_as_busy_is_another_message_when_it_is_sent_again():
@@ -222,7 +234,7 @@ async def test_events_come_until_the_conversation_is_closed():
     body = said(reply()) + b": \n\n" + said(word) + said({"type": "later"}) + said(done()) + CLOSED
     async with scripted(stream(body)) as (door, client):
         found = await gathered(client.conversation("c1"))
-    assert found == [GREETED, ProgressEvent("r1", "greeter", "half"), DoneEvent("r1", True, "4-0", False)]
+    assert found == [GREETED, ProgressEvent("r1", "greeter", "half"), DoneEvent("r1", True, "4-0")]
     assert door.paths == ["GET /v1/conversations/c1/events"]
 
 

@@ -121,7 +121,6 @@ def reply_json(reply: Reply, rules: Rules) -> Mapping[str, Any]:
         "from": reply.sender,
         **payload_json(reply.message, rules),
         "place": place_id(reply.place),
-        "again": reply.redelivered,
     }
 
 
@@ -149,7 +148,6 @@ def event_json(event: Reply | Done | Progress, rules: Rules) -> Mapping[str, Any
                 "request": event.request,
                 "answered": event.answered,
                 "place": place_id(event.place),
-                "again": event.redelivered,
             }
         case Progress():
             return {"type": "progress", "request": event.request, "from": event.sender, "text": event.text}

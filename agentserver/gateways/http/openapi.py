@@ -298,6 +298,10 @@ def _object(needed: Mapping[str, Any], more: Mapping[str, Any] | None = None) ->
 _TEXT: Final = {"type": "string"}
 _TEXTS: Final = {"type": "array", "items": _TEXT}
 _NUMBER: Final = {"type": "number"}
+_AGAIN: Final = {
+    "type": "boolean",
+    "description": "Whether the message was there before, under the same key.",
+}
 _FAULT: Final = _object({"pointer": _TEXT, "rule": _TEXT})
 _QUESTION: Final = _object({"guard": _TEXT}, {"why": _TEXTS})
 _SAID: Final = {"value": {}, "xml": _TEXT, "redacted": {"type": "integer"}}
@@ -324,7 +328,7 @@ _RECORD: Final = _object(
 )
 
 _OBJECTS: Final[Mapping[str, Any]] = {
-    "Accepted": _object({"request": _TEXT, "after": _PLACE}),
+    "Accepted": _object({"request": _TEXT, "after": _PLACE, "again": _AGAIN}),
     "Answer": {
         **_object({"digest": _TEXT, "answer": {"enum": ["once", "always", "deny"]}}),
         "additionalProperties": False,
@@ -352,7 +356,7 @@ _OBJECTS: Final[Mapping[str, Any]] = {
             "from": _TEXT,
             "payload": _TEXT,
             "place": _PLACE,
-            "again": {"type": "boolean"},
+            "again": _AGAIN,
         },
         _SAID,
     ),

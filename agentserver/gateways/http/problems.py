@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from http import HTTPStatus
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from agentserver.contract import Code
 from agentserver.core.refusals import WORDINGS
@@ -54,6 +54,11 @@ class ProblemAnswer(Exception):  # noqa: N818 - an answer, and no mistake of any
         self.headers = {"content-type": PROBLEM, **headers}
         self._told = {"detail": detail} if detail else {}
         self._more = more
+
+    def with_headers(self, headers: Mapping[str, str]) -> Self:
+        """Add headers to the answer."""
+        self.headers |= headers
+        return self
 
     @property
     def body(self) -> bytes:

@@ -280,6 +280,12 @@ class Entrance:
         except EngineError as error:
             return unkept(outside, error)
 
+    async def find_answer(self, principal: str, conversation: str, request: str) -> Reply | Done | None:
+        """Find what left first for a request with a key; None while nothing did. Raises LookupError, EngineError."""
+        await self.standing(principal, conversation)
+        told = await self.handles.told(conversation, request)
+        return told[0] if told else None
+
     # What other processes had
 
     async def gained(self, share: Share) -> None:

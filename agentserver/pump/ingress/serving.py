@@ -79,6 +79,13 @@ class Serving:
             return Submitted("", Unkept.STOPPING)
         return await self._pump.entrance.submit(principal, conversation, data, to, request)
 
+    async def find_answer(self, principal: str, conversation: str, request: str) -> Reply | Done | None:
+        """Find the first reply to a message sent under an id of its sender's, or its end; None while it has none.
+
+        Raises LookupError and EngineError.
+        """
+        return await self._running.entrance.find_answer(principal, conversation, request)
+
     def watch(
         self,
         principal: str | None,

@@ -157,6 +157,60 @@ async def test_the_same_key_is_the_same_request_and_pays_once():
         assert door.books.paid == 1
 
 
+@pytest.mark.parametrize("wait", [0, 30])
+@pytest.mark.parametrize("accept", ["application/json", "application/xml"])
+async def test_a_repeated_message_gets_the_answer_that_exists_and_is_told_so(wait, accept):
+    async with desk() as door, door.client() as ada:
+        path = await opened(ada)
+        answers = {}
+        for key, to, body in (
+            ("reply", "cashier", {"amount": 5}),
+            ("error", "breaker", {"how": "crash"}),
+            ("rest", "breaker", {"how": "quiet"}),
+        ):
+            headers = {"idempotency-key": key, "accept": accept}
+            first = await ada.post(f"{path}/messages?to={to}", json=body, headers=headers)
+            place = first.headers["agentserver-place"]
+            await ada.get(f"{path}/events?wait=0", headers={"last-event-id": place})  # it counts as taken
+            again = await ada.post(f"{path}/messages?to={to}&wait={wait}", json=body, headers=headers)
+            answers[key] = first.status_code, again.status_code
+            assert [each.headers["agentserver-again"] for each in (first, again)] == ["false", "true"]
+            assert again.headers["agentserver-place"] == place
+            assert again.headers["agentserver-request"] == first.headers["agentserver-request"]
+        assert answers == {"reply": (200, 200), "error": (502, 502), "rest": (204, 204)}
+        assert door.books.paid == 1
+
+
+async def test_an_answer_says_in_its_json_whether_the_message_was_there_before():
+    async with desk() as door, door.client() as ada:
+        path = await opened(ada)
+        key = {"idempotency-key": "k-1"}
+        accepted = [
+            await ada.post(f"{path}/messages?to=pauser&wait=0", json={"seconds": 0.5}, headers=key)
+            for _ in range(2)
+        ]
+        assert [(each.status_code, each.json()["again"]) for each in accepted] == [(202, False), (202, True)]
+        later = await ada.post(f"{path}/messages?to=pauser", json={"seconds": 0.5}, headers=key)
+        assert (later.status_code, later.json()["again"]) == (200, True)
+        fresh = await ada.post(f"{path}/messages?to=cashier", json={"amount": 1})
+        assert (fresh.status_code, fresh.json()["again"]) == (200, False)
+        events = (await ada.get(f"{path}/events?wait=0")).text
+        assert '"type":"reply"' in events
+        assert "again" not in events
+
+
+async def test_a_message_that_was_refused_is_refused_again_without_a_wait():
+    async with desk() as door, door.client() as ada:
+        path = await opened(ada)
+        key = {"idempotency-key": "k-1", "content-type": "application/xml"}
+        found = [
+            await ada.post(f"{path}/messages?to=cashier&wait=0", content=b"<odd/>", headers=key)
+            for _ in range(2)
+        ]
+        assert [each.status_code for each in found] == [422, 422]
+        assert [each.headers["agentserver-again"] for each in found] == ["false", "true"]
+
+
 async def test_the_same_key_opens_the_same_conversation_for_each_principal():
     async with desk() as door, door.client() as ada, door.client("bob") as bob:
         key = {"idempotency-key": "k-1"}

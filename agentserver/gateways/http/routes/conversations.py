@@ -121,9 +121,9 @@ class ConversationRoutes:
             raise ProblemAnswer(422, "Another message was sent under this Idempotency-Key.") from None
         if isinstance(submitted.code, Unkept):
             raise unkept(submitted.code)
-        if submitted.code is None and not wanted.wait:
-            return _accepted(key, submitted)
-        found = await self._first(request, who, submitted, wanted.wait)
+        found = await _given(server, who, key, submitted) if submitted.again else None
+        if found is None and (wanted.wait or submitted.code is not None):
+            found = await self._first(request, who, submitted, wanted.wait)
         return _answer(found, submitted, key, wanted, server)
 
     async def _first(
@@ -205,6 +205,15 @@ class ConversationRoutes:
         return _Wanted(to, payload, min(wait, self.options.wait), _key(request), xml)
 
 
+async def _given(
+    server: DoorHost, who: Caller, conversation: str, submitted: Submitted
+) -> Reply | Done | None:
+    """Find the first answer to a message that was there before; None while there is none."""
+    with suppress(EngineError, LookupError):
+        return await server.find_answer(who.name, conversation, submitted.request)
+    return None
+
+
 async def _of(events: AsyncIterator[Item], request: str) -> Reply | Done | None:
     """The first reply to a request, or its end; None when there are no more events."""
     async for event in events:
@@ -281,31 +290,35 @@ def _accepted(conversation: str, submitted: Submitted) -> Response:
     headers = {
         "location": f"/v1/conversations/{conversation}/events?after={place}",
         "preference-applied": _ASYNC,
+        **_told(submitted),
     }
-    return _json({"request": submitted.request, "after": place}, 202, headers)
+    return _json({"request": submitted.request, "after": place, "again": submitted.again}, 202, headers)
 
 
 def _answer(
     found: Reply | Done | None, submitted: Submitted, conversation: str, wanted: _Wanted, server: DoorHost
 ) -> Response:
+    told = _told(submitted, found)
     match found:
         case None if isinstance(submitted.code, Code):
-            raise by_code(submitted.code, request=submitted.request)
+            raise by_code(submitted.code, request=submitted.request).with_headers(told)
         case None:
             return _accepted(conversation, submitted)
         case Done():
-            return Response(status_code=204, headers=_told(found))
+            return Response(status_code=204, headers=told)
         case Reply(error=True):
-            raise forms.problem_of(found, server.rules)
+            raise forms.problem_of(found, server.rules).with_headers(told)
         case Reply() if wanted.xml:
-            return Response(found.message, headers=_told(found), media_type=forms.XML[0])
+            return Response(found.message, headers=told, media_type=forms.XML[0])
         case Reply():
-            return Response(
-                forms.dumped(forms.reply_json(found, server.rules)),
-                headers=_told(found),
-                media_type=forms.JSON,
-            )
+            value = {**forms.reply_json(found, server.rules), "again": submitted.again}
+            return _json(value, headers=told)
 
 
-def _told(event: Reply | Done) -> Mapping[str, str]:
-    return {"agentserver-request": event.request, "agentserver-place": forms.place_id(event.place)}
+def _told(submitted: Submitted, event: Reply | Done | None = None) -> Mapping[str, str]:
+    """The headers of the answer to a message."""
+    told = {
+        "agentserver-request": submitted.request,
+        "agentserver-again": "true" if submitted.again else "false",
+    }
+    return told if event is None else {**told, "agentserver-place": forms.place_id(event.place)}

@@ -110,7 +110,8 @@ class ListenerEntry(Strict):
     concurrency: Concurrency = 8
     deadline: Deadline = Field(
         default=60.0,
-        description='Time that one invocation may take: seconds, or text such as "500ms", "30s", "2m".',
+        description='Time that one invocation may take: seconds, or text such as "500ms", "30s", "2m". Of an agent, '
+        "if left out, enough for one attempt at each backend of its model.",
     )
     retries: int = Field(
         default=0,

@@ -155,3 +155,49 @@ def test_an_agent_of_a_model_is_a_relay_that_remembers_its_thread(desk):
     provenance = desk.load(text).provenance
     assert provenance.policy.classify("agent").relay
     assert provenance.memory["agent"] == "thread"
+
+
+SLOW = """\
+llm:
+  backends:
+    - {name: b, provider: openai, model: x, base_url: "http://127.0.0.1:9"}
+    - {name: c, provider: openai, model: y, base_url: "http://127.0.0.1:9", timeout: 200s}
+    - {name: s, provider: scripted, script: script.yaml}
+  models: [{name: m, backends: [b, c]}, {name: brief, backends: [s]}]
+"""
+
+
+def with_backends(more=""):
+    return GOOD.partition("llm:")[0].replace("    model: m\n", f"    model: m\n{more}") + SLOW
+
+
+def deadline(desk, text, name="agent"):
+    return next(one.listener.deadline for one in desk.load(text).listeners if one.listener.name == name)
+
+
+def test_the_deadline_of_an_agent_holds_an_attempt_at_each_backend(desk):
+    assert deadline(desk, with_backends()) == 120 + 200 + 5
+    assert deadline(desk, with_backends().replace("backends: [b, c]", "backends: [s]")) == 60
+    assert deadline(desk, with_backends(), "single") == 60
+    coded = with_backends().replace("single, description", "single, agent: true, description")
+    assert deadline(desk, coded, "single") == 325
+    assert deadline(desk, with_backends("    deadline: 400s\n")) == 400
+
+
+@pytest.mark.parametrize(
+    ("stated", "expected"),
+    [
+        (
+            "199s",
+            "ends a request to c, which may take 200 s (use 325s or leave it out, or lower timeout of the backends)",
+        ),
+        (
+            "300s",
+            "leaves no time to ask each backend of m once (use 325s or leave it out, or lower timeout of the backends)",
+        ),
+    ],
+)
+def test_a_deadline_below_that_of_the_backends_is_a_warning(desk, stated, expected):
+    found = desk.findings(with_backends(f"    deadline: {stated}\n"))
+    assert f"organism.yaml:6: warning: listeners[0].deadline: {expected}" in found
+    assert "deadline" not in str(desk.findings(with_backends("    deadline: 325s\n")))

@@ -111,6 +111,32 @@ CATCH_ALL = {
 raised, a guard, an observer), at the boundary of one delivery (its
 handling, its step, those who are told of it), in one connection loop, and around the libraries that read a provider's answer."""
 
+OWN_JSON = {
+    "agentserver/foreign_json/*": "the one reader",
+    "agentserver/config/*": "values of a YAML document, whose bytes, depth and nodes were counted before",
+    "agentserver/provenance/policy/file.py": "values of a YAML document, as above",
+    "agentserver/core/encoding/*": "rows that this server's own engine has kept",
+    "agentserver/engines/*": "rows that this server's own engine has kept",
+    "agentserver/history/export.py": "causes and records of a step that the engine has kept",
+    "agentserver/guards/lineage/memory.py": "the memory of a guard, which the engine has kept",
+    "agentserver/guards/hosting.py": "the memory of a program's own guard, which the engine has kept",
+    "agentserver/trace/plain_values.py": "what it has just written itself",
+    "agentserver/mcp/serving/protocol.py": "a state that the server has sealed itself",
+    "agentserver/worker/commands/becoming.py": "an argument that the server gives to a process that it starts",
+    "agentserver/worker/process.py": "the setup that the server sends to its worker",
+    "agentserver/handoff/validation/validator.py": "a process of its own under limits of the kernel, without imports",
+    "agentserver/handoff/managed/document.py": "one text of at most a name's length, cut out by the scanner",
+    "agentserver/provenance/evidence/layouts.py": "a part of a payload, which was counted when it came; at most LONGEST",
+    "agentserver/provenance/evidence/leaves.py": "a part of a payload, which was counted when it came",
+    "agentserver/provenance/adapters/*": "arguments that a framework of the same process has read already",
+    "agentserver/mcp/client/process.py": "lines of bounded length; to be read under limits as well",
+    "agentserver/broker/*": "is about to go",
+}
+"""Where JSON is read or held against a model without agentserver/foreign_json, and why it is not foreign there."""
+
+JSON_CALLS = {"validate_json", "validate_python", "validate_strings", "model_validate", "model_validate_json",
+              "model_validate_strings", "from_json", "parse_raw", "raw_decode", "JSONDecoder"}  # fmt: skip
+
 WRITERS = ("agentserver/cli/*", "agentserver/gateways/console/console*")
 """Who may write to standard output and error."""
 
@@ -397,6 +423,38 @@ def markup(module):
             yield Finding("markup", module.path, node.lineno, tag.group())
 
 
+def foreign_json(module):
+    """Foreign JSON is counted before it is read, so it is read in one place."""
+    if any(fnmatch(module.path, pattern) for pattern in OWN_JSON):
+        return
+    yield from json_reads(module)
+
+
+def json_reads(module):
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.ImportFrom) and node.module in {"json", "pydantic_core"}:
+            names = {each.name for each in node.names} & {
+                "loads",
+                "load",
+                "JSONDecoder",
+                "from_json",
+                "SchemaValidator",
+            }
+        elif (
+            isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "errors"
+        ):
+            names = {ast.unparse(node.func)}
+        elif isinstance(node, ast.Attribute):
+            called = ast.unparse(node)
+            names = {called} if node.attr in JSON_CALLS or called in {"json.loads", "json.load"} else set()
+        else:
+            names = set()
+        for name in names:
+            yield Finding(
+                "foreign json", module.path, node.lineno, f"{name}: read it with agentserver/foreign_json"
+            )
+
+
 def written(node):
     if isinstance(node, ast.JoinedStr):
         return "".join(written(part) or "x" for part in node.values)
@@ -424,7 +482,7 @@ def is_own(node):
     return node.level > 0 or (node.module or "").partition(".")[0] == "agentserver"
 
 
-IMMUTABLE = {"Siblings"}
+IMMUTABLE = {"Siblings", "ForeignModel"}
 """Classes with ``__init__`` that are values all the same."""
 
 
@@ -445,6 +503,7 @@ RULES = (
     catch_alls,
     writers,
     markup,
+    foreign_json,
     exports,
 )
 
@@ -497,6 +556,28 @@ def test_no_modules_need_each_other():
         pytest.fail(" -> ".join(error.args[1]))
 
 
+def test_each_exception_for_json_is_needed():
+    for pattern, reason in OWN_JSON.items():
+        matching = [module for module in modules() if fnmatch(module.path, pattern)]
+        assert any(True for module in matching for _ in json_reads(module)), pattern
+        assert len(reason) > 10
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from json import loads\n",
+        "from pydantic_core import from_json\n",
+        "def f(adapter, data): return adapter.validate_json(data)\n",
+        "def f(data): return map(Model.model_validate, data)\n",
+        "def f(error): return error.errors()[0]\n",
+    ],
+)
+def test_each_way_to_read_foreign_json_is_seen(text):
+    module = Module("agentserver/gateways/x.py", text, ast.parse(text))
+    assert [finding.rule for finding in foreign_json(module)] == ["foreign json"]
+
+
 def test_the_front_door_is_small():
     assert len(agentserver.__all__) <= EXPORTS
     assert sorted(set(agentserver.__all__)) == list(agentserver.__all__)
@@ -516,6 +597,7 @@ BROKEN = {
     "get_x": "def get_pump(): ...\n",
     "catch-all": "try: pass\nexcept (KeyError, Exception): pass\n",
     "print": "print('x')\n",
+    "foreign json": "import json\ndef f(a): return json.loads(a)\n",
     "markup": "x = f'<{name}>' + '</a>'\n",
 }
 

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 
 from agentserver.cli import project
+from agentserver.foreign_json.reading import JsonLimits
+from agentserver.foreign_json.reading import read as read_json
 
 if TYPE_CHECKING:
     from agentserver.client import Client, RemoteConversation, ReplyEvent
@@ -95,10 +97,7 @@ def _message(ctx: click.Context, text: str) -> Message:
     data = sys.stdin.buffer.read() if text == "-" else text.encode("utf-8", "surrogateescape")
     if data.lstrip().startswith(b"<"):
         return data
-    try:
-        found = json.loads(data)
-    except (ValueError, RecursionError):
-        found = None
+    found = read_json(data, JsonLimits(bytes=1 << 26))
     if not isinstance(found, dict):
         project.refuse(ctx, "the message is neither a JSON object nor XML")
     return found

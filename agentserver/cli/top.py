@@ -5,7 +5,6 @@ Owns the choice between a screen for people and lines for programs. What is told
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ import click
 
 from agentserver.cli import project
 from agentserver.cli.reading import journal_option
+from agentserver.foreign_json.reading import JsonLimits, read_or_raise
 
 if TYPE_CHECKING:
     import socket
@@ -82,6 +82,8 @@ def _show(line: str) -> None:
         sys.stdout.flush()
         return
     colour, width = wants_colour(sys.stdout, os.environ), columns_of(sys.stdout) or 80
-    pieces = (piece for each in view.lines(json.loads(line)) for piece in wrapped(each, width))
+    pieces = (
+        piece for each in view.lines(read_or_raise(line, JsonLimits())) for piece in wrapped(each, width)
+    )
     sys.stdout.write(_ANEW + "".join(f"{paint(piece, colour=colour)}\n" for piece in pieces))
     sys.stdout.flush()

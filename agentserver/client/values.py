@@ -6,11 +6,11 @@ out. Pure.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from agentserver.client.errors import ProtocolError
+from agentserver.foreign_json.reading import JsonLimits, RefusedJson, read
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -137,12 +137,15 @@ class PendingApproval:
     reasons: tuple[Reason, ...]
 
 
+LIMITS: Final = JsonLimits(bytes=1 << 26, values=300_000, members=100_000)
+"""The limits of an answer: the lists of a server are long."""
+
+
 def read_object(data: bytes | str) -> Mapping[str, Any]:
     """A JSON object. Raises ProtocolError for anything else."""
-    try:
-        found = json.loads(data)
-    except (ValueError, RecursionError):
-        raise ProtocolError("the answer is no JSON") from None
+    found = read(data, LIMITS)
+    if isinstance(found, RefusedJson):
+        raise ProtocolError(f"the answer cannot be read: it {found.rule}")
     if not isinstance(found, dict):
         raise ProtocolError("the answer is no JSON object")
     return found

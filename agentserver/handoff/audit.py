@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from agentserver.foreign_json.reading import JsonLimits
+from agentserver.foreign_json.reading import read as read_json
 from agentserver.handoff.judgement import Approved, Facts, Rejected, Verdict
 from agentserver.handoff.requests import RequestRefusal, digest
 
@@ -182,10 +184,7 @@ def _next(line: str, after: Seal) -> Seal | str:
 
 
 def _members(line: str) -> dict[str, Any] | None:
-    try:
-        members = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
+    members = read_json(line, JsonLimits())
     return members if isinstance(members, dict) else None
 
 

@@ -6,12 +6,12 @@ a request with a reason, so that its target is judged first and every attempt is
 
 from __future__ import annotations
 
-import json
 from enum import StrEnum
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from agentserver.hygiene.json import tree
+from agentserver.foreign_json.reading import JsonLimits
+from agentserver.foreign_json.reading import read as read_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +22,8 @@ TYPE: Final = "handoff_request"
 """The value of the member ``type`` of a request, and the name of the tool that does the same."""
 LONGEST: Final = 64 * 1024
 """Characters of a request."""
+LIMITS: Final = JsonLimits(bytes=4 * LONGEST)
+"""The limits of its JSON text."""
 
 
 class RequestRefusal(StrEnum):
@@ -88,11 +90,7 @@ def read_text(raw: str) -> HandoffRequest:
 
 def decode(raw: str) -> dict[str, Any] | None:
     """The JSON object that a text is; None when it is none, has a member twice, or lone surrogates."""
-    try:
-        found = tree.loads(raw)
-        json.dumps(found, ensure_ascii=False).encode()
-    except (ValueError, RecursionError):
-        return None
+    found = read_json(raw, LIMITS)
     return found if isinstance(found, dict) else None
 
 

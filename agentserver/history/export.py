@@ -7,7 +7,7 @@ the file is and which values in it are not for reading.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from agentserver.characters.printing import replaced
 from agentserver.core.encoding.parts import encode, rights_of
@@ -17,6 +17,8 @@ from agentserver.core.encoding.recording import Origin
 from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.core.messages import Delivery, Done, EventPlace, Moment, Reply
 from agentserver.core.state.principals import FULL
+from agentserver.foreign_json.reading import JsonLimits, RefusedJson
+from agentserver.foreign_json.reading import read as read_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -68,10 +70,16 @@ def _shown(data: bytes) -> str:
     return data.decode("utf-8", "backslashreplace")
 
 
+LIMITS: Final = JsonLimits(bytes=1 << 29, values=10_000_000, members=100_000)
+"""The limits of a file: a conversation of some hundred thousand steps."""
+
+
 def load(data: bytes) -> RecordedConversation:
     """The conversation that ``dump`` wrote. Raises UnreadableError when there is none, or one of a later version."""
     try:
-        read = json.loads(data)
+        read = read_json(data, LIMITS)
+        if isinstance(read, RefusedJson):
+            raise UnreadableError(f"it cannot be read: it {read.rule}")
         if not isinstance(read, dict) or read.get("kind") != KIND:
             raise UnreadableError("this is no recorded conversation of agentserver")
         if read["format"] not in range(1, FORMAT + 1):

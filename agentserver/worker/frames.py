@@ -10,22 +10,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass as checked
 
 from agentserver.completion import Finish
 from agentserver.core.state.todos import Todo
+from agentserver.foreign_json.models import ForeignModel
+from agentserver.foreign_json.reading import JsonLimits, RefusedJson
 
 __all__ = [
     "PIECE", "VERSION", "AnsweringFrame", "CallFrame", "CancelFrame", "CompleteFrame", "CompletedFrame", "FailedFrame",
     "Frame", "FrameError", "FrameReader", "LoggedFrame", "ProgressFrame", "ReadyFrame", "ReturnedFrame", "SaidFrame",
-    "SetupFrame", "TodoFrame", "ToolFrame", "WordsFrame", "faults", "pack", "written",
+    "SetupFrame", "TodoFrame", "ToolFrame", "WordsFrame", "pack", "written",
 ]  # fmt: skip
 
 VERSION = 1
 HEAD = 4
 PIECE = 1 << 16
 """Bytes that are read at once."""
+VALUES = 100_000
+"""JSON values of a frame."""
+MEMBERS = 1000
+"""Members of one object of a frame."""
 _STRICT = ConfigDict(extra="forbid", strict=True)
 
 
@@ -323,26 +329,22 @@ def written(frame: Any) -> bytes:
     return data
 
 
-def faults(error: ValidationError) -> str:
-    """The first of the reasons why something is no frame, without what was sent."""
-    found = error.errors(include_url=False, include_input=False, include_context=False)
-    return "; ".join(f"{fault['loc']}: {fault['type']}" for fault in found[:3])
-
-
 @dataclass
 class FrameReader:
     """Cuts a stream of bytes into frames.
 
     Args:
         longest: bytes of a frame; a longer one is refused before it has come.
+        values: JSON values of a frame.
     """
 
     longest: int
+    values: int = VALUES
 
     def __post_init__(self) -> None:
         self._held = bytearray()
-        shapes = Annotated[Frame, Field(discriminator="kind")]
-        self._shape: TypeAdapter[Frame] = TypeAdapter(shapes)
+        self._limits = JsonLimits(bytes=self.longest, values=self.values, members=MEMBERS)
+        self._form: ForeignModel[Frame] = ForeignModel(Annotated[Frame, Field(discriminator="kind")])
 
     def feed(self, data: bytes | memoryview) -> None:
         """Take what was read. Nothing more is to be read while ``next`` has a frame."""
@@ -365,7 +367,7 @@ class FrameReader:
             return None
         text = bytes(self._held[HEAD:end])
         del self._held[:end]
-        try:
-            return self._shape.validate_json(text)
-        except ValidationError as error:
-            raise FrameError(faults(error)) from None
+        frame = self._form.read(text, self._limits)
+        if isinstance(frame, RefusedJson):
+            raise FrameError(str(frame))
+        return frame

@@ -100,8 +100,8 @@ def test_texts_cover_what_is_written():
 @pytest.mark.parametrize(
     ("data", "problem"),
     [
-        (b"", "cannot be read: JSONDecodeError"),
-        (b"\xff", "cannot be read: UnicodeDecodeError"),
+        (b"", "cannot be read: it must be JSON text in UTF-8"),
+        (b"\xff", "cannot be read: it must be JSON text in UTF-8"),
         (b"[]", "no recorded conversation"),
         (b'{"kind": "something"}', "no recorded conversation"),
         (b'{"kind": "agentserver conversation"}', "KeyError: 'format'"),

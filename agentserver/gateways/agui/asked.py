@@ -7,14 +7,15 @@ server's own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
 from ag_ui.core import ResumeEntry, RunAgentInput, UserMessage
-from pydantic import ValidationError
 
 from agentserver.core.state.approvals import Answer
+from agentserver.foreign_json.models import ForeignModel
+from agentserver.foreign_json.reading import JsonLimits, RefusedJson
 from agentserver.gateways.http.problems import ProblemAnswer
 from agentserver.payload.json.schema import json_schema
 from agentserver.payload.json.values import JsonRefusal
@@ -29,6 +30,7 @@ PAYLOAD: Final = "payload"
 
 _NAME: Final = "payloadName"
 _LONGEST: Final = 300
+_FORM: Final[ForeignModel[RunAgentInput]] = ForeignModel(RunAgentInput)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +82,9 @@ def read(data: bytes, *, decides: bool) -> RunAsked:
 
     Raises ProblemAnswer: 422 for what is no run, 403 for an answer of one who may not give it.
     """
-    try:
-        found = RunAgentInput.model_validate_json(data)
-    except ValidationError as error:
-        raise ProblemAnswer(422, "This is no input of a run.", faults=_faults(error)) from None
+    found = _FORM.read(data, JsonLimits(bytes=len(data)))
+    if isinstance(found, RefusedJson):
+        raise ProblemAnswer(422, "This is no input of a run.", faults=[asdict(found)])
     if not (0 < len(found.thread_id) <= _LONGEST and 0 < len(found.run_id) <= _LONGEST):
         raise ProblemAnswer(422, f"threadId and runId have 1 to {_LONGEST} characters.")
     given = found.forwarded_props if isinstance(found.forwarded_props, dict) else {}
@@ -149,11 +150,3 @@ def _answer(entry: ResumeEntry, *, decides: bool) -> InterruptAnswer:
     if set(said) != {"answer", "digest"} or answer not in tuple(Answer) or not isinstance(digest, str):
         raise ProblemAnswer(422, "An answer is the digest that was shown, and once, always or deny.")
     return InterruptAnswer(entry.interrupt_id, Answer(answer), digest)
-
-
-def _faults(error: ValidationError) -> list[dict[str, str]]:
-    """The places where the input is wrong, each with its rule; nothing of what it says."""
-    found = error.errors(include_url=False, include_context=False, include_input=False)
-    return [
-        {"pointer": "".join(f"/{step}" for step in each["loc"]), "rule": each["type"]} for each in found[:20]
-    ]

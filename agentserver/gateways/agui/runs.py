@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import anyio
@@ -22,7 +23,7 @@ from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.gateways.agui import asked as asking
 from agentserver.gateways.agui import telling
 from agentserver.gateways.http import forms
-from agentserver.gateways.http.parts import DoorPart, acting, host, opened
+from agentserver.gateways.http.parts import DoorPart, acting, host, opened, read_body
 from agentserver.gateways.http.problems import ProblemAnswer, by_code, stopping, unkept, unknown
 from agentserver.gateways.http.routes.streams import ServerSent
 from agentserver.ports import Ended, Lagged, OtherMessageError, Unkept, WatchEnd
@@ -64,7 +65,7 @@ async def run(request: Request) -> ServerSent:
     who, server, listener = acting(request), host(request), request.path_params["listener"]
     if forms.media(request.headers.get("content-type", "")) != forms.JSON:
         raise ProblemAnswer(415, "The input of a run is application/json.", {"accept-post": forms.JSON})
-    asked = asking.read(await request.body(), decides=who.decides)
+    asked = await read_body(request, partial(asking.read, decides=who.decides))
     if request.app.holding.stopping:
         raise stopping()
     data = _message(asked, listener, who, server)

@@ -12,6 +12,7 @@ import anyio
 from starlette.responses import Response
 from starlette.routing import Route, Router
 
+from agentserver.foreign_json.threads import ReadingThreads
 from agentserver.gateways.http import forms
 from agentserver.gateways.http.gate import Gate, TokenKeeper
 from agentserver.gateways.http.held import Holding
@@ -59,6 +60,7 @@ class HttpDoor:
     ) -> None:
         self.host = server
         self.holding = Holding(options, keeper.known)
+        self.reading = ReadingThreads()
         self._name, self._metrics = name, metrics
         self._described = server.rules
         self._descriptions: dict[tuple[str, ...] | None, bytes] = {}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from agentserver.contract import Code, SystemError
 from agentserver.core.messages import UNDECIDED, Done, EventPlace, Progress, Reply
+from agentserver.foreign_json.reading import JsonLimits
 from agentserver.gateways.http.problems import ProblemAnswer, by_code
 from agentserver.payload.json.elements import element_of, value_of
 from agentserver.payload.json.values import JsonRefusal
@@ -73,7 +74,7 @@ def message(
         raise ProblemAnswer(
             415, "A message is application/json or application/xml.", {"accept-post": f"{JSON}, {XML[0]}"}
         )
-    value = read_json(data, most=len(data))
+    value = read_json(data, JsonLimits(bytes=len(data)))
     if isinstance(value, JsonRefusal):
         raise _faulty(value)
     element = element_of(_codec(rules, to, name, may), value)

@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from starlette.requests import HTTPConnection
+    from starlette.requests import HTTPConnection, Request
     from starlette.routing import BaseRoute
 
     from agentserver.core.guard import Rules
     from agentserver.core.state.approvals import Approval, ApprovalAnswer
+    from agentserver.foreign_json.threads import ReadingThreads
     from agentserver.gateways.principals import Caller
     from agentserver.ports import EngineReader
     from agentserver.trace.store import TraceBook
@@ -122,6 +123,12 @@ def header(request: HTTPConnection, name: bytes) -> str:
 def host(request: HTTPConnection) -> DoorHost:
     """The server."""
     return cast("DoorHost", request.app.host)
+
+
+async def read_body(request: Request, reader: Callable[[bytes], T]) -> T:
+    """Read the body of a request, one that is large in a thread."""
+    threads: ReadingThreads = request.app.reading
+    return await threads.read(reader, await request.body())
 
 
 async def opened(server: DoorHost, who: Caller, key: str | None, *, kept: bool) -> str:

@@ -6,7 +6,6 @@ looks: answers are JSON, whose texts the pages show as texts.
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from functools import partial
@@ -20,6 +19,7 @@ from agentserver.core.decide import approving
 from agentserver.core.encoding.recorded import UnrecordedError
 from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
+from agentserver.foreign_json.reading import JsonLimits, read
 from agentserver.gateways.live import reading, telling
 from agentserver.gateways.live.assets import HEADERS
 from agentserver.gateways.live.feed import Feed
@@ -341,10 +341,7 @@ async def _body(request: Request) -> dict[str, Any] | None:
         data += chunk
         if len(data) > BODY:
             return None
-    try:
-        found = json.loads(data)
-    except (ValueError, RecursionError):
-        return None
+    found = read(data, JsonLimits(bytes=BODY, values=100))
     return found if isinstance(found, dict) else None
 
 

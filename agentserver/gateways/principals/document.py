@@ -11,12 +11,13 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from agentserver.core.state import principals
 from agentserver.core.state.principals import Principal, Trust
+from agentserver.foreign_json.models import ForeignModel
+from agentserver.foreign_json.reading import JsonLimits, RefusedJson
 from agentserver.gateways.principals.callers import Caller, Rate, Role
-from agentserver.hygiene.json.tree import loads
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -25,6 +26,9 @@ FORM: Final = 1
 """The number of this form, which the file begins with."""
 
 MOST_OPEN: Final = 1_000_000
+
+LIMITS: Final = JsonLimits(bytes=1 << 25, values=200_000)
+"""The limits of the file: some twenty thousand principals."""
 
 
 class KnownError(ValueError):
@@ -69,15 +73,15 @@ class _File(_Strict):
     principals: list[_Line]
 
 
+_FORM: Final[ForeignModel[_File]] = ForeignModel(_File)
+
+
 def read(data: bytes) -> tuple[Enrolled, ...]:
     """The entries of a file. Raises ValueError, which says what is wrong with it."""
-    try:
-        loads(data.decode())  # refuses a member that stands twice
-        found = tuple(map(_entry, _File.model_validate_json(data).principals))
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise ValueError(f"{where or 'the file'}: {first['msg']}") from None
+    whole = _FORM.read(data, LIMITS)
+    if isinstance(whole, RefusedJson):
+        raise ValueError(f"{whole.pointer or 'the file'}: {whole.rule}")  # noqa: TRY004 - a refusal is a value
+    found = tuple(map(_entry, whole.principals))
     for each in found:
         why = principals.unfit(each.caller.name, ())
         if why:

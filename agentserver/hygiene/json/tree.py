@@ -1,20 +1,21 @@
-"""JSON documents as trees: reading foreign ones, the positions at which schemas stand, and schemas without words.
+"""JSON documents as trees: the positions at which schemas stand, and schemas without words.
 
-Owns what of JSON text is refused; which keyword holds a schema, a list of them, a map of them, or plain data; the graph
+Owns which keyword holds a schema, a list of them, a map of them, or plain data; the graph
 of references; and the taking out of what a model would read as words to it, in two strictnesses, the library's and
 admission's. Refuses to judge. A property that is called ``title`` is no title, and ``enum`` holds values, not schemas.
 """
 
 from __future__ import annotations
 
-import json
 from copy import deepcopy
 from enum import Enum
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urljoin
 
-from agentserver.hygiene.limits import BYTES
+from agentserver.foreign_json import reading as foreign_json
+from agentserver.foreign_json.reading import JsonLimits, RefusedJson
+from agentserver.hygiene.limits import BYTES, NODES
 from agentserver.hygiene.objections import Objection, Reference, Schema, SchemaLanguage
 from agentserver.hygiene.slug import readable
 
@@ -22,40 +23,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 
+LIMITS: Final = JsonLimits(bytes=BYTES, values=NODES)
+"""The limits of a schema's text; the rules have narrower ones of their own."""
+
+
 def read(data: bytes, reference: Reference | None = None) -> Schema | Objection:
     """The schema in ``data``; or why there is none."""
-    if len(data) > BYTES:
-        return Objection("document", "", f"has more than {BYTES} bytes")
-    try:
-        return Schema(SchemaLanguage.JSON, loads(data.decode()), reference)
-    except ValueError:
-        return Objection("document", "", "is no JSON text: UTF-8, no member twice, no NaN, bounded nesting")
-
-
-class LooseJsonError(ValueError):
-    """A text that Python reads and JSON does not allow. The text of the error is the rule that it breaks."""
-
-
-def loads(text: str, number: Callable[[str], Any] | None = None) -> Any:
-    """The value of a JSON text; ``number`` makes those with a point or an exponent, ``float`` when None.
-
-    Raises ValueError, also for too deep nesting, and as LooseJsonError for a member twice, NaN and Infinity.
-    """
-    try:
-        return json.loads(text, object_pairs_hook=_unique, parse_constant=_refused, parse_float=number)
-    except RecursionError:
-        raise ValueError("nested too deep") from None
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) < len(pairs):
-        raise LooseJsonError("must name each member of an object once")
-    return members
-
-
-def _refused(_: str) -> Any:
-    raise LooseJsonError("must hold no NaN and no Infinity, which JSON has not")
+    found = foreign_json.read(data, LIMITS)
+    if isinstance(found, RefusedJson):
+        return Objection("document", "", found.rule)
+    return Schema(SchemaLanguage.JSON, found, reference)
 
 
 class Holds(Enum):

@@ -24,6 +24,8 @@ from agentserver.contract import (
     TodoUntil,
     invocation,
 )
+from agentserver.foreign_json.reading import JsonLimits
+from agentserver.foreign_json.reading import read as read_json
 from agentserver.llm.agent.history import kept, prompt_of
 from agentserver.llm.agent.reading import GIVEN, judge
 from agentserver.llm.agent.state import AgentLine, AgentState, CallLine, writable
@@ -292,10 +294,7 @@ def _bare(call: ToolCall) -> CallLine:
 
 
 def _is_object(text: str) -> bool:
-    try:
-        return isinstance(json.loads(text), dict)
-    except (ValueError, RecursionError):
-        return False
+    return isinstance(read_json(text, JsonLimits()), dict)
 
 
 def _system(facts: ReadyAgent) -> str:

@@ -13,6 +13,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from agentserver.characters.printing import one_line, shortened
+from agentserver.foreign_json import reading as foreign_json
+from agentserver.foreign_json.reading import JsonLimits, RefusedJson
 from agentserver.payload.fields.field_table import PayloadType, RecordType, Scalar
 from agentserver.payload.foreign.mapping import Mapped, mapped
 from agentserver.payload.json.values import JsonRefusal, read
@@ -23,8 +25,8 @@ if TYPE_CHECKING:
     from agentserver.payload.fields.field_table import Field, Type
 
 FORMAT: Final = 1
-BYTES: Final = 1 << 22
-"""Most bytes of a lock."""
+LIMITS: Final = JsonLimits(bytes=1 << 22, values=100_000)
+"""The limits of a lock."""
 TOOLS: Final = 1000
 """Most tools of a server."""
 LINE: Final = 300
@@ -104,7 +106,7 @@ def written(lock: ServerLock) -> str:
 
 def _checked(lock: ServerLock, complaint: str) -> str:
     text = _text(lock)
-    refused = read(text, most=BYTES)
+    refused = read(text, LIMITS)
     if isinstance(refused, JsonRefusal):
         raise LockError(f"{complaint}: {refused}")
     return text
@@ -122,10 +124,9 @@ class LockError(ValueError):
 
 def locked(data: bytes) -> ServerLock:
     """The lock in a text. Raises LockError."""
-    value = read(data, most=BYTES)
-    if isinstance(value, JsonRefusal):
+    value = foreign_json.read(data, LIMITS)  # with the binary numbers that the hash was taken of
+    if isinstance(value, RefusedJson):
         raise LockError(f"is no lock: {value}")
-    value = json.loads(data)  # with the numbers that the hash was taken of
     try:
         if value["format"] != FORMAT:
             raise LockError(f"is a lock of another format than {FORMAT}")

@@ -9,7 +9,8 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from agentserver.payload.json.values import JsonFault, JsonRefusal, below, read, refusal
+from agentserver.foreign_json.reading import RefusedJson, read
+from agentserver.payload.json.values import LIMITS, JsonFault, below, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,11 +64,11 @@ class _Outward:
     def value(self, shape: Shape, value: Any, pointer: str) -> Any:
         if shape.text:
             value = value[BOX] if shape.boxed else value
-            found = read(value)
-            if isinstance(found, JsonRefusal):
-                self.faults.append(JsonFault(pointer, found.faults[0].rule))
+            found = read(value, LIMITS)  # with binary numbers, which every writer of JSON has
+            if isinstance(found, RefusedJson):
+                self.faults.append(JsonFault(pointer, found.rule))
                 return None
-            return json.loads(value)  # with binary numbers, which every writer of JSON has
+            return found
         if shape.items is not None:
             return [self.value(shape.items, each, below(pointer, at)) for at, each in enumerate(value)]
         if shape.members is None:

@@ -1,6 +1,6 @@
 """JSON text as values, and the refusals of this face.
 
-Owns which text is JSON here and how large it may be. Refuses to know payloads.
+Owns the refusals. Refuses to know payloads, and which text is JSON (``foreign_json.reading``).
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
 from agentserver.characters.printing import DOTS, shortened
-from agentserver.hygiene.json.tree import LooseJsonError, escaped, loads
+from agentserver.foreign_json import reading as foreign_json
+from agentserver.foreign_json.reading import JsonLimits, RefusedJson
+from agentserver.hygiene.json.tree import escaped
 from agentserver.payload.corrections import FAULTS, LENGTH
 
-BYTES: Final = 1 << 20
-"""Most bytes of a JSON text."""
-DEPTH: Final = 64
-"""Most objects and arrays inside one another."""
+LIMITS: Final = JsonLimits()
+"""The limits of a JSON text where its reader names no others."""
 
 JsonValue: TypeAlias = "bool | int | float | Decimal | str | list[Any] | dict[str, Any] | None"
 
@@ -60,34 +60,7 @@ def below(pointer: str, step: object) -> str:
     return f"{pointer}/{escaped(step)}"
 
 
-def read(text: str | bytes, *, most: int = BYTES) -> JsonValue | JsonRefusal:
-    """The value of a JSON text, whose numbers with a point or an exponent are exact (``Decimal``).
-
-    Args:
-        text: UTF-8 where it is bytes.
-        most: bytes beyond which it is not read.
-
-    Refused are texts above the bounds, a member twice in one object, NaN and Infinity, an integer of more digits than
-    CPython reads (4300), and what is no JSON at all.
-    """
-    try:
-        data = text.encode() if isinstance(text, str) else text
-        if len(data) > most:
-            return refusal(JsonFault("", f"must have at most {most} bytes"))
-        value = loads(data.decode(), Decimal)
-    except (ValueError, ArithmeticError) as error:
-        rule = str(error) if isinstance(error, LooseJsonError) else "must be JSON text in UTF-8"
-        return refusal(JsonFault("", rule))
-    if _deep(value):
-        return refusal(JsonFault("", f"must nest at most {DEPTH} objects and arrays"))
-    return value  # type: ignore[no-any-return]
-
-
-def _deep(value: Any) -> bool:
-    level = [value]
-    for _ in range(DEPTH + 1):
-        level = [each for each in level if isinstance(each, (dict, list))]
-        if not level:
-            return False
-        level = [inner for each in level for inner in (each.values() if isinstance(each, dict) else each)]
-    return True
+def read(text: str | bytes, limits: JsonLimits = LIMITS) -> JsonValue | JsonRefusal:
+    """Read a JSON text as a value whose numbers with a point or an exponent are exact (``Decimal``)."""
+    found = foreign_json.read(text, limits, number=Decimal)
+    return refusal(JsonFault("", found.rule)) if isinstance(found, RefusedJson) else found

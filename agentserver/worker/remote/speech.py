@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias, TypeVar
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass as checked
 
+from agentserver.foreign_json.models import ForeignModel
+from agentserver.foreign_json.reading import JsonLimits, RefusedJson
 from agentserver.worker import frames
 
 __all__ = ["AliveFrame", "Answer", "HeardFrame", "Spelling", "Spoken", "TakeFrame"]
@@ -76,9 +78,9 @@ class Spelling:
     """
 
     def __init__(self, longest: int) -> None:
-        self._longest = longest
-        self._spoken: TypeAdapter[Spoken] = TypeAdapter(Annotated[Spoken, Field(discriminator="kind")])
-        self._answer: TypeAdapter[Answer] = TypeAdapter(Annotated[Answer, Field(discriminator="kind")])
+        self._limits = JsonLimits(bytes=longest, values=frames.VALUES, members=frames.MEMBERS)
+        self._spoken: ForeignModel[Spoken] = ForeignModel(Annotated[Spoken, Field(discriminator="kind")])
+        self._answer: ForeignModel[Answer] = ForeignModel(Annotated[Answer, Field(discriminator="kind")])
 
     def spoken(self, data: bytes) -> Spoken:
         """A worker's frame as it is read. Raises FrameError."""
@@ -88,10 +90,8 @@ class Spelling:
         """A server's answer as it is read. Raises FrameError."""
         return self._read(self._answer, data)
 
-    def _read(self, shape: TypeAdapter[_T], data: bytes) -> _T:
-        if len(data) > self._longest:
-            raise frames.FrameError(f"{len(data)} bytes, where {self._longest} are allowed")
-        try:
-            return shape.validate_json(data)
-        except ValidationError as error:
-            raise frames.FrameError(frames.faults(error)) from None
+    def _read(self, form: ForeignModel[_T], data: bytes) -> _T:
+        found = form.read(data, self._limits)
+        if isinstance(found, RefusedJson):
+            raise frames.FrameError(str(found))
+        return found

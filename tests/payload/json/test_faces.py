@@ -22,7 +22,7 @@ from agentserver.payload.codec import Codecs, Generated
 from agentserver.payload.fields.describe import table
 from agentserver.payload.json.elements import ELEMENTS, TEXT, element_of, value_of
 from agentserver.payload.json.schema import json_schema
-from agentserver.payload.json.values import BYTES, DEPTH, JsonRefusal, read
+from agentserver.payload.json.values import LIMITS, JsonRefusal, read
 from agentserver.payload.xsd_codec import Binding, XsdCodec
 from tests.core.strategies import SCALARS, classes, parse, values
 from tests.fuzzing import examples
@@ -389,11 +389,14 @@ def test_a_pattern_that_only_xsd_has_is_told_in_words() -> None:
         ('{"a": 1, "a": 2}', "must name each member of an object once"),
         ('{"a": NaN}', "must hold no NaN and no Infinity, which JSON has not"),
         ("[-Infinity]", "must hold no NaN and no Infinity, which JSON has not"),
-        ("[" * (DEPTH + 1) + "]" * (DEPTH + 1), f"must nest at most {DEPTH} objects and arrays"),
-        ("[" * 100_000, "must be JSON text in UTF-8"),
-        ('"' + "x" * BYTES + '"', f"must have at most {BYTES} bytes"),
+        (
+            "[" * (LIMITS.depth + 1) + "]" * (LIMITS.depth + 1),
+            f"must nest at most {LIMITS.depth} objects and arrays",
+        ),
+        ("[" * 100_000, "must have at most 50000 values"),
+        ('"' + "x" * LIMITS.bytes + '"', f"must have at most {LIMITS.bytes} bytes"),
         (b"\xff", "must be JSON text in UTF-8"),
-        ("1" * 5000, "must be JSON text in UTF-8"),
+        ("1" * 5000, "must have numbers of at most 4300 digits"),
         ("", "must be JSON text in UTF-8"),
         ("{'a': 1}", "must be JSON text in UTF-8"),
     ],
@@ -403,7 +406,7 @@ def test_text_beyond_json_or_its_bounds_is_refused(text: str | bytes, rule: str)
 
 
 def test_text_within_the_bounds_keeps_its_digits() -> None:
-    assert read("[" * DEPTH + "]" * DEPTH) is not None
+    assert read("[" * LIMITS.depth + "]" * LIMITS.depth) is not None
     assert read('{"a": [1.10, 1e400, -0, 18446744073709551617, "\\ud83d\\ude00"]}') == {
         "a": [Decimal("1.10"), Decimal("1e400"), 0, 18446744073709551617, "😀"]
     }

@@ -19,7 +19,7 @@ from agentserver.contract import Code
 from agentserver.core import receipts
 from agentserver.core.messages import UNDECIDED, Done, EventPlace, Progress, Reply
 from agentserver.gateways.http import forms
-from agentserver.gateways.http.parts import HEADS, DoorPart, acting, caller, header, host, opened
+from agentserver.gateways.http.parts import HEADS, DoorPart, acting, caller, header, host, opened, read_body
 from agentserver.gateways.http.problems import (
     ProblemAnswer,
     by_code,
@@ -106,9 +106,10 @@ class ConversationRoutes:
         who, server, key = acting(request), host(request), request.path_params["conversation"]
         wanted = self._wanted(request)
         kind = forms.media(header(request, b"content-type"))
-        message = forms.message(
-            server.rules, kind, await request.body(), wanted.to, wanted.payload, who.principal.may
+        reader = partial(
+            forms.message, server.rules, kind, to=wanted.to, name=wanted.payload, may=who.principal.may
         )
+        message = await read_body(request, reader)
         if self.holding.stopping:
             raise stopping()
         try:

@@ -14,6 +14,7 @@ from starlette.routing import Route
 from agentserver.core.decide import approving
 from agentserver.core.records.wording import WORDING
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
+from agentserver.foreign_json.reading import JsonLimits
 from agentserver.gateways.http import forms
 from agentserver.gateways.http.parts import DoorPart, caller, host
 from agentserver.gateways.http.problems import ProblemAnswer, unknown
@@ -86,7 +87,7 @@ async def answer(request: Request) -> Response:
     if not who.decides:
         raise ProblemAnswer(403, "This role decides about nothing.")
     key = request.path_params["approval"]
-    digest, said = _decision(read_json(await request.body()))
+    digest, said = _decision(read_json(await request.body(), JsonLimits(values=10)))
     one = next((each for each in server.approvals() if each.id == key), None)
     if one is None:
         raise ProblemAnswer(404, "Nothing of this id waits for a person.")

@@ -15,6 +15,7 @@ import anyio
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from agentserver.core.messages import UNDECIDED, Done, EventPlace, Reply
+from agentserver.foreign_json.reading import JsonLimits
 from agentserver.gateways.http import forms
 from agentserver.gateways.http.held import STOPPING
 from agentserver.payload.json.values import JsonRefusal
@@ -221,7 +222,7 @@ _UNFIT: Final = "unfit"
 
 def _taken(word: str | bytes) -> EventPlace | None:
     """The place that a caller's word names; None when it is none."""
-    found = read_json(word, most=WORD)
+    found = read_json(word, JsonLimits(bytes=WORD))
     if isinstance(found, JsonRefusal) or not isinstance(found, dict) or set(found) != {"taken"}:
         return None
     return forms.place(str(found["taken"]))

@@ -1,0 +1,1 @@
+"""JSON that somebody else wrote: counted before it is read, and read in one place. Internal."""

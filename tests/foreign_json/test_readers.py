@@ -1,0 +1,180 @@
+"""Every reader of foreign JSON meets every bomb of the corpus, and refuses it at a cost that is counted.
+
+The readers are the modules of the package that import the one reader: a new one without a driver here fails.
+"""
+
+from __future__ import annotations
+
+import ast
+import tracemalloc
+from functools import partial
+from typing import ClassVar
+
+import pytest
+
+from agentserver.cli import send
+from agentserver.client import values as client_values
+from agentserver.client.errors import ProtocolError
+from agentserver.foreign_json.reading import RefusedJson
+from agentserver.gateways.agui import asked
+from agentserver.gateways.http import forms
+from agentserver.gateways.http.problems import ProblemAnswer
+from agentserver.gateways.http.routes import streams
+from agentserver.gateways.principals import document
+from agentserver.handoff import audit, requests
+from agentserver.handoff.edge.cursor import SessionCursor
+from agentserver.handoff.edge.heads import NoteHeads
+from agentserver.history import export
+from agentserver.hygiene.json import tree
+from agentserver.hygiene.objections import Objection
+from agentserver.llm import typed
+from agentserver.llm.agent import loop
+from agentserver.payload.foreign import lock, shapes
+from agentserver.payload.json import values
+from agentserver.payload.json.values import JsonRefusal
+from agentserver.worker.frames import HEAD, FrameReader
+from agentserver.worker.remote.speech import Spelling
+from tests.foreign_json.bombs import PLAIN, aimed
+from tests.test_shape import modules
+
+ROOM = 30_000_000
+"""Bytes that a reader may take beside a few copies of the text."""
+
+
+def refuses(read, data):
+    """Whether a reader refuses a text, by an exception of its own or by a value."""
+    try:
+        found = read(data)
+    except (ValueError, ProblemAnswer, ProtocolError, SystemExit):
+        return True
+    return found is None or found is False or isinstance(found, RefusedJson | JsonRefusal | Objection)
+
+
+def framed(data):
+    reader = FrameReader(1 << 22)
+    reader.feed(len(data).to_bytes(HEAD, "big") + data)
+    return reader.next()
+
+
+def outward(data):
+    return shapes.outward(shapes.AS_TEXT, data.decode("utf-8", "surrogateescape"))
+
+
+def of_file(make, data):
+    """Read a note of a handoff's edge. ``make`` gives the note for a folder."""
+    note = make()
+    note.path.write_bytes(data)
+    return note.read()
+
+
+FRAME = b'{"kind":"returned","call":1,"said":%s,"storage":{},"logged":[],"closed":[]}'
+RUN = b'{"threadId":"t","runId":"r","messages":[{"id":"1","role":"assistant","toolCalls":%s}],"tools":[],"context":[],"state":{}}'
+PRINCIPALS = b'{"form":1,"principals":%s}'
+LOCK = b'{"format":1,"server":"s","protocol":"p","tools":%s}'
+
+
+class Context:
+    """The part of a click context that a refusal of a verb needs."""
+
+    meta: ClassVar = {}
+
+    def exit(self, status):
+        raise SystemExit(status)
+
+
+READERS = {
+    "agentserver/hygiene/json/tree.py": (tree.read, b"%s"),
+    "agentserver/payload/json/values.py": (values.read, b"%s"),
+    "agentserver/payload/foreign/lock.py": (lock.locked, LOCK),
+    "agentserver/payload/foreign/shapes.py": (outward, b"%s"),
+    "agentserver/gateways/http/forms.py": (
+        lambda data: forms.message(None, forms.JSON, data, None, None, None),
+        b"%s",
+    ),
+    "agentserver/gateways/http/routes/streams.py": (streams._taken, b'{"taken":%s}'),
+    "agentserver/gateways/agui/asked.py": (partial(asked.read, decides=True), RUN),
+    "agentserver/gateways/principals/document.py": (document.read, PRINCIPALS),
+    "agentserver/client/values.py": (client_values.read_object, b"[%s]"),
+    "agentserver/worker/frames.py": (framed, FRAME),
+    "agentserver/worker/remote/speech.py": (Spelling(1 << 22).spoken, FRAME),
+    "agentserver/handoff/requests.py": (
+        lambda data: requests.decode(data.decode("utf-8", "surrogateescape")),
+        b"%s",
+    ),
+    "agentserver/handoff/audit.py": (
+        lambda data: audit.ending(data.decode("utf-8", "surrogateescape")),
+        b"%s",
+    ),
+    "agentserver/llm/typed.py": (
+        lambda data: typed.value_from(None, data.decode("utf-8", "surrogateescape")),
+        b"%s",
+    ),
+    "agentserver/llm/agent/loop.py": (
+        lambda data: loop._is_object(data.decode("utf-8", "surrogateescape")),
+        b"[%s]",
+    ),
+    "agentserver/cli/send.py": (
+        lambda data: send._message(Context(), data.decode("utf-8", "surrogateescape")),
+        b"[%s]",
+    ),
+}
+"""A driver of each reader, and the text that a bomb is put into."""
+
+NOTES = {
+    "agentserver/handoff/edge/cursor.py": lambda folder: SessionCursor("s", folder),
+    "agentserver/handoff/edge/heads.py": lambda folder: NoteHeads(folder / "audit.jsonl"),
+}
+"""Readers of files beside others: what is there is this user's own, but anybody may have broken it."""
+
+ELSEWHERE = {
+    "agentserver/gateways/http/routes/deciding.py": "tests/hostile/attack_bodies.py, over HTTP",
+    "agentserver/gateways/live/routes.py": "tests/hostile/attack_bodies.py, over HTTP",
+    "agentserver/handoff/validation/worker.py": "answers of a process of its own, of at most 500 characters",
+    "agentserver/cli/top.py": "lines of a server of the same user; the figures of one moment",
+    "agentserver/history/export.py": "below: a file of the user's that may be large",
+}
+
+
+def importers():
+    """The modules that read foreign JSON."""
+    names = {("agentserver.foreign_json.reading", each) for each in ("read", "read_or_raise", "count")}
+    names |= {("agentserver.foreign_json.models", "ForeignModel"), ("agentserver.payload.json.values", "read"),
+              ("agentserver.foreign_json", "reading")}  # fmt: skip
+    for module in modules():
+        if module.path.startswith("agentserver/foreign_json/"):
+            continue
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.ImportFrom) and any(
+                (node.module, each.name) in names for each in node.names
+            ):
+                yield module.path
+
+
+def test_each_reader_has_a_driver():
+    assert set(importers()) == {*READERS, *NOTES, *ELSEWHERE}
+
+
+@pytest.mark.parametrize("path", READERS)
+def test_a_reader_refuses_each_bomb_and_takes_little_memory(path):
+    read, frame = READERS[path]
+    bombs = {name: data for name, data in PLAIN.items() if frame == b"%s"} or aimed(frame)
+    refuses(read, b"[")  # what is imported and prepared on first use
+    for name, data in bombs.items():
+        tracemalloc.start()
+        try:
+            assert refuses(read, data), name
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert peak < 6 * len(data) + ROOM, name
+
+
+@pytest.mark.parametrize("path", NOTES)
+def test_a_note_that_is_a_bomb_is_no_note(path, tmp_path):
+    for data in PLAIN.values():
+        assert refuses(partial(of_file, partial(NOTES[path], tmp_path)), data)
+
+
+def test_an_export_that_is_a_bomb_is_no_conversation():
+    for data in PLAIN.values():
+        assert refuses(export.load, data)

@@ -1,0 +1,109 @@
+"""Reading of JSON that somebody else wrote: what is counted, what is refused, and that counting is cheap."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentserver.foreign_json.reading import NO_JSON, PIECE, JsonLimits, RefusedJson, count, read
+from tests.foreign_json.bombs import PLAIN
+
+LIMITS = JsonLimits()
+SMALL = JsonLimits(bytes=1000, values=10, depth=4, members=5, digits=6)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from('"\\[]{},:'), max_size=12),
+    lambda inner: st.lists(inner, max_size=6) | st.dictionaries(st.text(st.sampled_from('ab"\\[{,'), max_size=4), inner, max_size=6),
+    max_leaves=30,
+)  # fmt: skip
+
+
+def values(value):
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + sum(map(values, inner))
+
+
+def depth(value):
+    if not isinstance(value, dict | list):
+        return 0
+    return 1 + max(map(depth, value.values() if isinstance(value, dict) else value), default=0)
+
+
+@given(VALUES, st.booleans())
+def test_what_is_within_the_limits_is_read_as_it_was_written(value, ascii_only):
+    data = json.dumps(value, ensure_ascii=ascii_only).encode()
+    exact = JsonLimits(values=values(value) + 60, depth=depth(value))
+    assert read(data, exact) == value
+    assert read(data.decode(), exact) == value
+
+
+@given(VALUES)
+def test_the_count_of_values_never_misses_one_and_depth_is_exact(value):
+    data = json.dumps(value).encode()
+    assert count(data, JsonLimits(values=values(value) - 1)) is not None
+    if depth(value):
+        assert count(data, JsonLimits(depth=depth(value) - 1)) == RefusedJson(
+            f"must nest at most {depth(value) - 1} objects and arrays"
+        )
+    assert count(data, JsonLimits(depth=depth(value))) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        (" " * 1001, "must have at most 1000 bytes"),
+        ("[0,0,0,0,0,0,0,0,0,0]", "must have at most 10 values"),
+        ("[[[[[]]]]]", "must nest at most 4 objects and arrays"),
+        ('{"a":0,"b":0,"c":0,"d":0,"e":0,"f":0}', "must have objects of at most 5 members"),
+        ('{"a":0,"\\u0061":0}', "must name each member of an object once"),
+        ("1234567", "must have numbers of at most 6 digits"),
+        ("0.23456", "must have numbers of at most 6 digits"),
+        ("1e9999", "must hold no number beyond those of a binary64"),
+        ("NaN", "must hold no NaN and no Infinity, which JSON has not"),
+        ("-Infinity", "must hold no NaN and no Infinity, which JSON has not"),
+        ('"\\ud800"', NO_JSON),
+        ('"\ud800"', NO_JSON),
+        ("\ufeff1", NO_JSON),
+        ("[1,]", NO_JSON),
+        ('"a', NO_JSON),
+        ("", NO_JSON),
+    ],
+)
+def test_each_limit_is_refused_by_its_rule(text, rule):
+    assert read(text, SMALL) == RefusedJson(rule)
+
+
+def test_marks_inside_texts_count_for_nothing_wherever_the_text_is_cut():
+    for shift in (0, 1, 2, PIECE - 2, PIECE - 1, PIECE):
+        text = '{"' + "a" * shift + '": "' + "[{," * PIECE + '\\"[[[\\\\"}'
+        assert read(text, LIMITS) == json.loads(text)
+
+
+def test_a_number_with_a_point_can_be_exact():
+    assert read("[0.1, 1]", LIMITS, number=Decimal) == [Decimal("0.1"), 1]
+    for text in ("1e999999999", "1e-999999999"):
+        assert isinstance(read(text, LIMITS, number=Decimal), RefusedJson)
+
+
+def test_a_pair_of_surrogates_is_one_character():
+    assert read('"\\ud83d\\ude00"', LIMITS) == "\U0001f600"
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_a_bomb_is_refused_and_builds_nothing(name):
+    data = PLAIN[name]
+    tracemalloc.start()
+    try:
+        found = read(data, LIMITS)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert isinstance(found, RefusedJson)
+    assert (
+        peak < 4 * len(data) + 1_000_000
+    )  # a copy or two of its marks; values would take 50 to 500 bytes each

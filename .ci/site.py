@@ -1,13 +1,12 @@
 """The site of the documentation: what MkDocs is told beyond docs/ (a hook of mkdocs.yml).
 
-Owns the pages that stand elsewhere in the checkout, the links to files beside docs/, the drawings of states, the keys
-of the YAML as a page, and llms.txt. Refuses to fetch anything: what a page shows comes from this checkout.
+Owns the pages that stand elsewhere in the checkout, the links to files beside docs/, the drawings of states, and
+llms.txt. Refuses to fetch anything: what a page shows comes from this checkout.
 """
 
 from __future__ import annotations
 
 import base64
-import json
 import posixpath
 import re
 import sys
@@ -128,7 +127,7 @@ def _decisions() -> str:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Give a page its links, its drawings and the keys of the YAML."""
+    """Give a page its links, its drawings and the names of the API."""
     del config, files
     path = page.file.src_uri
     made = path == DECISIONS or path in HOME.values()
@@ -171,106 +170,6 @@ def on_nav(nav: Navigation, config: MkDocsConfig, files: Files) -> Navigation:
     del files
     config.extra["pages"] = nav
     return nav
-
-
-# --- the keys of the YAML ---------------------------------------------------------------------------------------------
-
-
-def keys() -> str:
-    """Every key of organism.yaml, from the schema that editors use: a table for each mapping."""
-    schema = json.loads((ROOT / "schemas" / "organism.schema.json").read_text("utf-8"))
-    found: list[tuple[str, dict[str, Any]]] = [("", schema)]
-    done: set[str] = set()
-    lines: list[str] = []
-    while found:
-        name, entry = found.pop(0)
-        if name in done:
-            continue
-        done.add(name)
-        inner = list(dict.fromkeys(_named(entry.get("properties", {}))))
-        found = [*((one, schema["$defs"][one]) for one in inner), *found]
-        lines += [f"## {_title(name) or 'The file'}", "", entry.get("description", ""), ""]
-        if not entry.get("properties"):
-            lines += [_kind(entry), ""]
-            continue
-        lines += ["| key | takes | when left out | |", "|---|---|---|---|"]
-        needed = entry.get("required", [])
-        for key, value in sorted(entry["properties"].items(), key=lambda one: one[0] not in needed):
-            default = "**needed**" if key in needed else _default(value)
-            told = " ".join(value.get("description", "").split())
-            lines.append("| " + " | ".join(map(_cell, (f"`{key}`", _kind(value), default, told))) + " |")
-        lines.append("")
-    return "\n".join(lines)
-
-
-def _named(value: Any) -> Iterator[str]:
-    """The names of the mappings that a part of the schema refers to."""
-    if isinstance(value, dict):
-        if isinstance(value.get("$ref"), str):
-            yield value["$ref"].rpartition("/")[2]
-        for one in value.values():
-            yield from _named(one)
-    elif isinstance(value, list):
-        for one in value:
-            yield from _named(one)
-
-
-def _title(name: str) -> str:
-    return " ".join(re.findall("[A-Z][a-z]+", name.removesuffix("Entry"))).lower().capitalize()
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
-
-
-def _default(value: dict[str, Any]) -> str:
-    return f"`{json.dumps(value['default'])}`" if value.get("default") not in (None, "") else ""
-
-
-BOUNDS: Final = {
-    "minimum": "at least {}",
-    "exclusiveMinimum": "more than {}",
-    "maximum": "at most {}",
-    "minLength": "at least {} characters",
-    "maxLength": "at most {} characters",
-    "minItems": "at least {}",
-    "maxItems": "at most {}",
-    "pattern": "`{}`",
-}
-WORDS: Final = {"string": "text", "integer": "a whole number", "boolean": "true or false", "null": "null"}
-
-
-def _kind(value: dict[str, Any]) -> str:
-    """The values that a part of the schema accepts, in words."""
-    if "$ref" in value:
-        name = value["$ref"].rpartition("/")[2]
-        return f"[{_title(name).lower()}](#{_title(name).lower().replace(' ', '-')})"
-    if "const" in value:
-        return f"`{json.dumps(value['const'])}`"
-    if "enum" in value:
-        return ", ".join(f"`{one}`" for one in value["enum"])
-    for several in ("anyOf", "oneOf"):
-        if several in value:
-            return " or ".join(dict.fromkeys(_kind(one) for one in value[several] if one != {"type": "null"}))
-    told = " or ".join(_plain(kind, value) for kind in _listed(value.get("type", "anything")))
-    bounds = [form.format(value[bound]) for bound, form in BOUNDS.items() if bound in value]
-    return f"{told} ({', '.join(bounds)})" if bounds else told
-
-
-def _listed(one: Any) -> list[Any]:
-    return one if isinstance(one, list) else [one]
-
-
-def _plain(kind: str, value: dict[str, Any]) -> str:
-    if kind == "array":
-        return f"a list of {_kind(value['items'])}" if value.get("items") else "a list"
-    if kind == "object":
-        each = value.get("additionalProperties")
-        each = (
-            each if isinstance(each, dict) else next(iter(value.get("patternProperties", {}).values()), None)
-        )
-        return f"a mapping, each value {_kind(each)}" if each else "a mapping"
-    return WORDS.get(kind, kind)
 
 
 # --- llms.txt ---------------------------------------------------------------------------------------------------------
@@ -348,7 +247,6 @@ def api() -> str:
 
 
 MADE: Final = {
-    "<!-- keys: made from schemas/organism.schema.json -->": keys,
     "<!-- api: made from docs/reference.md -->": api,
 }
 """What stands in place of a mark on a page."""

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import re
 from pathlib import Path
 
@@ -57,17 +56,6 @@ def test_each_page_is_in_one_part(site):
     assert sorted(listed) == sorted(set(listed)), "a page is in the navigation twice"
     assert sorted(wanted - set(listed)) == [], "put the page into one of the four parts: nav of mkdocs.yml"
     assert sorted(set(listed) - wanted) == [], "the navigation names pages that do not exist"
-
-
-def test_every_key_of_the_schema_is_on_the_page_of_keys(site):
-    schema = json.loads((ROOT / "schemas" / "organism.schema.json").read_text("utf-8"))
-    page = site.keys()
-    entries = [schema, *schema["$defs"].values()]
-    wanted = {key for entry in entries for key in entry.get("properties", {})}
-    assert wanted <= set(re.findall(r"^\| `([\w-]+)` \|", page, re.MULTILINE))
-    assert set(re.findall(r"\]\(#([\w-]+)\)", page)) <= {
-        head.lower().replace(" ", "-") for head in re.findall(r"(?m)^## (.*)$", page)
-    }
 
 
 def test_every_public_name_is_on_the_page_of_the_api(site):

@@ -106,10 +106,12 @@ CATCH_ALL = {
     "agentserver/pump/observing.py": 1,
     "agentserver/mcp/client/connection.py": 1,
     "agentserver/llm/providers.py": 1,
+    "agentserver/supervision.py": 2,
 }
 """Where any exception becomes a value, and in how many handlers: around user code (a handler, the words of what it
 raised, a guard, an observer), at the boundary of one delivery (its
-handling, its step, those who are told of it), in one connection loop, and around the libraries that read a provider's answer."""
+handling, its step, those who are told of it), in one connection loop, around the libraries that read a provider's
+answer, and around a helper, whose end has a stated consequence."""
 
 OWN_JSON = {
     "agentserver/foreign_json/*": "the one reader",

@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING, Protocol, Self, TypeAlias
 
 import anyio
 
+from agentserver.supervision import Ending, run_errand, start_errand, start_helper
 from agentserver.worker import frames, reading
 from agentserver.worker.asking import answered
 from agentserver.worker.running import Worker, WorkerError
-from agentserver.worker.scratch import Scratch
+from agentserver.worker.scratch import UNBOUNDED, Scratch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
     from types import TracebackType
 
     from anyio.abc import TaskGroup
@@ -87,14 +88,17 @@ class Workers:
     _left: list[asyncio.Task[Worker]] = field(default_factory=list)
     _failures: int = 0
     _why: str = ""
+    _dead: str = ""
+    _measured: bool = False
 
     async def __aenter__(self) -> Self:
         """Start as many as are kept warm. One that does not start is logged; its listener answers ``internal``."""
         self._group = await anyio.create_task_group().__aenter__()
         async with anyio.create_task_group() as starting:
             for _ in range(self.plan.warm):
-                starting.start_soon(self._warm)
-        self._group.start_soon(self._look)
+                start_errand(starting, f"starts a worker of {self._name}", Ending.OWNER, self._warm)
+        name = f"holds the calls of {self._name} to their limits"
+        start_helper(self._group, name, Ending.LISTENER, self._look, self._fail)
         return self
 
     async def __aexit__(
@@ -106,6 +110,20 @@ class Workers:
             for worker in tuple(self._all):
                 await self._bury(worker)
         return await self._group.__aexit__(kind, error, trace)
+
+    @property
+    def _name(self) -> str:
+        return self.plan.setup.listener
+
+    async def _fail(self, reason: str) -> None:
+        """End all workers and start none again: nothing would hold them to their limits."""
+        self._dead = reason
+        for worker in self._all:
+            worker.breach = reason
+            worker.kill()
+
+    def _run_errand(self, name: str, work: Callable[[], Awaitable[object]]) -> None:
+        start_errand(self._group, f"{name} of {self._name}", Ending.LISTENER, work, self._fail)
 
     async def exchange(self, ask: Callable[[], frames.CallFrame], counterpart: Counterpart) -> Outcome:
         """Let a worker make a call. One that is cancelled leaves its worker a second to come to an end.
@@ -125,7 +143,7 @@ class Workers:
             await worker.write(frame)
             answer = await self._heard(worker, frame.call, counterpart)
         except asyncio.CancelledError:
-            self._group.start_soon(self._end_late, worker, frame.call)
+            self._run_errand("ends a late call", partial(self._end_late, worker, frame.call))
             raise
         except WorkerError:
             await self._bury(worker)
@@ -140,7 +158,7 @@ class Workers:
 
     async def _ready(self) -> Worker:
         """One that takes a call: kept warm, or fresh. One that died while nobody needed it costs no call."""
-        while self._idle:
+        while self._idle and not self._dead:
             worker = self._idle.pop()
             if not worker.gone and await self._clean(worker):
                 return worker
@@ -152,13 +170,18 @@ class Workers:
 
         Raises WorkerError.
         """
-        starting = self._left.pop() if self._left else asyncio.create_task(self._start())
+        if self._dead:
+            raise WorkerError(self._dead)
+        starting = self._left.pop() if self._left else self._starting()
         try:
             return await asyncio.shield(starting)
         except asyncio.CancelledError:
             self._left.append(starting)
-            self._group.start_soon(self._leave, starting)
+            self._run_errand("keeps a worker", partial(self._leave, starting))
             raise
+
+    def _starting(self) -> asyncio.Task[Worker]:
+        return run_errand(self._start(), f"starts a worker of {self._name}", (WorkerError,))
 
     async def _leave(self, starting: asyncio.Task[Worker]) -> None:
         """Keep the worker of a call that was cancelled, unless the next one takes it while it starts."""
@@ -200,7 +223,8 @@ class Workers:
                     counterpart.tell(frame.text)
                     continue
                 _check_turn(frame, call, asked)
-                asked[frame.number] = asyncio.create_task(_answer(worker, frame, counterpart))
+                answering = _answer(worker, frame, counterpart)
+                asked[frame.number] = run_errand(answering, f"answers a question of {self._name}")
             return frame
         finally:
             for task in asked.values():
@@ -208,28 +232,41 @@ class Workers:
 
     async def _start(self) -> Worker:
         """A worker that takes calls. Raises WorkerError when it does not come so far."""
-        listener = self.plan.setup.listener
         if self._failures >= FUTILE:
             raise WorkerError(f"none is started any more, because {FUTILE} did not start: {self._why}")
         worker = await self._spawned()
-        answer: frames.Frame | None = None
+        ready = False
         try:
             with anyio.fail_after(START):
-                await worker.write(self.plan.first(None if worker.scratch is None else worker.scratch.path))
-                answer = await worker.read()
+                ready = await self._readied(worker)
         except (WorkerError, TimeoutError) as error:
             self._why = str(error) or f"it was not ready after {START:g} s"
         finally:
-            if not isinstance(answer, frames.ReadyFrame):
+            if not ready:
                 await self._bury(worker)
-        if isinstance(answer, frames.ReadyFrame):
+        if ready:
             self._failures = 0
             return worker
-        if isinstance(answer, frames.FailedFrame):
-            self._why = answer.detail
         self._failures += 1
-        logger.error("a worker of %s does not start: %s", listener, self._why)
+        logger.error("a worker of %s does not start: %s", self._name, self._why)
         raise WorkerError(self._why)
+
+    async def _readied(self, worker: Worker) -> bool:
+        """Let a process come so far that it takes calls; False when it does not. Raises WorkerError."""
+        await worker.write(self.plan.first(None if worker.scratch is None else worker.scratch.path))
+        answer = await worker.read()
+        if not isinstance(answer, frames.ReadyFrame):
+            self._why = answer.detail if isinstance(answer, frames.FailedFrame) else "it spoke out of turn"
+            return False
+        if worker.scratch is not None:
+            try:
+                await anyio.to_thread.run_sync(worker.scratch.adopt, worker.process.pid)
+            except OSError as error:
+                raise WorkerError(f"its folder cannot be reached: {error}") from None
+            if not (worker.scratch.bounded or self._measured):
+                self._measured = True
+                logger.warning("%s", f"the disk limit of {self._name} is measured: {UNBOUNDED}")
+        return True
 
     async def _spawned(self) -> Worker:
         """A process that waits for its first frame. Raises WorkerError when the system has no room for it."""
@@ -258,7 +295,8 @@ class Workers:
             raise WorkerError(f"it cannot be started: {error}") from None
         worker = Worker(process, handle, ours, self.plan.setup.longest, scratch)
         self._all.add(worker)
-        self._group.start_soon(self._hear, worker)
+        name, hear = f"logs the output of {self._name}", partial(self._hear, worker)
+        start_errand(self._group, name, Ending.WORKER, hear, partial(_ended, worker))
         return worker
 
     async def _keep(self, worker: Worker) -> None:
@@ -268,7 +306,8 @@ class Workers:
             return
         if worker.scratch is not None and worker.scratch.touched:
             # Its next call waits for that, the answer of this one does not.
-            worker.cleaning = asyncio.create_task(anyio.to_thread.run_sync(worker.scratch.empty))
+            cleaning = anyio.to_thread.run_sync(worker.scratch.empty)
+            worker.cleaning = run_errand(cleaning, f"empties a folder of {self._name}", (OSError,))
         self._idle.append(worker)
 
     async def _end_late(self, worker: Worker, call: int) -> None:
@@ -302,7 +341,7 @@ class Workers:
             for line in data.decode("utf-8", "replace").splitlines():
                 worker.lines += 1
                 if worker.lines <= SPOKEN and line.strip():
-                    logger.info("%s says: %s", self.plan.setup.listener, line[:500])
+                    logger.info("%s says: %s", self._name, line[:500])
 
     async def _look(self) -> None:
         """End those whose call has taken too much."""
@@ -360,6 +399,11 @@ class Here:
     async def complete(self, asked: frames.CompleteFrame) -> frames.CompletedFrame:
         """Ask a model, with the keys and the budget of the server."""
         return await answered(asked, self.current, self.codecs)
+
+
+async def _ended(worker: Worker, reason: str) -> None:
+    worker.breach = reason
+    worker.kill()
 
 
 async def _answer(worker: Worker, asked: frames.CompleteFrame, counterpart: Counterpart) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import stat
 from contextlib import suppress
 from dataclasses import InitVar, dataclass
 from pathlib import Path
@@ -27,11 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Worker", "WorkerError"]
 
 THREADS = 64
-
-ROUNDED = 1 << 16
-"""Bytes by which a file system rounds up what is written, and what it keeps of its own for it.
-
-The kernel refuses to write beyond the limit: the process that it refused has a file of that size, and goes on."""
+CLOSED = -1
 
 
 class WorkerError(Exception):
@@ -102,12 +97,14 @@ class Worker:
     def kill(self) -> None:
         """End it at once, by a descriptor: the number may be another's by now, and asyncio waits for the end itself."""
         with suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self.handle, signal.SIGKILL)
+            if self.handle != CLOSED:
+                signal.pidfd_send_signal(self.handle, signal.SIGKILL)
 
     def close(self) -> None:
         """Let go of its socket and its descriptor."""
         self._channel.close()
-        os.close(self.handle)
+        handle, self.handle = self.handle, CLOSED  # the number may be another process's by now
+        os.close(handle)
 
     def taken(self, call: int, cpu: float, disk: int) -> str:
         """The reason why its call has taken too much; empty while it has not. Reads files: not for the event loop.
@@ -124,10 +121,7 @@ class Worker:
             return f"it took more than {cpu:g} s of processor time"
         if self.threads() > THREADS:
             return f"it started more than {THREADS} threads"
-        most = disk + ROUNDED
-        if self.scratch is not None and self.scratch.size(most) + _unlinked(self.process.pid) > most:
-            return f"it wrote more than {disk} bytes"
-        return ""
+        return "" if self.scratch is None else self.scratch.breach(disk, self.process.pid)
 
     def used(self) -> float:
         """Seconds of processor time so far; none when it is gone."""
@@ -145,14 +139,3 @@ class Worker:
         except OSError:
             return 0
         return int(text.rpartition(")")[2].split()[17])
-
-
-def _unlinked(pid: int) -> int:
-    """Bytes of the open files of a process that no folder names any more."""
-    total = 0
-    with suppress(OSError):
-        for each in Path(f"/proc/{pid}/fd").iterdir():
-            with suppress(OSError):
-                found = each.stat()
-                total += found.st_blocks * 512 if stat.S_ISREG(found.st_mode) and not found.st_nlink else 0
-    return total

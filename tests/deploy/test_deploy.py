@@ -55,11 +55,11 @@ def test_the_service_can_do_little_else():
         "ProtectKernelModules",
         "ProtectKernelTunables",
         "ProtectControlGroups",
-        "RestrictNamespaces",
         "RestrictSUIDSGID",
         "LockPersonality",
     ]:
         assert SERVICE[key] == "yes", key
+    assert SERVICE["RestrictNamespaces"] == "user mnt"
     assert SERVICE["ProtectSystem"] == "strict"
     assert SERVICE["CapabilityBoundingSet"] == SERVICE["AmbientCapabilities"] == ""
     assert SERVICE["User"] == "agentserver"

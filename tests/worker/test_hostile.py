@@ -6,6 +6,8 @@ import os
 import shutil
 import signal
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import anyio
@@ -15,6 +17,7 @@ from agentserver.contract import SystemError
 from agentserver.testing import organism
 from agentserver.worker.wall import landlock
 from agentserver.worker.wall.raising import missing
+from tests.helpers import helper, kill
 from tests.machine import HANGS
 
 LACKS = missing(ports=True)
@@ -44,6 +47,7 @@ ACTS = {
     "symlink": "/etc/passwd",
     "chmod": "{project}/words.py",
     "rename": "{project}/words.py",
+    "lock": "{project}/words.py",
     "tcp": "{port}",
     "udp": "",
     "named": "{named}",
@@ -71,8 +75,7 @@ ACTS = {
 """What the kernel refuses."""
 
 ENDED = {
-    "many_files": "",
-    "unlinked": "",
+    "nested": "",
     "threads": "",
     "die": "",
     "crash": "",
@@ -82,9 +85,16 @@ ENDED = {
     "another": "",  # a frame about another call
     "kept": "",  # more in its storage than a thread may keep
 }
+"""What ends the worker; its caller hears ``internal``."""
+
+KEPT = ("many_files", "unlinked", "mapped", "unreadable", "passed")
+"""Ways to keep more than ``disk``. The kernel refuses them where a process has a file system of its own; where it has
+none, they end it."""
+MEASURED = "AGENTSERVER_TEST_MEASURED"
+"""Set where no process may have a file system of its own."""
+
 LATE = frozenset({"raw half", "wait", "stubborn", "spin"})
 """Acts that do not end, or of which the server waits for the rest: for a listener with little time."""
-"""What ends the worker; its caller hears ``internal``."""
 
 
 @pytest.fixture(scope="module")
@@ -174,6 +184,47 @@ async def test_what_ends_the_worker(bed):
         assert await again(ask) == "hello again"
 
 
+async def test_the_kernel_refuses_more_than_the_disk_limit_in_whatever_way_it_is_kept(bed, project):
+    if os.environ.get(MEASURED):
+        pytest.skip("measured here")
+    _, ask = bed
+    for act in KEPT:
+        got = await ask(act)
+        assert got.text.startswith("refused: OSError [Errno 28] No space left on device"), (act, got)
+        assert await again(ask) == "hello again"
+        assert (await ask("listed")).text == "DONE: []", "the folder is empty again, and its bytes are free"
+
+
+def test_without_a_file_system_of_its_own_the_disk_limit_is_measured():
+    """The same acts in a server that may make no namespaces, as in most containers."""
+    here = Path(__file__)
+    command = [here.with_name("without_namespaces.py"), "-m", "pytest", "-q", "-n0", "-p", "no:randomly"]
+    environ = {**os.environ, MEASURED: "1", "PYTHONPATH": str(here.parents[2])}
+    for name in [each for each in os.environ if each.startswith("PYTEST_XDIST")]:
+        del environ[name]
+    done = subprocess.run(
+        [sys.executable, *command, f"{here}::test_what_is_measured"],
+        capture_output=True, text=True, env=environ, cwd=here.parents[2], timeout=HANGS, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-5000:]
+
+
+async def test_what_is_measured(bed, caplog):
+    if not os.environ.get(MEASURED):
+        pytest.skip("the kernel's limit here")
+    _, ask = bed
+    for act in (*KEPT, "nested"):
+        got = await ask(act)
+        if act == "passed":  # the message with the descriptor
+            assert got.text.startswith("refused: PermissionError"), got
+        else:
+            assert isinstance(got, SystemError), (act, got)
+            assert got.code == "internal", (act, got)
+        assert await again(ask) == "hello again"
+    said = [each.getMessage() for each in caplog.get_records("setup")]
+    assert any(each.startswith("the disk limit of walled is measured") for each in said)
+
+
 async def test_one_that_does_not_end_is_late_and_others_are_served(bed):
     _, ask = bed
     for act in LATE - ENDED.keys():
@@ -228,3 +279,20 @@ async def test_one_that_died_while_nobody_needed_it_costs_no_call(bed):
         await anyio.sleep(0.01)
     await anyio.sleep(0.2)
     assert (await ask("hello", "again")).text == "hello again"
+
+
+async def test_the_end_of_the_helper_that_enforces_limits_ends_its_listener_loudly_and_no_other(bed, caplog):
+    """It died silently once, and nothing was enforced from then on."""
+    _, ask = bed
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ask, "wait", "", "walled")
+        await anyio.sleep(0.3)
+        kill(helper("holds the calls of walled to their limits"))
+    for _ in range(2):
+        got = await ask("hello", "you")
+        assert isinstance(got, SystemError)
+        assert got.code == "internal"
+    assert (await ask("hello", "you", "bystander")).text == "here you"
+    assert (await ask("hello", "you", "hasty")).text == "hello you"
+    said = "the helper that holds the calls of walled to their limits ended with Killed; its listener answers internal"
+    assert said in [each.getMessage() for each in caplog.records]

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 async def pool():
-    return Workers(SimpleNamespace(warm=1, recycle=5))
+    return Workers(SimpleNamespace(warm=1, recycle=5, setup=SimpleNamespace(listener="walled")))
 
 
 async def test_a_call_that_is_cancelled_while_its_worker_is_cleaned_gives_the_worker_back(pool):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
+import subprocess
 import time
 from types import SimpleNamespace
 
@@ -67,3 +69,19 @@ async def test_a_file_at_the_limit_ends_nobody_whatever_the_file_system_rounds_i
     assert await anyio.to_thread.run_sync(worker.taken, 1, 60, 3_000_001) == ""
     (scratch.path / "second").write_bytes(b"x" * 200_000)
     assert "wrote more" in await anyio.to_thread.run_sync(worker.taken, 1, 60, 3_000_001)
+
+
+async def test_one_that_is_closed_is_killed_no_more():
+    """The number of its descriptor may be that of another process by then."""
+    ours, theirs = socket.socketpair()
+    with theirs, subprocess.Popen(["/bin/sleep", "60"]) as other:  # noqa: ASYNC220 - nothing else runs
+        closed = Worker(SimpleNamespace(pid=os.getpid()), os.pidfd_open(os.getpid()), ours, 1000, None)
+        number = closed.handle
+        closed.close()
+        os.dup2(os.pidfd_open(other.pid), number)
+        try:
+            closed.kill()
+        finally:
+            other.terminate()
+            os.close(number)
+    assert other.returncode == -signal.SIGTERM, "it was still there to be asked"

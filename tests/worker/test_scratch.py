@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import os
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from agentserver.worker.scratch import TICK, Scratch
+from agentserver.worker.tree import DEEPEST, MOST_FILES, clear, measure
+
+ROOT = Path(__file__).resolve().parents[2]
+LIBC = ctypes.CDLL(None, use_errno=True)
+LIBC.mmap.restype = ctypes.c_void_p
 
 
 @pytest.fixture
@@ -70,4 +80,109 @@ def test_links_are_removed_and_not_followed(scratch, tmp_path):
 def test_its_size_counts_what_lies_below(scratch):
     (scratch.path / "deep").mkdir()
     (scratch.path / "deep" / "file").write_bytes(b"x" * 100_000)
-    assert 100_000 <= scratch.size(10**6) < 200_000
+    assert 100_000 <= measure(scratch._place, 10**6).bytes < 200_000
+
+
+def nested(scratch, levels, mode=0o777):
+    """Make folders in one another, by descriptors as a hostile process does."""
+    place = os.open(scratch.path, os.O_RDONLY)
+    for _ in range(levels):
+        os.mkdir("d", mode, dir_fd=place)
+        inner = os.open("d", os.O_RDONLY, dir_fd=place)
+        os.close(place)
+        place = inner
+    os.close(place)
+
+
+def test_folders_nested_1500_deep_are_a_breach_and_are_removed(scratch):
+    nested(scratch, 1500)
+    assert scratch.breach(10**6) == f"it nested folders more than {DEEPEST} deep"
+    scratch.empty()
+    assert list(scratch.path.iterdir()) == []
+    nested(scratch, 1500)  # the fixture removes them with the folder
+
+
+def test_folders_nested_as_deep_as_permitted_are_none(scratch):
+    nested(scratch, DEEPEST)
+    assert scratch.breach(10**6) == ""
+
+
+def test_more_files_than_are_counted_are_a_breach(scratch):
+    for number in range(MOST_FILES + 1):
+        os.mknod(scratch.path / str(number))
+    assert scratch.breach(10**6) == f"it made more than {MOST_FILES} files and folders"
+
+
+def test_descriptors_are_given_back(scratch):
+    (scratch.path / "a" / "b").mkdir(parents=True)
+    nested(scratch, DEEPEST + 1)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    scratch.breach(10**6)
+    scratch.breach(0)
+    scratch.empty()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+UNREADABLE = """
+import os, sys
+sys.path[:0] = [sys.argv[1]]
+from agentserver.worker.scratch import Scratch
+os.setresgid(65534, 65534, 65534)
+os.setresuid(65534, 65534, 65534)
+scratch = Scratch()
+(scratch.path / "in" / "deep").mkdir(parents=True)
+(scratch.path / "in" / "deep" / "file").write_text("x")
+(scratch.path / "in" / "deep").chmod(0o300)
+print(scratch.breach(10**6))
+(scratch.path / "in" / "deep").chmod(0)
+(scratch.path / "in").chmod(0)
+print(scratch.breach(10**6))
+scratch.remove()
+print(scratch.path.exists())
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="becomes another user, who is refused what root is not")
+def test_a_folder_that_cannot_be_read_is_a_breach_and_is_removed():
+    done = subprocess.run(
+        [sys.executable, "-c", UNREADABLE, str(ROOT)], capture_output=True, text=True, check=True
+    )
+    refused = "its folder cannot be measured: Permission denied"
+    assert done.stdout.splitlines() == [refused, refused, "False"]
+
+
+def test_unlinked_files_count_while_they_are_open_or_mapped(scratch):
+    size = 300_000
+    with (scratch.path / "file").open("w+b") as file:
+        file.write(bytes(size))
+        file.flush()
+        (scratch.path / "file").unlink()
+        assert scratch.breach(size - 100_000, os.getpid()).startswith("it wrote more than")
+        assert scratch.breach(size, os.getpid()) == ""
+        place = mapped(file.fileno())
+    assert scratch.breach(size, os.getpid()) == "", "one file is as large as one may be"
+    with (scratch.path / "another").open("wb") as file:
+        file.write(bytes(size))
+    assert scratch.breach(size, os.getpid()).startswith("it wrote more than"), "it is mapped and open no more"
+    LIBC.munmap(place, mmap.PAGESIZE)
+    assert scratch.breach(size, os.getpid()) == ""
+
+
+def mapped(descriptor):
+    """Map one page without a descriptor of it, which Python's own maps keep."""
+    place = LIBC.mmap(None, mmap.PAGESIZE, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, 0)
+    assert place != ctypes.c_void_p(-1).value
+    return ctypes.c_void_p(place)
+
+
+def test_a_process_that_is_gone_holds_nothing(scratch):
+    process = subprocess.Popen(["/bin/true"])
+    process.wait()
+    assert scratch.breach(10**6, process.pid) == ""
+
+
+def test_one_that_makes_files_without_end_keeps_nobody_waiting(scratch):
+    for number in range(101):
+        os.mknod(scratch.path / str(number))
+    with pytest.raises(OSError, match="more than 100 files and folders"):
+        clear(scratch._place, 100)

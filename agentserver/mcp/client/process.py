@@ -13,11 +13,13 @@ import shutil
 import signal
 import subprocess
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import anyio
 
 from agentserver.characters.printing import legible
+from agentserver.supervision import Ending, start_errand
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
@@ -46,7 +48,7 @@ class Launch(NamedTuple):
     Args:
         command: the program and its arguments.
         env: all of its environment.
-        watch: runs beside it, and is given the id of its group of processes.
+        watch: runs beside it, and is given the id of its group of processes; the program ends with its failure.
     """
 
     command: tuple[str, ...]
@@ -86,14 +88,14 @@ async def piped(
     """
     async with (
         launcher(server, directory) as launch,
-        _started(launch, directory) as process,
+        _started(launch, directory, server.name) as process,
         _spoken(process, lost, server.name) as streams,
     ):
         yield streams
 
 
 @asynccontextmanager
-async def _started(launch: Launch, directory: Path) -> AsyncIterator[Process]:
+async def _started(launch: Launch, directory: Path, name: str) -> AsyncIterator[Process]:
     process = await anyio.open_process(
         list(launch.command),
         env=dict(launch.env),
@@ -104,7 +106,8 @@ async def _started(launch: Launch, directory: Path) -> AsyncIterator[Process]:
     try:
         async with anyio.create_task_group() as watching:
             if launch.watch is not None:
-                watching.start_soon(launch.watch, process.pid)
+                watch = partial(launch.watch, process.pid)
+                start_errand(watching, f"holds the program of {name} to its limits", Ending.OWNER, watch)
             yield process
             watching.cancel_scope.cancel()
     finally:
@@ -119,9 +122,12 @@ async def _spoken(process: Process, lost: anyio.Event, name: str) -> AsyncIterat
     incoming, given = anyio.create_memory_object_stream[Any](0)
     taken, outgoing = anyio.create_memory_object_stream[Any](0)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_read, process, incoming, lost, name)
-        tasks.start_soon(_write, process, outgoing, lost)
-        tasks.start_soon(_log, process, name)
+        for what, work in (
+            ("reads", partial(_read, process, incoming, lost, name)),
+            ("writes to", partial(_write, process, outgoing, lost)),
+            ("logs", partial(_log, process, name)),
+        ):
+            start_errand(tasks, f"{what} the program of {name}", Ending.OWNER, work)
         try:
             yield given, taken
         finally:

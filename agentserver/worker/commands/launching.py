@@ -12,7 +12,7 @@ import shutil
 import signal
 import sys
 from contextlib import asynccontextmanager, suppress
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,16 +23,17 @@ from agentserver.mcp.client.process import Launch, plain
 from agentserver.worker.commands.becoming import Becoming
 from agentserver.worker.commands.programs import parts
 from agentserver.worker.planning import system
-from agentserver.worker.scratch import Scratch
+from agentserver.worker.scratch import UNBOUNDED, Scratch
 from agentserver.worker.wall.raising import Wall, WallError, missing
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator, Iterable, Iterator
 
     from agentserver.payload.foreign.servers import CommandIsolation, McpServer
 
 __all__ = ["launched", "walled"]
 
+START = b"agentserver.worker.commands"
 LOOK = 0.5
 """Seconds between two looks at what a program has written."""
 
@@ -95,8 +96,8 @@ def _planned(
         fork=isolation.fork,
     )
     becoming = Becoming(wall, os.getpid(), (str(program), *server.command[1:]), tuple(env))
-    start = (sys.executable, "-I", "-B", "-m", "agentserver.worker.commands", becoming.written())
-    watch = None if scratch is None else partial(_watch, server.name, scratch, isolation.disk)
+    start = (sys.executable, "-I", "-B", "-m", START.decode(), becoming.written())
+    watch = None if scratch is None else _Watch(server.name, scratch, isolation).watch
     return Launch(start, env, watch)
 
 
@@ -107,12 +108,51 @@ def _found(name: str, directory: Path) -> Path:
     return found.absolute()
 
 
-async def _watch(name: str, scratch: Scratch, disk: int, group: int) -> None:
-    """Kill a program, and what it has started, when there is more in its folder than it may write."""
-    while True:
-        await anyio.sleep(LOOK)
-        if scratch.touched and await anyio.to_thread.run_sync(scratch.size, disk) > disk:
-            logger.error("%s wrote more than %d bytes and is ended", name, disk)
-            with suppress(ProcessLookupError):
-                os.killpg(group, signal.SIGKILL)
-            return
+@dataclass(eq=False, slots=True)
+class _Watch:
+    """The look at what a program keeps in its folder, until the kernel is seen to bound it.
+
+    Args:
+        name: of the server.
+        scratch: its folder.
+        isolation: what it may use.
+    """
+
+    name: str
+    scratch: Scratch
+    isolation: CommandIsolation
+    _told: bool = False
+
+    async def watch(self, group: int) -> None:
+        """Kill a program, and what it has started, when it keeps more than it may."""
+        while not self.scratch.bounded:
+            await anyio.sleep(LOOK)
+            breach = await anyio.to_thread.run_sync(self._look, group)
+            if breach:
+                logger.error("%s is ended: %s", self.name, breach)
+                with suppress(ProcessLookupError):
+                    os.killpg(group, signal.SIGKILL)
+                return
+
+    def _look(self, group: int) -> str:
+        with suppress(FileNotFoundError, ProcessLookupError):
+            self.scratch.adopt(group)
+            if not (self.scratch.bounded or self._told) and _became(group):
+                self._told = True
+                logger.warning("%s", f"the disk limit of {self.name} is measured: {UNBOUNDED}")
+        return self.scratch.breach(
+            self.isolation.disk, *(_members(group) if self.isolation.fork else (group,))
+        )
+
+
+def _became(process: int) -> bool:
+    """True once a process has raised its wall and become its program."""
+    return START not in Path(f"/proc/{process}/cmdline").read_bytes()
+
+
+def _members(group: int) -> Iterator[int]:
+    """The processes of a group; none can leave it behind the wall."""
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            if int(path.read_text(errors="replace").rpartition(")")[2].split()[2]) == group:
+                yield int(path.parent.name)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from agentserver.worker.wall import landlock, seccomp
 from agentserver.worker.wall.landlock import Grant, Right
+from agentserver.worker.wall.mounting import mounted
 from agentserver.worker.wall.rules import Permits
 from agentserver.worker.wall.syscalls import Machine
 
@@ -45,7 +46,7 @@ class Wall:
         memory: bytes of address space.
         cpu: seconds of processor time in its whole life, None without a bound; the caller measures single calls.
         files: open files at once.
-        disk: bytes of one file; the caller measures the sum.
+        disk: bytes of one file, and of the scratch folder where the kernel bounds it; the caller measures it elsewhere.
         read: files, and folders with all that is below them.
         list: folders of which the names alone may be read.
         scratch: a folder of its own to write to; None for none.
@@ -104,7 +105,8 @@ def missing(*, ports: bool = False, fork: bool = False) -> tuple[str, ...]:
 def raise_wall(wall: Wall, parent: int) -> None:
     """Hold this process to the wall, for good; it dies when its parent does.
 
-    Privileges, limits, Landlock and the filter come in this order, since each needs what the next takes away.
+    The file system, privileges, limits, Landlock and the filter come in this order, since each needs what the next
+    takes away. Without a file system of its own the process may not hand descriptors on, which nobody could count then.
 
     Args:
         wall: what the process may use.
@@ -119,13 +121,16 @@ def raise_wall(wall: Wall, parent: int) -> None:
         raise WallError("a thread runs already, which Landlock would not hold")
     libc = ctypes.CDLL(None, use_errno=True)
     try:
+        bounded = wall.scratch is None or mounted(wall.scratch, wall.disk)
         libc.prctl(_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:
             raise WallError("the process that asked for it is gone")  # before the signal could be arranged
         _drop(libc, here)
         _limit(wall)
         landlock.restrict(wall.grants(), wall.ports)
-        seccomp.install(here, Permits(os.getpid(), bool(wall.ports), bool(wall.commands), wall.fork))
+        messages = bounded and (bool(wall.ports) or wall.fork)
+        permits = Permits(os.getpid(), bool(wall.ports), bool(wall.commands), wall.fork, messages)
+        seccomp.install(here, permits)
     except (OSError, ValueError) as error:
         raise WallError(f"the wall does not stand: {error}") from error
 

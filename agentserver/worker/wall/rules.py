@@ -70,12 +70,14 @@ class Permits:
         ports: TCP to ports that Landlock names.
         commands: becoming a program that Landlock names.
         fork: making processes, and signals within the wall, which Landlock holds then.
+        messages: messages that may carry descriptors.
     """
 
     pid: int
     ports: bool = False
     commands: bool = False
     fork: bool = False
+    messages: bool = False
 
 
 _REFUSED = CallRule((Check(0, ()),))
@@ -88,6 +90,8 @@ def conditions(permits: Permits) -> Mapping[str, CallRule]:
     - ``socket``: without ports none at all, since Landlock rules neither UDP nor named sockets of the file system. With
       ports TCP alone, by its own protocol: MPTCP would pass Landlock by, and so would TCP Fast Open.
     - ``socketpair``: streams, which event loops need. A pair of datagrams can be aimed at named sockets.
+    - ``sendmsg``: only for those whose bytes the kernel bounds. It hands descriptors on, and a filter cannot see
+      whether it does; a file on its way from one socket to another is in no list of the system's.
     - ``clone``: threads. ``clone3`` keeps its flags in memory where no filter can read them.
     - ``kill``, ``tgkill``: oneself, which ``abort`` does.
     - ``fcntl``, ``ioctl``: without those that make the kernel send signals to an owner.
@@ -108,7 +112,7 @@ def conditions(permits: Permits) -> Mapping[str, CallRule]:
         "connect": _FREE if permits.ports else _REFUSED,
         "socketpair": CallRule((Check(0, (_AF_UNIX,)), Check(1, (_SOCK_STREAM,), _SOCK_TYPE))),
         "sendto": CallRule((Check(3, (0,), MSG_FASTOPEN),)),
-        "sendmsg": CallRule((Check(2, (0,), MSG_FASTOPEN),)),
+        "sendmsg": CallRule((Check(2, (0,), MSG_FASTOPEN),)) if permits.messages else _REFUSED,
         "clone": CallRule((spaces,) if permits.fork else thread),
         "clone3": CallRule((Check(0, ()),), errno.ENOSYS),
         "kill": _FREE if permits.fork else CallRule((own,)),

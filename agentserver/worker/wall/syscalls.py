@@ -38,7 +38,6 @@ FREE = """
     preadv2 327 286; pwritev2 328 287; lseek 8 62; close 3 57; close_range 436 436; dup 32 23; dup2 33 -;
     dup3 292 24; pipe 22 -; pipe2 293 59; ftruncate 77 46; fallocate 285 47; fsync 74 82; fdatasync 75 83;
     sync_file_range 277 84; fadvise64 221 223; readahead 187 213; copy_file_range 326 285; sendfile 40 71;
-    flock 73 32;
     open 2 -; openat 257 56; access 21 -; faccessat 269 48; faccessat2 439 439; stat 4 -; lstat 6 -; fstat 5 80;
     newfstatat 262 79; statx 332 291; statfs 137 43; fstatfs 138 44; readlink 89 -; readlinkat 267 78;
     getcwd 79 17; chdir 80 49; fchdir 81 50; getdents 78 -; getdents64 217 61; mkdir 83 -; mkdirat 258 34;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import fcntl
 import json
 import mmap
 import os
@@ -180,17 +181,82 @@ def many_files(_):
     return "written"
 
 
-def unlinked(_):
-    kept = []
+def kept_aside(keep):
+    """Write 40 MB in files of a megabyte, each of which is put out of sight."""
+    held = []
     for number in range(40):
-        file = scratch(f"gone{number}").open("wb")
-        scratch(f"gone{number}").unlink()
-        file.write(b"x" * 10**6)
-        file.flush()
-        kept.append(file)
+        path = scratch(f"aside{number}")
+        held.append(keep(path))
         time.sleep(0.02)
-    time.sleep(30)  # it is ended before
-    return "written"
+    time.sleep(30)  # it is ended before, if nothing was refused
+    return f"{len(held)} MB are kept"
+
+
+def unlinked(_):
+    def keep(path):
+        file = path.open("wb", buffering=0)
+        path.unlink()
+        file.write(b"x" * 10**6)
+        return file
+
+    return kept_aside(keep)
+
+
+def mapped(_):
+    """Without a descriptor, which Python's own maps keep."""
+
+    def keep(path):
+        with path.open("wb", buffering=0) as file:
+            file.write(b"x" * 10**6)
+        number = os.open(path, os.O_RDONLY)
+        LIBC.mmap(None, mmap.PAGESIZE, mmap.PROT_READ, mmap.MAP_SHARED, number, 0)
+        os.close(number)
+        path.unlink()
+
+    return kept_aside(keep)
+
+
+def unreadable(_):
+    def keep(path):
+        path.mkdir(0o300)
+        with (path / "file").open("wb", buffering=0) as file:
+            file.write(b"x" * 10**6)
+
+    return kept_aside(keep)
+
+
+def passed(_):
+    """Descriptors that are on their way to another process."""
+    ends = socket.socketpair()
+
+    def keep(path):
+        with path.open("wb", buffering=0) as file:
+            path.unlink()
+            file.write(b"x" * 10**6)
+            socket.send_fds(ends[0], [b"x"], [file.fileno()])
+
+    return kept_aside(keep)
+
+
+def listed(_):
+    return str(sorted(Path(os.environ["TMPDIR"]).iterdir()))
+
+
+def nested(_):
+    """Folders in one another, more than Python walks by recursion; then an endless loop."""
+    place = os.open(os.environ["TMPDIR"], os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("d", dir_fd=place)
+        inner = os.open("d", os.O_RDONLY, dir_fd=place)
+        os.close(place)
+        place = inner
+    spin(_)
+
+
+def lock(about):
+    """Keep others from a file that may only be read."""
+    with Path(about).open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
 
 
 def threads(_):
@@ -264,7 +330,7 @@ def kept(_):
 ACTS = {
     name: each
     for name, each in list(globals().items())
-    if callable(each) and name not in {"scratch", "checked", "spoken", "pour"}
+    if callable(each) and name not in {"scratch", "checked", "spoken", "pour", "kept_aside"}
 }
 
 

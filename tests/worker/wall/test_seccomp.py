@@ -23,11 +23,14 @@ HEADERS = {
     Machine.AARCH64: Path("/usr/include/asm-generic/unistd.h"),
 }
 PROGRAMS = {
-    (machine, ports, commands, fork): program(machine, Permits(PID, ports, commands, fork))
+    (machine, ports, commands, fork, messages): program(
+        machine, Permits(PID, ports, commands, fork, messages)
+    )
     for machine in Machine
     for ports in (False, True)
     for commands in (False, True)
     for fork in (False, True)
+    for messages in (False, True)
 }
 
 
@@ -51,9 +54,9 @@ def run(code, number, arguments=(), audit=None):
             at += step.yes if holds else step.no
 
 
-def judged(name, *arguments, machine=Machine.X86_64, ports=False, commands=False, fork=False):
+def judged(name, *arguments, machine=Machine.X86_64, ports=False, commands=False, fork=False, messages=False):
     number = {**numbers(FREE, machine), **numbers(JUDGED, machine)}[name]
-    return run(PROGRAMS[machine, ports, commands, fork], number, arguments, machine.audit)
+    return run(PROGRAMS[machine, ports, commands, fork, messages], number, arguments, machine.audit)
 
 
 @pytest.mark.parametrize("machine", Machine)
@@ -69,7 +72,7 @@ def test_numbers_are_those_of_the_headers(machine):
 @pytest.mark.parametrize("machine", Machine)
 def test_every_number_of_no_table_is_refused(machine):
     known = {*numbers(FREE, machine).values(), *numbers(JUDGED, machine).values()}
-    code = PROGRAMS[machine, False, False, False]
+    code = PROGRAMS[machine, False, False, False, False]
     for number in set(range(NEWEST + 200)) - known:
         assert run(code, number, audit=machine.audit) == (EPERM if number <= NEWEST else ENOSYS), number
     for number in numbers(FREE, machine).values():
@@ -80,12 +83,15 @@ def test_every_number_of_no_table_is_refused(machine):
 def test_another_machine_ends_the_process_whatever_it_calls(number, audit):
     for machine in Machine:
         if audit != machine.audit:
-            assert run(PROGRAMS[machine, True, True, True], number, audit=audit) == KILL
+            assert run(PROGRAMS[machine, True, True, True, True], number, audit=audit) == KILL
 
 
 @given(number=st.integers(0, NEWEST))
 def test_no_number_of_x32_is_allowed(number):
-    assert run(PROGRAMS[Machine.X86_64, True, True, True], X32 | number, audit=Machine.X86_64.audit) == ENOSYS
+    assert (
+        run(PROGRAMS[Machine.X86_64, True, True, True, True], X32 | number, audit=Machine.X86_64.audit)
+        == ENOSYS
+    )
 
 
 @pytest.mark.parametrize("machine", Machine)
@@ -120,7 +126,19 @@ def test_sockets_are_tcp_where_ports_are_named_and_none_elsewhere(domain, kind, 
 def test_no_message_opens_a_connection(flags):
     expected = EPERM if flags & MSG_FASTOPEN else ALLOW
     assert judged("sendto", 3, 0, 0, flags, ports=True) == expected
-    assert judged("sendmsg", 3, 0, flags, ports=True) == expected
+    assert judged("sendmsg", 3, 0, flags, ports=True, messages=True) == expected
+
+
+@given(flags=st.integers(0, 2**32 - 1))
+def test_no_message_hands_a_descriptor_on_where_nobody_could_count_it(flags):
+    assert judged("sendmsg", 3, 0, flags, ports=True, fork=True) == EPERM
+
+
+@pytest.mark.parametrize("machine", Machine)
+def test_no_file_is_locked_that_may_only_be_read(machine):
+    """``flock`` asks for no right to write; the locks of ``fcntl`` that exclude readers do."""
+    number = {Machine.X86_64: 73, Machine.AARCH64: 32}[machine]
+    assert run(PROGRAMS[machine, True, True, True, True], number, (3, 2), machine.audit) == EPERM
 
 
 @given(pid=st.integers(0, 2**32 - 1))

@@ -1,0 +1,185 @@
+"""Background work that cannot end unseen: every helper has a name, and a stated consequence for when it ends by itself.
+
+Owns the start of tasks and threads for the whole package: the bare forms are refused by a rule in tests/test_shape.py.
+Refuses to know what the work is. A helper lasts until its owner ends it; an errand comes to an end of its own. The
+consequence is part of the name of the task or thread, so that whoever lists them reads it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import threading
+import time
+from enum import StrEnum
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import anyio
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
+
+    from anyio.abc import TaskGroup
+
+__all__ = ["Ending", "HelperError", "run_errand", "start_errand", "start_helper", "start_thread"]
+
+T = TypeVar("T")
+
+SOONEST, LATEST = 0.1, 30.0
+"""Seconds before a helper is started again: the first time, and at most. They double with each failure."""
+
+logger = logging.getLogger("agentserver.helpers")
+
+
+class Ending(StrEnum):
+    """The consequence of the end of a helper that nobody ended."""
+
+    SERVER = "the server ends"
+    LISTENER = "its listener answers internal"
+    WORKER = "the process that it serves is ended"
+    OWNER = "the connection, request or process that it serves ends"
+    RESTART = "it is started again"
+
+
+class HelperError(Exception):
+    """A helper ended that its owner cannot do without."""
+
+
+def start_helper(
+    tasks: TaskGroup,
+    name: str,
+    ending: Ending,
+    work: Callable[[], Awaitable[object]],
+    end: Callable[[str], Awaitable[object]] | None = None,
+) -> None:
+    """Start work that lasts until its group is cancelled. When it raises or returns before, that is logged.
+
+    Then it is started again (``RESTART``), or ``end`` has the consequence; without one the group fails.
+
+    Args:
+        tasks: the group.
+        name: what the helper does, as in "sends spans".
+        ending: the consequence of its end.
+        work: is called to start it.
+        end: brings the consequence about, and is given the reason.
+    """
+    tasks.start_soon(_helping, (name, ending, False), work, end, name=_named("helper", name, ending))
+
+
+def start_errand(
+    tasks: TaskGroup,
+    name: str,
+    ending: Ending,
+    work: Callable[[], Awaitable[object]],
+    end: Callable[[str], Awaitable[object]] | None = None,
+) -> None:
+    """Start work that comes to an end by itself. What it raises is logged, and has the consequence of a helper's end.
+
+    Args are those of ``start_helper``.
+    """
+    tasks.start_soon(_helping, (name, ending, True), work, end, name=_named("errand", name, ending))
+
+
+def run_errand(
+    work: Coroutine[Any, Any, T], name: str, expected: tuple[type[Exception], ...] = ()
+) -> asyncio.Task[T]:
+    """Start a task that comes to an end, and that somebody may await.
+
+    Args:
+        work: of the task.
+        name: for people.
+        expected: exceptions that are an answer to the one who awaits it; any other is logged at once.
+    """
+    task = asyncio.get_running_loop().create_task(work, name=f"errand {name}")
+    task.add_done_callback(partial(_see, name, expected))
+    return task
+
+
+def start_thread(
+    name: str, ending: Ending, work: Callable[[], object], end: Callable[[str], object]
+) -> threading.Thread:
+    """Start a daemon thread. It may return; what it raises is logged and has its consequence.
+
+    Args:
+        name: for people.
+        ending: ``RESTART``, or the consequence of what ``end`` does.
+        work: of the thread.
+        end: is called in the thread with the reason, unless it is started again.
+    """
+
+    def run() -> None:
+        failures = 0
+        while True:
+            began = time.monotonic()
+            try:
+                work()
+            except Exception as error:
+                reason = _reason(name, ending, error)
+                logger.exception("%s", reason)
+                if ending is not Ending.RESTART:
+                    end(reason)
+                    return
+            else:
+                return
+            failures = 0 if time.monotonic() - began > LATEST else failures
+            time.sleep(_pause(failures))
+            failures += 1
+
+    thread = threading.Thread(target=run, name=_named("helper", name, ending), daemon=True)
+    thread.start()
+    return thread
+
+
+def _named(kind: str, name: str, ending: Ending) -> str:
+    return f"{kind} {name}: {ending.value}"
+
+
+async def _helping(
+    told: tuple[str, Ending, bool],
+    work: Callable[[], Awaitable[object]],
+    end: Callable[[str], Awaitable[object]] | None,
+) -> None:
+    name, ending, returns = told
+    failures = 0
+    while True:
+        began = time.monotonic()
+        error: BaseException | None = None
+        try:
+            await work()
+        except asyncio.CancelledError as cancelled:
+            if anyio.current_effective_deadline() == -math.inf:  # by its owner
+                raise
+            error = cancelled
+        except Exception as failed:  # noqa: BLE001 - whatever ends it has the consequence
+            error = failed
+        if returns and error is None:
+            return
+        reason = _reason(name, ending, error)
+        logger.error("%s", reason, exc_info=error)
+        if end is not None:
+            await end(reason)
+            return
+        if ending is not Ending.RESTART:
+            raise HelperError(reason) from error
+        failures = 0 if time.monotonic() - began > LATEST else failures
+        await anyio.sleep(_pause(failures))
+        failures += 1
+
+
+def _pause(failures: int) -> float:
+    return min(SOONEST * 2.0 ** min(failures, 20), LATEST)
+
+
+def _reason(name: str, ending: Ending, error: BaseException | None) -> str:
+    what = "returned" if error is None else f"ended with {type(error).__name__}"
+    return f"the helper that {name} {what}; {ending.value}"
+
+
+def _see(name: str, expected: tuple[type[Exception], ...], task: asyncio.Task[Any]) -> None:
+    if task.cancelled():
+        return
+    error = task.exception()
+    if error is not None and not isinstance(error, expected):
+        logger.error("the errand that %s ended with %s", name, type(error).__name__, exc_info=error)

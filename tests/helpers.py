@@ -1,0 +1,43 @@
+"""The helpers of a running server as a test finds and kills them."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import threading
+
+
+class Killed(Exception):
+    """Raised in a helper from outside."""
+
+
+def helpers():
+    """The tasks of this loop that last until their owners end them, by name."""
+    return {task.get_name(): task for task in asyncio.all_tasks() if task.get_name().startswith("helper ")}
+
+
+def threads():
+    """The threads of this process that do the same, by name."""
+    return {thread.name: thread for thread in threading.enumerate() if thread.name.startswith("helper ")}
+
+
+def helper(part):
+    """The one whose name holds this."""
+    (found,) = (task for name, task in helpers().items() if part in name)
+    return found
+
+
+def kill(task):
+    """Let what a task waits for fail, or cancel what it awaits."""
+    waits = task._fut_waiter
+    while isinstance(waits, asyncio.Task):
+        task, waits = waits, waits._fut_waiter
+    waits.set_exception(Killed("by a test"))
+
+
+def kill_thread(thread):
+    """Raise in a thread, once it runs Python again."""
+    assert (
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(Killed))
+        == 1
+    )

@@ -1,0 +1,152 @@
+"""Helpers and errands: none ends unseen, and each end has the consequence that its name states."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import anyio
+import pytest
+from anyio.lowlevel import checkpoint
+
+from agentserver import supervision
+from agentserver.supervision import Ending, HelperError, run_errand, start_errand, start_helper, start_thread
+from tests.helpers import Killed, helper, kill
+from tests.machine import HANGS
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch):
+    monkeypatch.setattr(supervision, "SOONEST", 0.001)
+
+
+def ended(caplog):
+    return [each.getMessage() for each in caplog.records if each.name == "agentserver.helpers"]
+
+
+async def returning():
+    await checkpoint()
+
+
+async def failing():
+    await checkpoint()
+    raise Killed
+
+
+async def lasting():
+    await anyio.sleep_forever()
+
+
+@pytest.mark.parametrize(("work", "what"), [(returning, "returned"), (failing, "ended with Killed")])
+@pytest.mark.parametrize("ending", [Ending.SERVER, Ending.OWNER])
+async def test_the_end_of_a_helper_ends_its_owner(caplog, work, what, ending):
+    with pytest.raises(BaseExceptionGroup) as raised:
+        async with anyio.create_task_group() as tasks:
+            start_helper(tasks, "works", ending, work)
+            await anyio.sleep_forever()
+    (error,) = raised.value.exceptions
+    assert isinstance(error, HelperError)
+    assert str(error) == f"the helper that works {what}; {ending.value}"
+    assert ended(caplog) == [str(error)]
+
+
+async def test_one_that_is_cancelled_by_anybody_but_its_owner_has_ended(caplog):
+    with pytest.raises(BaseExceptionGroup):
+        async with anyio.create_task_group() as tasks:
+            start_helper(tasks, "works", Ending.SERVER, lasting)
+            await anyio.wait_all_tasks_blocked()
+            helper("works").cancel()
+            await anyio.sleep_forever()
+    assert ended(caplog) == ["the helper that works ended with CancelledError; the server ends"]
+
+
+async def test_one_that_its_owner_cancels_ends_quietly(caplog):
+    async with anyio.create_task_group() as tasks:
+        for ending in Ending:
+            start_helper(tasks, f"works {ending}", ending, lasting)
+        await anyio.wait_all_tasks_blocked()
+        tasks.cancel_scope.cancel()
+    assert ended(caplog) == []
+
+
+@pytest.mark.parametrize("how", [kill, asyncio.Task.cancel])
+async def test_one_is_started_again_and_nobody_else_hears_of_it(caplog, how):
+    begun = []
+
+    async def work():
+        begun.append(1)
+        await anyio.sleep_forever()
+
+    async with anyio.create_task_group() as tasks:
+        start_helper(tasks, "works", Ending.RESTART, work)
+        for count in range(1, 4):
+            with anyio.fail_after(HANGS):
+                while len(begun) < count:  # noqa: ASYNC110 - a pause of its own
+                    await anyio.sleep(0.001)
+            await anyio.wait_all_tasks_blocked()
+            how(helper("works"))
+        tasks.cancel_scope.cancel()
+    assert len(ended(caplog)) >= 2
+
+
+async def test_the_pauses_grow_to_a_limit():
+    pauses = [supervision._pause(failures) for failures in range(2000)]
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == supervision.LATEST
+
+
+async def test_the_consequence_may_be_the_owners_own(caplog):
+    told = []
+
+    async def end(reason):
+        told.append(reason)
+
+    async with anyio.create_task_group() as tasks:
+        start_helper(tasks, "works", Ending.LISTENER, failing, end)
+    assert told == ended(caplog) == ["the helper that works ended with Killed; its listener answers internal"]
+
+
+async def test_an_errand_may_return_and_may_not_fail_unseen(caplog):
+    async with anyio.create_task_group() as tasks:
+        start_errand(tasks, "fetches", Ending.OWNER, returning)
+    assert ended(caplog) == []
+    with pytest.raises(BaseExceptionGroup):
+        async with anyio.create_task_group() as tasks:
+            start_errand(tasks, "fetches", Ending.OWNER, failing)
+    assert len(ended(caplog)) == 1
+
+
+async def test_an_errand_that_nobody_awaits_is_seen_to_fail(caplog):
+    task = run_errand(failing(), "fetches")
+    await asyncio.wait((task,))
+    await anyio.wait_all_tasks_blocked()
+    assert ended(caplog) == ["the errand that fetches ended with Killed"]
+
+
+async def test_what_an_errand_answers_by_raising_is_no_failure(caplog):
+    with pytest.raises(Killed):
+        await run_errand(failing(), "fetches", (Killed,))
+    cancelled = run_errand(lasting(), "waits")
+    cancelled.cancel()
+    await asyncio.wait((cancelled,))
+    assert ended(caplog) == []
+
+
+def test_a_thread_is_started_again_or_has_its_consequence(caplog):
+    runs, over, told = [], threading.Event(), []
+
+    def work():
+        runs.append(1)
+        if len(runs) < 3:
+            raise Killed
+        over.set()
+
+    start_thread("counts", Ending.RESTART, work, told.append).join(HANGS)
+    assert over.is_set()
+    assert told == []
+    runs.clear()
+    start_thread("counts", Ending.SERVER, work, told.append).join(HANGS)
+    assert told == ["the helper that counts ended with Killed; the server ends"]
+    assert len(ended(caplog)) == 3

@@ -1,24 +1,25 @@
 """Facets: the constraints of a scalar, each of them one entry of one table.
 
-Owns the meaning of annotated-types and Pattern, and everything that a constraint leads to: its form in XSD, its judge
-of examples, its words. Refuses to know fields and elements; its errors hold the reason alone.
+Owns the meaning of annotated-types and Pattern, and everything that a constraint leads to: its form in XSD and in JSON
+Schema, its judge of examples, its words. Refuses to know fields and elements; its errors hold the reason alone.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from datetime import date, datetime, time
 from decimal import Decimal
 from fractions import Fraction
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from annotated_types import Ge, GroupedMetadata, Gt, Interval, Le, Len, Lt, MaxLen, MinLen, MultipleOf
 
 from agentserver.contract import Pattern
-from agentserver.payload.fields.lexical import WRITERS, ScalarKind
+from agentserver.payload.fields.lexical import DIGITS, WRITERS, ScalarKind
 from agentserver.payload.fields.multiples import multiples, step_of
 from agentserver.payload.fields.pattern import objection
+from agentserver.payload.fields.portable import portable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -84,6 +85,7 @@ class Facet:
         merge: two ``V`` as the tightest that both allow; raises ValueError when nothing is left.
         fits: True when a candidate for the example keeps ``V``.
         xsd: ``V`` as pairs of the name of an XSD facet and its value; several patterns must all match.
+        json: ``V`` as keywords of JSON Schema, and True when they state all of it; the words state what they do not.
         words: ``V`` in a correction, after the words of the scalar.
     """
 
@@ -95,6 +97,7 @@ class Facet:
     merge: Callable[[Any, Any], Any]
     fits: Callable[[Any, Any], bool]
     xsd: Callable[[ScalarKind, Any], Iterable[tuple[str, str]]]
+    json: Callable[[ScalarKind, Any], tuple[dict[str, Any], bool]]
     words: Callable[[ScalarKind, Any], Iterable[str]]
 
 
@@ -110,11 +113,12 @@ def flat(metadata: Iterable[Any]) -> Iterator[Any]:
 def narrowed(kind: ScalarKind, metadata: Iterable[Any]) -> Facets:
     """The facets that ``metadata`` puts on a scalar. Raises ValueError with the reason and a way out."""
     facets = NO_FACETS
+    marked = {mark: facet for facet in FACETS for mark in facet.marks}
     for item in metadata:
-        facet = _MARKED.get(type(item))
+        facet = marked.get(type(item))
         if facet is None:
             raise ValueError(
-                f"has the constraint {_named(item)}, which XSD cannot state; use {_either(_MARKED)}, "
+                f"has the constraint {_named(item)}, which XSD cannot state; use {_either(marked)}, "
                 "and check the rest in the handler"
             )
         if kind not in facet.kinds:
@@ -154,6 +158,12 @@ def xsd(kind: ScalarKind, facets: Facets) -> Iterator[list[tuple[str, str]]]:
         yield [pattern]
 
 
+def json(kind: ScalarKind, facets: Facets) -> Iterator[tuple[dict[str, Any], bool]]:
+    """The facets as keywords of JSON Schema, each with True when its keywords state all of it."""
+    for facet, value in _stated(facets):
+        yield facet.json(kind, value)
+
+
 def words(kind: ScalarKind, facets: Facets) -> Iterator[str]:
     """The facets as they follow the words of the scalar: ``from 1``, ``to 10``."""
     for facet, value in _stated(facets):
@@ -161,13 +171,10 @@ def words(kind: ScalarKind, facets: Facets) -> Iterator[str]:
 
 
 def _stated(facets: Facets) -> list[tuple[Facet, Any]]:
-    stated: list[tuple[Facet, Any]] = []
     if facets is NO_FACETS:  # as of most fields
-        return stated
-    for facet, value, free in zip(FACETS, _VALUES(facets), _FREE, strict=True):
-        if value is not free and value != free:
-            stated.append((facet, value))
-    return stated
+        return []
+    held = ((facet, getattr(facets, facet.name)) for facet in FACETS)
+    return [(facet, value) for facet, value in held if value != getattr(NO_FACETS, facet.name)]
 
 
 def _named(item: object) -> str:
@@ -250,6 +257,29 @@ def _from_to(kind: ScalarKind, bounds: Range) -> Iterator[str]:
             yield f"{inside if end.inclusive else outside} {WRITERS[kind](end.value)}"
 
 
+def _limits(_: ScalarKind, bounds: Range) -> tuple[dict[str, Any], bool]:
+    found: dict[str, Any] = {}
+    ends = 0
+    for end, inside, outside in (
+        (bounds.lower, "minimum", "exclusiveMinimum"),
+        (bounds.upper, "maximum", "exclusiveMaximum"),
+    ):
+        ends += end is not None
+        number = None if end is None else _number(end.value)
+        if end is not None and number is not None:
+            found[inside if end.inclusive else outside] = number
+    return found, len(found) == ends
+
+
+def _number(value: Any) -> int | float | None:
+    """A bound as JSON writes it; None for a moment, and for a number that a binary one is not."""
+    if not isinstance(value, Decimal):
+        return value if isinstance(value, (int, float)) and math.isfinite(value) else None
+    if value == value.to_integral_value() and value.adjusted() < DIGITS:
+        return int(value)
+    return float(value) if Decimal(repr(float(value))) == value else None
+
+
 # length
 
 _UNITS = {ScalarKind.STR: "characters", ScalarKind.BYTES: "octets"}
@@ -292,6 +322,14 @@ def _sized(kind: ScalarKind, length: Length) -> Iterator[str]:
         yield f"of {f'{length.least} to' if length.least else 'at most'} {length.most} {_UNITS[kind]}"
 
 
+def _counted(kind: ScalarKind, length: Length) -> tuple[dict[str, Any], bool]:
+    """The characters of a text, or those of base64 for so many octets, which may stand for one or two more."""
+    octets = kind is ScalarKind.BYTES
+    least, most = (-(-count // 3) * 4 if octets and count else count for count in (length.least, length.most))
+    found = {"minLength": least} if least else {}
+    return found if most is None else found | {"maxLength": most}, not octets
+
+
 # step
 
 
@@ -312,6 +350,11 @@ def _multiple(kind: ScalarKind, step: Decimal) -> Iterator[tuple[str, str]]:
         yield "pattern", multiples(kind, step)
 
 
+def _stepped(kind: ScalarKind, step: Decimal) -> tuple[dict[str, Any], bool]:
+    whole = kind is ScalarKind.INT
+    return {"multipleOf": int(step)} if whole else {}, whole
+
+
 # patterns
 
 
@@ -320,6 +363,14 @@ def _pattern(_: ScalarKind, mark: Any) -> tuple[str, ...]:
     if reason:
         raise ValueError(f"has a Pattern that {reason}")
     return (mark.regex,)
+
+
+def _portable(_: ScalarKind, patterns: tuple[str, ...]) -> tuple[dict[str, Any], bool]:
+    known = [each for each in map(portable, patterns) if each]
+    found: dict[str, Any] = {"pattern": known[0]} if len(known) == 1 else {}
+    if len(known) > 1:
+        found = {"allOf": [{"pattern": each} for each in known]}
+    return found, len(known) == len(patterns)
 
 
 FACETS = (
@@ -332,6 +383,7 @@ FACETS = (
         merge=_inner,
         fits=_within,
         xsd=_extremes,
+        json=_limits,
         words=_from_to,
     ),
     Facet(
@@ -343,6 +395,7 @@ FACETS = (
         merge=_shorter,
         fits=_long_enough,
         xsd=_sizes,
+        json=_counted,
         words=_sized,
     ),
     Facet(
@@ -354,6 +407,7 @@ FACETS = (
         merge=_only,
         fits=_divides,
         xsd=_multiple,
+        json=_stepped,
         words=lambda _, step: (f"in steps of {step}",),
     ),
     Facet(
@@ -365,10 +419,8 @@ FACETS = (
         merge=lambda old, new: (*old, *new),
         fits=lambda patterns, value: True,  # noqa: ARG005 - the candidate is made from them, and judged there
         xsd=lambda _, patterns: [("pattern", each) for each in patterns],
+        json=_portable,
         words=lambda _, patterns: [f"matching {each}" for each in patterns],
     ),
 )
 """Every facet, in the order of XSD and of corrections. A further one has its entry here and its field in Facets."""
-_MARKED: Mapping[type, Facet] = {mark: facet for facet in FACETS for mark in facet.marks}
-_VALUES = attrgetter(*(facet.name for facet in FACETS))
-_FREE = _VALUES(NO_FACETS)

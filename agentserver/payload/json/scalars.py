@@ -1,6 +1,6 @@
 """Scalars in JSON: their schema, their text in XML, and the value of that text.
 
-Owns which JSON value stands for which scalar. Refuses to judge facets: the XSD does.
+Owns which JSON value stands for which scalar. Refuses to know single facets: their table states each, and the XSD judges.
 
 Integers are JSON integers of up to DIGITS digits; their -0 is 0. A ``float`` is a number, -0 kept, or one of the texts
 NaN, INF and -INF, for which JSON has no number. A ``Decimal`` is given as text, which keeps every digit, and taken
@@ -16,15 +16,13 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from agentserver.payload.corrections import label
-from agentserver.payload.fields.facets import NO_FACETS
+from agentserver.payload.fields.facets import fits, json
 from agentserver.payload.fields.lexical import DIGITS, READERS, WRITERS, ScalarKind, carried
-from agentserver.payload.json.patterns import portable
 from agentserver.payload.xsd.schema import form
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from agentserver.payload.fields.facets import Range
     from agentserver.payload.fields.field_table import Scalar
 
 SAFE: Final = 2**53
@@ -56,81 +54,39 @@ _TYPES: Final[Mapping[ScalarKind, Any]] = {
 
 
 def schema(scalar: Scalar) -> dict[str, Any]:
-    """The JSON Schema of a scalar. What it cannot state of the scalar's facets is in its ``description``."""
+    """The JSON Schema of a scalar. Its ``description`` says what it is in words where the keywords do not say all."""
     found: dict[str, Any] = {"type": _TYPES[scalar.kind]}
     if scalar.choices:
         return found | {"enum": [READERS[scalar.kind](text) for text, _ in scalar.choices]}
-    facets = scalar.facets
     if scalar.kind in _FORMS:
         found["pattern"] = f"^(?:{_FORMS[scalar.kind]})$"
     if scalar.kind is ScalarKind.BYTES:
-        found |= {"contentEncoding": "base64"} | _sizes(
-            _octets(facets.length.least), _octets(facets.length.most)
-        )
-    elif scalar.kind is ScalarKind.STR:
-        found |= _sizes(facets.length.least, facets.length.most) | _patterns(facets.patterns)
-    elif scalar.kind in {ScalarKind.INT, ScalarKind.FLOAT, ScalarKind.DECIMAL}:
-        found |= _bounds(facets.bounds)
-    if scalar.kind is ScalarKind.INT and facets.step is not None:
-        found["multipleOf"] = int(facets.step)
-    if not _stated(scalar):
+        found["contentEncoding"] = "base64"
+    stated = [*json(scalar.kind, scalar.facets)]
+    for keywords, _ in stated:
+        found = _joined(found, keywords)
+    if not (_formless(scalar, stated) and all(whole for _, whole in stated)):
         found["description"] = label(scalar)
-    names = _unlimited(facets.bounds) if scalar.kind is ScalarKind.FLOAT else []
+    names = _unlimited(scalar) if scalar.kind is ScalarKind.FLOAT else []
     return {"anyOf": [found, {"enum": names}]} if names else found
 
 
-def _stated(scalar: Scalar) -> bool:
-    """True when the keywords say all that narrows a scalar."""
-    if scalar.kind is ScalarKind.DECIMAL:
-        return scalar.facets == NO_FACETS
-    return scalar.kind not in _FORMS
+def _joined(found: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    """Both: a keyword that is taken, as ``pattern`` is by the form of a date, goes to ``allOf``."""
+    both = {**more, **found}
+    again = [{name: value} for name, value in more.items() if name in found and name != "allOf"]
+    every = [*found.get("allOf", ()), *more.get("allOf", ()), *again]
+    return {**both, "allOf": every} if every else both
 
 
-def _octets(count: int | None) -> int | None:
-    """Characters of base64 for so many octets."""
-    return None if count is None else -(-count // 3) * 4
+def _formless(scalar: Scalar, stated: list[tuple[dict[str, Any], bool]]) -> bool:
+    """True when no form of a text narrows a scalar: what a keyword says of a number, it does not of its text."""
+    return scalar.kind not in _FORMS or (scalar.kind is ScalarKind.DECIMAL and not stated)
 
 
-def _sizes(least: int | None, most: int | None) -> dict[str, Any]:
-    found = {"minLength": least} if least else {}
-    return found if most is None else found | {"maxLength": most}
-
-
-def _patterns(texts: tuple[str, ...]) -> dict[str, Any]:
-    known = [each for each in map(portable, texts) if each]
-    found: dict[str, Any] = {"pattern": known[0]} if len(known) == 1 else {}
-    if len(known) > 1:
-        found = {"allOf": [{"pattern": each} for each in known]}
-    unknown = [each for each in texts if not portable(each)]
-    return found | ({"description": f"matching {' and '.join(unknown)}"} if unknown else {})
-
-
-def _bounds(bounds: Range) -> dict[str, Any]:
-    found = {}
-    for end, inside, outside in (
-        (bounds.lower, "minimum", "exclusiveMinimum"),
-        (bounds.upper, "maximum", "exclusiveMaximum"),
-    ):
-        number = None if end is None else _number(end.value)
-        if end is not None and number is not None:
-            found[inside if end.inclusive else outside] = number
-    return found
-
-
-def _number(value: Any) -> int | float | None:
-    """A bound as JSON writes it; None for one that a binary number has not."""
-    if not isinstance(value, Decimal):
-        return value if math.isfinite(value) else None
-    if value == value.to_integral_value() and value.adjusted() < DIGITS:
-        return int(value)
-    return float(value) if Decimal(repr(float(value))) == value else None
-
-
-def _unlimited(bounds: Range) -> list[str]:
-    """The texts of what is no number that a float's bounds let through."""
-    if bounds.lower is None and bounds.upper is None:
-        return ["NaN", "INF", "-INF"]
-    return ["INF"] * (bounds.upper is None) + ["-INF"] * (bounds.lower is None)
+def _unlimited(scalar: Scalar) -> list[str]:
+    """The texts of what is no number that a float's facets let through."""
+    return [name for name in ("NaN", "INF", "-INF") if fits(scalar.facets, READERS[ScalarKind.FLOAT](name))]
 
 
 def text(scalar: Scalar, value: Any) -> str | None:

@@ -10,12 +10,13 @@ accepts also decodes.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from lxml import etree
 
 from agentserver.hygiene.simple_types import XSD, restrict
-from agentserver.payload.fields.facets import NO_FACETS, xsd
+from agentserver.payload.fields.facets import fits, xsd
 from agentserver.payload.fields.field_table import Count, FieldKind, RecordType, Scalar
 from agentserver.payload.fields.lexical import DIGITS, WRITERS, ScalarKind
 
@@ -200,7 +201,7 @@ class _Writer:
 
 
 def _base(scalar: Scalar) -> str:
-    if scalar.kind is ScalarKind.FLOAT and scalar.facets.bounds != NO_FACETS.bounds:
+    if scalar.kind is ScalarKind.FLOAT and not fits(scalar.facets, math.nan):
         return "number"
     return _BASES[scalar.kind]
 

@@ -14,9 +14,11 @@ from agentserver.contract import Pattern
 from agentserver.payload.codec import Generated
 from agentserver.payload.corrections import label
 from agentserver.payload.fields.describe import table
-from agentserver.payload.fields.facets import FACETS, NO_FACETS, Facets, fits, narrowed
+from agentserver.payload.fields import facets as facets_module
+from agentserver.payload.fields.facets import FACETS, NO_FACETS, Facet, Facets, fits, narrowed
 from agentserver.payload.fields.field_table import PayloadError, Scalar
 from agentserver.payload.fields.lexical import WRITERS, ScalarKind
+from agentserver.payload.json.schema import json_schema
 from agentserver.payload.sample import example
 from tests.core.strategies import parse
 
@@ -97,6 +99,57 @@ def test_marks_of_one_facet_are_merged_to_the_tightest():
     )
     both = narrowed(ScalarKind.STR, [Pattern("a+"), Pattern("b+")])
     assert both.patterns == ("a+", "b+")
+
+
+class Quiet:
+    """A mark that no facet of the table states: no capital letters."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WiderFacets(Facets):
+    quiet: bool = False
+
+
+@pytest.mark.parametrize("stated", [True, False])
+def test_an_invented_facet_is_seen_in_the_xsd_the_json_schema_the_example_and_the_correction(
+    monkeypatch, stated
+):
+    pattern = {"pattern": "^[^A-Z]*$"}
+    invented = Facet(
+        name="quiet",
+        marks=(Quiet,),
+        kinds=frozenset({ScalarKind.STR}),
+        hint="",
+        read=lambda *_: True,
+        merge=lambda _, new: new,
+        fits=lambda _, value: value == value.lower(),
+        xsd=lambda *_: [("pattern", "[^A-Z]*")],
+        json=lambda *_: (pattern, True) if stated else ({}, False),
+        words=lambda *_: ["without capital letters"],
+    )
+    monkeypatch.setattr(facets_module, "FACETS", (*FACETS, invented))
+    monkeypatch.setattr(facets_module, "NO_FACETS", WiderFacets())
+    codec = Generated(table(cls(ScalarKind.STR, Quiet(), MaxLen(5), Pattern("[a-zA-Z]+"))))
+    assert 'value="[^A-Z]*"' in codec.xsd()
+    schema = json_schema(codec)["properties"]["v"]
+    if stated:
+        assert schema["allOf"] == [pattern]
+        assert schema["pattern"] == "^(?:[a-zA-Z]+)$"
+    else:
+        assert schema["description"].endswith("without capital letters")
+    assert codec.valid(parse(codec.example()))
+    wrong = parse(codec.example())
+    wrong[0].text = "Loud"
+    assert [each.rule.endswith("without capital letters") for each in codec.faults(wrong)] == [True]
+
+
+@pytest.mark.parametrize(("facet", "kind"), ENTRIES, ids=lambda each: getattr(each, "name", str(each)))
+def test_a_facet_narrows_the_json_schema_in_keywords_or_in_words(facet, kind):
+    mark, _ = SHOWN[facet.name, kind]
+    narrow, free = (
+        json_schema(Generated(table(made)))["properties"]["v"] for made in (cls(kind, mark), cls(kind))
+    )
+    assert narrow != free
 
 
 def _apart(mark: Any) -> list[Any]:

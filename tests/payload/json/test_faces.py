@@ -377,7 +377,7 @@ def test_a_pattern_that_only_xsd_has_is_told_in_words() -> None:
     schema: Any = json_schema(codec)
     assert schema["properties"]["value"] == {
         "type": "string",
-        "description": r"matching \p{Lu}[a-z-[aeiou]]*",
+        "description": r"text matching \p{Lu}[a-z-[aeiou]]*",
     }
     assert isinstance(element_of(codec, {"value": "Éa"}), JsonRefusal)
     assert not isinstance(element_of(codec, {"value": "Éb"}), JsonRefusal)

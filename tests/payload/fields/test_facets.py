@@ -13,8 +13,8 @@ from annotated_types import Ge, Gt, Interval, Le, Len, Lt, MaxLen, MinLen, Multi
 from agentserver.contract import Pattern
 from agentserver.payload.codec import Generated
 from agentserver.payload.corrections import label
-from agentserver.payload.fields.describe import table
 from agentserver.payload.fields import facets as facets_module
+from agentserver.payload.fields.describe import table
 from agentserver.payload.fields.facets import FACETS, NO_FACETS, Facet, Facets, fits, narrowed
 from agentserver.payload.fields.field_table import PayloadError, Scalar
 from agentserver.payload.fields.lexical import WRITERS, ScalarKind

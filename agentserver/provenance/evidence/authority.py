@@ -19,6 +19,7 @@ from agentserver.provenance.evidence.destinations import (
     destination,
     host_key,
     loosened,
+    shown,
 )
 
 if TYPE_CHECKING:
@@ -88,8 +89,9 @@ class DestinationPattern:
     and every https link on it · ``.corp.com`` that host and those below it · ``*.corp.com`` only those below ·
     ``https://corp.com/docs`` that link and what lies below it · ``listener:name`` a listener · anything with
     ``*`` or ``?`` a glob over the authority form, whose ``*`` never crosses ``@`` or ``/`` · anything else a
-    name. Scheme and port of an entry are part of it: without them, https and its own port. What has letters
-    outside of ASCII only an identical entry means; a text that is no destination, no entry does.
+    name. Scheme and port of an entry are part of it: without them, https and its own port. Hosts are compared by the
+    A-labels of IDNA, so that an entry and a place may each be in either spelling. A text that is no destination, no
+    entry means.
     """
 
     text: str
@@ -135,7 +137,7 @@ def barred(patterns: Iterable[str], text: str) -> str | None:
     patterns = tuple(patterns)
     if not patterns:
         return None
-    loose = dict.fromkeys(map(loosened, (decoded(text), text)))
+    loose = dict.fromkeys(loosened(shown(form)) for form in (decoded(text), text))
     spelled = [form.strip() for each in loose for form in (_SCHEMES.sub(" ", each), each)]
     pieces = [piece for form in spelled for piece in _APART.split(form.replace("%", "@"))]
     words = [word for word in pieces if "." in word or "@" in word]
@@ -149,7 +151,7 @@ def barred(patterns: Iterable[str], text: str) -> str | None:
     places = [destination(one.strip(".")) for one in found]
     crooked = destination(text).form is PlaceForm.NONE
     for entry in patterns:
-        body = loosened(entry).rpartition("://")[2].rstrip("/")
+        body = loosened(shown(entry)).rpartition("://")[2].rstrip("/")
         meant = DestinationPattern(body.partition("/")[0] if crooked else body)
         if any(meant.matches(place) for place in places):
             return entry
@@ -171,12 +173,10 @@ def _glob(body: str, place: Destination) -> bool:
         meant = f"{place.host}{':' * bool(place.port)}{place.port}{place.path}"
     if place.form is PlaceForm.NAME and ("," in meant or ";" in meant):
         return False
-    if (
-        (mark and place.form is not PlaceForm.LINK)
-        or (scheme or "https") != (place.scheme or "https")
-        or _foreign(place)
-    ):
+    if (mark and place.form is not PlaceForm.LINK) or (scheme or "https") != (place.scheme or "https"):
         return False
+    if "xn--" in rest or not rest.isascii():  # a label that is a glob has no A-label
+        rest, meant = shown(rest), shown(meant)
     wanted = re.split(r"([@/])", rest)
     given = re.split(r"([@/])", meant)
     return len(wanted) == len(given) and all(map(fnmatchcase, given, wanted))
@@ -199,9 +199,4 @@ def _around(body: str, place: Destination) -> bool:
 def _open(place: Destination) -> bool:
     """True when an entry that tells no scheme and no port can mean a place of many."""
     plain = place.form is PlaceForm.ADDRESS or (place.scheme == "https" and not place.port)
-    return bool(place.host) and plain and not _foreign(place)
-
-
-def _foreign(place: Destination) -> bool:
-    """True when a host has letters outside of ASCII: it is meant by its own name or not at all."""
-    return "xn--" in place.host
+    return bool(place.host) and plain

@@ -108,6 +108,8 @@ _LOCAL: Final = re.compile(r"[^\s@,;:<>()\[\]\"\\|.]+(?:\.[^\s@,;:<>()\[\]\"\\|.
 _ROUTES: Final = frozenset("%!/?'`")
 """Characters of a local part that can send a mail elsewhere, or end a quotation."""
 _LDH: Final = re.compile(r"[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?")
+_ENCODED: Final = re.compile(rf"(?<![^\W_])xn--[a-z0-9-]{{1,{LABEL}}}(?![^\W_])", re.IGNORECASE)
+"""A label in its ASCII form."""
 _NUMERIC: Final = re.compile(r"\d+|0x[0-9a-f]*")
 ACCOUNT: Final = re.compile(r"[A-Z]{2}\d{2}(?: ?[A-Z0-9]{1,4}){2,9}")
 """The form of an IBAN."""
@@ -249,6 +251,18 @@ def loosened(text: str) -> str:
     """A text as a lenient reader might take it: for refusing only, never for allowing."""
     shown = text if text.isascii() else "".join(char for char in text if not unseen(char) or char.isspace())
     return normalize("NFKC", shown).casefold().translate(_DOTS)
+
+
+def shown(text: str) -> str:
+    """A text with the A-labels in it in letters, where they stand for some: one spelling for both sides of a comparison."""
+    return _ENCODED.sub(_letters, text) if "xn--" in text.lower() else text
+
+
+def _letters(label: re.Match[str]) -> str:
+    try:
+        return idna.ulabel(label[0].lower())
+    except UnicodeError:
+        return label[0]
 
 
 def _none(body: str) -> Destination:

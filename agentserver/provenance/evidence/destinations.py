@@ -254,7 +254,7 @@ def loosened(text: str) -> str:
 
 
 def shown(text: str) -> str:
-    """A text with the A-labels in it in letters, where they stand for some: one spelling for both sides of a comparison."""
+    """A text with its A-labels in letters, where they stand for some: one spelling for both sides of a comparison."""
     return _ENCODED.sub(_letters, text) if "xn--" in text.lower() else text
 
 

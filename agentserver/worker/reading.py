@@ -1,11 +1,13 @@
 """The questions to a worker and its answers, read as a stranger's document is.
 
 Owns the way from frames to what the pump knows of a local call. Refuses to believe anything: payloads are parsed within
-bounds and held against their schemas, storage against its own, ids of todos against the thread's.
+bounds and held against their schemas, ids of todos against the thread's. Stored values of classes that the server does
+not know are the worker's own: well-formed, within the bounds, under their own names, and read by the worker alone.
 """
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -19,6 +21,7 @@ from agentserver.core.messages import Effects, Failed, Returned
 from agentserver.core.records.details import Corrections, Failure
 from agentserver.core.refusals import Refusal
 from agentserver.core.state.growing.logs import LogChange, changed
+from agentserver.payload.codec import SYSTEM
 from agentserver.pump.calling.invoke import failing
 from agentserver.wire.envelope import Malformed, read_payload
 from agentserver.worker.frames import AnsweringFrame, CallFrame, FailedFrame, TodoFrame
@@ -31,6 +34,10 @@ if TYPE_CHECKING:
     from agentserver.worker import frames
 
 __all__ = ["asked", "believed", "broken", "failed", "returned"]
+
+MOST_NAME = 300
+_OWN = re.compile(rf"(?=.{{1,{MOST_NAME}}}$)\{{[!-z|~]+\}}\w[\w.-]*")
+"""The names of payloads of a worker's own: a namespace, and a root element."""
 
 
 def broken(why: str) -> Failed:
@@ -90,37 +97,39 @@ def _effects(
     """The changes of storage and todos, or the reason why they are no changes of this thread's."""
     changes = {name: None if text is None else text.encode() for name, text in frame.storage.items()}
     for name, data in changes.items():
-        if codecs.named(name) is None or not (data is None or _stores(name, data, codecs, bounds)):
-            return f"it stores a {name} that does not satisfy its schema"
+        if not (_nameable(name, codecs) and (data is None or _stores(name, data, codecs, bounds))):
+            return f"it stores a {name[:MOST_NAME]} that does not satisfy its schema"
     logged = tuple(
         LogChange(each.kind, each.dropped, tuple(entry.encode() for entry in each.appended))
         for each in frame.logged
     )
     for change in logged:
-        if change.dropped < 0 or not all(
-            _stores(change.kind, data, codecs, bounds) for data in change.appended
-        ):
-            return f"it appends a {change.kind} that does not satisfy its schema"
+        kept = _nameable(change.kind, codecs) and change.dropped >= 0
+        if not (kept and all(_stores(change.kind, data, codecs, bounds) for data in change.appended)):
+            return f"it appends a {change.kind[:MOST_NAME]} that does not satisfy its schema"
     if len({change.kind for change in logged}) < len(logged):
         return "it changes a log twice"
-    kept = {name: data for name, data in {**accepted.storage, **changes}.items() if data is not None}
+    values = {name: data for name, data in {**accepted.storage, **changes}.items() if data is not None}
     entries = sum(log.size for log in changed(accepted.logs, logged).values())
-    if sum(map(len, kept.values())) + entries > storage:
+    if sum(map(len, values.values())) + entries > storage:
         return f"a thread stores at most {storage} bytes"
     if not set(frame.closed) <= {todo.watcher_id for todo in accepted.todos}:
         return "it closes a todo that is not this thread's"
     return Effects(changes, tuple(dict.fromkeys(frame.closed)), logged)
 
 
+def _nameable(name: str, codecs: Codecs) -> bool:
+    """True for a payload of the server's, and for one that a class of the worker's own may have."""
+    own = _OWN.fullmatch(name) is not None and not name.startswith(f"{{{SYSTEM}}}")
+    return codecs.named(name) is not None or own
+
+
 def _stores(name: str, data: bytes, codecs: Codecs, bounds: Bounds) -> bool:
-    """True for a value of this payload that its schema accepts."""
+    """True for a value of this payload; the schema of one that the server knows accepts it."""
     codec, element = codecs.named(name), read_payload(data, bounds)
-    return (
-        codec is not None
-        and not isinstance(element, Malformed)
-        and str(element.tag) == name
-        and codec.valid(element)
-    )
+    if isinstance(element, Malformed) or str(element.tag) != name:
+        return False
+    return codec is None or codec.valid(element)
 
 
 def asked(number: int, accepted: Accepted, current: Invocation) -> CallFrame:

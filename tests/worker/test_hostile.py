@@ -270,6 +270,11 @@ async def test_storage_goes_there_and_back(bed):
     assert [(await ask("count")).text for _ in range(2)] == ["1 1", "2 2"]
 
 
+async def test_a_class_of_the_handlers_own_is_stored_as_in_the_server(bed):
+    _, ask = bed
+    assert [(await ask("blob")).text for _ in range(3)] == ["1 [1]", "2 [1, 2]", "3 [1, 2, 3]"]
+
+
 async def test_one_that_died_while_nobody_needed_it_costs_no_call(bed):
     _, ask = bed
     assert (await ask("hello", "you")).text == "hello you"

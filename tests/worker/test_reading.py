@@ -92,7 +92,6 @@ def test_more_messages_than_there_is_room_for_end_the_request(paper, accepted):
         {"said": [SaidFrame("a", True, "<a/>")]},
         {"closed": ["another's"]},
         {"storage": {"{urn:x}unknown": "<a/>"}},
-        {"storage": {"{urn:x}unknown": None}},
         {"logged": [LoggedFrame("{urn:x}unknown", 0, ["<a/>"])]},
     ],
 )
@@ -115,6 +114,39 @@ def test_storage_is_held_against_its_own_schema_and_its_bound(paper, accepted):
     twice = [LoggedFrame(note, 0, []), LoggedFrame(note, 0, [])]
     assert isinstance(read(paper, accepted, logged=twice), Failed)
     assert isinstance(read(paper, accepted, logged=[LoggedFrame(note, -1, [])]), Failed)
+
+
+OWN = "{urn:agentserver:payload:Blob:v1}Blob"
+BLOB = '<Blob xmlns="urn:agentserver:payload:Blob:v1"><text>x</text></Blob>'
+
+
+def test_a_class_of_the_workers_own_is_kept_for_it(paper, accepted):
+    """The server never imports the handler's module, so it knows no schema of it."""
+    got = read(paper, accepted, storage={OWN: BLOB}, logged=[LoggedFrame(OWN, 0, [BLOB])])
+    assert isinstance(got, Returned)
+    assert got.effects.stored == {OWN: BLOB.encode()}
+    assert [change.kind for change in got.effects.logged] == [OWN]
+    assert isinstance(read(paper, accepted, storage={OWN: None}), Returned)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (OWN, "<Blob/>"),  # another name
+        (OWN, BLOB[:-3]),
+        (OWN, BLOB.replace("x<", "x" * STORAGE + "<")),
+        ("{urn:agentserver:system}Mine", '<Mine xmlns="urn:agentserver:system"/>'),
+        ("Blob", "<Blob/>"),
+        ("{a b}Blob", '<Blob xmlns="a b"/>'),
+        ("{urn:x}" + "B" * 400, None),
+        ("{urn:agentserver:system}Mine", None),
+        ("log t ", None),
+    ],
+)
+def test_what_no_class_of_a_workers_own_could_be_is_not_kept(paper, accepted, name, text):
+    assert isinstance(read(paper, accepted, storage={name: text}), Failed)
+    logged = [LoggedFrame(name, 1, [] if text is None else [text])]
+    assert isinstance(read(paper, accepted, logged=logged), Failed)
 
 
 def test_a_failure_with_faults_is_the_senders_to_correct():

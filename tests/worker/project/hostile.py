@@ -14,11 +14,12 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from words import Count, Got, Try
 
-from agentserver import HandlerResponse, invocation
+from agentserver import HandlerResponse, invocation, xmlify
 from agentserver.llm import CompletionError, complete
 
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -346,6 +347,22 @@ async def count(_):
     return f"{storage.get(Count).number} {len(storage.log(Got))}"
 
 
+@xmlify
+@dataclass(frozen=True)
+class Blob:
+    """A class of this module, which the server does not import."""
+
+    number: int
+
+
+async def blob(_):
+    storage = invocation().storage
+    known = storage.get(Blob)
+    storage.set(Blob(1 + (known.number if known else 0)))
+    storage.append(Blob(storage.get(Blob).number))
+    return f"{storage.get(Blob).number} {[each.number for each in storage.log(Blob)]}"
+
+
 async def ask(about):
     words = [{"role": "user", "content": about}]
     if about == "nobody":
@@ -391,7 +408,7 @@ async def stubborn(_):
             continue
 
 
-ORDINARY = {each.__name__: each for each in (hello, count, ask, spend, tell, wait, stubborn)}
+ORDINARY = {each.__name__: each for each in (hello, count, blob, ask, spend, tell, wait, stubborn)}
 
 
 async def attempt(payload: Try, metadata):

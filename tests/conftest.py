@@ -74,6 +74,9 @@ settings.register_profile(
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "default")
 settings.load_profile(PROFILE)
 
+os.environ["AGENTSERVER_ALLOW_MODELS"] = "0"
+"""No test asks a provider. Those that ask the local server of both protocols allow it for themselves."""
+
 pytest_plugins = ["agentserver.testing.plugin"]
 
 

@@ -238,11 +238,11 @@ def _equipped(
     bound, secrets, limits = given
     models = None
     if "llm" in main.document.data.keys() - main.faulty:
-        from agentserver.config.code.deadlines import timed  # most organisms have none
+        from agentserver.config.code.deadlines import derive_deadlines  # most organisms have none
         from agentserver.config.code.llm import read_models
 
         models = read_models(main.document, secrets, binder, {item.listener.name for item in bound})
-        bound = timed(bound, declared, models, binder.report)
+        bound = derive_deadlines(bound, declared, models, binder.report)
     unknown = "llm" in main.faulty
     if unknown or not any(item.agent for item in bound):
         return bound, models

@@ -149,7 +149,7 @@ class Models:
         while (place := await self._next(choice, trying, request.until)) is not None:
             try:
                 done = await self._ask(choice, place, prompt, request, trying.attempts)
-                return trying.answered(place, done if request.partial else whole(choice.name, done))
+                return trying.answered(place, done if request.partial else check_whole(choice.name, done))
             except CompletionError as error:
                 if error.fault is CompletionFault.BUDGET:
                     raise
@@ -221,7 +221,9 @@ class Models:
             return await self._sent(choice, place, prompt, request)
         most = dearest(prompt, place.backend)
         try:
-            reserved = await request.purse.reserve(most, work(choice.name, request, place.backend, before))
+            reserved = await request.purse.reserve(
+                most, describe_work(choice.name, request, place.backend, before)
+            )
         except SpentError as error:
             raise CompletionError(CompletionFault.BUDGET, choice.name, str(error)) from error
         try:
@@ -313,15 +315,15 @@ class Trying:
         )
 
 
-def whole(model: str, done: Completion) -> Completion:
-    """The answer, if it is a whole one. Raises CompletionError."""
+def check_whole(model: str, done: Completion) -> Completion:
+    """Give an answer back if it is whole. Raises CompletionError."""
     if done.finish.whole:
         return done
     raise CompletionError(CompletionFault(done.finish.value), model, partial=done)
 
 
-def work(model: str, request: Request, backend: Backend, before: Sequence[Attempt]) -> str:
-    """The word of the trace for one attempt: model, prompt, backend, and the outcome of the attempt before."""
+def describe_work(model: str, request: Request, backend: Backend, before: Sequence[Attempt]) -> str:
+    """Describe one attempt for the trace: model, prompt, backend, and the outcome of the attempt before."""
     prompt = f" (prompt {request.prompt})" if request.prompt else ""
     after = f" after {before[-1]}" if before else ""
     return f"{model}{prompt} at {backend.name}{after}"

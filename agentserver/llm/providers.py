@@ -8,6 +8,7 @@ attempts.
 from __future__ import annotations
 
 import logging
+import os
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +49,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("agentserver.llm")
 
+ALLOW = "AGENTSERVER_ALLOW_MODELS"
+"""The variable of the environment that refuses every call of a provider when it is ``0``, as in a run of tests."""
+
 NO_KEY = "none"
 """Stands in for the key where a backend wants none: without one the SDKs look for it in the environment."""
 
@@ -87,6 +91,10 @@ _FINISHES: Mapping[object, Finish] = MappingProxyType(
 """The ends of an answer, in the words of the providers. Without one of these an answer is cut."""
 
 
+class ModelsRefusedError(RuntimeError):
+    """A call of a provider that the environment refuses. Nothing was sent."""
+
+
 class RemoteBackend:
     """A backend over HTTP. Blocks for its imports and certificates: make it in a thread."""
 
@@ -112,7 +120,11 @@ class RemoteBackend:
             )
 
     async def ask(self, prompt: Prompt) -> Completion:
-        """Send a prompt once. Raises CompletionError."""
+        """Send a prompt once. Raises CompletionError, and ModelsRefusedError where the environment allows no call."""
+        if os.environ.get(ALLOW) == "0":
+            raise ModelsRefusedError(
+                f"{ALLOW}=0 refuses the call of {self._backend.name}: a test gives models={{...}} to organism(...)"
+            )
         asked, said = _parameters(prompt), list(_said(prompt.messages))
         try:
             return _read(await self._send(prompt, asked, said))

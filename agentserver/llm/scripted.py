@@ -40,13 +40,13 @@ class Scripted:
         script = self._backend.script
         if not callable(script):
             return self._counted(prompt, self._turn(prompt, script))
-        said = script(prompt)
-        if inspect.isawaitable(said):
-            said = await said
-        if not isinstance(said, Completion):
-            why = f"the script gave {type(said).__name__}, not a Completion"
+        answer = script(prompt)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        if not isinstance(answer, Completion):
+            why = f"the script gave {type(answer).__name__}, not a Completion"
             raise CompletionError(CompletionFault.ANSWER, self._backend.name, why)
-        return self._counted(prompt, said)
+        return self._counted(prompt, answer)
 
     async def close(self) -> None:
         """Nothing is open."""
@@ -57,30 +57,31 @@ class Scripted:
         turns = script[number] if number < len(script) else None
         for turn in turns if isinstance(turns, list) else [turns]:
             if turn is not None and turn.get("when", "") in last:
-                return self._said(turn, number)
+                return read_turn(turn, number, self._backend.name)
         raise CompletionError(
             CompletionFault.ANSWER, self._backend.name, f"the script has no turn {number + 1}"
         )
 
-    def _said(self, turn: Mapping[str, Any], number: int) -> Completion:
-        if "fault" in turn:
-            raise CompletionError(CompletionFault(turn["fault"]), self._backend.name, "as the script says")
-        calls = [
-            ToolCall(f"call-{number + 1}-{place + 1}", call["tool"], json.dumps(call.get("arguments", {})))
-            for place, call in enumerate(turn.get("calls", ()))
-        ]
-        return Completion(
-            turn.get("text", ""), tuple(calls), finish=Finish(turn.get("finish") or Finish.STOP)
+    def _counted(self, prompt: Prompt, answer: Completion) -> Completion:
+        """With its finish and a usage: the estimate of the prompt, and a token for each three bytes of the answer."""
+        written = len(answer.content) + sum(len(call.arguments) for call in answer.calls)
+        usage = Usage(estimate(prompt), written // 3 + 1, 1, 0.0)
+        calling = bool(answer.calls) and answer.finish is Finish.STOP
+        return replace(
+            answer,
+            finish=Finish.TOOL_CALLS if calling else answer.finish,
+            usage=usage if answer.usage == Usage() else answer.usage,
+            model=answer.model or self._backend.model,
         )
 
-    def _counted(self, prompt: Prompt, said: Completion) -> Completion:
-        """With its finish and a usage: the estimate of the prompt, and a token for each three bytes of the answer."""
-        written = len(said.content) + sum(len(call.arguments) for call in said.calls)
-        usage = Usage(estimate(prompt), written // 3 + 1, 1, 0.0)
-        calling = bool(said.calls) and said.finish is Finish.STOP
-        return replace(
-            said,
-            finish=Finish.TOOL_CALLS if calling else said.finish,
-            usage=usage if said.usage == Usage() else said.usage,
-            model=said.model or self._backend.model,
-        )
+
+def read_turn(turn: Mapping[str, Any], number: int, model: str) -> Completion:
+    """Read the answer of a turn of a script; ``number`` counts from 0. Raises CompletionError where it says so."""
+    if "fault" in turn:
+        raise CompletionError(CompletionFault(turn["fault"]), model, "as the script says")
+    calls = [
+        ToolCall(f"call-{number + 1}-{place + 1}", call["tool"], json.dumps(call.get("arguments", {})))
+        for place, call in enumerate(turn.get("calls", ()))
+    ]
+    finish = Finish(turn.get("finish") or Finish.STOP)
+    return Completion(turn.get("text", ""), tuple(calls), finish=finish)

@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from agentserver.testing.clock import FakeClock
     from agentserver.testing.declared import listener, organism_of
     from agentserver.testing.kit import Refused, Testbed, Trace, organism
+    from agentserver.testing.models import scripted
+    from agentserver.testing.peers import ScriptedCall
     from agentserver.testing.plugin import Organisms
     from agentserver.testing.regressions import replayed
-    from agentserver.testing.scripted import ScriptedCall
 
 __all__ = [
     "Answer",
@@ -31,12 +32,13 @@ __all__ = [
     "organism",
     "organism_of",
     "replayed",
+    "scripted",
 ]
 
 _HOMES = {
     "Answer": "approvals",
     "ShownApproval": "approvals",
-    "ScriptedCall": "scripted",
+    "ScriptedCall": "peers",
     "FakeClock": "clock",
     "Organisms": "plugin",
     "Refused": "kit",
@@ -46,6 +48,7 @@ _HOMES = {
     "organism": "kit",
     "organism_of": "declared",
     "replayed": "regressions",
+    "scripted": "models",
 }
 
 

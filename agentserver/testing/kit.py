@@ -6,10 +6,9 @@ Owns the testbed: one conversation of one principal. Everything between it and t
 from __future__ import annotations
 
 import asyncio
-import difflib
 import os
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -27,7 +26,9 @@ from agentserver.gateways.console.view import state
 from agentserver.ports import Unkept, UnkeptError
 from agentserver.testing.approvals import Person, say
 from agentserver.testing.clock import FakeClock
-from agentserver.testing.scripted import ScriptedPeer
+from agentserver.testing.models import ScriptedModel
+from agentserver.testing.peers import ScriptedPeer
+from agentserver.testing.standins import Standins
 from agentserver.trace.text import tree_text
 from agentserver.wire import envelope
 
@@ -35,13 +36,16 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
 
     from agentserver.assembly import Server
+    from agentserver.completion import Prompt
     from agentserver.core.records.audit import AuditRecord
     from agentserver.guards import Guard
     from agentserver.observers import Observer
     from agentserver.ports import Clock
     from agentserver.pump import ServerHandle
     from agentserver.testing.approvals import Approvals, ShownApproval
-    from agentserver.testing.scripted import Script, ScriptedCall
+    from agentserver.testing.models import ModelScript, Turns
+    from agentserver.testing.peers import Script, ScriptedCall
+    from agentserver.testing.standins import Resources
 
 T = TypeVar("T")
 
@@ -103,7 +107,7 @@ class Testbed:
 
     server: Server
     handle: ServerHandle
-    peers: Mapping[str, ScriptedPeer]
+    standins: Standins
     strict: bool = False
     timeout: float = TIMEOUT
     person: Person = field(default_factory=lambda: Person(Answer.DENY))
@@ -173,7 +177,11 @@ class Testbed:
 
     def calls(self, listener: str) -> list[ScriptedCall]:
         """The calls of a scripted peer. Raises KeyError for a listener that is not scripted."""
-        return self.peers[listener].calls
+        return self.standins.peers[listener].calls
+
+    def prompts(self, model: str) -> list[Prompt]:
+        """The prompts of a scripted model. Raises KeyError for a model that the test gave no script."""
+        return self.standins.models[model].prompts
 
     def trace(self) -> Trace:
         """The events of the conversation so far."""
@@ -231,9 +239,12 @@ class Testbed:
     async def _within(self, work: Awaitable[T], what: str) -> T:
         try:
             with anyio.fail_after(self.timeout):
-                return await work
+                done = await work
         except TimeoutError:
+            self.standins.check()
             raise TimeoutError(f"{what}: not at rest within {self.timeout:g} s\n{self.trace()}") from None
+        self.standins.check()
+        return done
 
 
 def _name(payload: Any) -> str:
@@ -246,6 +257,9 @@ async def organism(  # noqa: PLR0913 - a keyword each
     *,
     environ: Mapping[str, str] | None = None,
     scripted: Mapping[str, Script] | None = None,
+    models: Mapping[str, ModelScript | Turns] | None = None,
+    resources: Resources | None = None,
+    real_tools: bool = False,
     clock: Clock | None = None,
     strict: bool = False,
     timeout: float = TIMEOUT,  # noqa: ASYNC109 - of each answer, not of this function
@@ -253,12 +267,18 @@ async def organism(  # noqa: PLR0913 - a keyword each
     guards: Mapping[str, Guard] = MappingProxyType({}),
     observers: Iterable[Observer] = (),
 ) -> AsyncIterator[Testbed]:
-    """Run an organism in memory for the length of a test.
+    """Run an organism in memory for the length of a test, with no way to a provider, an MCP server or a resource.
 
     Args:
         source: its YAML file, or an organism made in code (``organism_of``).
         environ: what ``${NAME}`` refers to; the process's environment when None.
-        scripted: by listener, what takes the place of its handler (see ``ScriptedPeer``).
+        scripted: by listener, what takes the place of its handler (see ``ScriptedPeer``). A tool of an MCP server needs
+            one.
+        models: by model, what answers in its place: ``scripted(...)``, or a function that takes the ``Prompt`` and
+            gives a ``Completion``. A model whose backends ask providers needs one.
+        resources: what handlers get by ``invocation().resource``: objects, or what gives a context manager as
+            ``lifespan:`` does. An organism with a ``lifespan:`` needs them.
+        real_tools: whether the servers of ``mcp:`` are started for the tools that are not scripted.
         clock: a fresh ``FakeClock`` when None, so that times and ids are the same at every run.
         strict: see ``Testbed``.
         timeout: see ``Testbed``.
@@ -269,22 +289,26 @@ async def organism(  # noqa: PLR0913 - a keyword each
 
     Raises:
         ConfigError: the organism cannot load.
-        ValueError: a scripted name is no listener, or a listener has the principal's name.
-        AssertionError: on leaving, when one was raised inside a scripted peer.
+        ValueError: a scripted name is no listener or no model, a listener has the principal's name, or there is a
+            ``lifespan:`` and no ``resources``.
+        AssertionError: when one was raised inside a script, or something was asked that has none. Also on leaving.
     """
     loaded = source if isinstance(source, Organism) else await _loaded(Path(source), environ)
-    peers = {name: ScriptedPeer(name, script) for name, script in (scripted or {}).items()}
+    standins = Standins(
+        {name: ScriptedPeer(name, script) for name, script in (scripted or {}).items()},
+        {name: ScriptedModel(name, script) for name, script in (models or {}).items()},
+    )
     person = Person(approve or Answer.DENY)
     approver = None if approve is None else person
     server = build(
-        _rescripted(loaded, peers),
+        standins.replaced(loaded, resources, real_tools=real_tools),
         clock=clock or FakeClock(),
         approver=approver,
         guards=guards,
         observers=observers,
     )
     async with _unwrapped(), server:
-        bed = Testbed(server, await server.open(PRINCIPAL), peers, strict, timeout, person)
+        bed = Testbed(server, await server.open(PRINCIPAL), standins, strict, timeout, person)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(bed.listen)
             tasks.start_soon(person.attend, server)
@@ -292,30 +316,13 @@ async def organism(  # noqa: PLR0913 - a keyword each
             yield bed
             await bed.handle.close()
             tasks.cancel_scope.cancel()
-    for peer in peers.values():
-        for fault in peer.faults:
-            raise fault
+    standins.check()
 
 
 async def _loaded(path: Path, environ: Mapping[str, str] | None) -> Organism:
     """Load in a thread, because it reads files and runs the organism's imports."""
     known = os.environ if environ is None else environ
     return await anyio.to_thread.run_sync(lambda: load(path, environ=known))
-
-
-def _rescripted(loaded: Organism, peers: Mapping[str, ScriptedPeer]) -> Organism:
-    known = [bound.listener.name for bound in loaded.listeners]
-    for name in peers:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            raise ValueError(f"no listener {name!r}{f'; did you mean {near[0]!r}?' if near else ''}")
-    listeners = (
-        replace(bound, handler=peers[bound.listener.name], isolation=None)
-        if bound.listener.name in peers
-        else bound
-        for bound in loaded.listeners
-    )
-    return replace(loaded, listeners=tuple(listeners))
 
 
 @asynccontextmanager

@@ -197,4 +197,4 @@ def on_site(organism, web, model=None, *, client=True):
             shared = (models.Model(model or scripted.complete), resources.Site(web.authority), http)
             yield shared if client else shared[:2]
 
-    return replace(organism, lifespan=lifespan)
+    return replace(organism, lifespan=lifespan, files=())  # made in code: its resources are the test's own

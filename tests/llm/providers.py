@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,6 +22,8 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from tests.machine import HANGS
+
+ALLOW = "AGENTSERVER_ALLOW_MODELS"
 
 KINDS = {
     "429": (429, "rate_limit_error", "rate_limit_exceeded", "slow down"),
@@ -266,8 +269,24 @@ def _event(data, name=None):
 
 
 @contextmanager
+def allowed():
+    """Let models be asked, in this process and those that it starts: they are on this machine and cost nothing."""
+    before = os.environ.get(ALLOW, "1")
+    os.environ[ALLOW] = "1"
+    try:
+        yield
+    finally:
+        os.environ[ALLOW] = before
+
+
+@contextmanager
 def serving():
     """Run the server in a thread; gives its Providers."""
+    with allowed():
+        yield from _serving()
+
+
+def _serving():
     state = Providers()
     app = Starlette(
         routes=[

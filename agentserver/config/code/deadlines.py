@@ -23,13 +23,13 @@ DAY = 86_400.0
 """The longest deadline of a listener, in seconds."""
 
 
-def timed(
+def derive_deadlines(
     bound: Sequence[BoundListener],
     declared: Iterable[DeclaredListener],
     models: LanguageModels,
     report: Mistakes,
 ) -> list[BoundListener]:
-    """The listeners, each agent with a deadline into which an attempt at each backend fits.
+    """Give each agent a deadline into which an attempt at each backend fits.
 
     A deadline that the configuration states is kept. Where it is too short, there is a warning.
     """

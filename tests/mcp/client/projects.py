@@ -60,7 +60,7 @@ class Project:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Bed]:
         organism = await anyio.to_thread.run_sync(self.load)
-        async with testing.organism(organism, timeout=HANGS) as bed:
+        async with testing.organism(organism, timeout=HANGS, real_tools=True) as bed:
             yield Bed(bed, organism)
 
     def noted(self, name: str) -> str:

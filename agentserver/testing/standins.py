@@ -1,0 +1,127 @@
+"""Stand-ins for everything by which an organism under test would leave the process.
+
+Owns which parts are replaced: handlers that a test scripts, models of providers, tools of MCP servers, resources and
+spans. The journal needs none, because a test keeps conversations in memory. Refuses to know scripts.
+"""
+
+from __future__ import annotations
+
+import difflib
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from agentserver.testing.models import replace_providers
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+
+    from agentserver.config import Organism
+    from agentserver.config.organism import BoundListener, Lifespan
+    from agentserver.contract import HandlerMetadata, HandlerResult
+    from agentserver.testing.models import ScriptedModel
+    from agentserver.testing.peers import ScriptedPeer
+
+    Resources: TypeAlias = Sequence[object] | Lifespan
+
+
+@dataclass
+class Standins:
+    """The stand-ins of one test.
+
+    Args:
+        peers: by listener.
+        models: by model.
+        faults: of calls of that for which a test gave nothing.
+    """
+
+    peers: Mapping[str, ScriptedPeer]
+    models: Mapping[str, ScriptedModel]
+    faults: list[AssertionError] = field(default_factory=list)
+
+    def check(self) -> None:
+        """Raise the first failure inside a script, or of a call for which there is none."""
+        scripts: list[list[AssertionError]] = [self.faults]
+        scripts += [each.faults for each in self.peers.values()]
+        scripts += [each.faults for each in self.models.values()]
+        for fault in chain.from_iterable(scripts):
+            raise fault
+
+    def replaced(self, loaded: Organism, resources: Resources | None, *, real_tools: bool) -> Organism:
+        """The organism with its stand-ins.
+
+        Raises ValueError for names that it does not have, and for resources that the test has to give.
+        """
+        check_names(self.peers, [bound.listener.name for bound in loaded.listeners])
+        tools = {tool.listener for server in loaded.mcp for tool in server.tools}
+        return replace(
+            loaded,
+            listeners=tuple(
+                self._replaced(bound, real=real_tools or bound.listener.name not in tools)
+                for bound in loaded.listeners
+            ),
+            models=replace_providers(loaded.models, self.models, self.faults),
+            lifespan=lifespan_of(loaded, resources),
+            mcp=loaded.mcp if real_tools else (),
+            otel=None,
+        )
+
+    def _replaced(self, bound: BoundListener, *, real: bool) -> BoundListener:
+        name = bound.listener.name
+        if name in self.peers:
+            return replace(bound, handler=self.peers[name], isolation=None)
+        if not real:
+            why = "is a tool of an MCP server, which a test starts with real_tools=True alone"
+            return replace(bound, handler=UnscriptedListener(name, why, self.faults))
+        if bound.isolation is not None and bound.isolation.lifespan is not None:
+            why = "has a worker_lifespan, which a test does not enter"
+            return replace(bound, handler=UnscriptedListener(name, why, self.faults), isolation=None)
+        return bound
+
+
+class UnscriptedListener:
+    """A listener that a test must not call."""
+
+    def __init__(self, name: str, why: str, faults: list[AssertionError]) -> None:
+        self._name, self._why, self._faults = name, why, faults
+
+    async def __call__(self, payload: Any, metadata: HandlerMetadata) -> HandlerResult:
+        """Fail, with the argument that is missing."""
+        del payload, metadata
+        missing = f'give organism(..., scripted={{"{self._name}": [...]}})'
+        fault = AssertionError(f"{self._name} {self._why}: {missing}")
+        self._faults.append(fault)
+        raise fault
+
+
+def check_names(given: Mapping[str, object], known: Sequence[str]) -> None:
+    """Raise ValueError for a script of a listener that is not there."""
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            raise ValueError(f"no listener {name!r}{f'; did you mean {near[0]!r}?' if near else ''}")
+
+
+def lifespan_of(loaded: Organism, resources: Resources | None) -> Lifespan | None:
+    """The lifespan of a test: that of its own resources, or of an organism that is made in code.
+
+    Raises ValueError where the YAML of an organism declares one, and the test gives no resources.
+    """
+    if callable(resources):
+        return resources
+    if resources is not None:
+        given = tuple(resources)
+
+        @asynccontextmanager
+        async def provide() -> AsyncIterator[tuple[object, ...]]:
+            yield given
+
+        return provide
+    if loaded.lifespan is not None and loaded.files:
+        name = getattr(loaded.lifespan, "__qualname__", "lifespan")
+        raise ValueError(
+            f"lifespan: {name} opens resources, which a test does not: give organism(..., resources=[...]), "
+            f"or a function that gives a context manager"
+        )
+    return loaded.lifespan

@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio.to_thread
 import pytest
 
+from agentserver.assembly import build
 from tests.mcp.client.projects import Project
 from tests.telemetry.collector import collecting
 
@@ -34,8 +35,13 @@ def called(tmp_path, endpoint):
 async def test_the_request_at_a_server_of_ours_is_linked_to_the_call_of_a_client_of_ours(tmp_path):
     with collecting() as collector:
         project = await anyio.to_thread.run_sync(called, tmp_path, collector.endpoint)
-        async with project.running() as bed:
-            await bed.call("web", page="x")
+        organism = await anyio.to_thread.run_sync(project.load)
+        payload = next(
+            each.listener.payloads[0] for each in organism.listeners if each.listener.name == "far.web"
+        )
+        async with build(organism) as server:  # the test kit sends no spans
+            handle = await server.open("ada")
+            await handle.ask(server.rules.codecs.of(payload).encode(payload(page="x")).encode(), "far.web")
         spans = {span.name: span for span in collector.told().values()}
     near, far = spans["execute_tool far.web"], spans["invoke_workflow desk"]
     served = spans["execute_tool web"]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 import anyio
 
+from agentserver.config import forget
 from agentserver.core.messages import Moment
 from agentserver.core.state.principals import Principal, Trust
 from agentserver.engines.memory import MemoryEngine
@@ -34,9 +35,10 @@ from agentserver.reloading.fixed import (
     Reloaded,
     fixed,
     fixed_rules,
-    forget_afresh,
+    in_use,
     named_alike,
     refused,
+    succession,
 )
 from agentserver.reloading.keepers import Keepers, attempted, bound_listeners
 from agentserver.rulebook import NO_GUARDS, rules
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from agentserver.config import Organism
+    from agentserver.config.code.editions import Succession
     from agentserver.config.organism import BrokerEngine
     from agentserver.core.guard import Rules
     from agentserver.core.records.audit import AuditRecord
@@ -133,6 +136,7 @@ class Server(Serving):
     completer: Completer | None = None
     meters: tuple[Callable[[tuple[AuditRecord, ...]], None], ...] = ()
     guards: Mapping[str, Guard] = field(default_factory=dict)
+    _resources: tuple[object, ...] = ()
     _pump: Pump | None = None
     _tracing: Tracing | None = None
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
@@ -142,10 +146,7 @@ class Server(Serving):
     async def __aenter__(self) -> Self:
         """Enter the lifespan, open the engine, start the pump."""
         async with AsyncExitStack() as stack:
-            resources: tuple[object, ...] = ()
-            if self.organism.lifespan is not None:
-                provided = await stack.enter_async_context(self.organism.lifespan())
-                resources = tuple(provided) if isinstance(provided, list | tuple) else (provided,)
+            resources = self._resources = await _resources(self.organism, stack)
             engine = await stack.enter_async_context(self.engine)
             tracing = self._tracing = await traced(self.organism, engine, stack)
             stack.push_async_callback(self._keepers.close)
@@ -169,17 +170,30 @@ class Server(Serving):
         return partial(bound_listeners, organism, decided_by, self.completer, self._tracing)
 
     async def reload(self, organism: Organism) -> Reloaded | NotReloaded:
-        """Go on with another organism, which was loaded ``afresh``, without a pause.
+        """Replace the organism by another one, which was loaded ``after`` it, without a pause.
 
         What runs finishes in the old code. What waits meets the new one as after a restart; where a handler of the same
-        conversation runs, once that is done. When something stands in the way everything goes on as before.
+        conversation runs, once that is done. A refused organism is forgotten, and the running one keeps everything.
         """
         async with self._reloading:
             organism = replace(organism, secrets=self.organism.secrets.also(organism.secrets))
-            why = tuple(fixed(self.organism, organism))
-            return NotReloaded(why) if why else await self._reload(organism)
+            passing = await anyio.to_thread.run_sync(succession, self.organism, organism)
+            why = (*fixed(self.organism, organism), *await self._in_use(passing))
+            found = NotReloaded(why) if why else await self._reload(organism, passing)
+            if isinstance(found, NotReloaded):
+                forget(organism)
+            return found
 
-    async def _reload(self, organism: Organism) -> Reloaded | NotReloaded:
+    async def _in_use(self, passing: Succession | None) -> tuple[str, ...]:
+        """A line for each object that stays and holds something of a module that would be another."""
+        if passing is None:
+            return ()
+        stays: list[tuple[str, object]] = [("a resource of lifespan:", each) for each in self._resources]
+        stays += [(f"the guard {name} of the program", guard) for name, guard in self.guards.items()]
+        stays += [("an observer of the program", each) for each in self.observers]
+        return await anyio.to_thread.run_sync(lambda: tuple(in_use(passing, stays)))
+
+    async def _reload(self, organism: Organism, passing: Succession | None) -> Reloaded | NotReloaded:
         decided_by = await attempted(anyio.to_thread.run_sync(rules, organism, self.guards))
         if isinstance(decided_by, BaseException):
             return refused(decided_by)
@@ -201,9 +215,9 @@ class Server(Serving):
             return NotReloaded(why)
         if adopting is not None:
             adopting.adopt(decided_by.guards)
-        finishing, before = pump.reloads.swap(edition), self.organism
+        finishing = pump.reloads.swap(edition)
         self.organism, self.rules = organism, decided_by
-        self._keepers.retire(pump.reloads.moved, partial(forget_afresh, before))
+        self._keepers.retire(pump.reloads.moved, (lambda: None) if passing is None else passing.carry_out())
         if isinstance(self.engine, Belonging):
             failed = await attempted(self.engine.belong(frozenset(decided_by.blueprint.listeners)))
             if failed is not None:
@@ -266,6 +280,14 @@ class Server(Serving):
     def conversation(self, conversation: str) -> Conversation | None:
         """A conversation as it stands, for operators; None when it is unknown or over."""
         return None if self._pump is None else self._pump.conversation(conversation)
+
+
+async def _resources(organism: Organism, stack: AsyncExitStack) -> tuple[object, ...]:
+    """Enter the lifespan of an organism until the stack is left; gives what it provides."""
+    if organism.lifespan is None:
+        return ()
+    provided = await stack.enter_async_context(organism.lifespan())
+    return tuple(provided) if isinstance(provided, list | tuple) else (provided,)
 
 
 async def traced(organism: Organism, engine: Engine, stack: AsyncExitStack) -> Tracing | None:

@@ -52,7 +52,7 @@ async def reload(server: Server, path: Path) -> tuple[str, ...]:
     from agentserver.reloading.keepers import attempted
 
     kept = f"{path} is not reloaded, and everything goes on as before:"
-    read = partial(config.load, path, environ=os.environ, afresh=True)
+    read = partial(config.load, path, environ=os.environ, after=server.organism)
     organism = await attempted(anyio.to_thread.run_sync(read, abandon_on_cancel=True))
     if isinstance(organism, config.ConfigError):
         return (kept, *map(str, organism.findings))
@@ -66,7 +66,6 @@ async def reload(server: Server, path: Path) -> tuple[str, ...]:
         rest = f"; {amount(found.finishing, 'conversation')} {finish} a step in the old code"
         rest = rest if found.finishing else ""
         return (f"{path} is reloaded{rest}",)
-    config.forget(organism)
     return (kept, *map(organism.secrets.redact, found.why))
 
 

@@ -34,8 +34,10 @@ _WRITTEN = "out"
 
 def folders(organism: Organism) -> frozenset[Path]:
     """The folders that hold the organism's YAML, its code, and what lies one below those."""
-    modules = [sys.modules.get(name) for name in organism.modules]
-    code = [Path(str(each.__file__)) for each in modules if each is not None and each.__file__]
+    names = () if organism.modules is None else organism.modules.names
+    modules = [sys.modules.get(name) for name in names]
+    found = [getattr(each, "__file__", None) for each in modules]
+    code = [Path(file) for file in found if file]
     own = {path.resolve().parent for path in (*organism.files, *code)} | {organism.project.resolve()}
     inside = {path for path in own if path.is_relative_to(organism.project.resolve())}
     return frozenset(own).union(*map(_below, inside))

@@ -6,14 +6,15 @@ Owns the order of the steps and the project directory. Refuses to know any step.
 from __future__ import annotations
 
 import os.path
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 from agentserver.config.code.agents import Around, check_keys, equipped
 from agentserver.config.code.binding import Binder
-from agentserver.config.code.namespace import Namespace
-from agentserver.config.code.namespace import forget as forget_modules
+from agentserver.config.code.editions import LoadedModules, Survey, loaded, split, staged
+from agentserver.config.code.namespace import NOTHING, Namespace
 from agentserver.config.code.otel import proofs, read_otel
 from agentserver.config.code.remote import read_broker
 from agentserver.config.code.userland import Importer, Project
@@ -61,6 +62,7 @@ def load(
     project: Path | None = None,
     policy: Path | None = None,
     afresh: bool = False,
+    after: Organism | None = None,
 ) -> Organism:
     """Read, check and bind an organism. Raises ConfigError with every mistake found.
 
@@ -69,10 +71,13 @@ def load(
         environ: what ``${NAME}`` refers to.
         project: overrides the project directory (see ``project_directory``).
         policy: a policy file that stands in place of all that ``provenance:`` says; it may lie anywhere.
-        afresh: whether the project's modules are imported into a namespace of their own, beside those that the process
-            has of it already, which may be older.
+        afresh: whether all modules of the project are imported into a namespace of their own, beside those that the
+            process has of it already, which may be older.
+        after: the running organism that this one is to follow. Its modules are kept as far as neither they nor what they
+            import of the project have changed; the others are imported afresh.
     """
-    organism, findings = inspect(path, environ, project=project, policy=policy, afresh=afresh)
+    found = inspect(path, environ, project=project, policy=policy, afresh=afresh, after=after)
+    organism, findings = found
     if organism is None:
         raise ConfigError(tuple(f for f in findings if f.severity is Severity.ERROR))
     return organism
@@ -82,9 +87,10 @@ def forget(organism: Organism) -> None:
     """Drop from the process the modules that loading this organism brought into it.
 
     For tests, once the organism has stopped: another one whose modules have the same names can then load. A load that
-    fails does the same by itself. One that was loaded ``afresh`` stands in nobody's way and is forgotten to save room.
+    fails does the same by itself.
     """
-    forget_modules(organism.modules)
+    if organism.modules is not None:
+        organism.modules.forget()
 
 
 def inspect(
@@ -94,21 +100,44 @@ def inspect(
     project: Path | None = None,
     policy: Path | None = None,
     afresh: bool = False,
+    after: Organism | None = None,
 ) -> tuple[Organism | None, tuple[ConfigMistake, ...]]:
     """Like ``load``, but give back every finding, warnings too; the organism is None when one is an error."""
     root = project_directory(path) if project is None else Path(os.path.realpath(project))
     home = Project(root, shown_directory(path, root))
-    report = Mistakes()
+    report, since = Mistakes(), time.time()
     sources = Sources(root, environ, report)
     sources.read(path)
     secrets = Secrets.of([*sources.values, *proofs(environ)])
-    importer = Importer(home, Namespace(root)) if afresh else Importer(home)
+    survey = None if after is None or after.modules is None else after.modules.survey()
+    if survey is not None and after is not None and not _keeps(after, survey, report):
+        return None, report.settle([document.file for document in sources.documents], secrets)
+    kept = NOTHING if survey is None else survey.kept
+    importer = Importer(home, Namespace(root, kept)) if afresh or after is not None else Importer(home)
+    organism = None
     try:
         organism = _assemble(importer, sources, (secrets, policy, environ), report)
     finally:
-        if report.failed:
-            forget_modules(importer.brought())
+        if organism is None:
+            importer.forget()
+    if organism is not None:
+        organism = replace(organism, modules=_modules(importer, since, survey))
     return organism, report.settle([document.file for document in sources.documents], secrets)
+
+
+def _keeps(after: Organism, survey: Survey, report: Mistakes) -> bool:
+    """False, and reported, when modules that are kept hold something of one that is not."""
+    assert after.modules is not None  # it was surveyed
+    found = tuple(split(after.modules, survey))
+    for name, file, line, why in found:
+        report.error(Where(Path(file), line), f"{name} holds {why}", "restart the server")
+    return not found
+
+
+def _modules(importer: Importer, since: float, survey: Survey | None) -> LoadedModules:
+    if importer.namespace is None:
+        return loaded(importer.project, since, importer.brought())
+    return staged(importer.project, since, importer.namespace, survey or Survey({}, {}, {}))
 
 
 def _assemble(
@@ -148,7 +177,6 @@ def _assemble(
         lifespan,
         secrets,
         tuple(sources.files),
-        modules=importer.brought(),
         handoffs=handoffs,
         provenance=provenance,
         guards=guards,

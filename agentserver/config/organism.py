@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from agentserver.broker.address import BrokerAddress
     from agentserver.completion import LanguageModels, ReadyAgent
+    from agentserver.config.code.editions import LoadedModules
     from agentserver.config.yaml.secrets import Secrets
     from agentserver.contract import HandlerMetadata, HandlerResult
     from agentserver.core.blueprint import Limits, Listener
@@ -280,7 +281,7 @@ class Organism:
         journal: where conversations are kept; None is in memory only. With an engine the replica of this machine.
         engine: the log at a broker that keeps them; None where the journal does.
         provenance: whom it trusts with what; None when origins are not tracked.
-        modules: the project's modules that this load brought into the process (see ``forget``).
+        modules: the project's modules after this load (see ``forget``).
         handoffs: how work is handed over; None where no intents are declared.
         guards: those of the program, by name, in the order in which they are asked.
         models: the language models that handlers may ask; None where none are declared.
@@ -299,7 +300,7 @@ class Organism:
     lifespan: Lifespan | None
     secrets: Secrets
     files: tuple[Path, ...]
-    modules: tuple[str, ...] = field(default=(), repr=False)
+    modules: LoadedModules | None = field(default=None, repr=False)
     journal: Journal | None = None
     engine: BrokerEngine | None = None
     handoffs: Handoffs | None = None

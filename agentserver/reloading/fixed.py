@@ -6,17 +6,20 @@ loaded and when conversations move.
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import fields
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, runtime_checkable
 
-from agentserver.config import forget
-from agentserver.config.code.namespace import is_namespace
+from agentserver.config.code.editions import reason
+from agentserver.config.code.held import held
 from agentserver.core.encoding.snapshot import lost, remembering
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from agentserver.config import Organism
+    from agentserver.config.code.editions import Succession
     from agentserver.core.guard import CoreGuard, Rules
 
 FREE: Final = frozenset(
@@ -94,7 +97,9 @@ def fixed(before: Organism, after: Organism) -> Iterator[str]:
         was, now = getattr(before.limits, name), getattr(after.limits, name)
         if was != now:
             yield f"limits.{name} was {was:g} and is {now:g}: {RESTART}"
-    if _place(before.lifespan, before) != _place(after.lifespan, after):
+    if _place(before.lifespan) != _place(after.lifespan, after) or not _alike(
+        before.lifespan, after.lifespan
+    ):
         yield f"lifespan: has changed: {RESTART}"
     if before.serving != after.serving:
         yield f"mcp_server: has changed: {RESTART}"
@@ -126,23 +131,50 @@ def _forms(rules: Rules, listener: str) -> tuple[str, ...]:
     return tuple(rules.codecs.of(payload).xsd() for payload in taken)
 
 
-def forget_afresh(organism: Organism) -> None:
-    """Let go the modules of an organism that is no more, if they have a namespace of their own.
+def succession(before: Organism, after: Organism) -> Succession | None:
+    """What becomes of the modules of an organism when another follows; None for one that was not loaded."""
+    if before.modules is None or after.modules is None:
+        return None
+    return before.modules.succeeded(after.modules)
 
-    Those with plain names stay: code that asks importlib for one meets what the process began with.
+
+def in_use(passing: Succession, objects: Iterable[tuple[str, object]]) -> Iterator[str]:
+    """A line for each object that outlives a reload and holds something of a module that would be another.
+
+    Args:
+        passing: the modules of the running organism, and of the one that shall follow.
+        objects: those that stay, each with what it is to a reader.
     """
-    if organism.modules and is_namespace(organism.modules[0]):
-        forget(organism)
+    for name, value in objects if passing.replaced else ():
+        found = held(value, passing.replaced.keys(), passing.present.keys())
+        if found is not None:
+            yield f"{name} holds {reason(found, passing.replaced)}: {RESTART}"
 
 
-def _place(code: object, organism: Organism) -> tuple[str, str] | None:
+def _place(code: object, organism: Organism | None = None) -> tuple[str, str] | None:
     """The module and name of some code of the project, as the project calls them."""
     if code is None:
         return None
     module = str(getattr(code, "__module__", type(code).__module__))
-    if organism.modules and is_namespace(organism.modules[0]):
-        module = module.removeprefix(f"{organism.modules[0]}.")
+    if organism is not None and organism.modules is not None:
+        module = organism.modules.plain(module)
     return module, str(getattr(code, "__qualname__", type(code).__qualname__))
+
+
+def _alike(before: object, after: object) -> bool:
+    """True when two pieces of code at one place are the same, wherever their lines are."""
+    first, second = (inspect.unwrap(each) if callable(each) else each for each in (before, after))
+    if first is second or not (isinstance(first, FunctionType) and isinstance(second, FunctionType)):
+        return first is second
+    return _shape(first.__code__) == _shape(second.__code__)
+
+
+def _shape(code: CodeType) -> tuple[object, ...]:
+    """The code of a function without its place in the file."""
+    constants = tuple(
+        _shape(each) if isinstance(each, CodeType) else (type(each), each) for each in code.co_consts
+    )
+    return code.co_code, constants, code.co_names, code.co_varnames, code.co_freevars
 
 
 def _audit(organism: Organism) -> str | None:

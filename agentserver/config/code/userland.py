@@ -19,14 +19,15 @@ import pkgutil
 import re
 import sys
 import traceback
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from threading import current_thread, main_thread
-from types import MappingProxyType, ModuleType
+from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from agentserver.config.code.namespace import NOTHING, first_on_path, forget
 from agentserver.config.findings import did_you_mean
 from agentserver.payload.fields.field_table import PayloadError
 
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
     from agentserver.config.code.namespace import Namespace
 
 T = TypeVar("T")
-
-NOTHING: Mapping[str, ModuleType] = MappingProxyType({})
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 """The package's own code, which lies inside the project directory when that is a checkout."""
@@ -208,7 +207,7 @@ class Importer:
         if self.namespace is not None:
             return (self.namespace.name, *map(self.namespace.full, self.namespace.modules()))
         own = __name__.split(".", maxsplit=1)[0]
-        with _first_on_path(self.project.root):
+        with first_on_path(self.project.root):
             return tuple(
                 name
                 for name, module in sys.modules.copy().items()
@@ -217,10 +216,17 @@ class Importer:
                 and self.project.holds(name, module)
             )
 
+    def forget(self) -> None:
+        """Drop from the process what was imported; modules that are kept stay."""
+        if self.namespace is None:
+            forget(self.brought())
+        else:
+            self.namespace.close()
+
     def resolve(self, path: str) -> object | Unresolved:
         """The object that a dotted path names: a module's attribute, or an attribute of that."""
         parts = path.split(".")
-        with nullcontext() if self.namespace else _first_on_path(self.project.root):
+        with nullcontext() if self.namespace else first_on_path(self.project.root):
             module = self._module(parts[0])
             used = 1
             while used < len(parts) - 1 and isinstance(module, ModuleType) and hasattr(module, "__path__"):
@@ -349,14 +355,3 @@ def _named(node: ast.AST) -> list[tuple[int, str]]:
     if isinstance(node, ast.ImportFrom) and node.level == 0:
         return [(node.lineno, f"{node.module}.{alias.name}") for alias in node.names]
     return []
-
-
-@contextmanager
-def _first_on_path(root: Path) -> Iterator[None]:
-    entry = str(root)
-    sys.path.insert(0, entry)
-    try:
-        yield
-    finally:
-        if entry in sys.path:
-            sys.path.remove(entry)

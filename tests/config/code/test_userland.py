@@ -124,7 +124,7 @@ def test_an_interrupt_is_not_the_projects(project):
 
 def test_a_second_organism_with_modules_of_the_same_names_is_refused(project):
     first = project.load(ONE)
-    assert first.modules == ("listeners", "listeners.greet")
+    assert first.modules.names == ("listeners", "listeners.greet")
     other = project.beside("other")
     other.write("listeners/__init__.py", "")
     other.write("listeners/greet.py", CODE)
@@ -151,7 +151,7 @@ def test_packages_without_init_are_told_apart_too(project):
     other.write("space/greet.py", CODE)
     text = ONE.replace("listeners.greet", "space.greet")
     first = project.load(text)
-    assert first.modules == ("space", "space.greet")
+    assert first.modules.names == ("space", "space.greet")
     (finding,) = other.findings(text)
     assert f'takes "space.greet" from {project.root}/space/greet.py, not' in finding
     forget(first)

@@ -73,8 +73,8 @@ def load(
         policy: a policy file that stands in place of all that ``provenance:`` says; it may lie anywhere.
         afresh: whether all modules of the project are imported into a namespace of their own, beside those that the
             process has of it already, which may be older.
-        after: the running organism that this one is to follow. Its modules are kept as far as neither they nor what they
-            import of the project have changed; the others are imported afresh.
+        after: the running organism that this one is to follow. Its modules are kept where neither they nor what they
+            import of the project has changed; the others are imported afresh.
     """
     found = inspect(path, environ, project=project, policy=policy, afresh=afresh, after=after)
     organism, findings = found

@@ -111,8 +111,8 @@ class LoadedModules:
             if (now := _read(module)) is None or now != sources[name].data:
                 why[name] = f"{self._file(module)} {'is gone' if now is None else 'has changed'}"
         asked = {
-            name: set(_imports(name, modules, sources[name])) | set(_held(module, modules))
-            for name, module in modules.items()
+            name: set(_imports(name, modules, sources[name])) | set(_held(name, modules))
+            for name in modules
             if name not in why
         }
         news = {name: self._news(names, sources[name].since) for name, names in asked.items()}
@@ -311,16 +311,19 @@ def _asked(call: ast.Call) -> Iterator[str]:
         yield first.value
 
 
-def _held(module: ModuleType, modules: Mapping[str, ModuleType]) -> Iterator[str]:
+def _held(name: str, modules: Mapping[str, ModuleType]) -> Iterator[str]:
     """The names of modules that a module has something of: it got that by any kind of import."""
-    for value in tuple(own(original(module)).values()):
+    for value in tuple(own(original(modules[name])).values()):
         if issubclass(type(value), ModuleType):
             found = own(value).get("__name__")
         elif issubclass(type(value), type):
             found = type.__getattribute__(value, "__module__")
         else:
             found = value.__module__ if type(value) is FunctionType else ""
-        if isinstance(found, str) and found in modules and modules[found] is not module:
+        inside = isinstance(found, str) and found.startswith(
+            f"{name}."
+        )  # Python puts it there, whoever imports it
+        if isinstance(found, str) and found in modules and found != name and not inside:
             yield found
 
 

@@ -69,11 +69,17 @@ class PackageView(ModuleType):
         assert spec.submodule_search_locations is not None  # it is a package
         spec.submodule_search_locations.extend(original.__path__)
         mine |= {"__spec__": spec, "__package__": name, "__path__": spec.submodule_search_locations}
-        mine["_original"] = original
+        mine |= {"_original": original, "_plain": name.partition(".")[2]}
 
     def __getattr__(self, name: str) -> Any:
-        """An attribute of the package."""
-        return getattr(own(self)["_original"], name)
+        """An attribute of the package that is no submodule: of these, the earlier edition may have others."""
+        mine = own(self)
+        value = getattr(mine["_original"], name)
+        if issubclass(type(value), ModuleType):
+            home = str(own(value).get("__name__"))
+            if f".{home}".endswith(f".{mine['_plain']}.{name}"):
+                raise AttributeError(f"module {mine['__name__']!r} has no attribute {name!r}")
+        return value
 
     def __setattr__(self, name: str, value: object) -> None:
         """Set an attribute of the package, or a submodule of this edition."""
@@ -98,7 +104,8 @@ class PackageView(ModuleType):
     @property
     def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
         """The attributes of the package and the submodules of this edition, for "import *" and annotations."""
-        return {**vars(own(self)["_original"]), **own(self)}
+        found = {name: each for name, each in own(own(self)["_original"]).items() if hasattr(self, name)}
+        return {**found, **own(self)}
 
 
 _OWN: Any = vars(ModuleType)["__dict__"]
@@ -210,7 +217,7 @@ class Namespace:
         level: int = 0,
     ) -> Any:
         """``__import__`` of the project's code."""
-        around = sys._getframe(1).f_globals if globals is None else globals
+        around = globals or {"__name__": "" if self.over else f"{self.name}."}
         home = str(around.get("__name__", "")).partition(".")[0]
         if level:
             self._check_level(str(around.get("__package__", "")), level)

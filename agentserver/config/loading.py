@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, TypedDict
 
 from agentserver.config.code.agents import Around, check_keys, equipped
 from agentserver.config.code.binding import Binder
-from agentserver.config.code.editions import LoadedModules, Survey, loaded, split, staged
-from agentserver.config.code.namespace import NOTHING, Namespace
+from agentserver.config.code.editions import Survey, loaded, split, staged
+from agentserver.config.code.namespace import Namespace
 from agentserver.config.code.otel import proofs, read_otel
 from agentserver.config.code.remote import read_broker
 from agentserver.config.code.userland import Importer, Project
@@ -43,9 +43,11 @@ from agentserver.extras import installed, installing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from types import ModuleType
 
     from agentserver.broker.address import BrokerAddress
     from agentserver.completion import LanguageModels
+    from agentserver.config.code.editions import Source
     from agentserver.config.code.tools import DeclaredTool, ToolReader
     from agentserver.config.organism import BoundListener, DoorKeys, Handoffs, Otel, Provenance
     from agentserver.config.validation import DeclaredListener, Parsed
@@ -109,35 +111,46 @@ def inspect(
     sources = Sources(root, environ, report)
     sources.read(path)
     secrets = Secrets.of([*sources.values, *proofs(environ)])
-    survey = None if after is None or after.modules is None else after.modules.survey()
-    if survey is not None and after is not None and not _keeps(after, survey, report):
-        return None, report.settle([document.file for document in sources.documents], secrets)
-    kept = NOTHING if survey is None else survey.kept
-    importer = Importer(home, Namespace(root, kept)) if afresh or after is not None else Importer(home)
+    files = [document.file for document in sources.documents]
+    survey = Survey({}, {}, {}) if after is None or after.modules is None else after.modules.survey()
+    if not _whole(survey.kept, survey.sources, (home, survey), report):
+        return None, report.settle(files, secrets)
+    importer = Importer(home, Namespace(root, survey.kept)) if afresh or after is not None else Importer(home)
     organism = None
     try:
         organism = _assemble(importer, sources, (secrets, policy, environ), report)
+        organism = None if organism is None else _with_modules(organism, importer, (since, survey), report)
     finally:
         if organism is None:
             importer.forget()
-    if organism is not None:
-        organism = replace(organism, modules=_modules(importer, since, survey))
-    return organism, report.settle([document.file for document in sources.documents], secrets)
+    return organism, report.settle(files, secrets)
 
 
-def _keeps(after: Organism, survey: Survey, report: Mistakes) -> bool:
-    """False, and reported, when modules that are kept hold something of one that is not."""
-    assert after.modules is not None  # it was surveyed
-    found = tuple(split(after.modules, survey))
+def _whole(
+    modules: Mapping[str, ModuleType],
+    known: Mapping[str, Source],
+    looked: tuple[Project, Survey],
+    report: Mistakes,
+) -> bool:
+    """False, and reported, when some of these modules hold something of one that is replaced."""
+    project, survey = looked
+    found = tuple(split(modules, known, survey))
     for name, file, line, why in found:
-        report.error(Where(Path(file), line), f"{name} holds {why}", "restart the server")
+        report.error(Where(Path(project.show(file)), line), f"{name} holds {why}", "restart the server")
     return not found
 
 
-def _modules(importer: Importer, since: float, survey: Survey | None) -> LoadedModules:
-    if importer.namespace is None:
-        return loaded(importer.project, since, importer.brought())
-    return staged(importer.project, since, importer.namespace, survey or Survey({}, {}, {}))
+def _with_modules(
+    organism: Organism, importer: Importer, looked: tuple[float, Survey], report: Mistakes
+) -> Organism | None:
+    """The organism with its modules; None, and reported, when one of them has got something of the edition before."""
+    (since, survey), namespace = looked, importer.namespace
+    if namespace is None:
+        return replace(organism, modules=loaded(importer.project, since, importer.brought()))
+    modules = staged(importer.project, since, namespace, survey)
+    fresh = {name: each for name, each in namespace.modules().items() if name not in survey.kept}
+    whole = _whole(fresh, modules.sources, (importer.project, survey), report)
+    return replace(organism, modules=modules) if whole else None
 
 
 def _assemble(

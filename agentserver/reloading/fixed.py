@@ -132,7 +132,7 @@ def _forms(rules: Rules, listener: str) -> tuple[str, ...]:
 
 
 def succession(before: Organism, after: Organism) -> Succession | None:
-    """What becomes of the modules of an organism when another follows; None for one that was not loaded."""
+    """The passing of names to the modules of an organism that follows; None for one that was not loaded from files."""
     if before.modules is None or after.modules is None:
         return None
     return before.modules.succeeded(after.modules)

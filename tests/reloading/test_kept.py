@@ -490,3 +490,26 @@ async def test_a_load_that_fails_half_way_leaves_all_as_it_was(library):
         library.change("organism.yaml", ", peers: [nobody]", "")
         assert await library.reload(server) == Reloaded("demo", 0)
         assert await ask(server, "1", "reader") == "new first True"
+
+
+async def test_a_changed_module_that_is_imported_by_a_computed_name_is_refused(project):
+    project.write("listeners/words.py", "WORD = 'old'\n")
+    project.write(
+        "listeners/tell.py",
+        """
+        import importlib
+        from agentserver import HandlerResponse
+        from listeners.forms import Ask, Told
+
+        words = importlib.import_module(".".join(["listeners", "words"]))
+
+        async def tell(payload: Ask, metadata) -> HandlerResponse:
+            return HandlerResponse.respond(Told(words.WORD))
+        """,
+    )
+    project.organism("name: teller, handler: listeners.tell.tell")
+    async with await project.server() as server:
+        project.change("listeners/words.py", "old", "new")
+        with pytest.raises(ConfigError, match=r"tell\.py:6: words holds the code of listeners\.words"):
+            await project.reload(server)
+        assert await ask(server, "", "teller") == "old"

@@ -79,8 +79,10 @@ mcp:
 HERE = (
     "name: books, trust: inert, handler: listeners.books.lend",
     "name: plain, trust: inert, handler: listeners.plain.tell",
-    "name: clerk, trust: inert, model: writer, prompt: prompts/clerk.md, payload_class: listeners.forms.Ask, "
-    "answer: listeners.forms.Told, peers: [books]",
+    (
+        "name: clerk, trust: inert, model: writer, prompt: prompts/clerk.md, payload_class: listeners.forms.Ask, "
+        "answer: listeners.forms.Told, peers: [books]"
+    ),
 )
 WALLED = (
     "name: apart, trust: inert, handler: listeners.apart.tell, payload_class: listeners.forms.Ask, "

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from agentserver.config.code.held import LOOKED, Held, held
 from agentserver.config.code.namespace import (
@@ -103,7 +103,7 @@ class LoadedModules:
         return name if self.namespace is None else self.namespace.plain(name)
 
     def survey(self) -> Survey:
-        """Which modules are as their files are, and import none that is not."""
+        """Compare the modules with their files; one that imports a changed one counts as changed."""
         modules = self.present()
         sources = {name: self._source(name, module) for name, module in modules.items()}
         why: dict[str, str] = {}
@@ -123,7 +123,7 @@ class LoadedModules:
         return Survey(kept, {name: sources[name] for name in kept}, why)
 
     def succeeded(self, after: LoadedModules) -> Succession:
-        """What becomes of the modules when the organism is replaced by another."""
+        """The passing of names to the modules of an organism that follows."""
         later, modules = after.present(), self.present()
         why = {
             name: after.why.get(name, f"{self._file(module)} is imported once more")
@@ -156,25 +156,34 @@ class LoadedModules:
         return ""
 
 
-def split(modules: LoadedModules, survey: Survey) -> Iterator[tuple[str, str, int, str]]:
-    """Each name of a kept module that holds something of one that is not: the name, file, line and reason.
+def split(
+    modules: Mapping[str, ModuleType], sources: Mapping[str, Source], survey: Survey
+) -> Iterator[tuple[str, str, int, str]]:
+    """Each name of these modules that holds something of one that is replaced: the name, file, line and reason.
 
     The next edition would meet objects there whose classes are others than its own, or register its own once more.
     """
-    if not survey.replaced:
-        return
     project = survey.kept.keys() | survey.replaced.keys()
-    for name, module in survey.kept.items():
+    for name, module in modules.items() if survey.replaced else ():
         for variable, value in tuple(own(original(module)).items()):
-            found = None if variable.startswith("__") else held(value, survey.replaced.keys(), project)
+            if variable.startswith("__") or _submodule(value, f"{name}.{variable}"):
+                continue
+            found = held(value, survey.replaced.keys(), project)
             if found is not None:
                 file = str(getattr(module, "__file__", None) or name)
-                line = _line(survey.sources[name].data or b"", variable)
-                yield variable, modules.project.show(file), line, reason(found, survey.replaced)
+                line = _line(sources[name].data or b"", variable) if name in sources else 1
+                yield variable, file, line, reason(found, survey.replaced)
+
+
+def _submodule(value: object, name: str) -> bool:
+    """True for a module that a package has by the name of its own submodule."""
+    return issubclass(
+        type(value), ModuleType
+    ) and f".{own(cast('ModuleType', value)).get('__name__')}".endswith(f".{name}")
 
 
 def reason(found: Held, replaced: Mapping[str, str]) -> str:
-    """Why something that is in use stands in the way of a reload."""
+    """The reason why something in use stands in the way of a reload, as text."""
     if not found.module:
         return f"more than {LOOKED} objects, in which a reload cannot look for objects of changed classes"
     return f"{found.name} of {found.module}, which would be another: {replaced[found.module]}"
@@ -262,7 +271,7 @@ def unwritten(module: ModuleType, since: float) -> bool:
 
 
 def _written(file: Path) -> float:
-    """When a file was written or put into its place, in seconds since 1970; before all time when there is none."""
+    """The time when a file was written or put into its place, in seconds since 1970; 0 when there is none."""
     try:
         found = file.stat()
     except OSError:

@@ -71,6 +71,9 @@ def _belonging(value: Any, replaced: Collection[str]) -> Held | None:
     """The value as one of those modules, if it is."""
     if type(value) is FunctionType:
         return Held(value.__qualname__, value.__module__) if value.__module__ in replaced else None
+    if issubclass(type(value), ModuleType):
+        name = own(value).get("__name__")
+        return Held("the code", str(name)) if name in replaced else None
     itself: Any = value if issubclass(type(value), type) else type(value)
     for kind in type.__getattribute__(itself, "__mro__"):
         home = _home(kind)

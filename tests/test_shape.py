@@ -131,7 +131,6 @@ OWN_JSON = {
     "agentserver/provenance/evidence/layouts.py": "a part of a payload, which was counted when it came; at most LONGEST",
     "agentserver/provenance/evidence/leaves.py": "a part of a payload, which was counted when it came",
     "agentserver/provenance/adapters/*": "arguments that a framework of the same process has read already",
-    "agentserver/mcp/client/process.py": "lines of bounded length; to be read under limits as well",
     "agentserver/broker/*": "is about to go",
 }
 """Where JSON is read or held against a model without agentserver/foreign_json, and why it is not foreign there."""

@@ -86,11 +86,12 @@ def _count_outside_texts(data: bytes, limits: JsonLimits) -> RefusedJson | None:
     values, inside = 1, 0
     for start in range(0, len(data), PIECE):
         pieces = data[start : start + PIECE].split(b'"')
-        outside = b"".join(pieces[inside::2])
+        outside = b'"'.join(pieces[inside::2]).translate(None, _SPACE)
         inside ^= (len(pieces) - 1) & 1
-        opening = outside.translate(_BRACKETS, _NO_BRACKETS)
-        values += outside.count(b",") + opening.count(b"[")
-        brackets += opening
+        found = outside.translate(_BRACKETS, _NO_BRACKETS)
+        # A container of n values has n - 1 commas; an empty one has none, and none too many.
+        values += outside.count(b",") + found.count(b"[") - outside.count(b"[]") - outside.count(b"{}")
+        brackets += found
         if values > limits.values:
             return RefusedJson(f"must have at most {limits.values} values")
     if _is_deeper(bytes(brackets), limits.depth):
@@ -98,6 +99,7 @@ def _count_outside_texts(data: bytes, limits: JsonLimits) -> RefusedJson | None:
     return None
 
 
+_SPACE: Final = b" \t\r\n"
 _BRACKETS: Final = bytes.maketrans(b"{}", b"[]")
 _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 

@@ -130,6 +130,8 @@ ELSEWHERE = {
     "agentserver/gateways/http/routes/deciding.py": "tests/hostile/attack_bodies.py, over HTTP",
     "agentserver/gateways/live/routes.py": "tests/hostile/attack_bodies.py, over HTTP",
     "agentserver/handoff/validation/worker.py": "answers of a process of its own, of at most 500 characters",
+    "agentserver/mcp/client/messages.py": "tests/mcp/client/test_messages.py",
+    "agentserver/mcp/client/reaching.py": "tests/hostile/attack_mcp.py; reads what this server has written",
     "agentserver/cli/top.py": "lines of a server of the same user; the figures of one moment",
     "agentserver/history/export.py": "below: a file of the user's that may be large",
 }

@@ -37,15 +37,18 @@ def depth(value):
 @given(VALUES, st.booleans())
 def test_what_is_within_the_limits_is_read_as_it_was_written(value, ascii_only):
     data = json.dumps(value, ensure_ascii=ascii_only).encode()
-    exact = JsonLimits(values=values(value) + 60, depth=depth(value))
+    exact = JsonLimits(values=values(value), depth=depth(value))
     assert read(data, exact) == value
     assert read(data.decode(), exact) == value
 
 
 @given(VALUES)
-def test_the_count_of_values_never_misses_one_and_depth_is_exact(value):
+def test_the_counts_of_values_and_of_depth_are_exact(value):
     data = json.dumps(value).encode()
     assert count(data, JsonLimits(values=values(value) - 1)) is not None
+    assert count(data, JsonLimits(values=values(value), depth=0)) != RefusedJson(
+        f"must have at most {values(value)} values"
+    )
     if depth(value):
         assert count(data, JsonLimits(depth=depth(value) - 1)) == RefusedJson(
             f"must nest at most {depth(value) - 1} objects and arrays"

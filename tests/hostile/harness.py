@@ -21,7 +21,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -134,6 +134,7 @@ class Attack:
         name: for the table.
         run: attacks a server and returns what it met; an AssertionError means that the server did not hold.
         prepare: writes the organism into a directory.
+        around: entered after that with the directory, and left after the server has ended: for what runs beside it.
         principals: whom to enrol, with their roles.
         loop: most CPU seconds of the event loop that the attack may cost; None only prints it.
         memory: most bytes that the peak may lie above the size before; None only prints it.
@@ -143,6 +144,7 @@ class Attack:
     name: str
     run: Callable[[Target], Awaitable[str]]
     prepare: Callable[[Path], None] = lambda home: write(home, "http: {bind: '127.0.0.1:0'}")
+    around: Callable[[Path], AbstractContextManager[None]] = lambda _: nullcontext()
     principals: dict[str, Role] = field(default_factory=lambda: {"ada": Role.OPERATOR})
     loop: float | None = None
     memory: int | None = None
@@ -191,8 +193,7 @@ class Row:
 
 @contextmanager
 def serving(attack: Attack, home: Path) -> Iterator[Target]:
-    """Serve the organism of an attack in a process of its own, which is killed at the end."""
-    attack.prepare(home)
+    """Serve the organism in a directory as a process, which is killed at the end."""
     shown = {name: enrol(home, name, role) for name, role in attack.principals.items()}
     with (home / "server.log").open("wb") as log:
         process = subprocess.Popen(
@@ -227,7 +228,8 @@ def _address(process: subprocess.Popen[bytes], home: Path) -> str:
 
 def measure(attack: Attack, home: Path) -> Row:
     """Run one attack, in an event loop of its own, against a server of its own."""
-    with serving(attack, home) as target:
+    attack.prepare(home)
+    with attack.around(home), serving(attack, home) as target:
         target.forget_peak()
         before, began = target.usage, time.monotonic()
         met, held, slowest = anyio.run(_attacked, attack, target)

@@ -19,6 +19,8 @@ import anyio.to_thread
 
 from agentserver.characters.printing import legible
 from agentserver.core.refusals import UnsentError
+from agentserver.foreign_json.threads import ReadingThreads
+from agentserver.mcp.client.messages import UNREADABLE, MessageForms, ServerMessages
 from agentserver.mcp.client.process import piped
 from agentserver.payload.foreign.lock import TOOLS, LockError, differences, tool
 
@@ -173,6 +175,10 @@ class Connection:
             # The library's own call_tool holds the result against the server's schema here, for as long as that takes.
             return await client.session.send_request(request, self._answers)
         except MCPError as error:
+            if error.code == UNREADABLE:
+                raise LostError(
+                    f"{self.server.name} gave no answer that can be read: {told(error)}"
+                ) from None
             ended = error.code in {CONNECTION_CLOSED, REQUEST_TIMEOUT} or error.message == TERMINATED
             if not ended and not lost.is_set():
                 raise FailedCallError(error.message) from None
@@ -241,24 +247,34 @@ async def connected(
     from mcp import Client
     from mcp_types import Implementation
 
-    transport: Any = piped(server, directory, lost, launcher) if server.url is None else _reached(server)
+    messages = ServerMessages(await anyio.to_thread.run_sync(MessageForms))
+    transport: Any = (
+        piped(server, directory, lost, launcher, messages)
+        if server.url is None
+        else _reached(server, messages)
+    )
     info = Implementation(name="agentserver", version="1")
     async with Client(transport, cache=None, client_info=info, message_handler=heard) as client:
         yield client
 
 
 @asynccontextmanager
-async def _reached(server: McpServer) -> AsyncIterator[Any]:
+async def _reached(server: McpServer, messages: ServerMessages) -> AsyncIterator[Any]:
     import httpx2
     from mcp.client.streamable_http import streamable_http_client
 
-    headers = {} if server.token is None else {"Authorization": f"Bearer {server.token}"}
+    from agentserver.mcp.client.reaching import CheckedTransport
+
+    headers = {"Accept-Encoding": "identity"}
+    if server.token is not None:
+        headers["Authorization"] = f"Bearer {server.token}"
     times = httpx2.Timeout(STARTING, read=None)  # each call has the deadline of its listener
     assert server.url is not None
     # It reads certificates, and modules of its own, when it is made.
-    make = partial(httpx2.AsyncClient, headers=headers, timeout=times, trust_env=False)
+    inner = await anyio.to_thread.run_sync(partial(httpx2.AsyncHTTPTransport, trust_env=False))
+    transport = CheckedTransport(inner, messages, ReadingThreads())
     async with (
-        await anyio.to_thread.run_sync(make) as http,
+        httpx2.AsyncClient(headers=headers, timeout=times, trust_env=False, transport=transport) as http,
         streamable_http_client(server.url, http_client=http) as streams,
     ):
         yield streams

@@ -19,18 +19,21 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 import anyio
 
 from agentserver.characters.printing import legible
+from agentserver.foreign_json.threads import ReadingThreads
+from agentserver.mcp.client.messages import LIMITS, OverLimitError
 from agentserver.supervision import Ending, start_errand
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     from anyio.abc import ByteReceiveStream, Process
 
+    from agentserver.mcp.client.messages import ServerMessages
     from agentserver.payload.foreign.servers import McpServer
 
-LINE: Final = 1 << 24
+LINE: Final = LIMITS.bytes
 """Most bytes of one message of a server; one that says more has lost its connection."""
 PATIENCE: Final = 2.0
 """Seconds that a server has to end when its input does, and again when it is asked to."""
@@ -74,7 +77,7 @@ async def plain(server: McpServer, directory: Path) -> AsyncIterator[Launch]:
 
 @asynccontextmanager
 async def piped(
-    server: McpServer, directory: Path, lost: anyio.Event, launcher: Launcher
+    server: McpServer, directory: Path, lost: anyio.Event, launcher: Launcher, messages: ServerMessages
 ) -> AsyncIterator[Any]:
     """Start the server's program; gives its messages and takes those to it, as the library's transports do.
 
@@ -83,13 +86,14 @@ async def piped(
         directory: in which the program starts.
         lost: set when its output has ended.
         launcher: says how it is started.
+        messages: reads what the server says.
 
     Raises OSError when it cannot be started, and what the launcher raises.
     """
     async with (
         launcher(server, directory) as launch,
         _started(launch, directory, server.name) as process,
-        _spoken(process, lost, server.name) as streams,
+        _spoken(process, lost, server.name, messages) as streams,
     ):
         yield streams
 
@@ -117,14 +121,16 @@ async def _started(launch: Launch, directory: Path, name: str) -> AsyncIterator[
 
 
 @asynccontextmanager
-async def _spoken(process: Process, lost: anyio.Event, name: str) -> AsyncIterator[Any]:
+async def _spoken(
+    process: Process, lost: anyio.Event, name: str, messages: ServerMessages
+) -> AsyncIterator[Any]:
     """The process's messages and those to it; leaving ends the process."""
     incoming, given = anyio.create_memory_object_stream[Any](0)
     taken, outgoing = anyio.create_memory_object_stream[Any](0)
     async with anyio.create_task_group() as tasks:
         for what, work in (
-            ("reads", partial(_read, process, incoming, lost, name)),
-            ("writes to", partial(_write, process, outgoing, lost)),
+            ("reads", partial(_read, process, incoming, lost, name, messages)),
+            ("writes to", partial(_write, process, outgoing, lost, messages)),
             ("logs", partial(_log, process, name)),
         ):
             start_errand(tasks, f"{what} the program of {name}", Ending.OWNER, work)
@@ -144,31 +150,52 @@ def _program(name: str, directory: Path) -> str:
     return shutil.which(name) or name
 
 
-async def _read(process: Process, incoming: Any, lost: anyio.Event, name: str) -> None:
-    """Give every line as a message; what is none, as the exception that says so."""
+async def _read(
+    process: Process, incoming: Any, lost: anyio.Event, name: str, messages: ServerMessages
+) -> None:
+    """Give every line as a message; what is none, as the exception that says so. One beyond its limits is the last."""
     assert process.stdout is not None
     try:
         async with incoming:
-            async for line in _lines(process.stdout, name):
-                await incoming.send(_message(line, name))
+            async for message in _messages(process.stdout, name, messages):
+                await incoming.send(message)
+    except OverLimitError as error:
+        logger.warning("%s and is not listened to any more", error)
     except _GONE:
         pass
     finally:
         lost.set()
 
 
-def _message(line: bytes, name: str) -> Any:
+async def _messages(
+    stream: ByteReceiveStream, name: str, messages: ServerMessages
+) -> AsyncGenerator[Any, None]:
+    """Give each message, and the exception for each line that is none. Raises OverLimitError."""
+    threads = ReadingThreads()
+    async for line in _lines(stream, name):
+        message = await _message(line, name, messages, threads)
+        if message is not None:
+            yield message
+
+
+async def _message(line: bytes, name: str, messages: ServerMessages, threads: ReadingThreads) -> Any:
+    """The message that a line is; None for one that is dropped. Raises OverLimitError."""
     from mcp.shared.message import SessionMessage
-    from mcp_types import jsonrpc_message_adapter
 
     try:
-        return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+        message = await threads.read(messages.read, line)
     except ValueError as error:
         logger.warning("%s said what is no message: %s", name, _shown(line))
         return error
+    except OverLimitError as error:
+        raise OverLimitError(f"{name} sent a message that is refused ({error})") from None
+    if message is None:
+        logger.warning("%s sent a message that is larger than any has to be: %s", name, _shown(line))
+    return None if message is None else SessionMessage(message)
 
 
 async def _lines(stream: ByteReceiveStream, name: str) -> AsyncIterator[bytes]:
+    """Give each line. Raises OverLimitError for one of more than LINE bytes."""
     left = bytearray()
     async for chunk in stream:
         *lines, rest = chunk.split(b"\n")
@@ -179,25 +206,32 @@ async def _lines(stream: ByteReceiveStream, name: str) -> AsyncIterator[bytes]:
                 yield whole
         left += rest
         if len(left) > LINE:
-            logger.error("%s said more than %d bytes at once and is not listened to any more", name, LINE)
-            return
+            raise OverLimitError(f"{name} said more than {LINE} bytes at once")
 
 
-async def _write(process: Process, outgoing: Any, lost: anyio.Event) -> None:
+async def _write(process: Process, outgoing: Any, lost: anyio.Event, messages: ServerMessages) -> None:
     assert process.stdin is not None
     try:
         async with outgoing:
             async for each in outgoing:
+                _note(each.message, messages)
                 text = each.message.model_dump_json(by_alias=True, exclude_unset=True)
                 await process.stdin.send(text.encode() + b"\n")
     except _GONE:
         lost.set()
 
 
+def _note(message: Any, messages: ServerMessages) -> None:
+    from mcp_types import JSONRPCRequest
+
+    if isinstance(message, JSONRPCRequest):
+        messages.ask(message.id, message.method)
+
+
 async def _log(process: Process, name: str) -> None:
     """The server's words about itself, on one line each, with nothing that a terminal would act on."""
     assert process.stderr is not None
-    with suppress(*_GONE):
+    with suppress(*_GONE, OverLimitError):
         async for line in _lines(process.stderr, name):
             logger.info("%s: %s", name, _shown(line))
 

@@ -1,0 +1,116 @@
+"""The messages of a foreign server, read under limits and held against their form before the library sees them.
+
+Owns the limits, which request an answer is for, and the error that stands in for an answer that is refused. Refuses to
+know how messages travel. The library validates a result with an error for each bad item, and only after it was parsed.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from agentserver.foreign_json.models import ForeignModel
+from agentserver.foreign_json.reading import JsonLimits, RefusedJson, count
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LIMITS: Final = JsonLimits(bytes=1 << 24)
+"""The limits of an answer."""
+UNASKED: Final = JsonLimits(bytes=1 << 18, values=1000)
+"""The limits of a server's own requests and notifications."""
+PENDING: Final = 4096
+"""Requests whose answers are waited for at once; the oldest were cancelled long ago."""
+UNREADABLE: Final = -32019
+"""The error code of an answer that cannot be read; of those that the protocol leaves to implementations."""
+
+INTERNAL: Final = -32603
+"""The error code of an answer that is beyond its limits, which its caller is told in words."""
+
+_ID: Final = rb'"id"\s*+:\s*+(?:(?P<number>\d{1,18})|"(?P<text>[\w.:-]{1,64})")\s*+'
+_FIRST: Final = re.compile(rb'\s*+\{\s*+(?:"jsonrpc"\s*+:\s*+"2\.0"\s*+,\s*+)?+' + _ID + rb"[,}]")
+_LAST: Final = re.compile(_ID + rb'(?:,\s*+"jsonrpc"\s*+:\s*+"2\.0"\s*+)?+\}\s*+$')
+"""The id of a message that is not parsed: as its first member or its last, which no value inside of it can be."""
+_TAIL: Final = 200
+
+
+class OverLimitError(Exception):
+    """A message that is beyond its limits and that answers no request that could be told so."""
+
+
+class MessageForms:
+    """The forms of messages and of results, which take a moment to be made. Imports the SDK."""
+
+    def __init__(self) -> None:
+        import mcp_types as types
+
+        self.message: ForeignModel[Any] = ForeignModel(types.JSONRPCMessage, by_name=False)
+        self.results: Mapping[str, ForeignModel[Any]] = {
+            method: ForeignModel(kind, by_name=False)
+            for method, kind in (
+                ("initialize", types.InitializeResult),
+                ("server/discover", types.DiscoverResult),
+                ("tools/list", types.ListToolsResult),
+                ("tools/call", types.CallToolResult | types.InputRequiredResult),
+            )
+        }
+
+
+class ServerMessages:
+    """What one server says, message by message.
+
+    Args:
+        forms: of messages and results.
+    """
+
+    def __init__(self, forms: MessageForms) -> None:
+        self._forms = forms
+        self._asked: dict[int | str, str] = {}
+
+    def ask(self, key: int | str, method: str) -> None:
+        """Note a request that is about to be sent: an answer is to come."""
+        self._asked[key] = method
+        if len(self._asked) > PENDING:
+            del self._asked[next(iter(self._asked))]
+
+    def read(self, data: bytes) -> Any:
+        """Read a message as the library's; one that says why, where it is an answer that is refused.
+
+        Returns None for a request or notification that is larger than any has to be. Raises ValueError for what is no
+        message, OverLimitError when it is beyond the limits.
+        """
+        refused = count(data, LIMITS)
+        message = refused or self._forms.message.read(data, LIMITS)
+        if isinstance(message, RefusedJson):
+            return self._refused(data, message, over=refused is not None)
+        if hasattr(message, "method"):
+            return message if count(data, UNASKED) is None else None
+        return self._checked(message) if hasattr(message, "result") else message
+
+    def _refused(self, data: bytes, why: RefusedJson, *, over: bool) -> Any:
+        """The error in the place of an answer that was not parsed."""
+        key = _answered(data)
+        if key is not None and self._asked.pop(key, ""):
+            return error_for(key, INTERNAL if over else UNREADABLE, f"the answer {why.rule}")
+        raise OverLimitError(str(why)) if over else ValueError(str(why))
+
+    def _checked(self, answer: Any) -> Any:
+        """An answer whose result has the form that its request asks for, or an error in its place."""
+        form = self._forms.results.get(self._asked.pop(answer.id, ""))
+        found = None if form is None else form.fit(answer.result)
+        return error_for(answer.id, UNREADABLE, str(found)) if isinstance(found, RefusedJson) else answer
+
+
+def error_for(key: int | str, code: int, text: str) -> Any:
+    """An error as the answer to a request."""
+    from mcp_types import ErrorData, JSONRPCError
+
+    return JSONRPCError(jsonrpc="2.0", id=key, error=ErrorData(code=code, message=text))
+
+
+def _answered(data: bytes) -> int | str | None:
+    """The id of the request that a message answers, without parsing it; None where it cannot be told."""
+    found = _FIRST.match(data[:_TAIL]) or _LAST.search(data[-_TAIL:])
+    if found is None:
+        return None
+    return int(found["number"]) if found["number"] is not None else found["text"].decode()

@@ -1,0 +1,123 @@
+"""A transport of HTTP whose answers are counted and checked before the library of the protocol reads them.
+
+Owns the bodies: a JSON answer is gathered whole, a stream goes event by event, and compressed ones are refused, since
+their size says nothing. Refuses to know what a message says (``messages.py``). Imports the library's HTTP client.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+
+from agentserver.foreign_json.events import EventCutter, data_of
+from agentserver.foreign_json.reading import JsonLimits, read
+from agentserver.mcp.client.messages import LIMITS, UNREADABLE, OverLimitError, error_for
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from agentserver.foreign_json.threads import ReadingThreads
+    from agentserver.mcp.client.messages import ServerMessages
+
+logger = logging.getLogger("agentserver.mcp")
+
+
+class CheckedTransport(httpx2.AsyncBaseTransport):
+    """Sends requests by another transport and checks what comes back.
+
+    Args:
+        inner: the other transport.
+        messages: of the server.
+        threads: in which large messages are read.
+    """
+
+    def __init__(
+        self, inner: httpx2.AsyncBaseTransport, messages: ServerMessages, threads: ReadingThreads
+    ) -> None:
+        self._inner, self._messages, self._threads = inner, messages, threads
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a request. Raises httpx2.RemoteProtocolError for a body that is compressed or too long."""
+        key = await self._asked(request)
+        response = await self._inner.handle_async_request(request)
+        stream = response.stream
+        assert isinstance(stream, httpx2.AsyncByteStream)
+        if response.headers.get("content-encoding", "identity") != "identity":
+            await stream.aclose()
+            raise httpx2.RemoteProtocolError("the answer is compressed, which was not asked for")
+        kind = response.headers.get("content-type", "").lower()
+        if kind.startswith("text/event-stream"):
+            checked = _Stream(stream, self._events(stream, key))
+        else:
+            checked = _Stream(stream, self._whole(stream, key, json=kind.startswith("application/json")))
+        headers = [(name, value) for name, value in response.headers.raw if name.lower() != b"content-length"]
+        return httpx2.Response(
+            response.status_code, headers=headers, stream=checked, extensions=response.extensions
+        )
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._inner.aclose()
+
+    async def _asked(self, request: httpx2.Request) -> int | str | None:
+        """Note the request of the protocol that a body holds. Returns its id; None where it holds none."""
+        said = read(await request.aread(), JsonLimits(bytes=1 << 26, values=1_000_000))
+        key, method = (said.get("id"), said.get("method")) if isinstance(said, dict) else (None, None)
+        if not isinstance(key, int | str) or not isinstance(method, str):
+            return None
+        self._messages.ask(key, method)
+        return key
+
+    async def _whole(
+        self, stream: httpx2.AsyncByteStream, key: int | str | None, *, json: bool
+    ) -> AsyncIterator[bytes]:
+        data = bytearray()
+        async for chunk in stream:
+            data += chunk
+            if len(data) > LIMITS.bytes:
+                raise httpx2.RemoteProtocolError(f"the answer has more than {LIMITS.bytes} bytes")
+        yield await self._checked(bytes(data), key) if json and data else bytes(data)
+
+    async def _events(self, stream: httpx2.AsyncByteStream, key: int | str | None) -> AsyncIterator[bytes]:
+        cutter = EventCutter(LIMITS.bytes)
+        async for chunk in stream:
+            try:
+                events = list(cutter.feed(chunk))
+            except ValueError as error:
+                raise httpx2.RemoteProtocolError(str(error)) from None
+            for event in events:
+                data = data_of(event)
+                checked = await self._checked(data, key) if data else data
+                if checked == data:
+                    yield event
+                elif checked:
+                    yield b"event: message\ndata: %b\n\n" % checked
+
+    async def _checked(self, data: bytes, key: int | str | None) -> bytes:
+        """The text of a message, or of the error that stands in for it; empty for one that is dropped."""
+        try:
+            message: Any = await self._threads.read(self._messages.read, data)
+        except (ValueError, OverLimitError) as error:
+            logger.warning("a server over HTTP said what is no message: %s", error)
+            message = None if key is None else error_for(key, UNREADABLE, str(error))
+        if message is None:
+            return b""
+        refused = hasattr(message, "error")
+        return message.model_dump_json(by_alias=True).encode() if refused else data
+
+
+class _Stream(httpx2.AsyncByteStream):
+    """The body of an answer, as it was checked."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream, checked: AsyncIterator[bytes]) -> None:
+        self._inner, self._checked = inner, checked
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for piece in self._checked:
+            yield piece
+
+    async def aclose(self) -> None:
+        """Close the connection of the body."""
+        await self._inner.aclose()

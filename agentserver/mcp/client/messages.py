@@ -57,7 +57,7 @@ class MessageForms:
 
 
 class ServerMessages:
-    """What one server says, message by message.
+    """The messages of one server, one by one.
 
     Args:
         forms: of messages and results.

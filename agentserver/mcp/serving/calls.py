@@ -1,6 +1,6 @@
 """A call of a tool, from the message that it is to what came of it by the deadline.
 
-Owns how long a call is waited for, and how what came too late is found again. Refuses to know the protocol, and to
+Owns how long a call is waited for, and that one which comes again is made once. Refuses to know the protocol, and to
 approve anything: it can tell that a person is asked, and no more.
 """
 
@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from secrets import token_hex
 from typing import TYPE_CHECKING, TypeAlias
 
 import anyio
 
+from agentserver.mcp.serving.unanswered import KnownCalls
 from agentserver.ports import Unkept, UnkeptError
 
 if TYPE_CHECKING:
@@ -23,21 +23,50 @@ if TYPE_CHECKING:
     from agentserver.core.state.principals import Principal
     from agentserver.mcp.serving.rooms import McpHost, Rooms
     from agentserver.mcp.serving.tools import ServedTool
+    from agentserver.ports import ConversationHandle
 
     Beat: TypeAlias = Callable[[str], Awaitable[None]]
 
 BEAT = 5.0
 """Seconds after which a host hears again that its call goes on."""
 
-LATE = 1000
-"""Calls that were not waited for to the end and are known again."""
+
+async def _here() -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class HostCall:
+    """A call as a host makes it.
+
+    Args:
+        tool: its target.
+        message: the payload.
+        host: id that the host has given it, unique among its calls; empty for none.
+        request: of an earlier call that the host comes back to; empty for none.
+        leaving: whether to come back at once when a person is asked.
+        gone: tells whether the host does not listen any more.
+    """
+
+    tool: ServedTool
+    message: bytes
+    host: str = ""
+    request: str = ""
+    leaving: bool = False
+    gone: Callable[[], Awaitable[bool]] = _here
 
 
 @dataclass(frozen=True, slots=True)
 class CallDone:
-    """A call that came to rest."""
+    """A call that came to rest.
+
+    Args:
+        replies: in order.
+        again: whether the host has made this call before, and it was not made twice.
+    """
 
     replies: tuple[Reply, ...]
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +76,12 @@ class CallPending:
     Args:
         request: by which it is asked for again.
         approval: the id of what a person is asked; empty when nobody is.
+        again: as of ``CallDone``.
     """
 
     request: str
     approval: str = ""
+    again: bool = False
 
 
 @dataclass
@@ -66,55 +97,56 @@ class Calls:
     server: McpHost
     rooms: Rooms
     deadline: float
-    _late: dict[tuple[str, str, bytes], str] = field(default_factory=dict)
+    _known: dict[str, KnownCalls] = field(default_factory=dict)
 
-    async def call(
-        self,
-        principal: Principal,
-        tool: ServedTool,
-        message: bytes,
-        beat: Beat,
-        *,
-        request: str = "",
-        leaving: bool = False,
-    ) -> CallDone | CallPending:
+    async def call(self, principal: Principal, call: HostCall, beat: Beat) -> CallDone | CallPending:
         """Send a message and wait for its answers.
 
-        One that was not waited for to the end is found again by its request, or else by being the same once more: then
-        nothing is sent.
+        A call that its host has no answer to, since it was late, cancelled or cut off, is found again by being the same
+        once more, as is one that comes again under the id of its host. Then nothing is sent.
 
         Args:
             principal: whose call it is.
-            tool: what is called.
-            message: the payload.
+            call: the call.
             beat: told now and then that the call goes on.
-            request: of an earlier call; empty for a new one.
-            leaving: whether to come back at once when a person is asked.
 
         Raises QuotaError, UnkeptError and ValueError as the server does.
         """
         handle = await self.rooms.of(principal)
-        key = (handle.id, tool.listener, message)
-        late = self._late.pop(key, "")
-        own = request or late or token_hex(16)
-        submitted = await handle.send(message, tool.listener, request=own)
+        known, told = self._known_of(principal.name, handle.id), (call.tool.listener, call.message)
+        own = call.request or known.find(told, call.host) or known.begin(told)
+        submitted = await handle.send(call.message, call.tool.listener, request=own)
         if isinstance(submitted.code, Unkept):
             raise UnkeptError(submitted.code)
-        waiting = _Waiting(self.server, handle.id, submitted.request, leaving and not request)
+        again = submitted.again and not call.request
+        waiting = _Waiting(self.server, handle.id, submitted.request, call.leaving and not call.request)
+        replies = await self._waited(handle, call, own, beat, waiting)
+        if not waiting.over:
+            known.keep(told, own)
+            return CallPending(own, waiting.approval(), again)
+        if not await call.gone():
+            known.answer(told, own, call.host)
+        return CallDone(replies, again)
+
+    def _known_of(self, principal: str, conversation: str) -> KnownCalls:
+        """Find what is known of a principal's calls, which goes with its conversation."""
+        known = self._known.get(principal)
+        if known is None or known.conversation != conversation:
+            known = self._known[principal] = KnownCalls(conversation)
+        return known
+
+    async def _waited(
+        self, handle: ConversationHandle, call: HostCall, own: str, beat: Beat, waiting: _Waiting
+    ) -> tuple[Reply, ...]:
+        """Wait for the answers until the deadline."""
         replies: list[Reply] = []
         with anyio.move_on_after(self.deadline), waiting:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(waiting.run, beat, tasks.cancel_scope)
-                answers = handle.replies(message, tool.listener, request=own)
-                replies += await _all(answers)
+                replies += await _all(handle.replies(call.message, call.tool.listener, request=own))
                 waiting.over = True
                 tasks.cancel_scope.cancel()
-        if waiting.over:
-            return CallDone(tuple(replies))
-        self._late[key] = own
-        while len(self._late) > LATE:
-            del self._late[next(iter(self._late))]
-        return CallPending(own, waiting.approval())
+        return tuple(replies)
 
 
 async def _all(answers: AsyncIterator[Reply]) -> list[Reply]:

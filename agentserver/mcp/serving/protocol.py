@@ -9,14 +9,17 @@ from __future__ import annotations
 import json
 import logging
 from dataclasses import dataclass
+from functools import partial
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 import mcp_types as types
 from mcp.server.lowlevel import Server
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
+from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from mcp.shared.exceptions import MCPError
 
-from agentserver.mcp.serving.calls import CallDone, CallPending
+from agentserver.mcp.serving.calls import CallDone, CallPending, HostCall
 from agentserver.mcp.serving.tools import answer_of
 from agentserver.payload.json.values import JsonRefusal
 from agentserver.ports import QuotaError
@@ -36,6 +39,10 @@ logger = logging.getLogger("agentserver.mcp")
 
 ROUNDS = "2026-07-28"
 """The first version of the protocol in which a call may come back for more."""
+
+
+AGAIN = "You made this call before and had no answer to it: it was not made a second time."
+"""The words to a host about such a call, in addition to its result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +70,7 @@ class Offer:
 
 def protocol_server(offer: Offer, version: str = "") -> Server[Any]:
     """The SDK's server for an offer."""
+    connection = token_hex(8)  # of the one host at standard streams
 
     async def listed(_ctx: ServerRequestContext[Any], _params: object) -> types.ListToolsResult:
         return types.ListToolsResult(tools=[_tool(each) for each in offer.tools.values()])
@@ -70,7 +78,7 @@ def protocol_server(offer: Offer, version: str = "") -> Server[Any]:
     async def called(
         ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
-        return await _called(offer, ctx, params)
+        return await _called(offer, ctx, params, _host_id(ctx, connection))
 
     server: Server[Any] = Server(offer.name, version=version, on_list_tools=listed, on_call_tool=called)
     security = RequestStateSecurity.ephemeral(ttl=offer.patience)
@@ -83,7 +91,7 @@ def _tool(tool: ServedTool) -> types.Tool:
 
 
 async def _called(
-    offer: Offer, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
+    offer: Offer, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams, host: str
 ) -> types.CallToolResult | types.InputRequiredResult:
     tool = offer.tools.get(params.name)
     if tool is None:
@@ -100,18 +108,28 @@ async def _called(
         await ctx.session.report_progress(beats, None, text)
 
     try:
+        call = HostCall(tool, message, host, _request(params), elicits, partial(_is_gone, ctx))
         with coming_from((ctx.meta or {}).get("traceparent")):
-            outcome = await offer.calls.call(
-                offer.who(), tool, message, beat, request=_request(params), leaving=elicits
-            )
+            outcome = await offer.calls.call(offer.who(), call, beat)
     except QuotaError:
         return _failed("Busy. Try again later.")
     except (RuntimeError, ValueError, BaseExceptionGroup):
         logger.exception("a call of %s could not be carried out", tool.name)
         raise MCPError(code=types.INTERNAL_ERROR, message="Internal error") from None
     if isinstance(outcome, CallDone):
-        return _result(answer_of(outcome.replies, offer.rules))
+        return _result(answer_of(outcome.replies, offer.rules), again=outcome.again)
     return _asked(offer, outcome) if outcome.approval and elicits else _late(offer, outcome)
+
+
+def _host_id(ctx: ServerRequestContext[Any], connection: str) -> str:
+    """The id of a call that no other call of its host has; empty where ids are unique within a request alone."""
+    session = connection if ctx.request is None else ctx.request.headers.get(MCP_SESSION_ID_HEADER)
+    return "" if session is None else f"{session} {ctx.request_id!r}"
+
+
+async def _is_gone(ctx: ServerRequestContext[Any]) -> bool:
+    """Tell whether the connection on which a call waits is lost. By standard streams it is cancelled then."""
+    return ctx.request is not None and bool(await ctx.request.is_disconnected())
 
 
 def _request(params: types.CallToolRequestParams) -> str:
@@ -144,8 +162,9 @@ def _late(offer: Offer, outcome: CallPending) -> types.CallToolResult:
         if outcome.approval
         else f"This call is not done after {offer.calls.deadline:g} s."
     )
+    before = f"{AGAIN} " if outcome.again else ""
     return _failed(
-        f"{why} It goes on. The same call once more, with the same arguments, tells what came of it."
+        f"{before}{why} It goes on. The same call once more, with the same arguments, tells what came of it."
     )
 
 
@@ -153,9 +172,10 @@ def _failed(text: str) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)
 
 
-def _result(answer: ToolAnswer) -> types.CallToolResult:
+def _result(answer: ToolAnswer, *, again: bool) -> types.CallToolResult:
+    texts = (*answer.texts, AGAIN) if again else answer.texts
     return types.CallToolResult(
-        content=[types.TextContent(type="text", text=text) for text in answer.texts],
+        content=[types.TextContent(type="text", text=text) for text in texts],
         structured_content=None if answer.value is None else dict(answer.value),
         is_error=answer.error,
     )

@@ -1,0 +1,223 @@
+"""A host that gives up a call and makes it again: whatever the reason, it has one effect, and is told so."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import httpx2
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+
+from agentserver import bearer
+from agentserver.mcp.serving import tokens
+from tests.machine import HANGS
+from tests.mcp.serving.test_protocol import caller, desk, web
+from tests.pump.desk import until
+
+pytestmark = pytest.mark.anyio
+TELLER = Path(__file__).parents[2] / "fixtures" / "mcp_teller"
+ASKED = {"to": "bob", "amount": 5}
+TOKEN = bearer.fresh()
+KNOWN = tokens.read(tokens.line("ada", TOKEN))
+WAYS = ("stdio", "legacy stdio", "http", "legacy http")
+
+
+class Book:
+    """The effects that listeners had, and the leave to answer."""
+
+    def __init__(self, path):
+        self.path = path
+
+    async def lines(self):
+        path = anyio.Path(self.path)
+        return sorted((await path.read_text()).splitlines()) if await path.exists() else []
+
+    def go(self):
+        self.path.with_name("go").touch()
+
+
+@pytest.fixture
+def home(tmp_path):
+    shutil.copytree(TELLER, tmp_path / "teller", ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path / "teller"
+
+
+@pytest.fixture
+def book(tmp_path, monkeypatch):
+    monkeypatch.setenv("TELLER_BOOK", str(tmp_path / "book"))
+    return Book(tmp_path / "book")
+
+
+@asynccontextmanager
+async def served(home, way):
+    """A way to connect to the teller, as often as one likes; by standard streams there is one connection."""
+    mode = "legacy" if way.startswith("legacy") else "auto"
+    if way.endswith("http"):
+        async with desk(home) as (_, offering), web(offering, KNOWN) as url:
+            yield lambda: caller(url, TOKEN, mode)
+        return
+    started = StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "agentserver", "mcp", "serve", "organism.yaml"],
+        cwd=home,
+        env=dict(os.environ),
+    )
+    async with Client(started, mode=mode) as client:
+
+        @asynccontextmanager
+        async def same():
+            yield client
+
+        yield same
+
+
+def texts(result):
+    return [each.text for each in result.content]
+
+
+def is_told(result):
+    return "not made a second time" in " ".join(texts(result))
+
+
+async def booked(book, lines):
+    with anyio.fail_after(HANGS):
+        while await book.lines() != lines:  # noqa: ASYNC110 - another process writes it
+            await anyio.sleep(0.01)
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_call_that_the_host_timed_out_has_one_effect_when_it_comes_again(home, book, way):
+    async with served(home, way) as connect, connect() as client:
+        for _ in range(3):
+            with pytest.raises(MCPError, match=r"[Tt]imed out"):
+                await client.call_tool("transfer", ASKED, read_timeout_seconds=0.5)
+        await booked(book, ["bob 5"])
+        book.go()
+        done = await client.call_tool("transfer", ASKED)
+        assert (done.structured_content, is_told(done)) == ({"amount": 5}, True)
+        assert await book.lines() == ["bob 5"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_call_that_was_cancelled_has_one_effect_when_it_comes_again(home, book, way):
+    async with served(home, way) as connect, connect() as client:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(client.call_tool, "transfer", ASKED)
+            await booked(book, ["bob 5"])
+            tasks.cancel_scope.cancel()
+        book.go()
+        done = await client.call_tool("transfer", ASKED)
+        assert (done.structured_content, is_told(done)) == ({"amount": 5}, True)
+        assert await book.lines() == ["bob 5"]
+
+
+@pytest.mark.parametrize("way", ["http", "legacy http"])
+@pytest.mark.parametrize("answered", [True, False], ids=["answered meanwhile", "still open"])
+async def test_a_call_whose_connection_was_cut_has_one_effect_when_it_comes_again(home, book, way, answered):
+    async with desk(home) as (server, offering), web(offering, KNOWN) as url:
+        mode = "legacy" if way.startswith("legacy") else "auto"
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(cut_off, url, mode)
+            await booked(book, ["bob 5"])
+            tasks.cancel_scope.cancel()
+        (one,) = server.trace.conversations()
+        if answered:
+            book.go()
+            await until(lambda: not server.conversation(one).requests)
+        async with caller(url, TOKEN, mode) as client:
+            book.go()
+            done = await client.call_tool("transfer", ASKED)
+        assert (done.structured_content, is_told(done)) == ({"amount": 5}, True)
+        assert await book.lines() == ["bob 5"]
+
+
+async def cut_off(url, mode):
+    """Call over a connection that is closed without a word."""
+    async with (
+        httpx2.AsyncClient(headers={"Authorization": f"Bearer {TOKEN}"}) as http,
+        Client(streamable_http_client(url, http_client=http), mode=mode) as client,
+    ):
+        try:
+            await client.call_tool("transfer", ASKED)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await http._transport.aclose()
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_call_that_was_answered_is_another_when_it_comes_again(home, book, way):
+    book.go()
+    async with served(home, way) as connect:
+        for _ in range(2):
+            async with connect() as client:
+                done = await client.call_tool("transfer", ASKED)
+                assert (done.structured_content, is_told(done)) == ({"amount": 5}, False)
+    assert await book.lines() == ["bob 5", "bob 5"]
+
+
+async def test_calls_with_other_arguments_are_others(home, book):
+    async with served(home, "http") as connect, connect() as client:
+        for amount in (1, 2):
+            with pytest.raises(MCPError, match=r"[Tt]imed out"):
+                await client.call_tool("transfer", {"to": "bob", "amount": amount}, read_timeout_seconds=0.5)
+        await booked(book, ["bob 1", "bob 2"])
+
+
+async def test_equal_calls_at_once_have_one_effect(home, book):
+    found = []
+    async with served(home, "http") as connect, connect() as client, anyio.create_task_group() as tasks:
+
+        async def call():
+            found.append(await client.call_tool("transfer", ASKED))
+
+        for _ in range(3):
+            tasks.start_soon(call)
+        await booked(book, ["bob 5"])
+        book.go()
+    assert [each.structured_content for each in found] == [{"amount": 5}] * 3
+    assert sorted(map(is_told, found)) == [False, True, True]
+    assert await book.lines() == ["bob 5"]
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_a_call_that_waits_for_a_person_asks_once_however_often_its_host_gives_up(home, book, mode):
+    async with desk(home) as (server, offering), web(offering, KNOWN) as url:
+        for _ in range(3):
+            async with caller(url, TOKEN, mode) as client:
+                with pytest.raises(MCPError, match=r"[Tt]imed out"):
+                    await client.call_tool("vault", {"door": 3}, read_timeout_seconds=0.5)
+        await until(lambda: len(server.approvals()) == 1)
+        assert server.trace.conversations() == (server.approvals()[0].delivery.conversation,)
+
+
+async def test_a_message_that_comes_twice_under_the_id_of_its_host_is_one_call(home, book):
+    book.go()
+    async with desk(home) as (_, offering), web(offering, KNOWN) as url:
+        heads = {"Authorization": f"Bearer {TOKEN}", "Accept": "application/json, text/event-stream"}
+        async with httpx2.AsyncClient(headers=heads, timeout=HANGS) as http:
+
+            async def post(method, params, **more):
+                message = {"jsonrpc": "2.0", "method": method, "params": params, **more}
+                return await http.post(url, json=message)
+
+            about = {
+                "protocolVersion": "2025-06-18",
+                "capabilities": {},
+                "clientInfo": {"name": "h", "version": "1"},
+            }
+            begun = await post("initialize", about, id=1)
+            http.headers["mcp-session-id"] = begun.headers["mcp-session-id"]
+            await post("notifications/initialized", {})
+            call = {"name": "transfer", "arguments": ASKED}
+            first, again, other = [await post("tools/call", call, id=number) for number in (7, 7, 8)]
+            assert "not made a second time" not in first.text
+            assert "not made a second time" in again.text
+            assert "not made a second time" not in other.text
+    assert await book.lines() == ["bob 5", "bob 5"]

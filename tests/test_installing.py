@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from packaging.requirements import Requirement
 
 from agentserver import extras
 from agentserver.config import ConfigError, load
@@ -99,7 +100,17 @@ def test_what_is_no_such_thing_is_left_alone(said):
 
 
 def test_the_extras_are_those_of_the_project():
-    assert list(EXTRAS) == list(PROJECT["project"]["optional-dependencies"])
+    assert [*EXTRAS, "all"] == list(PROJECT["project"]["optional-dependencies"])
+
+
+FRAMEWORKS = {"langchain", "langchain-core", "crewai", "google-adk", "openai-agents"}
+"""Extras for programs of other frameworks; some of them exclude one another."""
+
+
+def test_the_extra_all_lists_each_extra_of_the_server():
+    (listed,) = map(Requirement, PROJECT["project"]["optional-dependencies"]["all"])
+    assert listed.name == PROJECT["project"]["name"]
+    assert listed.extras == set(EXTRAS) - FRAMEWORKS
 
 
 def test_one_that_is_missing_is_named_with_the_way_to_install_it(monkeypatch):

@@ -122,6 +122,7 @@ OWN_JSON = {
     "agentserver/history/export.py": "causes and records of a step that the engine has kept",
     "agentserver/guards/lineage/memory.py": "the memory of a guard, which the engine has kept",
     "agentserver/guards/hosting.py": "the memory of a program's own guard, which the engine has kept",
+    "agentserver/cli/deploying.py": "a table that the package brings",
     "agentserver/trace/plain_values.py": "what it has just written itself",
     "agentserver/mcp/serving/protocol.py": "a state that the server has sealed itself",
     "agentserver/worker/commands/becoming.py": "an argument that the server gives to a process that it starts",

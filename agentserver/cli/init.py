@@ -54,25 +54,79 @@ _EXTRA = {ProjectTemplate.SECURE_DESK: "[provenance]"}
 )
 @click.option("--name", help="Of the project; the directory's when left out.")
 @click.option(
-    "--force", is_flag=True, help="Write into a directory that is not empty, over files of the same name."
+    "--force", is_flag=True, help="Write over files of the same name, and into a directory that is not empty."
 )
-def command(directory: Path, template: str, name: str | None, *, force: bool) -> None:
+@click.option(
+    "--deploy",
+    is_flag=True,
+    help="Write a systemd unit, a Containerfile and a lock with hashes for the project.",
+)
+@click.option(
+    "--extra",
+    "extras",
+    multiple=True,
+    help="With --deploy: an extra that the project's code needs. May be repeated.",
+)
+def command(
+    directory: Path, template: str, name: str | None, *, force: bool, deploy: bool, extras: tuple[str, ...]
+) -> None:
     """Make a project in DIRECTORY: an organism, its listeners, tests, a pyproject.toml, a file for CI.
 
     It runs at once, without a key and without a network, and its tests pass. It asks no package index for agentserver:
     its pyproject.toml says how that is installed.
+
+    With --deploy it writes the files in deploy/ as well. A project that is already in DIRECTORY is not changed
+    otherwise: its lock is written again, and its unit and Containerfile only with --force. The lock holds what the
+    organism needs to be served, in the versions with which agentserver was tested, and names no package index.
     """
+    if extras and not deploy:
+        raise click.UsageError("--extra is for the lock that --deploy writes")
+    there = next((directory / each for each in project.DEFAULTS if project.is_file(directory / each)), None)
+    if not (deploy and there):
+        _make(directory, ProjectTemplate(template), name, force=force)
+    if deploy:
+        _deploy(there or directory / project.DEFAULTS[0], extras, force=force)
+    click.echo()
+    project.say(f"Now:  cd {directory} && agentserver {'serve' if deploy else 'run'}")
+
+
+def _make(directory: Path, template: ProjectTemplate, name: str | None, *, force: bool) -> None:
+    """Write the files of a new project."""
     if directory.is_dir() and any(directory.iterdir()) and not force:
         raise click.UsageError(f"{directory} is not empty; --force writes all the same")
     given = named(directory.resolve().name if name is None else name)
     if name is not None and not given:
         raise click.UsageError(f"{name!r} gives no name for a project: say another with --name")
-    texts = scaffold(ProjectTemplate(template), given or UNNAMED)
-    for path, text in (*texts, (SCHEMA, editor_schema())):
+    for path, text in (*scaffold(template, given or UNNAMED), (SCHEMA, editor_schema())):
         project.write(directory / path, text)
         project.say(f"wrote {directory / path}")
-    click.echo()
-    project.say(f"Now:  cd {directory} && agentserver run")
+
+
+def _deploy(path: Path, extras: tuple[str, ...], *, force: bool) -> None:
+    """Write the files by which the organism in a file becomes a service."""
+    from agentserver.cli import deploying
+    from agentserver.config import forget
+
+    ctx = click.get_current_context()
+    organism = project.load(ctx, path)
+    forget(organism)  # its YAML counts here, and none of its code runs
+    if organism.door is None:
+        project.refuse(ctx, f"{path}: has no http:, by which a service is reached; add a line 'http: {{}}'")
+    try:
+        lock = deploying.lock(organism, extras)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    folder = path.parent.parent if path.parent.name == "config" else path.parent
+    for relative, text in deploying.texts(organism):
+        kept = not force and (folder / relative).exists()
+        if not kept:
+            project.write(folder / relative, text)
+        project.say(f"{'kept' if kept else 'wrote'} {folder / relative}")
+    project.write(folder / deploying.LOCK, lock.text)
+    project.say(f"wrote {folder / deploying.LOCK}")
+    if lock.missing:
+        told = f"{folder / deploying.LOCK}: has no pin for {', '.join(lock.missing)} of pyproject.toml"
+        project.refuse(ctx, f"{told}; add one with its hashes (uv pip compile --generate-hashes writes them)")
 
 
 def named(text: str) -> str:

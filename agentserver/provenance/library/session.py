@@ -83,7 +83,7 @@ class Engine:
             True when the plan counts.
         """
         with self._lock:
-            planned = self.store.ledger.adopt(steps)
+            planned = self.store.known.adopt(steps)
             self.store.ledger = self.store.ledger if planned is None else planned
             return planned is not None
 
@@ -124,7 +124,7 @@ class Engine:
                 arguments=leaves(arguments) if arguments is not None else (),
                 trace=trace_id or f"{name}:{self.store.step}",
             )
-            self.store.ledger = self.store.ledger.observe(self.rules, seen)
+            self.store.observe(self.rules, seen)
 
     def _judge(self, name: str, args: Any) -> Verdict:
         with self._lock:
@@ -132,7 +132,7 @@ class Engine:
             self.store.step += 1
             self._calling = True
             call = Call(name, leaves(args), self.store.step, time.time())
-            return judge(self.store.ledger, self.rules, call)
+            return judge(self.store.known, self.rules, call)
 
     def _declared(self, name: str) -> None:
         """Note and log a tool of which nothing is declared, when it is first met. Under the lock."""

@@ -27,7 +27,7 @@ host: Any = import_module("tests.machine")
 PICTURES = ROOT / "out" / "site-pictures"
 PAGES = (
     "index", "quickstart", "tutorial", "how-to/policies", "refused", "keys", "commands", "payloads", "api",
-    "contract", "concepts", "pictures", "threat-model", "compared", "cluster",
+    "contract", "concepts", "pictures", "threat-model", "compared",
 )  # fmt: skip
 SHAPES = {
     f"{width}-{scheme}": {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}

@@ -39,7 +39,6 @@ COUNTED = tuple(f"tests/{name}" for name in ("core", "guards", "pump", "reloadin
 BENCHMARKS = sorted((ROOT / "benchmarks").glob("[!_]*.py"))
 QUICK = {
     "agents": ("--quick",),
-    "cluster": ("--quick",),
     "durable": ("--quick",),
     "fairness": ("--quick",),
     "gateway": ("--quick",),
@@ -224,10 +223,8 @@ def soak(*args: str) -> None:
 
 
 def crash(*args: str) -> None:
-    """Kill real servers at full length; with --cluster those of a cluster, its brokers and workers elsewhere alone."""
-    rest = [arg for arg in args if arg != "--cluster"]
-    cluster = ("tests/crash/test_cluster.py", "tests/crash/distant.py")
-    at_length(*(cluster if len(rest) < len(args) else ("tests/crash",)), "--capture=no", *rest)
+    """Kill real servers at full length."""
+    at_length("tests/crash", "--capture=no", *args)
 
 
 def fuzz(*args: str) -> None:

@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 
     from agentserver.config import Organism
     from agentserver.config.code.editions import Succession
-    from agentserver.config.organism import BrokerEngine
     from agentserver.core.guard import Rules
     from agentserver.core.records.audit import AuditRecord
     from agentserver.core.state.approvals import Approval, ApprovalAnswer
@@ -325,7 +324,7 @@ def handoff_record(organism: Organism) -> Path | None:
 def handoff_heads(organism: Organism) -> JournalHeads | None:
     """The keeper of the end of the record of handoffs; None when the end is kept beside it."""
     path, handoffs = journal_path(organism), organism.handoffs
-    if path is None or organism.engine is not None or handoffs is None or handoffs.audit is None:
+    if path is None or handoffs is None or handoffs.audit is None:
         return None
     from agentserver.engines.sqlite.care.handoffs import JournalHeads
 
@@ -333,9 +332,7 @@ def handoff_heads(organism: Organism) -> JournalHeads | None:
 
 
 def journalled(organism: Organism, rules: Rules) -> Engine:
-    """The engine that the organism asks for: a log, its journal, or memory when it wants neither."""
-    if organism.engine is not None:
-        return replicated(organism.engine, organism.project, rules)
+    """Open the engine that the organism configures: its journal, or memory without one."""
     journal, path = organism.journal, journal_path(organism)
     if journal is None or path is None:
         return MemoryEngine()
@@ -344,19 +341,6 @@ def journalled(organism: Organism, rules: Rules) -> Engine:
 
     options = JournalOptions(path, Sync(journal.sync))
     return SqliteEngine(options, rules.guards, retention=journal.retention, limit=journal.limit)
-
-
-def replicated(engine: BrokerEngine, project: Path, rules: Rules) -> Engine:
-    """The engine over a log at a broker. Raises MissingExtraError without the extra ``nats``."""
-    from agentserver.engines.nats.log import LogOptions, NatsLog
-    from agentserver.engines.replica.engine import ReplicaEngine
-
-    listeners = frozenset(rules.blueprint.listeners)
-    options = LogOptions(
-        engine.name, engine.address, engine.lease, engine.monitoring, engine.relaxed, listeners
-    )
-    directory = project / engine.directory
-    return ReplicaEngine(NatsLog(options), directory, engine.name, rules.guards, retention=engine.retention)
 
 
 def build(  # noqa: PLR0913 - a keyword each

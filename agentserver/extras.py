@@ -23,7 +23,6 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "http": ("prometheus_client", "starlette", "uvicorn", "websockets"),
         "client": ("httpx",),
         "agui": ("ag_ui",),
-        "nats": ("nats",),
         "reload": ("watchfiles",),
         "otel": ("opentelemetry.sdk", "opentelemetry.proto"),
         "llm": ("pydantic_ai", "openai", "anthropic"),

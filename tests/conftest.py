@@ -144,15 +144,6 @@ def anyio_backend():
     return "asyncio"
 
 
-@pytest.fixture
-async def node(tmp_path_factory):
-    """A real broker of the test's own, in the test's own event loop: what one test breaks is broken for no other."""
-    from tests.brokers import one  # needed by few
-
-    async with one(tmp_path_factory.mktemp("broker")) as node:
-        yield node
-
-
 @pytest.fixture(scope="session", autouse=True)
 def _no_command_ends_the_tests():
     """A command that runs in this process ends it by force when its loop takes too long to close; not here."""

@@ -58,7 +58,6 @@ VERBS: Mapping[str, str] = MappingProxyType(
     {
         "run": "run.command",
         "serve": "serve.command",
-        "worker": "worker.command",
         "call": "call.command",
         "send": "send.command",
         "check": "check.command",
@@ -77,7 +76,6 @@ VERBS: Mapping[str, str] = MappingProxyType(
         "journal": "journal.command aside.command",
         "mcp": "mcp.command",
         "principals": "principals.command",
-        "cluster": "cluster.command",
         "codegen": "codegen.command",
         "plan": "plan.command",
         "audit": "audit.command",

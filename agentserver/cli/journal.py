@@ -28,27 +28,12 @@ from agentserver.cli.verbs import Verbs
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from agentserver.config.organism import BrokerEngine
     from agentserver.ports import EngineReader
 
 
-BY_A_SERVER = (
-    "what is changed here is in no other; dead letters are dealt with in the live view of a server that runs"
-)
-
-INTO_A_CLUSTER = (
-    "stop its servers, and begin a cluster of another engine.nats.name with agentserver journal import COPY"
-)
-LOST_BY_A_REPLICA = "start the server, which makes a replica that has lost something anew from the log"
-
-
 @contextmanager
-def writing(ctx: click.Context, path: Path, *, content: bool = True) -> Iterator[Any]:
-    """The journal's connection, for a verb that changes it; refused while a server has it.
-
-    A verb that changes the content is refused on a replica: the log of the cluster would not have the change.
-    """
-    from agentserver.engines.replica.opening import is_replica_at
+def writing(ctx: click.Context, path: Path) -> Iterator[Any]:
+    """Open the journal for a verb that changes it; refused while a server has it."""
     from agentserver.engines.sqlite.file import JournalOptions, open_writing
     from agentserver.engines.sqlite.lock import Lock
 
@@ -56,25 +41,8 @@ def writing(ctx: click.Context, path: Path, *, content: bool = True) -> Iterator
         project.refuse(
             ctx, f"{path}: there is no journal; agentserver run begins it, and --journal names another one"
         )
-    if content and is_replica_at(path):  # before its lock: that its server runs is not what is in the way
-        project.refuse(ctx, f"{path}: is the replica of a cluster: {BY_A_SERVER}")
     with refusing(ctx), Lock(path), closing(open_writing(JournalOptions(path))) as connection:
         yield connection
-
-
-@contextmanager
-def _of_one_server(
-    ctx: click.Context, organism: Path | None, journal: Path | None, instead: str
-) -> Iterator[Path]:
-    """The path of a journal that one server has; ends the command for a replica, and says what to do ``instead``."""
-    from agentserver.engines.replica.opening import is_replica_at
-
-    path = located(ctx, organism, journal)
-    file = project.found(organism) if journal is None else None
-    with refusing(ctx):
-        if is_replica_at(path) or (file is not None and project.glimpse(ctx, file).engine is not None):
-            project.refuse(ctx, f"{path}: is the replica of a cluster, which its log makes: {instead}")
-        yield path
 
 
 @click.group("journal", cls=Verbs, short_help="Count, check, shrink, copy or restore the journal.")
@@ -136,7 +104,7 @@ def vacuum(ctx: click.Context, organism: Path | None, journal: Path | None) -> N
 
     path = located(ctx, organism, journal)
     before = path.stat().st_size if path.is_file() else 0
-    with writing(ctx, path, content=False) as connection:
+    with writing(ctx, path) as connection:
         journal_care.vacuum(connection)
     project.say(f"{path}: {before} bytes before, {path.stat().st_size} now")
 
@@ -148,14 +116,13 @@ def vacuum(ctx: click.Context, organism: Path | None, journal: Path | None) -> N
 def restore(ctx: click.Context, copy: Path, organism: Path | None, journal: Path | None) -> None:
     """Put COPY, which export has made, in the journal's place. The server must not be running.
 
-    The copy is checked first. The journal of before is kept beside the new one, under the name that is printed. Refused
-    on the replica of a cluster; a copy of a replica becomes a journal like any other.
+    The copy is checked first. The previous journal is kept beside the new one, under the name that is printed.
     """
-    from agentserver.engines.replica.tables import remove_tables
     from agentserver.engines.sqlite.care import restore as journal_restore
 
-    with _of_one_server(ctx, organism, journal, INTO_A_CLUSTER) as path:
-        kept = journal_restore.restore(copy, path, remove_tables)
+    path = located(ctx, organism, journal)
+    with refusing(ctx):
+        kept = journal_restore.restore(copy, path)
     project.say(f"{path}: restored from {copy}, {path.stat().st_size} bytes")
     if kept is not None:
         project.say(f"the journal of before: {kept}")
@@ -205,12 +172,13 @@ def accept_loss(ctx: click.Context, organism: Path | None, journal: Path | None)
     """Go on with a journal that has lost what was committed, or with none. The server must not be running.
 
     A server does not start when the head that is kept beside the journal shows that commits are missing. What they held
-    is gone for good after this: look for the file, its -wal and a backup first. Refused on the replica of a cluster.
+    is gone for good after this: look for the file, its -wal and a backup first.
     """
     from agentserver.engines.sqlite.lock import Lock
     from agentserver.engines.sqlite.proof import head
 
-    with _of_one_server(ctx, organism, journal, LOST_BY_A_REPLICA) as path, Lock(path):
+    path = located(ctx, organism, journal)
+    with refusing(ctx), Lock(path):
         lost = head.accept(path)
     project.say(f"{path}: the next start takes it as it is" if lost else f"{path}: nothing is kept beside it")
 
@@ -236,60 +204,3 @@ def export(
     with refusing(ctx):
         journal_restore.export(path, target, wanted)
     project.say(f"{target}: {target.stat().st_size} bytes")
-
-
-@command.command("import", short_help="Begin a cluster with a journal.")
-@click.argument("source", type=click.Path(path_type=Path, dir_okay=False))
-@project.organism_option
-@click.pass_context
-def import_journal(ctx: click.Context, source: Path, organism: Path | None) -> None:
-    """Make the journal SOURCE, or a copy of one, the beginning of the log that the organism's engine: has at a broker.
-
-    It is verified first. Refused are a journal that a server has, one that is damaged or has lost commits, and a
-    cluster that has anything already. The principals beside it become the cluster's. SOURCE stays as it is.
-    """
-    import anyio
-
-    main = project.located(organism)
-    seen = project.glimpse(ctx, main)
-    if seen.engine is None or seen.journal is None:
-        project.refuse(
-            ctx,
-            *([seen.unread] if seen.unread else []),
-            f"{main}: has no engine:, into which a journal is imported; "
-            "agentserver journal restore puts a copy in the place of a journal",
-        )
-    with refusing(ctx):
-        principals = _principals_beside(source)
-        anyio.run(_imported, seen.engine, source, seen.journal.with_name("import.copy"), principals)
-    project.say(f"{source}: the cluster {seen.engine.name} begins with it")
-
-
-def _principals_beside(journal: Path) -> bytes:
-    """The file of principals of a journal; b"" where there is none. Raises EngineError."""
-    from agentserver.gateways.principals import file
-    from agentserver.ports import EngineError
-
-    try:
-        return file.read(file.beside(journal)).data
-    except (OSError, ValueError) as error:
-        raise EngineError(str(error)) from error
-
-
-async def _imported(engine: BrokerEngine, source: Path, scratch: Path, principals: bytes) -> None:
-    """Import a journal and its principals. Raises EngineError."""
-    from agentserver.engines.nats.log import LogOptions, NatsLog
-    from agentserver.engines.replica.importing import import_journal as importing
-    from agentserver.gateways.principals import shared
-    from agentserver.ports import EngineError
-
-    options = LogOptions(engine.name, engine.address, engine.lease, engine.monitoring, engine.relaxed)
-    async with NatsLog(options) as log:
-        await importing(log, source, scratch)
-    if not principals:
-        return
-    try:
-        async with shared.principals_of(engine.address, engine.name) as value:
-            await shared.begin(value, principals)
-    except (OSError, ValueError) as error:
-        raise EngineError(f"the journal is there, its principals are not: {error}") from error

@@ -17,9 +17,8 @@ from agentserver.cli.reading import READERS, journal_option, when
 from agentserver.cli.verbs import Verbs
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Callable, Sequence
 
-    from agentserver.config.organism import BrokerEngine
     from agentserver.gateways.principals import Caller, Rate
     from agentserver.gateways.principals.document import Enrolled
 
@@ -30,9 +29,8 @@ T = TypeVar("T")
 def command() -> None:
     """Add, list, revoke and restore principals, who show a token to agentserver serve.
 
-    They stand in a file of mode 0600 beside the journal, or beside the organism's file where it keeps no journal, or at
-    the broker of an organism that has one as its engine. The SHA-256 of each token is kept. A running server takes a
-    change within a second, servers of a cluster within two.
+    They are kept in a file of mode 0600 next to the journal, or next to the organism's file without one. Only the
+    SHA-256 of each token is kept. A running server takes a change within a second.
     """
 
 
@@ -141,47 +139,13 @@ def revoke(ctx: click.Context, name: str, organism: Path | None, journal: Path |
     project.say(f"{name} is revoked")
 
 
-@command.command("restore", short_help="Give a cluster its principals back.")
-@click.argument("source", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False))
-@project.organism_option
-@click.pass_context
-def restore(ctx: click.Context, source: Path, organism: Path | None) -> None:
-    """Make FILE the principals of a cluster that has none any more, and list who is known by a token again.
-
-    FILE is a copy of a server's file of principals: a server puts its own aside when the broker has lost them, and says
-    where. Who was revoked after that copy is known again: read the list.
-    """
-    from agentserver.gateways.principals import file
-
-    book = _book(ctx, organism, None)
-    if book.restore is None:
-        told = f"the principals are in {book.told}: while no server runs, put {source} in its place, with mode 0600"
-        project.refuse(ctx, told)
-    try:
-        kept = file.read(source)
-        if kept.state is None:
-            project.refuse(ctx, f"{source}: there is no such file")
-        book.restore(kept.data)
-    except ValueError as error:
-        project.refuse(ctx, str(error))
-    except OSError as error:
-        project.refuse(ctx, f"{book.told}: {error.strerror or error}")
-    project.say(f"{book.told} has the principals of {source}:", err=True)
-    for each in _entries(ctx, book):
-        project.say(_shown(each))
-
-
 class _Book(NamedTuple):
-    """The principals, wherever they stand; each function raises what the ones of tokens do.
-
-    ``restore`` puts the principals of a file back; None where the file itself is where they stand.
-    """
+    """The principals, wherever they stand; each function raises what the ones of tokens do."""
 
     told: str
     entries: Callable[[], Sequence[Enrolled]]
     add: Callable[[Caller], str]
     revoke: Callable[[str], None]
-    restore: Callable[[bytes], None] | None = None
 
 
 def _book(ctx: click.Context, organism: Path | None, journal: Path | None) -> _Book:
@@ -198,8 +162,6 @@ def _book(ctx: click.Context, organism: Path | None, journal: Path | None) -> _B
         return _in_file(file.beside(default))
     main = project.located(organism)
     seen = project.glimpse(ctx, main)
-    if seen.engine is not None:
-        return _at_broker(seen.engine)
     if seen.unkept:
         return _in_file(file.beside(main))
     if seen.journal is None:
@@ -215,24 +177,6 @@ def _in_file(path: Path) -> _Book:
 
     return _Book(
         str(path), partial(tokens.entries, path), partial(tokens.add, path), partial(tokens.revoke, path)
-    )
-
-
-def _at_broker(engine: BrokerEngine) -> _Book:
-    import anyio
-
-    from agentserver.gateways.principals import shared
-
-    async def within(work: Callable[..., Awaitable[T]], *more: object) -> T:
-        async with shared.principals_of(engine.address, engine.name) as value:
-            return await work(value, *more)
-
-    return _Book(
-        f"the cluster {engine.name}",
-        partial(anyio.run, within, shared.entries),
-        partial(anyio.run, within, shared.add),
-        partial(anyio.run, within, shared.revoke),
-        partial(anyio.run, within, shared.begin),
     )
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from agentserver.assembly import Server
     from agentserver.cli.ending import GracefulEnd
     from agentserver.config import Organism
-    from agentserver.config.organism import BrokerEngine, DoorKeys
+    from agentserver.config.organism import DoorKeys
     from agentserver.core.state.approvals import Approval
     from agentserver.gateways.http import DoorOptions, DoorPart, HttpDoor
     from agentserver.gateways.principals import Tokens
@@ -202,7 +202,7 @@ def _serve(
             server,
             session.followed(server),
             hangups.reloading(server, organism.files[0]) if hangups else unreloaded(),
-            _watched(serving.tokens, organism),
+            serving.tokens.watching(),
             door.open(),
             served(door, doorway.listening, doorway.secure, options.connections),
         ):
@@ -237,29 +237,8 @@ def _tokens(organism: Organism) -> Tokens:
 
 
 def _principals(organism: Organism) -> Path:
-    """The file of principals; of a cluster, the one that follows what its broker keeps."""
+    """Locate the file of principals."""
     from agentserver.assembly import journal_path
     from agentserver.gateways.principals import file
 
     return file.beside(journal_path(organism) or organism.files[0])
-
-
-@contextlib.asynccontextmanager
-async def _watched(tokens: Tokens, organism: Organism) -> AsyncIterator[None]:
-    """Look at the file of principals, which follows what the broker keeps where the organism has one as its engine."""
-    async with contextlib.AsyncExitStack() as stack:
-        if organism.engine is not None:
-            await _follow(stack, organism.engine, _principals(organism))
-        await stack.enter_async_context(tokens.watching())
-        yield
-
-
-async def _follow(stack: contextlib.AsyncExitStack, engine: BrokerEngine, path: Path) -> None:
-    """Have a file follow the principals at a broker. Raises BrokerError."""
-    from agentserver.broker.address import BrokerError
-    from agentserver.gateways.principals import shared
-
-    try:
-        await stack.enter_async_context(shared.following(engine.address, engine.name, path))
-    except OSError as error:
-        raise BrokerError(str(error)) from error

@@ -49,23 +49,19 @@ def followed(server: Server) -> AbstractAsyncContextManager[None]:
 def run(ctx: click.Context, ending: GracefulEnd, session: Callable[[], Awaitable[int]]) -> NoReturn:
     """Run a session and end the command with its status, or as refused.
 
-    It is refused when the engine cannot keep what it is given, at the start or from some moment on, or a broker is not
-    there.
+    It is refused when the engine cannot keep what it is given, at the start or from some moment on.
     """
     import anyio
 
-    from agentserver.broker.address import BrokerError
     from agentserver.ports import EngineError
 
     try:
         with ending:
             status = anyio.run(ending.run, session, backend="asyncio")
-    except (BrokerError, EngineError) as error:
+    except EngineError as error:
         project.refuse(ctx, str(error))
     except BaseExceptionGroup as group:
-        away, other = group.split(
-            lambda error: isinstance(error, BrokerError | EngineError) or project.unwritable(error)
-        )
+        away, other = group.split(lambda error: isinstance(error, EngineError) or project.unwritable(error))
         if away is None or other is not None:
             raise
         first = _first(away)

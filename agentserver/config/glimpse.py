@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from pydantic import ValidationError
 
 from agentserver.config.findings import Mistakes, Severity
-from agentserver.config.keys.engines.reading import engine_of, replica_journal
 from agentserver.config.keys.models import JournalEntry, OrganismFile, unjournalled
 from agentserver.config.places import JOURNAL, astray, misplaced, project_directory, shown_directory
 from agentserver.config.validation import parse
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from agentserver.config.findings import ConfigMistake
-    from agentserver.config.organism import BrokerEngine
     from agentserver.config.yaml.document import Document
     from agentserver.payload.foreign.servers import McpServer
 
@@ -37,7 +35,6 @@ class Glimpse(NamedTuple):
         journal: the file of its journal; None when it keeps none or it cannot be told.
         unkept: whether it says that it keeps none.
         limit: bytes that its journal may hold; None when it keeps none or it cannot be told.
-        engine: the log at a broker that keeps conversations, of which the journal is a replica then.
         astray: why the file that it names for its journal is not taken: it is out of the project.
     """
 
@@ -47,7 +44,6 @@ class Glimpse(NamedTuple):
     unkept: bool = False
     limit: int | None = None
     astray: str = ""
-    engine: BrokerEngine | None = None
 
 
 def glimpse(path: Path, environ: Mapping[str, str]) -> Glimpse:
@@ -71,9 +67,6 @@ def glimpse(path: Path, environ: Mapping[str, str]) -> Glimpse:
 def _kept(found: Glimpse, main: Document, path: Path) -> Glimpse:
     """The known facts, with the place where conversations are kept. Raises ValidationError when that cannot be told."""
     project = project_directory(path)
-    engine = engine_of(main, str(main.data.get("name")), project)
-    if engine is not None:
-        return found._replace(journal=project / replica_journal(engine).path, engine=engine)
     said = unjournalled(main.data.get("journal"))
     if said is None:
         return found._replace(unkept=True)

@@ -16,11 +16,9 @@ from agentserver.config.code.binding import Binder
 from agentserver.config.code.editions import Survey, loaded, split, staged
 from agentserver.config.code.namespace import Namespace
 from agentserver.config.code.otel import proofs, read_otel
-from agentserver.config.code.remote import read_broker
 from agentserver.config.code.userland import Importer, Project
 from agentserver.config.findings import ConfigError, ConfigMistake, Mistakes, Severity, Where, did_you_mean
 from agentserver.config.handoffs import read_handoffs
-from agentserver.config.keys.engines.reading import read_kept
 from agentserver.config.keys.http import read_http
 from agentserver.config.keys.models import IncludedFile, OrganismFile
 from agentserver.config.keys.serving import McpServerEntry
@@ -45,7 +43,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import ModuleType
 
-    from agentserver.broker.address import BrokerAddress
     from agentserver.completion import LanguageModels
     from agentserver.config.code.editions import Source
     from agentserver.config.code.tools import DeclaredTool, ToolReader
@@ -178,8 +175,7 @@ def _assemble(
     lifespan, handoffs = binder.lifespan(files[0]), read_handoffs(files[0], bound, binder)
     provenance = _provenance(home, files[0], declared, (bound, handoffs, policy), report)
     _check_bound(importer, files[0], bound, report)
-    guards, outward = _guards(files[0], bound, binder), _outward(files, declared, (home, environ), report)
-    kept = read_kept(files[0], home, report)
+    guards, outward = _guards(files[0], bound, binder), _outward(files, declared, environ, report)
     if report.failed:
         return None
     return Organism(
@@ -195,7 +191,7 @@ def _assemble(
         guards=guards,
         models=language_models,
         mcp=servers,
-        **kept,
+        journal=files[0].journal,
         **outward,
     )
 
@@ -294,20 +290,17 @@ class _Outward(TypedDict):
     serving: McpServing | None
     otel: Otel | None
     door: DoorKeys | None
-    broker: BrokerAddress | None
 
 
 def _outward(
     files: Sequence[Parsed],
     declared: Sequence[DeclaredListener],
-    home: tuple[Project, Mapping[str, str]],
+    environ: Mapping[str, str],
     report: Mistakes,
 ) -> _Outward:
     """Offers to others, and what they are told."""
-    project, environ = home
     otel, door = read_otel(files[0], environ, report), read_http(files[0].document, files[0].faulty, report)
-    broker = read_broker(files[0], project.root, declared, report)
-    return {"serving": _serving(files, declared, report), "otel": otel, "door": door, "broker": broker}
+    return {"serving": _serving(files, declared, report), "otel": otel, "door": door}
 
 
 def _serving(

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
-    from agentserver.broker.address import BrokerAddress
     from agentserver.completion import LanguageModels, ReadyAgent
     from agentserver.config.code.editions import LoadedModules
     from agentserver.config.yaml.secrets import Secrets
@@ -72,7 +71,6 @@ class Isolation:
         settings_class: the dotted path of the class of its settings.
         settings: their values, as the YAML has them.
         lifespan: the dotted path of what gives its resources.
-        remote: whether its processes are on other machines.
     """
 
     memory: int = 512 * 10**6
@@ -91,7 +89,6 @@ class Isolation:
     settings_class: str | None = None
     settings: Mapping[str, Any] | None = field(default=None, repr=False)
     lifespan: str | None = None
-    remote: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,29 +134,6 @@ class Journal:
     retention: float = 30 * 86_400.0
     limit: int = 10 * 10**9
     sync: Literal["full", "normal"] = "full"
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerEngine:
-    """The log at a broker that keeps conversations for all servers of an organism.
-
-    Args:
-        name: of the log.
-        address: of the broker.
-        directory: for the replicas of this machine, relative to the project directory.
-        lease: seconds of silence after which the conversations of a server are taken over.
-        monitoring: URLs of the monitoring of each node.
-        relaxed: whether a broker is taken that does not wait for its disk.
-        retention: seconds for which finished conversations are kept.
-    """
-
-    name: str
-    address: BrokerAddress
-    directory: str = "out/replicas"
-    lease: float = 2.0
-    monitoring: tuple[str, ...] = ()
-    relaxed: bool = False
-    retention: float = 30 * 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,8 +252,7 @@ class Organism:
         lifespan: called without arguments, gives the async context manager of the resources; or None.
         secrets: what log output must not show.
         files: every YAML file that was read, the main one first, absolute.
-        journal: where conversations are kept; None is in memory only. With an engine the replica of this machine.
-        engine: the log at a broker that keeps them; None where the journal does.
+        journal: where conversations are kept; None is in memory only.
         provenance: whom it trusts with what; None when origins are not tracked.
         modules: the project's modules after this load (see ``forget``).
         handoffs: how work is handed over; None where no intents are declared.
@@ -290,7 +263,6 @@ class Organism:
         strangers: whether other gateways open conversations for principals who are strangers, to every listener.
         mcp: the servers whose tools are listeners.
         otel: what OpenTelemetry is told; None for nothing.
-        broker: where workers on other machines meet the server; None where there are none.
     """
 
     name: str
@@ -302,7 +274,6 @@ class Organism:
     files: tuple[Path, ...]
     modules: LoadedModules | None = field(default=None, repr=False)
     journal: Journal | None = None
-    engine: BrokerEngine | None = None
     handoffs: Handoffs | None = None
     provenance: Provenance | None = None
     guards: Mapping[str, Guard] = field(default_factory=dict, repr=False)
@@ -312,7 +283,6 @@ class Organism:
     strangers: bool = False
     mcp: tuple[McpServer, ...] = ()
     otel: Otel | None = None
-    broker: BrokerAddress | None = None
 
     @property
     def addressed(self) -> frozenset[str]:

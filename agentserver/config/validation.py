@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from agentserver.config.findings import did_you_mean
-from agentserver.config.keys.engines.nats import MONITORING_PATTERN, URLS_PATTERN, EngineEntry, NatsEntry
 from agentserver.config.keys.fields import DOTTED_PATTERN, NAME_PATTERN, NO_PATH, UnitError, alone
 from agentserver.config.keys.http import PUBLIC_PATTERN, HttpEntry, TlsEntry
 from agentserver.config.keys.intents import (
@@ -26,7 +25,6 @@ from agentserver.config.keys.intents import (
     sound_intents,
 )
 from agentserver.config.keys.isolation import (
-    BrokerEntry,
     CommandIsolationEntry,
     IsolationEntry,
 )
@@ -223,8 +221,6 @@ def _unknown_key(model: type[IncludedFile], loc: Loc) -> tuple[str, str]:
             ("listeners", "isolation"): IsolationEntry,
             ("mcp", "isolation"): CommandIsolationEntry,
             ("journal",): JournalEntry,
-            ("engine",): EngineEntry,
-            ("engine", "nats"): NatsEntry,
             ("lifespan",): LifespanEntry,
             ("intents",): IntentEntry,
             ("handoffs",): HandoffsEntry,
@@ -233,7 +229,6 @@ def _unknown_key(model: type[IncludedFile], loc: Loc) -> tuple[str, str]:
             ("llm",): LlmEntry,
             ("mcp_server",): McpServerEntry,
             ("otel",): OtelEntry,
-            ("broker",): BrokerEntry,
             ("http",): HttpEntry,
             ("http", "tls"): TlsEntry,
             ("llm", "backends"): BackendEntry,
@@ -299,9 +294,6 @@ _EXPECTED = {
 
 _SYNTAX = {
     ENDPOINT_PATTERN: "is an address that begins with http:// or https://, without user, query and fragment",
-    URLS_PATTERN: "is nats:// or tls:// with a host, and several of these are separated by commas; user and password "
-    "stand in the file of credentials",
-    MONITORING_PATTERN: "is an address such as http://127.0.0.1:8222, without user, query and fragment",
     PAGE_PATTERN: "is an address that begins with http:// or https:// and ends with /",
     PUBLIC_PATTERN: "is an address such as https://desk.example, without a path",
     NAME_PATTERN: "may hold letters, digits and _ - . only, and begins with a letter, a digit or _",

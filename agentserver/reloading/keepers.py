@@ -18,7 +18,7 @@ from agentserver.config.organism import elsewhere
 from agentserver.pump import Callee
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 
     from agentserver.config import Organism
     from agentserver.config.organism import BoundListener, Handler
@@ -209,36 +209,9 @@ async def _tools(organism: Organism, stack: AsyncExitStack) -> Mapping[str, Hand
 async def remote(organism: Organism, rules: Rules) -> AsyncIterator[Mapping[str, Elsewhere]]:
     """The workers of the listeners that have processes of their own, by the listener's name.
 
-    Raises WallError when this system cannot hold one of them, and BrokerError when the broker of those on other
-    machines is not there.
+    Raises WallError when this system cannot hold one of them.
     """
-    distant = [each for each in organism.listeners if each.isolation is not None and each.isolation.remote]
-    asked = [each for each in organism.listeners if each.isolation is not None and not each.isolation.remote]
-    async with _walled(organism, rules, asked) as here, _distant(organism, rules, distant) as there:
-        yield {**here, **there}
-
-
-@asynccontextmanager
-async def _distant(
-    organism: Organism, rules: Rules, asked: Sequence[BoundListener]
-) -> AsyncIterator[Mapping[str, Elsewhere]]:
-    if not asked:
-        yield {}
-        return
-    from agentserver.broker.words import Subjects
-    from agentserver.worker.remote.queue import Distant, TicketDesk, longest
-
-    assert organism.broker is not None  # the configuration has looked
-    names, limits = [bound.listener.name for bound in asked], organism.limits
-    most = longest(limits.payload, limits.storage)
-    async with TicketDesk(organism.broker, Subjects(organism.name), names, most) as desk:
-        yield {name: Distant(desk, name, rules.codecs, rules.bounds, limits.storage) for name in names}
-
-
-@asynccontextmanager
-async def _walled(
-    organism: Organism, rules: Rules, asked: Sequence[BoundListener]
-) -> AsyncIterator[Mapping[str, Elsewhere]]:
+    asked = [each for each in organism.listeners if each.isolation is not None]
     if not asked:
         yield {}
         return

@@ -345,17 +345,6 @@ REMEDIES: Final = (
     ),
     Remedy(
         "config",
-        "broker",
-        "The settings of a broker, or of the engine that keeps conversations at it, cannot stand together.",
-        _LINE,
-        "Keep one of `engine:` and `journal:`; shorten the name that is said to be too long.",
-        fragments=(
-            "are both there",
-            "is too long for a broker",
-        ),
-    ),
-    Remedy(
-        "config",
         "extra",
         "A key needs a part of the distribution that is not installed.",
         "The finding names the extra, and the command that installs it.",

@@ -294,7 +294,7 @@ REMEDIES: Final = (
         "watch",
         "moved",
         "Another process has the conversation now.",
-        "The cluster's log.",
+        "The log of the server that lost the conversation.",
         "Come back with the last place: any process can serve it.",
     ),
     Remedy(

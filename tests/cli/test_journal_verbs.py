@@ -9,7 +9,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing, nullcontext
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,6 @@ from click.testing import CliRunner
 from lxml import etree
 
 from agentserver.cli import cli
-from agentserver.engines.replica.tables import TABLES
 from agentserver.engines.sqlite.lock import Lock
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "journals"
@@ -189,72 +188,6 @@ def test_a_run_goes_on_where_the_last_one_was_killed_and_shows_what_nobody_took(
     assert "perhaps again" in first
     assert "text: 6 for tea" in first
     assert "perhaps again" not in run().stdout
-
-
-@pytest.mark.parametrize(
-    "words", [("dead", "discard", "x"), ("dead", "requeue", "x"), ("journal", "aside", "discard", "x")]
-)
-@pytest.mark.parametrize("running", [False, True])
-def test_nothing_is_written_to_a_replica_beside_its_log(shop, words, running):
-    """Of one whose server ran it was said that two servers cannot share it: stopping it would not have helped."""
-    before = verb("dead", "list"), verb("conversations")
-    with closing(sqlite3.connect("out/journal.sqlite")) as connection:
-        connection.executescript(TABLES)
-    with Lock(Path("out/journal.sqlite")) if running else nullcontext():
-        done = CliRunner().invoke(cli, words)
-    assert done.exit_code == 2, done.output
-    assert "is the replica of a cluster" in done.stderr
-    assert (verb("dead", "list"), verb("conversations")) == before
-    assert "bytes before" in verb("journal", "vacuum")
-
-
-@pytest.fixture
-def replica(shop):
-    with closing(sqlite3.connect("out/journal.sqlite")) as connection:
-        connection.executescript(TABLES)
-    return shop / "out" / "journal.sqlite"
-
-
-@pytest.mark.parametrize(
-    ("words", "instead"),
-    [
-        (("restore", "copy.sqlite"), "agentserver journal import COPY"),
-        (("accept-loss",), "makes a replica that has lost something anew"),
-    ],
-)
-@pytest.mark.parametrize("named", [True, False])
-def test_a_replica_is_not_restored_and_its_loss_is_not_accepted(replica, words, instead, named):
-    verb("journal", "export", "copy.sqlite")
-    before = replica.read_bytes()
-    option = ["--journal", str(replica)] if named else []
-    done = CliRunner().invoke(cli, ["journal", *words, *option])
-    assert done.exit_code == 2, done.output
-    assert "is the replica of a cluster" in done.stderr
-    assert instead in done.stderr
-    assert replica.read_bytes() == before
-
-
-@pytest.mark.parametrize("words", [("restore", "copy.sqlite"), ("accept-loss",)])
-def test_where_the_organism_has_a_cluster_they_are_refused_without_a_replica_too(shop, words):
-    verb("journal", "export", "copy.sqlite")
-    (shop / "cluster.yaml").write_text(
-        "name: shop\nengine: {nats: {url: 'nats://127.0.0.1:9'}}\nlisteners: []\n"
-    )
-    done = CliRunner().invoke(cli, ["journal", *words, "--organism", "cluster.yaml"])
-    assert done.exit_code == 2, done.output
-    assert "is the replica of a cluster" in done.stderr
-    assert not (shop / "out" / "replicas").exists()
-
-
-def test_the_copy_of_a_replica_becomes_a_journal_like_any_other(replica):
-    verb("journal", "export", "copy.sqlite")
-    shown = verb("conversations")
-    replica.unlink()
-    verb("journal", "restore", "copy.sqlite")
-    assert verb("conversations") == shown
-    assert letter()
-    verb("dead", "discard", letter())
-    assert verb("journal", "verify").endswith("everything is what was written\n")
 
 
 def test_no_verb_speaks_sql():

@@ -6,7 +6,6 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from agentserver.broker.address import BrokerError
 from agentserver.cli import session
 from agentserver.cli.ending import GracefulEnd
 from agentserver.ports import EngineError
@@ -20,11 +19,9 @@ def grouped(error):
     "error",
     [
         EngineError("it is gone"),
-        BrokerError("it is gone"),
         grouped(EngineError("it is gone")),
-        grouped(BrokerError("it is gone")),
     ],
-    ids=["engine", "broker", "engine of a task", "broker of a task"],
+    ids=["engine", "engine of a task"],
 )
 def test_an_engine_that_comes_to_its_end_while_it_serves_ends_the_process_with_the_reason(error):
     async def serving():

@@ -52,7 +52,6 @@ def isolated(declared: DeclaredListener, project: Project, report: Mistakes) -> 
         settings_class=entry.settings_class,
         settings=entry.settings,
         lifespan=asked.worker_lifespan,
-        remote=asked.remote,
     )
 
 

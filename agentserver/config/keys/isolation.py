@@ -1,7 +1,5 @@
 """The shape of ``isolation:``, which gives a listener a process of its own, and the program of an MCP server a wall.
 
-And that of ``broker:``, where processes on other machines meet the server.
-
 Owns its keys, defaults and bounds. Refuses to know how a process is started and how it is held.
 """
 
@@ -11,8 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from agentserver.config.keys.engines.nats import BrokerPlace
-from agentserver.config.keys.fields import Deadline, Dotted, Memory, RelativePath, Size, Strict, given
+from agentserver.config.keys.fields import Deadline, Dotted, Memory, RelativePath, Size, Strict
 from agentserver.config.organism import Isolation
 from agentserver.payload.foreign.servers import CommandIsolation
 
@@ -60,10 +57,6 @@ class IsolationEntry(_Walled):
         repr=False,
         description='Its whole environment, such as {REGION: "${REGION}"}; nothing of the server\'s is inherited.',
     )
-    remote: bool = Field(
-        default=_DEFAULTS.remote,
-        description="Whether its processes are on other machines, where agentserver worker starts them.",
-    )
     worker_lifespan: Dotted | None = Field(
         default=None,
         description="Dotted path of an async context manager that gives the resources of this process.",
@@ -79,13 +72,6 @@ def _spelled(value: Any) -> Any:
             raise ValueError('is "process", or what the process may use')
         return {}
     return value
-
-
-def _worded(value: Any) -> Any:
-    """``process`` asks for every default, ``remote`` for every default on another machine."""
-    if isinstance(value, str) and value not in ("process", "remote"):
-        raise ValueError('is "process", "remote", or what the process may use')
-    return {"remote": True} if value == "remote" else _spelled(value)
 
 
 class CommandIsolationEntry(_Walled):
@@ -118,22 +104,5 @@ CommandIsolationKey: TypeAlias = Annotated[
 
 IsolationKey: TypeAlias = Annotated[
     IsolationEntry | None,
-    BeforeValidator(_worded, json_schema_input_type=IsolationEntry | Literal["process", "remote"]),
-]
-
-
-class BrokerEntry(BrokerPlace):
-    """The place where workers on other machines meet the server."""
-
-    replicas: int = Field(
-        default=1, ge=1, le=5, description="How many nodes of the broker keep the queue of workers elsewhere."
-    )
-
-
-MaybeBroker: TypeAlias = Annotated[
-    Annotated[BrokerEntry | None, BeforeValidator(given, json_schema_input_type=BrokerEntry)],
-    Field(
-        title="Broker",
-        description="The broker by which listeners with isolation: remote and their workers speak.",
-    ),
+    BeforeValidator(_spelled, json_schema_input_type=IsolationEntry | Literal["process"]),
 ]

@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
-from agentserver.config.keys.engines.nats import MaybeEngine  # noqa: TC001 - pydantic reads it
 from agentserver.config.keys.fields import (
     Deadline,
     Dotted,
@@ -30,7 +29,7 @@ from agentserver.config.keys.fields import (
 )
 from agentserver.config.keys.http import MaybeHttp  # noqa: TC001 - pydantic reads it
 from agentserver.config.keys.intents import HandoffsEntry, IntentEntry
-from agentserver.config.keys.isolation import IsolationKey, MaybeBroker  # noqa: TC001 - pydantic reads it
+from agentserver.config.keys.isolation import IsolationKey  # noqa: TC001 - pydantic reads it
 from agentserver.config.keys.llm import LlmEntry, MaybeAgent
 from agentserver.config.keys.mcp import Server  # noqa: TC001 - pydantic reads it
 from agentserver.config.keys.otel import MaybeOtel  # noqa: TC001 - pydantic reads it
@@ -361,7 +360,6 @@ class OrganismFile(IncludedFile):
         title="Journal",
         description="Where conversations are kept across restarts; none keeps them in memory only.",
     )
-    engine: MaybeEngine = None
     intents: list[IntentEntry] = Field(
         default_factory=list,
         max_length=1000,
@@ -388,7 +386,6 @@ class OrganismFile(IncludedFile):
         description="Servers of the Model Context Protocol whose tools are listeners.",
     )
     mcp_server: MaybeServing = None
-    broker: MaybeBroker = None
     otel: MaybeOtel = None
     http: MaybeHttp = None
     provenance: Any = Field(

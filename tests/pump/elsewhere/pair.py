@@ -6,10 +6,8 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 
 from agentserver.core.messages import UNDECIDED, Reply
-from agentserver.engines.replica.engine import ReplicaEngine
-from agentserver.engines.replica.log import PARTITIONS
 from agentserver.ports import Ended
-from tests.engines.together.broker import MemoryBroker, MemoryLog
+from tests.engines.together.broker import MemoryBroker
 from tests.engines.together.member import Storage
 from tests.machine import HANGS
 from tests.pump.desk import Desk, desk, until
@@ -62,18 +60,13 @@ class Pair:
 
 
 @asynccontextmanager
-async def pair(*listeners, replicas=None, **settings):
-    """Two pumps with the same listeners; each has some of the conversations. With a directory for them, on replicas."""
-    broker = MemoryBroker() if replicas is None else MemoryBroker(PARTITIONS)
+async def pair(*listeners, **settings):
+    """Two pumps with the same listeners; each has some of the conversations."""
+    broker = MemoryBroker()
     storage = Storage(broker)
 
-    def opened(name):
-        if replicas is None:
-            return storage.engine(name)
-        return ReplicaEngine(MemoryLog(broker, name), replicas / name, "o")
-
     async with AsyncExitStack() as stack:
-        engines = {name: await stack.enter_async_context(opened(name)) for name in ("a", "b")}
+        engines = {name: await stack.enter_async_context(storage.engine(name)) for name in ("a", "b")}
         desks = {}
         for name, engine in engines.items():
             mine = {key: value[name] if isinstance(value, dict) else value for key, value in settings.items()}

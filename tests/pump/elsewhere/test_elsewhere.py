@@ -9,8 +9,6 @@ import pytest
 
 from agentserver.core.blueprint import Listener
 from agentserver.core.messages import Done, Reply
-from agentserver.engines.replica.entries import form
-from agentserver.engines.replica.entries.acts import Handing
 from agentserver.ports import EngineError, OtherMessageError, Unkept, WatchEnd
 from agentserver.pump.elsewhere import views
 from tests.core.paper import Note
@@ -83,36 +81,6 @@ async def test_one_of_nobody_or_of_another_principal_is_unknown_everywhere():
                 ):
                     with pytest.raises(LookupError):
                         await call
-
-
-async def test_whoever_asks_for_what_cannot_be_writes_nothing(tmp_path):
-    """Each question about an id that nobody has was an entry of the log."""
-    async with pair((A, answer), replicas=tmp_path) as two:
-        begun, fresh = await opened(two.a), (await two.a.open()).id
-        await until(lambda: two.engines["b"]._following._place == len(two.broker.entries))
-
-        def handed():
-            acts = [act for entry in two.broker.entries if entry.body for act in form.load(entry.body)]
-            return [act.arrival.conversation for act in acts if isinstance(act, Handing)]
-
-        nobody = [f"{fresh[:-1]}{digit}" for digit in "0123456789abcdef" if digit != fresh[-1]]
-        asked = [("ada", begun), *(("console", key) for key in [*nobody, "x" * 64, "x", ""])]
-        entrance = two.b.pump.entrance
-        for who, which in asked:
-            for call in (
-                entrance.submit(who, which, two.b.markup(Note("2")), "a", None),
-                entrance.standing(who, which),
-                entrance.cancel(who, which, "1", ""),
-                entrance.end(who, which, ""),
-            ):
-                with pytest.raises(LookupError):
-                    await call
-        assert handed() == []
-        for _ in range(20):
-            assert (await entrance.standing("console", fresh)).principal == "console"
-        assert handed() == [fresh], (
-            "of one that was opened elsewhere and has not begun its owner is asked, once"
-        )
 
 
 async def test_the_same_request_id_at_two_processes_is_one_message():

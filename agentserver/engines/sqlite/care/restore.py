@@ -20,7 +20,7 @@ from agentserver.engines.sqlite.reader import Reader
 from agentserver.ports import EngineError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Collection, Iterator
     from pathlib import Path
 
 FAULTS = 3
@@ -56,26 +56,19 @@ def _copied(connection: sqlite3.Connection, target: Path) -> None:
     connection.execute("vacuum into ?", (str(target),))
 
 
-def restore(
-    copy: Path, path: Path, cleared: Callable[[sqlite3.Connection], None] = lambda _: None
-) -> Path | None:
-    """Put a copy in the journal's place; gives where the journal of before is kept, if there was one.
-
-    Args:
-        copy: of a journal.
-        path: of the journal.
-        cleared: takes out of what is put there what is not a journal's.
+def restore(copy: Path, path: Path) -> Path | None:
+    """Put a copy in the place of the journal, and return the path of the previous journal, if there was one.
 
     Raises EngineError when a server has the journal, when the copy is not whole, or is no journal. Then nothing has
     changed.
     """
     try:
-        return _restored(copy, path, cleared)
+        return _restored(copy, path)
     except OSError as error:
         raise EngineError(f"{error.filename or path}: {error.strerror}") from error
 
 
-def _restored(copy: Path, path: Path, cleared: Callable[[sqlite3.Connection], None]) -> Path | None:
+def _restored(copy: Path, path: Path) -> Path | None:
     with Lock(path):
         if copy.exists() and copy.samefile(path):
             raise EngineError(f"{copy}: this is the journal itself")
@@ -86,8 +79,6 @@ def _restored(copy: Path, path: Path, cleared: Callable[[sqlite3.Connection], No
         fresh.unlink(missing_ok=True)  # of a restore that was cut short
         with closing(open_reading(copy)) as connection, _made(fresh):
             _copied(connection, fresh)
-            with closing(sqlite3.connect(fresh, isolation_level=None)) as made:
-                cleared(made)
             _synced(fresh)
         kept = _put_aside(path) if journal.stat().st_size else None
         fresh.replace(journal)

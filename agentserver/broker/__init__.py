@@ -1,1 +1,0 @@
-"""A NATS broker as this server uses it: addresses, names, permissions, connections. Internal."""

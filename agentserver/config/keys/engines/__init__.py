@@ -1,1 +1,0 @@
-"""The keys below ``engine:`` in ``organism.yaml``. Internal."""

@@ -1,1 +1,0 @@
-"""The replicated log on NATS JetStream, with the extra ``nats``. Internal."""

@@ -1,1 +1,0 @@
-"""Entries of a log: what they ask for, and as bytes. Internal."""

@@ -115,7 +115,7 @@ def test_every_verb_is_what_the_table_calls_it():
     ("words", "told"),
     [
         (["journal", "verfy"], "No such command 'verfy'. Did you mean verify?"),
-        (["principals", "x"], "No such command 'x'. There are: add, list, restore, revoke."),
+        (["principals", "x"], "No such command 'x'. There are: add, list, revoke."),
         (["mcp", "x"], "There are: "),
         (["journal", "aside", "x"], "There are: "),
     ],

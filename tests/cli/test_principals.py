@@ -64,15 +64,6 @@ def test_where_there_is_nobody_the_command_that_adds_one_is_said_beside_the_list
         )
 
 
-def test_principals_of_a_file_are_brought_back_by_the_file(home):
-    result = run("restore", "kept")
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == (
-        f"the principals are in {home}/out/journal.sqlite.principals: while no server runs, put kept in its place, "
-        "with mode 0600\n"
-    )
-
-
 def test_by_default_a_principal_is_a_stranger_and_may_address_nobody(home):
     assert "may address nobody" in run("add", "ada").stderr
     (one,) = listed()

@@ -72,18 +72,6 @@ def forget(connection: sqlite3.Connection, before: float) -> int:
     return len(rows)
 
 
-def ageing(connection: sqlite3.Connection, before: float) -> bool:
-    """True when ``forget`` would remove something."""
-    return (
-        connection.execute(
-            "select 1 from conversation where touched < ?1 and closed is not null union all select 1 from opening"
-            " where at < ?1 and not exists (select 1 from conversation c where c.id = opening.conversation) limit 1",
-            (before,),
-        ).fetchone()
-        is not None
-    )
-
-
 def _remove(connection: sqlite3.Connection, numbers: Collection[int]) -> None:
     receipts, asides = _has(connection, "receipt"), aside.known(connection)
     wholes, names = _has(connection, "state"), openings.known(connection)

@@ -273,7 +273,7 @@ class Invocation:
         resources: what the organism's lifespan provides.
         idempotency_key: the same when this invocation is repeated after a failure or a crash.
         attempt: how often it was tried before.
-        answering: the call that the message answers; None for a call, and for what an earlier server has kept.
+        answering: the call that the message answers; None for a call.
         until: by ``time.monotonic()``: when the invocation has to be over.
         completer: asks language models; None where the organism declares none.
         teller: takes the words of ``progress``; None for a listener without ``progress: true``.

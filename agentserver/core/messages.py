@@ -59,7 +59,7 @@ class Call(NamedTuple):
 
     Args:
         order: messages that the conversation had seen when it was sent.
-        key: id of the delivery whose invocation sent it; empty when none did, or an earlier server kept it.
+        key: id of the delivery whose invocation sent it; empty when none did.
         place: among the messages that the invocation sent, counted from zero.
         refused: said of a refusal of all that the invocation sent.
     """

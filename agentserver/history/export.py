@@ -16,7 +16,6 @@ from agentserver.core.encoding.recorded import RecordedConversation, RecordedSte
 from agentserver.core.encoding.recording import Origin
 from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.core.messages import Delivery, Done, EventPlace, Moment, Reply
-from agentserver.core.state.principals import FULL
 from agentserver.foreign_json.reading import JsonLimits, RefusedJson
 from agentserver.foreign_json.reading import read as read_json
 
@@ -25,10 +24,8 @@ if TYPE_CHECKING:
 
 KIND = "agentserver conversation"
 
-FORMAT = 4
-"""The version that is written where a principal's rights are not full, so that no earlier server takes them for full;
-else it is the one before. A step's ``cause`` and ``records`` are as core/encoding/recording.py writes them, the third
-version has the calls of deliveries."""
+FORMAT = 1
+"""The version of the file. A step's ``cause`` and ``records`` are as core/encoding/recording.py writes them."""
 
 
 def dump(recorded: RecordedConversation) -> bytes:
@@ -37,9 +34,7 @@ def dump(recorded: RecordedConversation) -> bytes:
     What is not printable is escaped, so that a reviewer sees every character. The chain of digests stays behind.
     """
     origin = recorded.beginning._asdict()
-    if origin["rights"] == FULL:
-        del origin["rights"]
-    head = {"kind": KIND, "format": FORMAT if "rights" in origin else FORMAT - 1, **origin}
+    head = {"kind": KIND, "format": FORMAT, **origin}
     lines = [f"  {_line(name)}: {_line(value)}" for name, value in head.items()]
     steps = ",\n".join(f"    {_object(_step_row(step), 4)}" for step in recorded.steps)
     lines.append(f'  "steps": [\n{steps}\n  ]')
@@ -82,9 +77,9 @@ def load(data: bytes) -> RecordedConversation:
             raise UnreadableError(f"it cannot be read: it {read.rule}")
         if not isinstance(read, dict) or read.get("kind") != KIND:
             raise UnreadableError("this is no recorded conversation of agentserver")
-        if read["format"] not in range(1, FORMAT + 1):
+        if read["format"] != FORMAT:
             raise UnreadableError(
-                f"written by a later agentserver (format {read['format']}; this one knows {FORMAT})"
+                f"another agentserver wrote it (format {read['format']}; this one reads {FORMAT})"
             )
         return _story(read)
     except (LookupError, TypeError, ValueError) as error:

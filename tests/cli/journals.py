@@ -18,7 +18,7 @@ def shop(folder):
     home = folder / "shop"
     shutil.copytree(FIXTURES / "shop", home, ignore=shutil.ignore_patterns("__pycache__", "out"))
     (home / "out").mkdir()
-    shutil.copy(FIXTURES / "shop-1.sqlite", home / "out" / "journal.sqlite")
+    shutil.copy(FIXTURES / "shop.sqlite", home / "out" / "journal.sqlite")
     return home
 
 

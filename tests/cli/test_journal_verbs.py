@@ -28,7 +28,7 @@ def shop(tmp_path, monkeypatch):
     home = tmp_path / "shop"
     shutil.copytree(FIXTURES / "shop", home, ignore=shutil.ignore_patterns("__pycache__", "out"))
     (home / "out").mkdir()
-    shutil.copy(FIXTURES / "shop-1.sqlite", home / "out" / "journal.sqlite")
+    shutil.copy(FIXTURES / "shop.sqlite", home / "out" / "journal.sqlite")
     monkeypatch.chdir(home)
     return home
 

@@ -14,7 +14,7 @@ from agentserver.testing import replayed
 from tests.cli.journals import change
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
-SHOP = FIXTURES / "conversations" / "shop-1.json"
+SHOP = FIXTURES / "conversations" / "shop.json"
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def again(organism, **environ):
         forget(found)
 
 
-def test_a_conversation_of_the_first_format_is_decided_as_it_was_for_ever(organism):
+def test_a_saved_conversation_is_decided_as_it_was(organism):
     again(organism)
 
 
@@ -52,7 +52,7 @@ def test_a_difference_is_an_assertion_in_words(organism):
     with pytest.raises(AssertionError) as raised:
         again(organism)
     assert str(raised.value) == (
-        "shop-1.json: step 2 (clerk finished with Order from console): "
+        "shop.json: step 2 (clerk finished with Order from console): "
         "then sent clerk -> till Sum; now refused clerk -> till routing: till is no peer of clerk"
     )
 

@@ -52,7 +52,7 @@ class Secrets:
 
         Occurrences that overlap become one, so the longest wins and nothing of a shorter one is left over. The
         beginning of a value, of 8 characters or more, counts where the text was cut: at the end of a line or before an
-        ellipsis. Nothing of ours cuts first, but journals of earlier versions hold what did.
+        ellipsis.
         """
         if not self.needles:
             return text

@@ -27,10 +27,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-CALLS_NUMBERED = 4
-"""The format before this one: the call of a thread was its order alone."""
-
-
 class Changes(NamedTuple):
     """The changes of one step.
 
@@ -182,8 +178,6 @@ _FIELDS = {
     "called": parts.CALL,
     "refusals": parts.REFUSALS,
     "allowed": parts.ALLOWED,
-    "held": parts.HELD,  # whole, as the first steps that kept changes had these two
-    "approvals": parts.APPROVALS,
 }
 
 
@@ -196,7 +190,7 @@ def applied(fields: list[Any], changes: Iterable[bytes]) -> list[Any]:
     watching, pending = dict(todos), {row[0]: row for row in requests}
     for data in changes:
         number, now, *fields = json.loads(data)
-        if number not in (CALLS_NUMBERED, FORMAT) or now != version + 1:
+        if number != FORMAT or now != version + 1:
             raise ValueError("these are changes to something else")
         version = now
         messages, touched, closed, opened, changed, gone, watched, asked, ended, named = fields

@@ -1,7 +1,7 @@
 """Details as plain values, and back: for journals by position, for programs by name.
 
-Owns both forms. What is kept of a detail decodes to an equal one; a text, as earlier servers kept it, decodes to
-``KeptText``. Refuses to put a detail into words; it asks for them only to know that there are any.
+Owns both forms. What is kept of a detail decodes to an equal one. Refuses to put a detail into words; it asks for them
+only to know that there are any.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ def dump(detail: Detail | None) -> Any:
 
 
 def load(plain: Any) -> Detail | None:
-    """The detail of which ``dump`` gave the plain form, or a text that an earlier server kept.
+    """The detail of which ``dump`` gave the plain form.
 
     Raises ValueError, TypeError, IndexError or KeyError for anything else: what is loaded has the types of its kind,
     and there are words for it.
     """
-    if isinstance(plain, str):
-        return KeptText(plain) if plain else None
+    if plain == "":
+        return None
     kind, *fields = plain
     detail = _LOADED[kind](*fields)
     if not _fits(detail, type(detail)):

@@ -27,10 +27,8 @@ if TYPE_CHECKING:
 
     Row: TypeAlias = Sequence[Any]
 
-FORMAT = 5
-"""The version that is written. Every version that was ever written can be read: the first had no approvals, the
-second did not count the messages of each request, the third named the children of each thread, and kept
-the reason of a question as a text, the fourth had the order of a thread's call alone."""
+FORMAT = 1
+"""The version of the kept form. There is no release yet, so no other version is read."""
 
 ORDINAL, CALL, INBOX, HELD, REFUSALS, APPROVALS, ALLOWED = 3, 4, 5, 6, 7, 8, 9
 """The indices of a thread's row. Its children are not in it: their own rows name it, and stand in their order."""
@@ -156,7 +154,7 @@ def todo_row(thread: str, watchers: Iterable[Todo]) -> Row:
 
 
 def rights_row(rights: Rights) -> Row:
-    """The rights of a principal; nothing where they are full, as in all that was kept before there were any."""
+    """The rights of a principal; empty where they are full."""
     return () if rights == FULL else rights
 
 

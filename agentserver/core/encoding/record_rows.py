@@ -1,7 +1,7 @@
 """Records as rows of plain values, and back.
 
 Owns their kept form. What the delivery of a record tells is not repeated, nor is a message that went out with the step.
-Refuses to know where rows are kept. The rows of earlier servers are read as well.
+Refuses to know where rows are kept.
 """
 
 from __future__ import annotations
@@ -15,14 +15,12 @@ from agentserver.core.encoding.parts import encode
 from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.core.messages import NO_CALL, Call, Delivery
 from agentserver.core.records.audit import NOTED, AuditRecord, Event
-from agentserver.core.records.details import Answered, KeptText
 from agentserver.payload.names import local
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from agentserver.core.messages import Reply
-    from agentserver.core.records.details import Detail
     from agentserver.core.records.outcome import Outcome
 
 LONG = 10
@@ -60,29 +58,6 @@ def load_records(
         return _records(json.loads(data), conversation, at, deliveries, replies)
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise UnreadableError(f"the records cannot be read: {type(error).__name__}") from error
-
-
-def detail_kept(plain: Any, event: str = "") -> Detail:
-    """The detail of an event in its plain form, also as a text of an earlier server. Raises as ``detail_form.load``."""
-    if not isinstance(plain, str):
-        return detail_form.load(plain) or KeptText("")
-    match event:
-        case Event.ATTEMPTED:
-            return _attempt(plain)
-        case Event.APPROVED:
-            return Answered(plain, "")
-        case Event.WITHDRAWN:
-            return Answered(plain, "deny")
-        case _:
-            return KeptText(plain)
-
-
-def _attempt(text: str) -> Detail:
-    """An attempt to hand work over, which an earlier server kept as JSON."""
-    try:
-        return detail_form.handoff(json.loads(text))
-    except (ValueError, TypeError, LookupError, AttributeError):
-        return KeptText(text)
 
 
 def plain_bytes(data: bytes) -> Any:
@@ -152,7 +127,7 @@ def _records(
             found.append(_told(conversation, at, deliveries[row[1]], row))
             continue
         event, thread, sender, to, root, hop, code, detail, delivery, message, *request = row
-        told = (thread, sender, to, root, hop, code, detail_kept(detail, event) if detail else None, delivery)
+        told = (thread, sender, to, root, hop, code, detail_form.load(detail), delivery)
         record = AuditRecord(Event(event), at, conversation, *told, whole_bytes(message), *request)
         if record.event is Event.SENT and not record.message and delivery in deliveries:
             record = record._replace(message=deliveries[delivery].message)

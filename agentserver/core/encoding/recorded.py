@@ -69,7 +69,6 @@ class RecordedStep(NamedTuple):
         added: the deliveries it made.
         events: what it let go through the gateway.
         chain: its link; empty where steps are not sealed.
-        form: of the link.
         rows: which rows it made, and their digests; see ``engines/sqlite/proof/seal.py``.
     """
 
@@ -80,7 +79,6 @@ class RecordedStep(NamedTuple):
     added: tuple[Delivery, ...]
     events: tuple[Reply | Done, ...]
     chain: bytes = b""
-    form: int = 1
     rows: tuple[bytes, ...] = ()
 
     def gone_out(self) -> list[bytes]:
@@ -154,7 +152,7 @@ class DecidedApproval(NamedTuple):
         root: the local name of its payload.
         granted: whether it went on.
         answer: ``once``, ``always`` or ``deny``, or ``undone``: a denial, since the answer could not be carried out.
-            Empty where no person has answered, and where an earlier server kept it with ``by``.
+            Empty where no person has answered.
         by: the person who answered, by the name of its principal or of its user; empty where none has.
         why: ``nobody`` could be asked, or it was too ``late`` for an answer; empty where a person has answered.
         at: when, in seconds since the epoch.

@@ -24,7 +24,6 @@ from agentserver.core.encoding.parts import encode
 from agentserver.core.encoding.record_rows import (
     delivery_of,
     delivery_row,
-    detail_kept,
     plain_bytes,
     whole_bytes,
 )
@@ -53,7 +52,7 @@ from agentserver.core.messages import (
 )
 from agentserver.core.receipts import Receipt
 from agentserver.core.records.audit import Event
-from agentserver.core.records.details import Ground
+from agentserver.core.records.details import Ground, KeptText
 from agentserver.core.refusals import Refusal
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.core.state.conversation import Conversation
@@ -288,7 +287,7 @@ class _Loading:
                 return Settling(delivery, reservation, Amount(*cost))
             case "give_up", [observed, unseen, detail]:
                 element = self._element(delivery) if observed else None
-                return GivenUp(delivery, detail_kept(detail), element, unseen)
+                return GivenUp(delivery, detail_of(detail) or KeptText(""), element, unseen)
             case "conclude", [called, result]:
                 return Finished(delivery, self._element(delivery) if called else None, self._result(*result))
         raise ValueError(f"no decision is called {kind}")
@@ -382,7 +381,9 @@ def _judged(told: list[Any], remarks: list[Any]) -> Admission:
     return Admission(
         (),
         refusal,
-        tuple(AuditNote(Event(event), to, detail_kept(detail, event)) for event, to, detail in remarks),
+        tuple(
+            AuditNote(Event(event), to, detail_of(detail) or KeptText("")) for event, to, detail in remarks
+        ),
     )
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeGuard, runtime_
 from agentserver.core.encoding import detail_form, parts
 from agentserver.core.encoding.changes import applied
 from agentserver.core.encoding.parts import FORMAT
-from agentserver.core.guard import Watchful, opening
+from agentserver.core.guard import Watchful
 from agentserver.core.messages import Question
 from agentserver.core.records.details import KeptText
 from agentserver.core.state.approvals import Approval
@@ -38,9 +38,6 @@ if TYPE_CHECKING:
 
 _THREADS = 8
 """The index of the threads among the fields after the format."""
-
-_CHILDREN_NAMED = 3
-"""The last format in which the row of a thread named its children."""
 
 
 class UnreadableError(ValueError):
@@ -191,10 +188,8 @@ def _reading() -> Iterator[None]:
 def _fields(snapshot: Snapshot) -> list[Any]:
     fields: list[Any]
     number, *fields = json.loads(snapshot.state)
-    if number not in range(1, FORMAT + 1):
+    if number != FORMAT:
         raise UnreadableError(f"the conversation was kept in format {number}, this server reads {FORMAT}")
-    if number <= _CHILDREN_NAMED:
-        fields[_THREADS] = [(*row[: parts.INBOX], *row[parts.INBOX + 1 :]) for row in fields[_THREADS]]
     return applied(fields, snapshot.changes) if snapshot.changes else fields
 
 
@@ -226,23 +221,17 @@ def _restored(fields: list[Any], snapshot: Snapshot, guards: Iterable[CoreGuard]
         principal=principal,
         tree=ThreadTree.of(root, nodes, opened),
         todos=TodoBook({thread: tuple(Todo(*row) for row in kept) for thread, kept in watchers}),
-        requests=MappingProxyType({row[0]: _request(row, messages) for row in requests}),
+        requests=MappingProxyType({row[0]: OpenRequest(row[0], tuple(row[1]), *row[2:]) for row in requests}),
         messages=messages,
         memory=_remembered(named, owned, tuple(guards), (rights.trust, messages))
-        if named
-        else _unseen(version, guards, rights.trust),
+        if version
+        else MappingProxyType({}),
         version=version,
         touched=touched,
         closed=closed,
         rights=rights,
         spending=parts.spending_of(owned.get(parts.SPENDING, {})),
     )
-
-
-def _request(row: Row, messages: int) -> OpenRequest:
-    """A request; one of before its messages were counted may have sent all of its conversation's."""
-    key, threads, pending, held, answered, *counted = row
-    return OpenRequest(key, tuple(threads), pending, held, answered, *(counted or [messages]))
 
 
 def _check(nodes: Iterable[Thread], requests: set[str]) -> None:
@@ -279,8 +268,7 @@ def _thread(
     children: Mapping[str, Siblings],
     begun: Mapping[str, str],
 ) -> Thread:
-    key, owner, parent, ordinal, call, inbox, held, refusals, *rest = row
-    approvals, allowed = rest or ((), None)
+    key, owner, parent, ordinal, call, inbox, held, refusals, approvals, allowed = row
     return Thread(
         key,
         owner,
@@ -312,11 +300,6 @@ def by_owner(values: Mapping[tuple[str, str], bytes]) -> dict[str, dict[str, byt
     for (owner, name), value in values.items():
         owned.setdefault(owner, {})[name] = value
     return owned
-
-
-def _unseen(version: int, guards: Iterable[CoreGuard], trust: Trust) -> Mapping[str, object]:
-    """The memory of a conversation that names no guard: earlier servers named them once there was something to see."""
-    return MappingProxyType(opening(guards, trust) if version else {})
 
 
 def _remembered(

@@ -85,9 +85,8 @@ class AuditRecord(NamedTuple):
         detail: why, as a value; for operators only, never sent to a listener. None for an event that needs none.
         delivery: the delivery concerned, else empty.
         message: the envelope of a message that was admitted.
-        request: the outside message that led to it; empty where none did, and in what earlier servers kept.
-        took: of an event that follows from an invocation, seconds since its handler began. None where none was called,
-            or an earlier server kept it.
+        request: the outside message that led to it; empty where none did.
+        took: of an event that follows from an invocation, seconds since its handler began. None where none was called.
     """
 
     event: Event

@@ -53,7 +53,7 @@ class Ground(StrEnum):
 
 
 class KeptText(NamedTuple):
-    """A text of which no more is known: an earlier server kept it. It may have several lines."""
+    """Free text, possibly of several lines."""
 
     text: str
 
@@ -132,7 +132,7 @@ class Answered(NamedTuple):
     Args:
         by: who answered.
         answer: ``once``, ``always`` or ``deny``, or ``undone``: a denial, since the answer could not be carried
-            out. Empty where an earlier server kept both in ``by``.
+            out.
     """
 
     by: str

@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from agentserver.engines.sqlite.proof import head
-from agentserver.engines.sqlite.schema import MIGRATIONS, READABLE, views
+from agentserver.engines.sqlite.schema import FORMAT, TABLES
 from agentserver.ports import EngineError
 
 if TYPE_CHECKING:
@@ -137,9 +137,9 @@ def _prepare(connection: sqlite3.Connection, options: JournalOptions) -> None:
         connection.execute(f"pragma synchronous = {options.sync}")
         connection.execute(f"pragma wal_autocheckpoint = {CHECKPOINT_PAGES}")
         connection.execute(f"pragma journal_size_limit = {LOG_LIMIT}")
-        for number in range(version, len(MIGRATIONS)):
-            mark = f"pragma application_id = {APPLICATION}; pragma user_version = {number + 1};"
-            connection.executescript(f"begin immediate; {MIGRATIONS[number]} {mark} commit;")
+        if not version:
+            mark = f"pragma application_id = {APPLICATION}; pragma user_version = {FORMAT};"
+            connection.executescript(f"begin immediate; {TABLES} {mark} commit;")
     except DRIVER as error:
         raise told(options.path, error) from error
 
@@ -158,12 +158,8 @@ def _check(connection: sqlite3.Connection, path: Path) -> int:
     (objects,) = connection.execute("select count(*) from sqlite_master").fetchone()
     if application != APPLICATION and (objects or version):
         raise EngineError(f"{path}: the file is a database of another program")
-    if version < 0:
-        raise EngineError(f"{path}: the file is damaged (no format is {version}): restore a backup")
-    if version > len(MIGRATIONS):
-        raise EngineError(
-            f"{path}: written by a later agentserver (format {version}; this one knows {len(MIGRATIONS)})"
-        )
+    if version not in (0, FORMAT):
+        raise EngineError(f"{path}: {_other_format(version)}")
     (verdict,) = connection.execute("pragma quick_check(1)").fetchone()
     verdict = " ".join(verdict.split())
     if verdict != "ok":
@@ -201,14 +197,19 @@ def open_reading(path: Path) -> sqlite3.Connection:
         raise EngineError(
             f"{path}: nothing is kept in it yet: the server that made it has not begun; start it"
         )
-    if application != APPLICATION or not READABLE <= version <= len(MIGRATIONS):
+    if application != APPLICATION or version != FORMAT:
         connection.close()
-        raise EngineError(
-            f"{path}: no journal of this version; agentserver run brings an older one up to date"
-        )
-    if version < len(MIGRATIONS):
-        connection.executescript(views(version))
+        other = "the file is a database of another program"
+        raise EngineError(f"{path}: {other if application != APPLICATION else _other_format(version)}")
     return connection
+
+
+def _other_format(version: int) -> str:
+    """Say that a file has a format that this server does not read."""
+    return (
+        f"not a journal of format {FORMAT} (it has {version}): another agentserver wrote it, or it is damaged;"
+        " use the version that wrote it, or move it away to begin with an empty journal"
+    )
 
 
 def about_a_row(error: Exception) -> bool:

@@ -52,7 +52,7 @@ class Reader:
     def __init__(self, connection: sqlite3.Connection, guards: Sequence[CoreGuard] = ()) -> None:
         self._connection = connection
         self.adopt(guards)
-        self._going = journal_aside.going(connection)
+        self._going = journal_aside.GOING
 
     def adopt(self, guards: Sequence[CoreGuard]) -> None:
         """Read the memories of these guards from now on."""
@@ -247,13 +247,13 @@ class Reader:
 
     def _step_rows(self, number: int) -> list[tuple[object, ...]]:
         return self._connection.execute(
-            "select number, version, at, seed, cause, records, chain, form, changes,"
+            "select number, version, at, seed, cause, records, chain, changes,"
             " first_delivery, deliveries, first_event, events from step where conversation = ? order by version",
             (number,),
         ).fetchall()
 
     def _step(self, conversation: str, row: Sequence[object]) -> RecordedStep:
-        number, version, at, seed, cause, records, chain, form, changes, *made = row
+        number, version, at, seed, cause, records, chain, changes, *made = row
         delivery, deliveries, event, events = made
         added = self._connection.execute(
             f"select d.number, d.conversation, {COLUMNS} from delivery d"  # noqa: S608
@@ -266,7 +266,7 @@ class Reader:
             (event, event + events),  # type: ignore[operator]
         ).fetchall()
         rows = (
-            *((changes,) if form == seal.FORM else ()),
+            changes,
             seal.places(number, version, *made),  # type: ignore[arg-type]
             *[seal.delivery(one, within, columns) for one, within, *columns in added],
             *[seal.event(within, columns) for within, *columns in left],
@@ -279,8 +279,7 @@ class Reader:
             tuple(read_delivery(conversation, columns) for _, _, *columns in added),
             tuple(event_of(conversation, columns) for _, _, *columns in left),
             chain,  # type: ignore[arg-type]
-            form,  # type: ignore[arg-type]
-            rows,
+            rows,  # type: ignore[arg-type]
         )
 
     def _ids(self, statement: str, *values: object) -> list[str]:

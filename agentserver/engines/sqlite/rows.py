@@ -64,12 +64,12 @@ LEFT = (
     " where waiting = 1 and conversation = (select number from conversation where id = ?1)"
     " and (?2 is null or (version = ?2 and position = ?3) or (?4 and (version, position) <= (?2, ?3)))"
 )
-_STEP = _insert("step", 14)
-_DELIVERY = _insert("delivery", 14, "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, '', null, ?, ?)")
+_STEP = _insert("step", 13)
+_DELIVERY = _insert("delivery", 14, "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, '', null, ?)")
 _ENDED = _update("delivery", "state", "reason", "ended", "mark")
 _EVENT = _insert("event", 9, "(?, ?, ?, ?, ?, ?, ?, ?, ?, 1, x'01')")
 _RECEIPT = _insert("receipt", 4)
-_OPENED = _insert("conversation", 11, "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, x'', ?)")
+_OPENED = _insert("conversation", 11, "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, x'')")
 _STATE = _update("conversation", "touched", "version", "closed", "chain", "state", "seal")
 _VALUE = _insert("value", 4, replace=True)
 _NO_VALUE = "delete from value where conversation = ? and owner = ? and name = ?"
@@ -77,7 +77,7 @@ _WHOLE = _insert("state", 3, replace=True)
 _NO_WHOLE = "delete from state where conversation = ?"
 
 
-_LINK = 11
+_LINK = 12
 """The index of the link among the columns of a step."""
 
 

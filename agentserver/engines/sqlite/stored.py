@@ -110,7 +110,7 @@ def _beginning(row: Sealed) -> Origin:
 def stored(connection: sqlite3.Connection, conversation: str) -> Stored | None:
     """A conversation as it is stored; None when it is unknown.
 
-    Raises UnreadableError when it is not what was written. One that an earlier version wrote last has no seal.
+    Raises UnreadableError when it is not what was written.
     """
     if connection.in_transaction:
         return _stored(connection, conversation)
@@ -133,7 +133,7 @@ def _stored(connection: sqlite3.Connection, conversation: str) -> Stored | None:
             return None
         *columns, sealed = row
         found = _belonging(connection, Sealed(*columns))
-        if _whole(found) and (not sealed or sealed == found.row.seal(found.belongings)):
+        if _whole(found) and sealed == found.row.seal(found.belongings):
             return found
     except (TypeError, ValueError, OverflowError):
         pass
@@ -163,8 +163,8 @@ def _belonging(connection: sqlite3.Connection, row: Sealed) -> Stored:
 
 
 def _state(connection: sqlite3.Connection, row: Sealed) -> tuple[bytes, tuple[bytes, ...]]:
-    if row.closed is not None or len(row.state) != seal.STATE:  # an earlier version kept it whole in the row
-        return row.state, ()
+    if row.closed is not None:
+        return b"", ()
     version, state = connection.execute(
         "select version, data from state where conversation = ?", (row.number,)
     ).fetchone() or (0, b"")
@@ -177,7 +177,7 @@ def _state(connection: sqlite3.Connection, row: Sealed) -> tuple[bytes, tuple[by
 
 def _whole(found: Stored) -> bool:
     """True when the state and the changes since are those of which the digest is in the conversation's row."""
-    if found.row.closed is not None or len(found.row.state) != seal.STATE:
+    if found.row.closed is not None:
         return True
     digest = seal.state(found.state)
     for changes in found.changes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -11,10 +10,9 @@ from agentserver import HandlerResponse, TodoUntil
 from agentserver.contract import Code
 from agentserver.core.decide import approving, decisions
 from agentserver.core.encoding import recording
-from agentserver.core.encoding.parts import FORMAT
-from agentserver.core.encoding.snapshot import Snapshot, restore, take
+from agentserver.core.encoding.snapshot import restore, take
 from agentserver.core.guard import Denial, Denied, NeedsApproval, Noted, Rewrite
-from agentserver.core.messages import Call, Done
+from agentserver.core.messages import Done
 from agentserver.core.records.audit import Event
 from agentserver.core.records.details import Answered, Failure, GuardNote
 from agentserver.core.records.wording import WORDING
@@ -297,24 +295,6 @@ def test_what_waits_is_kept():
     kept = restore(take(p.conversation, p.rules.guards), p.rules.guards)
     assert kept == p.conversation
     assert kept.approvals() == p.conversation.approvals()
-
-
-def test_a_conversation_of_the_first_format_is_read():
-    p = paper()
-    p.say(Ask("hi"), "a")
-    snapshot = take(p.conversation, p.rules.guards)
-    number, *fields = json.loads(snapshot.state)
-    below = {row[0]: [other[0] for other in fields[8] if other[2] == row[0]] for row in fields[8]}
-    fields[8] = [
-        [*row[:4], row[4] if isinstance(row[4], int) else row[4][0], below[row[0]], *row[5:8]]
-        for row in fields[8]
-    ]
-    fields[10] = [row[:5] for row in fields[10]]
-    older = Snapshot(json.dumps([1, *fields]).encode(), snapshot.waiting, snapshot.values)
-    assert number == FORMAT
-    nodes = {key: one._replace(call=Call(one.call.order)) for key, one in p.conversation.tree.nodes.items()}
-    known = p.conversation._replace(tree=p.conversation.tree._replace(nodes=nodes))
-    assert restore(older, p.rules.guards) == known
 
 
 @pytest.mark.parametrize("answer", list(Said))

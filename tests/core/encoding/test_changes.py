@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentserver.core.encoding import parts
 from agentserver.core.encoding.changes import _queue, _queued, between
 from agentserver.core.encoding.snapshot import Snapshot, UnreadableError, by_owner, dumping, restore, take
 from agentserver.core.state import overlay
@@ -117,18 +114,6 @@ def test_of_much_that_waits_on_a_thread_what_comes_and_goes_is_kept_alone(name, 
     assert len(changed) < 320
     base, whole = take(before), take(after)
     assert restore(Snapshot(base.state, whole.waiting, whole.values, [changed])) == after
-
-
-@pytest.mark.parametrize(("name", "as_it_was"), [("held", "kept"), ("approvals", "asked")])
-def test_changes_that_have_what_waits_on_a_thread_whole_are_read(name, as_it_was):
-    before, after = queueing(name, TURNS["one comes"])
-    changed = json.loads(between(before, after, dumping(())).state)
-    ((_, fields),) = changed[6]
-    del fields[as_it_was]
-    thread = next(node for node in after.tree.nodes.values() if getattr(node, name))
-    fields[name] = getattr(parts, f"{name}_row")(getattr(thread, name))
-    base, whole = take(before), take(after)
-    assert restore(Snapshot(base.state, whole.waiting, whole.values, [parts.encode(changed)])) == after
 
 
 @given(st.lists(st.integers(0, 4)), st.lists(st.integers(0, 4)))

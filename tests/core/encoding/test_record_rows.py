@@ -8,12 +8,11 @@ import pytest
 
 from agentserver import HandlerResponse
 from agentserver.core.encoding.detail_form import dump
-from agentserver.core.encoding.record_rows import detail_kept, dump_records, load_records
+from agentserver.core.encoding.record_rows import dump_records, load_records
 from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.core.messages import Reply
 from agentserver.core.records.audit import NOTED, AuditRecord, Event
-from agentserver.core.records.details import Answered, Failure, HandoffAttempt, KeptText
-from agentserver.core.records.wording import WORDING
+from agentserver.core.records.details import Failure
 from tests.core.paper import Answer, Ask, Paper, listener, rules
 
 ATTEMPT = json.dumps({"timestamp": "t", "result": "reject", "intent": "review", "reason": "schema"})
@@ -64,37 +63,6 @@ def test_how_long_a_handler_took_is_kept(paper):
     slow = hop._replace(records=tuple(record._replace(took=0.5) for record in hop.records))
     assert loaded(paper, slow, kept(paper, slow)) == slow.records
     assert slow.records[0].began == slow.records[0].at - 0.5
-
-
-def test_the_rows_of_earlier_servers_are_read(paper):
-    for outcome in paper.outcomes:
-        rows = [
-            [r.event, r.thread, r.sender, r.to, r.root, r.hop, r.code, "", r.delivery, ""]
-            for r in outcome.records
-        ]
-        assert loaded(paper, outcome, rows) == tuple(
-            r._replace(request="", took=None) for r in outcome.records
-        )
-
-
-@pytest.mark.parametrize(
-    ("event", "kind", "told"),
-    [
-        (Event.REFUSED, KeptText, "peers: no"),
-        (Event.FLAGGED, KeptText, "SEEN: a\nLineage: b"),
-        (Event.APPROVED, Answered, "approved by ada, once"),
-        (Event.WITHDRAWN, Answered, "denied: no answer in time"),
-        (Event.ATTEMPTED, HandoffAttempt, "reject review: schema"),
-        (Event.ATTEMPTED, KeptText, "an account"),
-        (Event.ATTEMPTED, KeptText, '["result"]'),
-        (Event.ATTEMPTED, KeptText, '{"more": 1}'),
-    ],
-)
-def test_the_text_of_an_earlier_server_is_told_as_before(event, kind, told):
-    text = ATTEMPT if kind is HandoffAttempt else told.removeprefix("approved by ").removeprefix("denied: ")
-    detail = detail_kept(text, event)
-    assert type(detail) is kind
-    assert WORDING.whole(detail) == told
 
 
 def test_what_was_made_and_dropped_in_one_step_is_kept_whole(paper):

@@ -18,6 +18,7 @@ from agentserver.core.records.details import Failure
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.core.state.elapsed import Calendar, Jump
 from agentserver.engines.conformance.suite import SampleConversation
+from agentserver.engines.sqlite import schema
 from agentserver.engines.sqlite.care import answers, aside, calendar, claims, maintenance, openings
 from agentserver.engines.sqlite.file import DRIVER, JournalOptions, Sync, open_reading, open_writing
 from agentserver.engines.sqlite.lock import HEAD, beside
@@ -129,10 +130,7 @@ def noticed(path):
 def columns():
     """All but those of ``handoff``, which audit verify compares with the file that they are of."""
     with closing(sqlite3.connect(":memory:")) as fresh:
-        from agentserver.engines.sqlite.schema import MIGRATIONS
-
-        for script in MIGRATIONS:
-            fresh.executescript(script)
+        fresh.executescript(schema.TABLES)
         return [
             (table, name)
             for table in sorted(

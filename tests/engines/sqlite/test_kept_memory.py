@@ -200,10 +200,8 @@ def test_no_verb_drops_what_a_guard_remembers_that_is_not_there():
     assert fewer.approve(memory, (Question("lineage", Failure("?"), ("x",)),)) == memory
 
 
-def test_a_conversation_of_a_server_that_named_no_guard_at_first_opens_when_it_is_read():
+def test_a_guard_that_comes_later_counts_what_it_has_not_seen():
     paper = Paper(WATCHED, {})
     paper.say(Ask("go"), "a")
-    kept = take(paper.conversation._replace(memory={}), GUARDS)
-    assert restore(kept, GUARDS).memory == opening(GUARDS)
     some = take(paper.conversation._replace(memory={"peers": None}), GUARDS)
     assert restore(some, GUARDS).memory["lineage"].ledger.overflow

@@ -12,7 +12,7 @@ import pytest
 from agentserver.engines.sqlite.file import JournalOptions, open_reading, open_writing
 from agentserver.engines.sqlite.stored import stored
 
-JOURNAL = Path(__file__).parents[2] / "fixtures" / "journals" / "market-9.sqlite"
+JOURNAL = Path(__file__).parents[2] / "fixtures" / "journals" / "market.sqlite"
 
 
 @pytest.fixture

@@ -15,8 +15,6 @@ from agentserver.characters.printing import legible
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.engines.sqlite.file import open_reading, told
 from agentserver.engines.sqlite.proof.seal import digest
-from agentserver.engines.sqlite.schema import MIGRATIONS
-from agentserver.ports import EngineError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -62,11 +60,6 @@ def leave(path: Path, answered: ApprovalAnswer, at: float) -> bool:
     try:
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None)
         with closing(connection):
-            (version,) = connection.execute("pragma user_version").fetchone()
-            if version < len(MIGRATIONS):
-                raise EngineError(
-                    f"{path}: written by an earlier agentserver; agentserver run brings it up to date"
-                )
             connection.execute("pragma synchronous = full")
             return connection.execute(statement, (*row, digest(row))).rowcount == 1
     except sqlite3.Error as error:
@@ -86,7 +79,7 @@ def found(connection: sqlite3.Connection) -> list[tuple[ApprovalAnswer, float]]:
 
 
 def _said(row: list[Any], sealed: bytes) -> Answer:
-    return Answer.DENY if sealed and sealed != digest(row) else _KNOWN.get(row[2], Answer.DENY)
+    return Answer.DENY if sealed != digest(row) else _KNOWN.get(row[2], Answer.DENY)
 
 
 def drop(connection: sqlite3.Connection, approvals: Sequence[str]) -> None:

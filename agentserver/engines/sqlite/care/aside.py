@@ -23,32 +23,21 @@ if TYPE_CHECKING:
 
 _NOW = "select conversation from aside where ended is null"
 
-
-def known(connection: sqlite3.Connection) -> bool:
-    """True when the journal is of a version that sets conversations aside."""
-    return connection.execute("select 1 from sqlite_master where name = 'aside'").fetchone() is not None
-
-
-def going(connection: sqlite3.Connection) -> str:
-    """The condition that a conversation's row is of one that is open and not aside."""
-    return f"closed is null and number not in ({_NOW})" if known(connection) else "closed is null"
+GOING = f"closed is null and number not in ({_NOW})"
+"""The condition for the row of a conversation that is open and not set aside."""
 
 
 def is_aside(connection: sqlite3.Connection, conversation: str) -> bool:
     """True when a conversation is aside now."""
-    return known(connection) and (
-        connection.execute(
-            f"select 1 from conversation where id = ? and number in ({_NOW})",  # noqa: S608 - our own text
-            (conversation,),
-        ).fetchone()
-        is not None
-    )
+    row = connection.execute(
+        f"select 1 from conversation where id = ? and number in ({_NOW})",  # noqa: S608 - our own text
+        (conversation,),
+    ).fetchone()
+    return row is not None
 
 
 def damaged(connection: sqlite3.Connection) -> list[str]:
     """The damage to rows that say what is aside, and to the events that left then."""
-    if not known(connection):
-        return []
     rows = connection.execute("select number, conversation, seal from aside order by number").fetchall()
     return [
         f"why conversation {conversation} was set aside is not what was written"
@@ -59,17 +48,12 @@ def damaged(connection: sqlite3.Connection) -> list[str]:
 
 def told(connection: sqlite3.Connection) -> int:
     """Count the events that left conversations when they were set aside: no step has let them go."""
-    return (
-        int(connection.execute("select coalesce(sum(events), 0) from aside").fetchone()[0])
-        if known(connection)
-        else 0
-    )
+    (events,) = connection.execute("select coalesce(sum(events), 0) from aside").fetchone()
+    return int(events)
 
 
 def listed(connection: sqlite3.Connection) -> list[Aside]:
     """The conversations that are aside, oldest first."""
-    if not known(connection):
-        return []
     rows = connection.execute(
         "select c.id, c.principal, a.at, a.reason,"
         " (select count(*) from delivery d where d.conversation = c.number and d.state = 0)"

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from agentserver.core.encoding import record_rows, recording
 from agentserver.core.messages import Done, EventPlace, Reply
 from agentserver.core.receipts import refused_with
-from agentserver.engines.sqlite.care import aside
 from agentserver.ports.engine import PAGE
 
 if TYPE_CHECKING:
@@ -59,8 +58,6 @@ def left(
 
 def _aside(connection: sqlite3.Connection, number: int, after: EventPlace) -> list[tuple[object, ...]]:
     """The rows of what left a conversation when it was set aside: two for each request that was open then."""
-    if not aside.known(connection):
-        return []
     return connection.execute(
         f"select {EVENT} from aside a join event e"  # noqa: S608 - our own text
         " on e.number >= a.first_event and e.number < a.first_event + a.events"

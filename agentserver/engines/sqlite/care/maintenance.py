@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.engines.sqlite.care import aside, openings
 from agentserver.engines.sqlite.file import open_reading
-from agentserver.engines.sqlite.proof.seal import GENESIS, OF_ROWS, chained, mark
+from agentserver.engines.sqlite.proof.seal import GENESIS, chained, mark
 from agentserver.engines.sqlite.rows import DeliveryEnd, transaction
 
 if TYPE_CHECKING:
@@ -73,8 +73,6 @@ def forget(connection: sqlite3.Connection, before: float) -> int:
 
 
 def _remove(connection: sqlite3.Connection, numbers: Collection[int]) -> None:
-    receipts, asides = _has(connection, "receipt"), aside.known(connection)
-    wholes, names = _has(connection, "state"), openings.known(connection)
     with transaction(connection):
         for number in numbers:
             steps = connection.execute(
@@ -91,23 +89,14 @@ def _remove(connection: sqlite3.Connection, numbers: Collection[int]) -> None:
             )
             connection.execute("delete from step where conversation = ?", (number,))
             connection.execute("delete from value where conversation = ?", (number,))
-            if wholes:
-                connection.execute("delete from state where conversation = ?", (number,))
-            if asides:
-                aside.remove(connection, number)
-            if names:
-                connection.execute(
-                    "delete from opening where conversation = (select id from conversation where number = ?)",
-                    (number,),
-                )
-            if receipts:
-                connection.execute("delete from receipt where conversation = ?", (number,))
+            connection.execute("delete from state where conversation = ?", (number,))
+            aside.remove(connection, number)
+            connection.execute(
+                "delete from opening where conversation = (select id from conversation where number = ?)",
+                (number,),
+            )
+            connection.execute("delete from receipt where conversation = ?", (number,))
             connection.execute("delete from conversation where number = ?", (number,))
-
-
-def _has(connection: sqlite3.Connection, table: str) -> bool:
-    """True when there is such a table: a copy may be of an earlier version."""
-    return connection.execute("select 1 from sqlite_master where name = ?", (table,)).fetchone() is not None
 
 
 def vacuum(connection: sqlite3.Connection) -> None:
@@ -122,10 +111,8 @@ def only(copy: sqlite3.Connection, known: Collection[str]) -> None:
         number for number, key in copy.execute("select number, id from conversation") if key not in known
     ]
     _remove(copy, others)
-    if openings.known(copy):
-        openings.only(copy, known)
-    if _has(copy, "answer"):
-        copy.execute("delete from answer")  # they do not say of which conversation they are
+    openings.only(copy, known)
+    copy.execute("delete from answer")  # they do not say of which conversation they are
     copy.execute("vacuum")
 
 
@@ -148,7 +135,7 @@ def stats(path: Path) -> Stats:
             one("select count(*) from delivery where state = ?", DeliveryEnd.QUEUED),
             one("select count(*) from delivery where state = ?", DeliveryEnd.DEAD),
             one("select count(*) from event where waiting = 1"),
-            one("select count(*) from receipt") if _has(connection, "receipt") else 0,
+            one("select count(*) from receipt"),
             oldest,
             held(connection),
         )
@@ -173,8 +160,7 @@ def broken_link(recorded: RecordedConversation) -> int | None:
     """The first version of a conversation whose step is not what was written; None when all are."""
     chain = GENESIS
     for expected, step in enumerate(recorded.steps, 1):
-        rows = step.rows if step.form in OF_ROWS else step.gone_out()
-        chain = chained(chain, *step.moment, step.cause, step.records, *rows)
+        chain = chained(chain, *step.moment, step.cause, step.records, *step.rows)
         if chain != step.chain or step.version != expected:
             return expected
     return None

@@ -37,15 +37,8 @@ def claimed(connection: sqlite3.Connection, name: str) -> str | None:
     return str(found)
 
 
-def known(connection: sqlite3.Connection) -> bool:
-    """True when the journal is of a version that has names."""
-    return connection.execute("select 1 from sqlite_master where name = 'opening'").fetchone() is not None
-
-
 def damaged(connection: sqlite3.Connection) -> list[str]:
     """The damage to names."""
-    if not known(connection):
-        return []
     rows = connection.execute("select name, conversation, at, seal from opening order by name").fetchall()
     return [
         f"the name of conversation {row[1]} is not what was written"

@@ -72,7 +72,7 @@ def _record(
     if row is None:
         raise UnreadableError(f"conversation {key}: a step does not say what was decided")
     deliveries: dict[str, Delivery] = {}
-    if len(row) < record_rows.LONG:  # as an earlier server wrote it: its delivery says the rest
+    if len(row) < record_rows.LONG:  # its delivery has the rest
         deliveries = {row[1]: _delivery(connection, number, key, row[1])}
     (record,) = record_rows.load_records(json.dumps([row]).encode(), key, at, deliveries, ())
     return record

@@ -50,9 +50,7 @@ def _left(target: Path, known: Collection[str]) -> None:
 
 
 def _copied(connection: sqlite3.Connection, target: Path) -> None:
-    """Write everything to an empty file. The views through which an earlier journal is read stand in the way."""
-    for (view,) in connection.execute("select name from temp.sqlite_master where type = 'view'").fetchall():
-        connection.execute(f'drop view temp."{view}"')
+    """Write everything to an empty file."""
     connection.execute("vacuum into ?", (str(target),))
 
 

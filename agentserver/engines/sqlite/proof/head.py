@@ -59,17 +59,17 @@ class HeadFile(NamedTuple):
 
 
 def read(connection: sqlite3.Connection) -> JournalHead | None:
-    """The head as the journal has it; None in a journal that is empty or of an earlier version.
+    """The head as the journal has it; None in an empty journal.
 
     Raises EngineError when it is not what was written.
     """
     if not connection.execute("select 1 from sqlite_master where name = 'head'").fetchone():
         return None
-    row = connection.execute("select * from head").fetchone()
+    row = connection.execute("select identity, steps, link, seal from head").fetchone()
     if row is None:
         return None
-    identity, steps, link, *seal = row
-    if any(seal) and seal[0] != digest(("head", steps), identity, link):
+    identity, steps, link, seal = row
+    if seal and seal != digest(("head", steps), identity, link):
         raise EngineError("the journal's head is not what was written: the file is damaged")
     return JournalHead(identity.hex(), steps, link.hex())
 

@@ -16,26 +16,15 @@ if TYPE_CHECKING:
 GENESIS: Final = bytes(32)
 """The predecessor of the first link in the chain of a conversation."""
 
-FORM: Final = 3
-"""The form of the links of steps that are written now: of changes and rows. Those of the second form are of rows, those
-of the first of messages only."""
-
-OF_ROWS: Final = (2, FORM)
-"""The forms of links that are of rows."""
-
 STATE: Final = 16
-"""Bytes of the digest that stands for a state in the row of its conversation. Earlier versions had the state itself
-there, which is longer."""
+"""Bytes of the digest that stands for a state in the row of its conversation."""
 
 WAITS, GONE = b"\x01", b"\x00"
 """The marks of an event that waits in the outbox, and of one that has left it."""
 
 
 class Sealed(NamedTuple):
-    """The columns of a conversation's row that its seal is of. Times are seconds since the epoch.
-
-    ``rights`` is empty where they are full: then the seal is that of a row from before there were any.
-    """
+    """The columns of a conversation's row that its seal is of. Times are seconds since the epoch."""
 
     number: int
     id: str
@@ -47,12 +36,12 @@ class Sealed(NamedTuple):
     closed: float | None
     chain: bytes
     state: bytes
-    rights: str = ""
+    rights: str
 
     def seal(self, belongings: int) -> bytes:
         """The seal: of the row, and of the sum of the digests of what belongs to it."""
         *columns, chain, state, rights = self
-        return digest((*columns, rights) if rights else columns, chain, belongings.to_bytes(16, "big"), state)
+        return digest((*columns, rights), chain, belongings.to_bytes(16, "big"), state)
 
 
 def digest(columns: Iterable[object], *data: bytes) -> bytes:
@@ -70,13 +59,9 @@ def added(total: int, one: bytes) -> int:
 
 
 def delivery(number: int, conversation: int, row: Sequence[object]) -> bytes:
-    """The digest of a delivery's columns from ``id`` to ``call``, which never change.
-
-    An earlier version kept no call; a delivery without one has the digest that it had then.
-    """
+    """The digest of a delivery's columns from ``id`` to ``call``, which never change."""
     *before, message, hop, about, call = row
-    known = (call,) if call else ()
-    return digest((number, conversation, *before, hop, about, *known), message)  # type: ignore[arg-type]
+    return digest((number, conversation, *before, hop, about, call), message)  # type: ignore[arg-type]
 
 
 def event(conversation: int, row: Sequence[object]) -> bytes:

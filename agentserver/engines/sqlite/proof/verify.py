@@ -17,7 +17,7 @@ from agentserver.engines.sqlite.file import DRIVER, open_reading, told
 from agentserver.engines.sqlite.proof import head as journal_head
 from agentserver.engines.sqlite.proof import seal
 from agentserver.engines.sqlite.reader import Reader
-from agentserver.engines.sqlite.schema import CHANGING, MIGRATIONS, SEALED
+from agentserver.engines.sqlite.schema import TABLES
 from agentserver.engines.sqlite.stored import stored
 from agentserver.ports import EngineError
 
@@ -28,17 +28,13 @@ if TYPE_CHECKING:
     from agentserver.core.encoding.recorded import RecordedConversation, RecordedStep
     from agentserver.engines.sqlite.proof.head import HeadFile
 
-_TABLES = {"step": 1, "delivery": 1, "event": 1, "value": 1, "receipt": SEALED, "state": CHANGING}
-"""The tables of which every row belongs to a conversation, with the version since which that is checked."""
-
-_REPLICA = frozenset({"followed", "followed_entry", "followed_log", "partition_claim", "arrival"})
-"""The tables that a replica has besides: what they hold is checked by following the log."""
+_TABLES = ("step", "delivery", "event", "value", "receipt", "state")
+"""The tables in which every row belongs to a conversation."""
 
 
 def findings(path: Path) -> Iterator[str]:
     """Differences from what was written, as lines; none when all is as it was. A server may be writing the journal.
 
-    Rows that an earlier version wrote have no digests of their own: of them the chain of digests is checked.
     Raises EngineError when the file is no journal that can be read.
     """
     said = journal_head.noted(path)  # before the journal, which may be newer and never older
@@ -59,8 +55,7 @@ def _faults(connection: sqlite3.Connection, path: Path, said: HeadFile | None) -
         yield from _conversations(connection)
         yield from _marks(connection)
         yield from _answers(connection)
-        known = connection.execute("select 1 from sqlite_master where name = 'calendar'").fetchone()
-        if known and not calendar.sound(connection):
+        if not calendar.sound(connection):
             yield "the calendar is not what was written"
         yield from aside.damaged(connection)
         yield from openings.damaged(connection)
@@ -68,18 +63,16 @@ def _faults(connection: sqlite3.Connection, path: Path, said: HeadFile | None) -
 
 
 def _shape(connection: sqlite3.Connection) -> Iterator[str]:
-    """The tables must be those that the migrations make, beside those of a replica."""
-    (version,) = connection.execute("pragma user_version").fetchone()
+    """Compare the tables with those of an empty journal."""
     with closing(sqlite3.connect(":memory:")) as fresh:
-        for script in MIGRATIONS[:version]:
-            fresh.executescript(script)
+        fresh.executescript(TABLES)
         if _tables(fresh) != _tables(connection):
             yield "the file: its tables are not those of a journal"
 
 
 def _tables(connection: sqlite3.Connection) -> list[tuple[object, ...]]:
     query = "select type, name, tbl_name, sql from main.sqlite_master order by type, name"
-    return [row for row in connection.execute(query) if row[2] not in _REPLICA]
+    return connection.execute(query).fetchall()
 
 
 def _head(connection: sqlite3.Connection, path: Path, said: HeadFile | None) -> Iterator[str]:
@@ -94,8 +87,7 @@ def _head(connection: sqlite3.Connection, path: Path, said: HeadFile | None) -> 
 
 def _conversations(connection: sqlite3.Connection) -> Iterator[str]:
     reader = Reader(connection)
-    (version,) = connection.execute("pragma user_version").fetchone()
-    claimed = dict.fromkeys((table for table, since in _TABLES.items() if version >= since), 0)
+    claimed = dict.fromkeys(_TABLES, 0)
     for number, key in connection.execute("select number, id from conversation order by number").fetchall():
         try:
             lines = _conversation(reader, connection, key, claimed)
@@ -104,7 +96,7 @@ def _conversations(connection: sqlite3.Connection) -> Iterator[str]:
             yield str(error)
         except (sqlite3.Error, TypeError, ValueError, OverflowError) as error:
             yield f"conversation {key}: its record cannot be read: {type(error).__name__}"
-        for table in set(claimed) & {"value", "receipt", "state"}:
+        for table in ("value", "receipt", "state"):
             rows = f"select count(*) from {table} where conversation = ?"  # noqa: S608 - our own names
             claimed[table] += connection.execute(rows, (number,)).fetchone()[0]
     claimed["event"] += aside.told(connection)
@@ -127,7 +119,7 @@ def _conversation(
         yield f"step {broken} is not what was written"
     elif found is not None and (found.row.version, found.row.chain) != _end(recorded.steps):
         yield "its steps are not those that it has come by"
-    elif "receipt" in claimed:
+    else:
         yield from _receipts(connection, recorded)
 
 
@@ -150,17 +142,14 @@ def _end(steps: tuple[RecordedStep, ...]) -> tuple[int, bytes]:
 def _marks(connection: sqlite3.Connection) -> Iterator[str]:
     """Damage to the columns of a row that change after it was written."""
     for *columns, mark in connection.execute("select number, state, reason, ended, mark from delivery"):
-        if mark and mark != seal.mark(*columns):
+        if mark != seal.mark(*columns):
             yield f"what became of delivery {columns[0]} is not what was written"
     for number, waiting, mark in connection.execute("select number, waiting, mark from event"):
-        if mark and mark != (seal.WAITS if waiting else seal.GONE):
+        if mark != (seal.WAITS if waiting else seal.GONE):
             yield f"whether event {number} waits is not what was written"
 
 
 def _answers(connection: sqlite3.Connection) -> Iterator[str]:
-    (version,) = connection.execute("pragma user_version").fetchone()
-    if version < SEALED:
-        return
     for *row, sealed in connection.execute("select approval, digest, said, author, at, seal from answer"):
-        if sealed and sealed != seal.digest(row):
+        if sealed != seal.digest(row):
             yield "an answer to a question is not what was written"

@@ -132,9 +132,17 @@ class StepRows:
         self._last["step"] += 1
         places = seal.places(self._last["step"], step.version, *rows_made)
         kept.chain = seal.chained(kept.chain, *step.moment, *parts, step.changes, places, *added, *left)
-        sealed = (kept.chain, seal.FORM, step.changes)
         rows.steps.append(
-            (self._last["step"], kept.number, step.version, *step.moment, *parts, *rows_made, *sealed)
+            (
+                self._last["step"],
+                kept.number,
+                step.version,
+                *step.moment,
+                *parts,
+                step.changes,
+                *rows_made,
+                kept.chain,
+            )
         )
 
     def _find(self, conversation: str) -> Kept | None:
@@ -163,8 +171,8 @@ class StepRows:
             state=seal.state(b""),  # of nothing, to which the first changes are
             rights=step.rights,
         )
-        key = (kept.number, step.conversation, step.principal, step.root)
-        rows.opened.append((*key, kept.opened, kept.opened, 0, None, GENESIS, b"", kept.rights))
+        key = (kept.number, step.conversation, step.principal, step.root, kept.rights)
+        rows.opened.append((*key, kept.opened, kept.opened, 0, None, GENESIS, b""))
         return kept
 
     def _add_deliveries(self, step: StepData, kept: Kept, rows: Rows) -> list[bytes]:
@@ -182,7 +190,7 @@ class StepRows:
             digests.append(seal.delivery(number, kept.number, columns))
             kept.queue(columns[_ID], number, digests[-1])  # type: ignore[arg-type]
             mark = seal.mark(number, DeliveryEnd.QUEUED, "", None)
-            rows.deliveries.append((number, kept.number, *columns[:-1], mark, columns[-1]))
+            rows.deliveries.append((number, kept.number, *columns, mark))
         return digests
 
     def _revive(self, conversation: str, columns: Sequence[object], kept: Kept, rows: Rows) -> None:

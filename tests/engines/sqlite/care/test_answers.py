@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -18,8 +16,6 @@ from agentserver.engines.sqlite.lock import Lock
 from agentserver.engines.sqlite.reader import Reader
 from agentserver.engines.sqlite.writer import Writer
 from agentserver.ports import EngineError
-
-FIXTURE = Path(__file__).parents[3] / "fixtures" / "journals" / "shop-1.sqlite"
 
 
 @pytest.fixture
@@ -76,17 +72,6 @@ def test_where_there_is_no_journal_there_is_nothing_to_answer(tmp_path):
     with pytest.raises(EngineError, match="there is no journal"):
         answers.leave(tmp_path / "none", said(Answer.ONCE), 1.0)
     assert not (tmp_path / "none").exists()
-
-
-def test_a_journal_of_an_earlier_version_is_read_and_not_written(tmp_path):
-    path = tmp_path / "old.sqlite"
-    shutil.copy(FIXTURE, path)
-    with closing(open_reading(path)) as connection:
-        assert Reader(connection).active() == []
-    with pytest.raises(EngineError, match="agentserver run brings it up to date"):
-        answers.leave(path, said(Answer.ONCE), 1.0)
-    open_writing(JournalOptions(path)).close()
-    assert answers.leave(path, said(Answer.ONCE), 1.0)
 
 
 def test_somebody_who_holds_the_file_is_named_as_the_obstacle(path, monkeypatch):

@@ -33,7 +33,6 @@ from agentserver.payload.foreign import lock, shapes
 from agentserver.payload.json import values
 from agentserver.payload.json.values import JsonRefusal
 from agentserver.worker.frames import HEAD, FrameReader
-from agentserver.worker.remote.speech import Spelling
 from tests.foreign_json.bombs import PLAIN, aimed
 from tests.test_shape import modules
 
@@ -96,7 +95,6 @@ READERS = {
     "agentserver/gateways/principals/document.py": (document.read, PRINCIPALS),
     "agentserver/client/values.py": (client_values.read_object, b"[%s]"),
     "agentserver/worker/frames.py": (framed, FRAME),
-    "agentserver/worker/remote/speech.py": (Spelling(1 << 22).spoken, FRAME),
     "agentserver/handoff/requests.py": (
         lambda data: requests.decode(data.decode("utf-8", "surrogateescape")),
         b"%s",

@@ -132,7 +132,6 @@ OWN_JSON = {
     "agentserver/provenance/evidence/layouts.py": "a part of a payload, which was counted when it came; at most LONGEST",
     "agentserver/provenance/evidence/leaves.py": "a part of a payload, which was counted when it came",
     "agentserver/provenance/adapters/*": "arguments that a framework of the same process has read already",
-    "agentserver/broker/*": "is about to go",
 }
 """Where JSON is read or held against a model without agentserver/foreign_json, and why it is not foreign there."""
 

@@ -42,17 +42,12 @@ def _models(organism: Organism) -> bool:
     return declared is not None and any(one.provider != "scripted" for one in declared.backends.values())
 
 
-def _broker(organism: Organism) -> bool:
-    return organism.engine is not None or organism.broker is not None
-
-
 NEEDED: Final[dict[str, Callable[[Organism], bool]]] = {
     "agui": lambda organism: organism.door is not None and organism.door.agui,
     "handoff": lambda organism: organism.handoffs is not None,
     "http": lambda organism: organism.door is not None,
     "llm": _models,
     "mcp": lambda organism: bool(organism.mcp) or organism.serving is not None,
-    "nats": _broker,
     "otel": lambda organism: organism.otel is not None and organism.otel.asked,
     "provenance": lambda organism: organism.provenance is not None,
     "tools": _tools,

@@ -53,6 +53,14 @@ class ForeignModel(Generic[T]):
             return _first(error)
         return instance
 
+    def fit(self, value: Any) -> T | RefusedJson:
+        """Make an instance of a value that ``read`` has given, or return the one reason why it fits none."""
+        try:
+            instance: T = self._validator.validate_python(value, by_name=self._by_name)
+        except ValidationError as error:
+            return _first(error)
+        return instance
+
 
 def _failing_fast(schema: Any) -> Any:
     """A copy of a core schema in which each list stops at its first error."""

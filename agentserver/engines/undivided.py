@@ -1,4 +1,4 @@
-"""The engine of one process: all conversations are one share, and whoever opened their storage last has it.
+"""The engine of one process: all conversations are one share, held by the engine that opened the storage last.
 
 Owns the answers to what an engine is asked about shares. Refuses to know what is kept.
 """

@@ -269,7 +269,7 @@ class Boundary:
         return await self._or_aside(conversation, decide, patient=False) and found
 
     async def requeue(self, letter: Delivery) -> bool:
-        """Queue a dead letter again where it was. False when nobody waits for it there.
+        """Queue a dead letter again where it was. False when its thread does not wait for it.
 
         Raises LookupError and EngineError.
         """

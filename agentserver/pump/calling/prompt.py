@@ -120,7 +120,7 @@ class PromptTask(asyncio.Future[None]):
         pending.add_done_callback(self._wake, context=self._context)
 
     def _cancels(self, pending: Any) -> bool:
-        """Cancel what the work waits for. False when that cannot be cancelled, in whatever way it says so."""
+        """Cancel what the work waits for. False when that cannot be cancelled."""
         try:
             return bool(pending.cancel(*self._why))
         except BaseException:  # noqa: BLE001 - as above; who cancels has other tasks to look after

@@ -19,7 +19,7 @@ WAITING: Final = 64
 
 
 class ProgressQueue:
-    """The progress of one conversation. Nothing waits until somebody has asked for it."""
+    """Progress of one conversation, kept only once it has been asked for."""
 
     __slots__ = ("_ended", "_heard", "_stirred", "_words")
 

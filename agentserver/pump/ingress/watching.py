@@ -35,7 +35,7 @@ AT_ONCE: Final = 64
 
 
 def nobody() -> None:
-    """Stands for whoever wants to know that a watcher has caught up."""
+    """Ignore that a watcher has caught up."""
 
 
 class WatchQueue:

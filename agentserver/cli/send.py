@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 
 from agentserver.cli import project
+from agentserver.cli.reading import when
 from agentserver.foreign_json.reading import JsonLimits
 from agentserver.foreign_json.reading import read as read_json
 
 if TYPE_CHECKING:
-    from agentserver.client import Client, RemoteConversation, ReplyEvent
+    from agentserver.client import Client, RemoteConversation, ReplyEvent, UnansweredError
     from agentserver.client.conversations import Message
 
 TOKEN: Final = "AGENTSERVER_TOKEN"  # noqa: S105 - where it is, not what it is
@@ -27,6 +28,7 @@ URL: Final = "AGENTSERVER_URL"
 
 REFUSED: Final = 1
 SILENT: Final = 3
+WAITING: Final = 4
 
 
 class Sending(NamedTuple):
@@ -67,6 +69,10 @@ def command(ctx: click.Context, /, message: str, url: str, token_file: Path | No
 
     MESSAGE is the text itself, or - for standard input. A message that was sent before a connection was lost is not
     sent twice. Needs the extra client.
+
+    The conversation that is opened for MESSAGE is ended once its answer is there. Without an answer in time it stays
+    open, and what waits for a person's approval goes on waiting. The exit code is 0 with an answer, 1 when the door or
+    a listener has refused, 2 when no door can be reached, 3 without an answer in time, 4 while a person has to approve.
     """
     plain = asked.pop("plain")
     sending = Sending(**asked)
@@ -105,7 +111,7 @@ def _message(ctx: click.Context, text: str) -> Message:
 
 async def _send(client: Client, message: Message, sending: Sending) -> int:
     """Send it, and print what comes; gives the exit code."""
-    from agentserver.client import ProblemError, ProtocolError, UnansweredError, UnreachableError
+    from agentserver.client import ProblemError, ProtocolError, UnreachableError
 
     try:
         async with client:
@@ -116,15 +122,8 @@ async def _send(client: Client, message: Message, sending: Sending) -> int:
         for fault in error.faults:
             project.say(f"{fault.get('pointer') or '/'}: {fault.get('rule', '')}", err=True)
         return REFUSED
-    except UnansweredError as error:
-        kept = sending.keep or sending.conversation is not None
-        more = (
-            f"--key {error.key} in its conversation waits for it again"
-            if kept
-            else "its conversation is ended"
-        )
-        project.say(f"no answer within {sending.within:g} s; {more}", err=True)
-        return SILENT
+    except _LeftError as left:
+        return _unanswered(left, sending)
     except (UnreachableError, ProtocolError) as error:
         project.say(f"{client.url}: {error}", err=True)
         return project.UNUSABLE
@@ -133,16 +132,52 @@ async def _send(client: Client, message: Message, sending: Sending) -> int:
 
 async def _asked(client: Client, message: Message, sending: Sending) -> ReplyEvent | None:
     own = sending.conversation is None
+    from agentserver.client import UnansweredError
+
     conversation = await client.open() if own else client.conversation(sending.conversation or "")
     if sending.keep:
         project.say(f"conversation {conversation.id}", err=True)
+    ended = own and not sending.keep
     try:
         return await conversation.ask(
             message, sending.to, payload=sending.payload, key=sending.key, within=sending.within
         )
+    except UnansweredError as error:
+        ended = False
+        raise _LeftError(conversation.id, error) from error
     finally:
-        if own and not sending.keep:
+        if ended:
             await _closed(conversation)
+
+
+class _LeftError(Exception):
+    """No answer came in time, and the conversation stays open.
+
+    Args:
+        conversation: its id.
+        unanswered: the message, and what of it waits for a person.
+    """
+
+    def __init__(self, conversation: str, unanswered: UnansweredError) -> None:
+        super().__init__(conversation)
+        self.conversation, self.unanswered = conversation, unanswered
+
+
+def _unanswered(left: _LeftError, sending: Sending) -> int:
+    """Say what an unanswered message waits for, and how to come back to it; gives the exit code."""
+    project.say(f"no answer within {sending.within:g} s; the message goes on", err=True)
+    for one in left.unanswered.waits:
+        project.say(
+            f"a message to {one.to} waits for a person until {when(one.until)}:"
+            f" agentserver approvals show {one.approval} says how to approve it",
+            err=True,
+        )
+    project.say(
+        "the same message waits for its answer again with"
+        f" --conversation {left.conversation} --key {left.unanswered.key}",
+        err=True,
+    )
+    return WAITING if left.unanswered.waits else SILENT
 
 
 async def _closed(conversation: RemoteConversation) -> None:

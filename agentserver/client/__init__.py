@@ -10,7 +10,13 @@ require("agentserver.client", "client")
 
 from agentserver.client.client import Client
 from agentserver.client.conversations import RemoteConversation
-from agentserver.client.errors import ProblemError, ProtocolError, UnansweredError, UnreachableError
+from agentserver.client.errors import (
+    ProblemError,
+    ProtocolError,
+    UnansweredError,
+    UnreachableError,
+    WaitingMessage,
+)
 from agentserver.client.values import (
     DoneEvent,
     PendingApproval,
@@ -33,4 +39,5 @@ __all__ = [
     "SentMessage",
     "UnansweredError",
     "UnreachableError",
+    "WaitingMessage",
 ]

@@ -117,10 +117,11 @@ class RemoteConversation:
                 again = _again(response) if again is None else again  # the first answer knows it
                 if response.status_code != httpx.codes.ACCEPTED:
                     return self._answer(response, again=again)
-                request = values.text(values.read_object(response.content), "request")
+                found = values.read_object(response.content)
+                request = values.text(found, "request")
                 if not await tries.pause():
                     self._taken.owe(request)
-                    raise UnansweredError(key, request)
+                    raise UnansweredError(key, request, values.waiting(found))
 
     async def events(self, after: str | None = None) -> AsyncGenerator[Event, None]:
         """Give the events as they come, until the conversation is closed. A stream that is lost is taken up again.

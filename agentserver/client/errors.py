@@ -5,6 +5,7 @@ Owns the words. None of them holds a token.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -42,13 +43,29 @@ class UnreachableError(ConnectionError):
     """The door could not be reached, or the connection was lost too often. What was asked may have been done."""
 
 
+@dataclass(frozen=True, slots=True)
+class WaitingMessage:
+    """A message of one's own request that waits for a person, as far as its principal is told of it.
+
+    Args:
+        approval: the id of what a person is asked.
+        to: the listener.
+        until: when it is denied, in seconds since the epoch.
+    """
+
+    approval: str
+    to: str
+    until: float
+
+
 class UnansweredError(TimeoutError):
     """No answer came in time. The request goes on.
 
     ``key`` is the key under which it was sent: ``ask`` with the same message and this key waits for it again.
-    ``request`` is its id, empty when nothing was heard of it.
+    ``request`` is its id, empty when nothing was heard of it. ``waits`` are the messages of it that waited for a person
+    when the door was heard last.
     """
 
-    def __init__(self, key: str, request: str) -> None:
+    def __init__(self, key: str, request: str, waits: Sequence[WaitingMessage] = ()) -> None:
         super().__init__("no answer came in time")
-        self.key, self.request = key, request
+        self.key, self.request, self.waits = key, request, tuple(waits)

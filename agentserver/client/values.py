@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from agentserver.client.errors import ProtocolError
+from agentserver.client.errors import ProtocolError, WaitingMessage
 from agentserver.foreign_json.reading import JsonLimits, RefusedJson, read
 
 if TYPE_CHECKING:
@@ -174,6 +174,16 @@ def reply(found: Mapping[str, Any]) -> ReplyEvent:
         text(found, "request"), text(found, "from"), text(found, "payload"), found.get("value"),
         found.get("xml") or "", text(found, "place"),
     )  # fmt: skip
+
+
+def waiting(found: Mapping[str, Any]) -> tuple[WaitingMessage, ...]:
+    """The messages that an answer to an accepted message says to be waiting."""
+    waits = found.get("waits")
+    return tuple(
+        WaitingMessage(text(one, "approval"), text(one, "to"), _number(one, "until"))
+        for one in (waits if isinstance(waits, list) else ())
+        if isinstance(one, dict)
+    )
 
 
 def approval(found: Any) -> PendingApproval:

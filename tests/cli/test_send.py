@@ -9,7 +9,9 @@ import sys
 import anyio
 import pytest
 
+from agentserver.client import Client
 from tests.client.scripted import TOKEN, answer, scripted
+from tests.gateways.http.desk import desk
 
 pytestmark = pytest.mark.anyio
 
@@ -70,16 +72,35 @@ async def test_what_the_door_refuses_is_said_with_what_to_correct():
 
 
 async def test_no_answer_in_time_says_how_to_wait_for_it_again():
-    async with scripted(OPENED, answer(202, {"request": "r1", "after": "2-0"}), CLOSED) as (door, _):
-        assert await send(door, "{}", "--within", "0.1") == (
-            3,
-            "",
-            "no answer within 0.1 s; its conversation is ended\n",
-        )
-    async with scripted(answer(202, {"request": "r1", "after": "2-0"})) as (door, _):
-        words = ["{}", "--within", "0.1", "--key", "mine", "--conversation", "c1"]
-        told = "no answer within 0.1 s; --key mine in its conversation waits for it again\n"
-        assert await send(door, *words) == (3, "", told)
+    told = (
+        "no answer within 0.1 s; the message goes on\n"
+        "the same message waits for its answer again with --conversation c1 --key mine\n"
+    )
+    for before, words in (([OPENED], ()), ([], ("--conversation", "c1"))):
+        async with scripted(*before, answer(202, {"request": "r1", "after": "2-0"})) as (door, _):
+            assert await send(door, "{}", "--within", "0.1", "--key", "mine", *words) == (3, "", told)
+        assert door.heard[-1].path.endswith("/messages"), "its conversation stays open"
+
+
+async def test_a_payment_that_waits_for_an_approval_lives_on_and_is_answered_later():
+    async with desk() as door, Client(door.url, "olga") as olga:
+
+        async def pay(*words):
+            return await send(door, '{"amount": 5}', "--to", "vault", "--within", "1", *words, token="ada")
+
+        status, out, told = await pay("--key", "mine")
+        (waiting,) = await olga.approvals()
+        assert (status, out) == (4, "")
+        assert "a message to vault waits for a person until " in told
+        assert f"agentserver approvals show {waiting.id} says how to approve it\n" in told
+        assert told.endswith(f"with --conversation {waiting.conversation} --key mine\n")
+        again = ("--conversation", waiting.conversation, "--key", "mine")
+        assert (await pay(*again))[0] == 4
+        assert [one.id for one in await olga.approvals()] == [waiting.id]
+        assert door.books.paid == 0
+        await olga.decide(waiting, "once")
+        assert await pay(*again) == (0, '{"text": "paid 5"}\n', "")
+        assert door.books.paid == 1
 
 
 async def test_an_end_without_an_answer_is_said():

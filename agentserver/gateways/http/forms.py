@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
     from agentserver.core.guard import Rules
+    from agentserver.core.state.approvals import Approval
     from agentserver.payload.codec import Codec
 
 JSON: Final = "application/json"
@@ -152,6 +153,11 @@ def event_json(event: Reply | Done | Progress, rules: Rules) -> Mapping[str, Any
             }
         case Progress():
             return {"type": "progress", "request": event.request, "from": event.sender, "text": event.text}
+
+
+def waiting_json(one: Approval, rules: Rules) -> Mapping[str, Any]:
+    """A message that waits for a person, as far as its principal is told of it."""
+    return {"approval": one.id, "to": one.delivery.to, "until": one.at + rules.blueprint.limits.approval}
 
 
 def end_json(reason: str, after: EventPlace) -> Mapping[str, Any]:

@@ -302,6 +302,11 @@ _AGAIN: Final = {
     "type": "boolean",
     "description": "Whether the message was there before, under the same key.",
 }
+_WAITS: Final = {
+    "type": "array",
+    "description": "The messages of this request that wait for a person's approval.",
+    "items": _object({"approval": _TEXT, "to": _TEXT, "until": _NUMBER}),
+}
 _FAULT: Final = _object({"pointer": _TEXT, "rule": _TEXT})
 _QUESTION: Final = _object({"guard": _TEXT}, {"why": _TEXTS})
 _SAID: Final = {"value": {}, "xml": _TEXT, "redacted": {"type": "integer"}}
@@ -328,7 +333,7 @@ _RECORD: Final = _object(
 )
 
 _OBJECTS: Final[Mapping[str, Any]] = {
-    "Accepted": _object({"request": _TEXT, "after": _PLACE, "again": _AGAIN}),
+    "Accepted": _object({"request": _TEXT, "after": _PLACE, "again": _AGAIN, "waits": _WAITS}),
     "Answer": {
         **_object({"digest": _TEXT, "answer": {"enum": ["once", "always", "deny"]}}),
         "additionalProperties": False,

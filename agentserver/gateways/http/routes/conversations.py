@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from starlette.requests import HTTPConnection, Request
     from starlette.websockets import WebSocket
 
+    from agentserver.core.state.approvals import Approval
     from agentserver.gateways.http.held import Holding
     from agentserver.gateways.http.options import DoorOptions
     from agentserver.gateways.http.parts import DoorHost
@@ -286,14 +287,23 @@ def _json(found: Mapping[str, Any], status: int = 200, headers: Mapping[str, str
     return Response(forms.dumped(found), status, headers, media_type=forms.JSON)
 
 
-def _accepted(conversation: str, submitted: Submitted) -> Response:
+def _accepted(conversation: str, submitted: Submitted, server: DoorHost) -> Response:
     place = forms.place_id(submitted.after)
     headers = {
         "location": f"/v1/conversations/{conversation}/events?after={place}",
         "preference-applied": _ASYNC,
         **_told(submitted),
     }
-    return _json({"request": submitted.request, "after": place, "again": submitted.again}, 202, headers)
+    waits = [forms.waiting_json(one, server.rules) for one in _waiting(conversation, submitted, server)]
+    found = {"request": submitted.request, "after": place, "again": submitted.again, "waits": waits}
+    return _json(found, 202, headers)
+
+
+def _waiting(conversation: str, submitted: Submitted, server: DoorHost) -> list[Approval]:
+    """Find the messages of a request that wait for a person."""
+    state = server.conversation(conversation)
+    asked = () if state is None else state.approvals()
+    return [one for one in asked if one.delivery.request == submitted.request]
 
 
 def _answer(
@@ -304,7 +314,7 @@ def _answer(
         case None if isinstance(submitted.code, Code):
             raise by_code(submitted.code, request=submitted.request).with_headers(told)
         case None:
-            return _accepted(conversation, submitted)
+            return _accepted(conversation, submitted, server)
         case Done():
             return Response(status_code=204, headers=told)
         case Reply(error=True):

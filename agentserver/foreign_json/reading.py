@@ -73,30 +73,50 @@ def count(data: bytes, limits: JsonLimits) -> RefusedJson | None:
     opened = data.count(b"[") + data.count(b"{")
     if opened + data.count(b",") < limits.values and opened <= limits.depth:
         return None  # marks inside texts are counted as well, so this many at most
-    return _count_outside_texts(data, limits)
-
-
-def _count_outside_texts(data: bytes, limits: JsonLimits) -> RefusedJson | None:
-    """Count the marks that stand outside of texts."""
-    if b"\\" in data:
-        data = data.replace(b"\\\\", b"").replace(
-            b'\\"', b""
-        )  # from here on each quote begins or ends a text
-    brackets = bytearray()
-    values, inside = 1, 0
+    counter = JsonCounter(limits)
     for start in range(0, len(data), PIECE):
-        pieces = data[start : start + PIECE].split(b'"')
-        outside = b'"'.join(pieces[inside::2]).translate(None, _SPACE)
-        inside ^= (len(pieces) - 1) & 1
+        refused = counter.feed(data[start : start + PIECE])
+        if refused is not None:
+            return refused
+    return counter.end()
+
+
+class JsonCounter:
+    """Counts values and depth of a JSON text that comes in pieces.
+
+    Args:
+        limits: what it may hold; its bytes are not counted here.
+    """
+
+    def __init__(self, limits: JsonLimits) -> None:
+        self._limits = limits
+        self._values = 1
+        self._brackets = bytearray()
+        self._inside = 0
+        self._escape = b""
+
+    def feed(self, piece: bytes) -> RefusedJson | None:
+        """Count a piece. Returns the limit on values once the text has broken it, else None."""
+        piece = self._escape + piece
+        self._escape = b"\\" if (len(piece) - len(piece.rstrip(b"\\"))) & 1 else b""
+        if b"\\" in piece:  # from here on each quote begins or ends a text
+            piece = piece.removesuffix(self._escape).replace(b"\\\\", b"").replace(b'\\"', b"")
+        parts = piece.split(b'"')
+        outside = b'"'.join(parts[self._inside :: 2]).translate(None, _SPACE)
+        self._inside ^= (len(parts) - 1) & 1
         found = outside.translate(_BRACKETS, _NO_BRACKETS)
         # A container of n values has n - 1 commas; an empty one has none, and none too many.
-        values += outside.count(b",") + found.count(b"[") - outside.count(b"[]") - outside.count(b"{}")
-        brackets += found
-        if values > limits.values:
-            return RefusedJson(f"must have at most {limits.values} values")
-    if _is_deeper(bytes(brackets), limits.depth):
-        return RefusedJson(f"must nest at most {limits.depth} objects and arrays")
-    return None
+        self._values += outside.count(b",") + found.count(b"[") - outside.count(b"[]") - outside.count(b"{}")
+        self._brackets += found
+        if self._values <= self._limits.values:
+            return None
+        return RefusedJson(f"must have at most {self._limits.values} values")
+
+    def end(self) -> RefusedJson | None:
+        """The limit on depth when the whole text breaks it, else None."""
+        if not _is_deeper(bytes(self._brackets), self._limits.depth):
+            return None
+        return RefusedJson(f"must nest at most {self._limits.depth} objects and arrays")
 
 
 _SPACE: Final = b" \t\r\n"

@@ -36,12 +36,13 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
 from agentserver.completion import Completion, CompletionError, CompletionFault, Finish, ToolCall, Usage
+from agentserver.llm.bounded import AnswerBounds, UnreadableAnswerError
 from agentserver.trace.traceparent import current
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from httpx import Request
+    from httpx2 import Request
     from pydantic_ai.messages import ModelMessage, ModelRequestPart, ModelResponsePart
     from pydantic_ai.models import Model
 
@@ -103,7 +104,8 @@ class RemoteBackend:
         key, url = backend.key or NO_KEY, backend.base_url or OWN[backend.provider]
         self._client: AsyncOpenAI | AsyncAnthropic
         self._model: Model
-        hooks = {"request": [_traced]}
+        bounds = AnswerBounds()
+        hooks: dict[str, list[Any]] = {"request": [_traced, bounds.ask], "response": [bounds.bound]}
         if backend.provider == "openai":
             openai = OpenAIHttp(event_hooks=hooks)
             self._client = AsyncOpenAI(
@@ -154,12 +156,22 @@ class RemoteBackend:
         await self._client.close()
 
     def _failure(self, error: Exception) -> CompletionError:
-        fault = next((fault for kind, fault in _FAULTS if isinstance(error, kind)), CompletionFault.MALFORMED)
+        kinds = () if _unreadable(error) else _FAULTS
+        fault = next((fault for kind, fault in kinds if isinstance(error, kind)), CompletionFault.MALFORMED)
         status = getattr(error, "status_code", None)
         logger.info("%s: %s (%s)", self._backend.name, fault.value, status or type(error).__name__)
         after, phase = getattr(error, "retry_after", None), getattr(error, "phase", None)
         free = phase in {"pool", "connect"}
         return CompletionError(fault, self._backend.model, after=after, free=free, status=status)
+
+
+def _unreadable(error: BaseException | None) -> bool:
+    """True for a failure that an answer beyond the limits has led to; the SDKs call it a lost connection."""
+    while error is not None:
+        if isinstance(error, UnreadableAnswerError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 async def _traced(request: Request) -> None:

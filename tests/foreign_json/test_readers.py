@@ -130,6 +130,7 @@ ELSEWHERE = {
     "agentserver/handoff/validation/worker.py": "answers of a process of its own, of at most 500 characters",
     "agentserver/mcp/client/messages.py": "tests/mcp/client/test_messages.py",
     "agentserver/mcp/client/reaching.py": "tests/hostile/attack_mcp.py; reads what this server has written",
+    "agentserver/llm/bounded.py": "tests/llm/test_bounded.py",
     "agentserver/cli/top.py": "lines of a server of the same user; the figures of one moment",
     "agentserver/history/export.py": "below: a file of the user's that may be large",
 }

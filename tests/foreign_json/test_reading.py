@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentserver.foreign_json.reading import NO_JSON, PIECE, JsonLimits, RefusedJson, count, read
+from agentserver.foreign_json.reading import NO_JSON, PIECE, JsonCounter, JsonLimits, RefusedJson, count, read
 from tests.foreign_json.bombs import PLAIN
 
 LIMITS = JsonLimits()
@@ -85,6 +85,24 @@ def test_marks_inside_texts_count_for_nothing_wherever_the_text_is_cut():
     for shift in (0, 1, 2, PIECE - 2, PIECE - 1, PIECE):
         text = '{"' + "a" * shift + '": "' + "[{," * PIECE + '\\"[[[\\\\"}'
         assert read(text, LIMITS) == json.loads(text)
+
+
+@given(VALUES, st.integers(1, 9))
+def test_the_count_is_the_same_in_pieces_of_any_size(value, size):
+    data = json.dumps(value, ensure_ascii=False).encode()
+    for limits in (
+        JsonLimits(values=values(value), depth=depth(value)),
+        JsonLimits(values=values(value) - 1),
+    ):
+        counter = JsonCounter(limits)
+        found = [counter.feed(data[at : at + size]) for at in range(0, len(data), size)]
+        # An empty container that is cut in two counts as one that has a value.
+        empty = json.dumps(value).count("[]") + json.dumps(value).count("{}")
+        if limits.values == values(value) - 1:
+            assert found[-1] is not None
+        else:
+            assert empty or found[-1] is None
+            assert counter.end() is None
 
 
 def test_a_number_with_a_point_can_be_exact():

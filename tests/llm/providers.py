@@ -71,6 +71,7 @@ MALFORMED = {
     ),
     "odd-choices": ('{"id": 1, "model": [], "choices": [7], "content": [7]}', "application/json"),
     "error": ('{"error": {"message": "upstream"}}', "application/json"),
+    "many-choices": ('{"choices": [' + ", ".join(["{}"] * 300_000) + "]}", "application/json"),
 }
 """Answers with the status 200 that are none of either protocol."""
 

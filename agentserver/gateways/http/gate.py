@@ -14,6 +14,7 @@ import anyio
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
+from agentserver.foreign_json.reading import JsonCounter, JsonLimits
 from agentserver.gateways.http.held import Turns
 from agentserver.gateways.http.parts import CALLER, HEADS
 from agentserver.gateways.http.problems import ProblemAnswer, too_large, unavailable, unheard
@@ -44,6 +45,8 @@ _EXTRA: Final = "agentserver.headers"
 
 LINGER: Final = 1.0
 """Seconds for which more of a body that is too large is thrown away, so that its sender comes to read the answer."""
+
+_CLOSED: Final = {"connection": "close"}
 
 _NOBODY: Final = {"www-authenticate": "Bearer"}
 
@@ -80,7 +83,7 @@ class Gate:
                 started = True
             await send(message)
 
-        bounded = _Bounded(receive, self.options) if scope["type"] == "http" else receive
+        bounded = _Bounded(receive, self.options, heads) if scope["type"] == "http" else receive
         try:
             self._check(scope, heads)
             await self.router(scope, bounded, answering)
@@ -88,7 +91,7 @@ class Gate:
             return
         except Exception as error:  # the connection's loop: others go on
             refused = _refused(error)
-            if refused.status == 413 and isinstance(bounded, _Bounded):  # noqa: PLR2004 - Content Too Large
+            if refused.status in (413, 422) and isinstance(bounded, _Bounded):
                 await bounded.linger()
             if started:
                 raise
@@ -176,11 +179,14 @@ class _Asking:
 class _Bounded:
     """The body of a request, of which no more is taken than is allowed, and for no longer.
 
-    A client that sends no more of it at all is cut off by its connection.
+    A client that sends no more of it at all is cut off by its connection. JSON is counted here, before any route's
+    parser: some are those of libraries.
     """
 
-    def __init__(self, receive: Receive, options: DoorOptions) -> None:
+    def __init__(self, receive: Receive, options: DoorOptions, heads: Mapping[bytes, bytes]) -> None:
         self._receive, self._options = receive, options
+        json = heads.get(b"content-type", b"").lower().startswith(b"application/json")
+        self._counter = JsonCounter(JsonLimits()) if json else None
         self._left, self._until, self._whole = options.body, 0.0, False
 
     async def __call__(self) -> MutableMapping[str, Any]:
@@ -197,7 +203,17 @@ class _Bounded:
             self._left -= len(message.get("body", b""))
             if self._left < 0:
                 raise too_large(self._options.body)
+            self._count(message.get("body", b""))
         return message
+
+    def _count(self, piece: bytes) -> None:
+        """Raise ProblemAnswer for JSON beyond the limits."""
+        if self._counter is None:
+            return
+        refused = self._counter.feed(piece) or (self._counter.end() if self._whole else None)
+        if refused is not None:
+            self._counter = None
+            raise ProblemAnswer(422, f"A JSON body {refused.rule}.", _CLOSED)
 
     async def linger(self) -> None:
         """Throw away what else comes, for a moment."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 
+from agentserver.foreign_json.bodies import CheckedBody, is_compressed, is_stream
 from agentserver.foreign_json.events import EventCutter, data_of
 from agentserver.foreign_json.reading import JsonLimits, read
 from agentserver.mcp.client.messages import LIMITS, UNREADABLE, OverLimitError, error_for
@@ -44,17 +45,20 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         response = await self._inner.handle_async_request(request)
         stream = response.stream
         assert isinstance(stream, httpx2.AsyncByteStream)
-        if response.headers.get("content-encoding", "identity") != "identity":
+        if is_compressed(response):
             await stream.aclose()
             raise httpx2.RemoteProtocolError("the answer is compressed, which was not asked for")
-        kind = response.headers.get("content-type", "").lower()
-        if kind.startswith("text/event-stream"):
-            checked = _Stream(stream, self._events(stream, key))
+        if is_stream(response):
+            checked = self._events(stream, key)
         else:
-            checked = _Stream(stream, self._whole(stream, key, json=kind.startswith("application/json")))
+            json = response.headers.get("content-type", "").lower().startswith("application/json")
+            checked = self._whole(stream, key, json=json)
         headers = [(name, value) for name, value in response.headers.raw if name.lower() != b"content-length"]
         return httpx2.Response(
-            response.status_code, headers=headers, stream=checked, extensions=response.extensions
+            response.status_code,
+            headers=headers,
+            stream=CheckedBody(stream, checked),
+            extensions=response.extensions,
         )
 
     async def aclose(self) -> None:
@@ -106,18 +110,3 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
             return b""
         refused = hasattr(message, "error")
         return message.model_dump_json(by_alias=True).encode() if refused else data
-
-
-class _Stream(httpx2.AsyncByteStream):
-    """The body of an answer, as it was checked."""
-
-    def __init__(self, inner: httpx2.AsyncByteStream, checked: AsyncIterator[bytes]) -> None:
-        self._inner, self._checked = inner, checked
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for piece in self._checked:
-            yield piece
-
-    async def aclose(self) -> None:
-        """Close the connection of the body."""
-        await self._inner.aclose()

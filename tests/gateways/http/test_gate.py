@@ -12,6 +12,7 @@ from starlette.routing import Route
 from agentserver.gateways.http import DoorPart
 from agentserver.gateways.http.held import CROWD
 from agentserver.gateways.http.parts import caller
+from tests.foreign_json.bombs import PLAIN
 from tests.gateways.http.desk import desk, opened
 from tests.machine import HANGS
 
@@ -52,6 +53,32 @@ async def test_a_request_of_another_site_is_refused(origin):
         assert answer.status_code == 403
         own = await ada.post("/v1/conversations", headers={"origin": door.url})
         assert own.status_code == 201
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize("bomb", ["objects", "texts", "escaped texts", "arrays in arrays"])
+async def test_json_beyond_the_limits_is_refused_before_any_route_reads_it(chunked, bomb):
+    read = []
+
+    async def route(request):
+        read.append(await request.body())
+        return Response()
+
+    part = DoorPart("library", (Route("/library", route, methods=["POST"]),))
+    body = PLAIN[bomb]
+
+    async def pieces():
+        for start in range(0, len(body), 50_000):
+            yield body[start : start + 50_000]
+
+    async with desk(parts=[part]) as door, door.client() as ada:
+        headers = {"content-type": "application/json"}
+        answer = await ada.post("/library", content=pieces() if chunked else body, headers=headers)
+        assert answer.status_code == 422
+        assert answer.json()["detail"].startswith("A JSON body must ")
+        assert read == []
+        whole = await ada.post("/library", content=b'{"a": "[[[["}', headers=headers)
+        assert (whole.status_code, read) == (200, [b'{"a": "[[[["}'])
 
 
 @pytest.mark.parametrize("chunked", [False, True])

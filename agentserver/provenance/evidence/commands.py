@@ -1,0 +1,93 @@
+"""Shell text as the simple commands that it runs.
+
+Owns the parting of a text at what parts commands, also inside of what is given to a shell to run. Refuses to judge
+commands. Prose, and a text that is one command, part into nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+READ: Final = 1 << 14
+"""Characters of a text that are parted. What comes after them is one command."""
+
+_MARKS: Final = ";|&\n(){}`<>"
+_PARTS: Final = re.compile(f"[{re.escape(_MARKS)}]+")
+_PARTED: Final = re.compile(r";|\||&&|\n|\$\(|`")
+"""Marks that part commands; the other ones stand in prose as well."""
+_RUNS: Final = re.compile(r"[a-z]*sh|eval|su")
+_HANDS_ON: Final = frozenset(
+    "sudo doas env nice nohup time timeout xargs exec command busybox setsid watch".split()
+)
+_SET: Final = re.compile(r"\w+=\S*")
+_NAME: Final = re.compile(r"[^\W\d_][\w+.-]*")
+_OPERAND: Final = re.compile(r"[/.:=*~$\d]")
+"""A character by which a word is no word of prose: of a path, an address, a version."""
+_LEAST: Final = 3
+"""Words from which on a command counts whose operands are words of prose."""
+
+
+def simple_commands(text: str) -> tuple[str, ...]:
+    """The simple commands of a shell text. A quoted text is data, but where a shell is given it to run."""
+    return tuple(dict.fromkeys(_commands(text[:READ], inside=False)))
+
+
+def _commands(text: str, *, inside: bool) -> Iterator[str]:
+    pieces = [*_pieces(text)]
+    parted = inside or bool(_PARTED.search(text))
+    for words in pieces:
+        while words and _SET.fullmatch(words[0]):
+            words = words[1:]  # noqa: PLW2901  the same command without what it is given to know
+        if parted or len(pieces) > 1:
+            yield from _counted(words, parted=parted)
+        for at in range(1, len(words)):
+            after = words[at - 1].rpartition("/")[2] in _HANDS_ON
+            if after or (words[at + 1 : at + 2] and words[at + 1].startswith("-")):
+                yield from _counted(words[at:], parted=after)
+        if not inside:
+            yield from _given(words)
+
+
+def _given(words: list[str]) -> Iterator[str]:
+    """The commands in the words that a shell is given to run, or that are put in for."""
+    runs = any(_RUNS.fullmatch(word.rpartition("/")[2]) for word in words)
+    for word in words:
+        if (runs and " " in word) or "$(" in word or "`" in word:
+            yield from _commands(word, inside=True)
+
+
+def _counted(words: list[str], *, parted: bool) -> Iterator[str]:
+    """A command as a text, and without what follows its first operand; none that prose may be."""
+    name = words[0].rpartition("/")[2] if words else ""
+    if len(words) < 2 or not _NAME.fullmatch(name):  # noqa: PLR2004  a name and what it is done to
+        return
+    operands = [word for word in words[1:] if not word.startswith("-")]
+    spoken = len(words) >= _LEAST and (parted or len(operands) < len(words) - 1)
+    if operands and (spoken or any(map(_OPERAND.search, operands))):
+        yield " ".join((name, *words[1:]))
+        if words[1].startswith("-") and len(words) > _LEAST:
+            yield " ".join((name, *words[1:_LEAST]))
+
+
+def _pieces(text: str) -> Iterator[list[str]]:
+    """The words between the marks that stand in no quotes. Where quotes do not end, they are none."""
+    scanner = shlex.shlex(text, posix=True, punctuation_chars=_MARKS)
+    scanner.whitespace, scanner.whitespace_split, scanner.commenters = " \t\r", True, ""
+    words: list[str] = []
+    try:
+        found = [*scanner]
+    except ValueError:
+        yield from (piece.split() for piece in _PARTS.split(text))
+        return
+    for token in found:
+        if _PARTS.fullmatch(token):
+            yield words
+            words = []
+        else:
+            words.append(token)
+    yield words

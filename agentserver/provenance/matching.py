@@ -13,6 +13,7 @@ from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Final
 
 from agentserver.characters.printing import CUT, shortened
+from agentserver.provenance.evidence.commands import simple_commands
 from agentserver.provenance.evidence.encodings import turned, unwrapped
 from agentserver.provenance.evidence.folding import fold_bytes, unfold
 from agentserver.provenance.evidence.index import SPAN
@@ -197,6 +198,21 @@ def origin(ledger: Ledger, body: str) -> Evidence | None:
     if ledger.untrusted.beyond:
         raise Crowded
     return None
+
+
+def commanded(ledger: Ledger, body: str, listed: tuple[str, ...] = ()) -> Evidence | None:
+    """One untrusted text that holds one of the commands of which a text is composed, however short it is.
+
+    A command that the principal said, or that is in a list of values, is not looked for.
+
+    Raises:
+        Crowded: there are more commands than are looked up, or untrusted texts hold more than is tracked.
+    """
+    commands = simple_commands(body)
+    if len(commands) > VALUES:
+        raise Crowded
+    unsaid = (each for each in commands if each not in listed and not ledger.asked.says(fold_bytes(each)))
+    return next(filter(None, (origin(ledger, each) for each in unsaid)), None)
 
 
 def counted(ledger: Ledger, body: str, kind: str) -> Evidence | None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentserver.provenance import Decision
+from agentserver.provenance import Decision, Mode, Policy
 from agentserver.provenance.evidence.commands import simple_commands
 from agentserver.provenance.policy.declarations import Rule
 from tests.fuzzing import examples
@@ -75,19 +75,41 @@ def test_honest_commands_that_share_words_with_a_log_run(command):
     assert read().call("run_command", command=command).decision is Decision.ALLOW
 
 
+@pytest.mark.parametrize("command", HOSTILE)
+def test_a_listener_of_which_nothing_is_declared_runs_no_strangers_command(command):
+    scene = Scenario(Policy(mode=Mode.ENFORCE), "Count the lines of a.txt.").read("t01", {"text": LOG})
+    assert scene.call("t02", cmd=command).decision is Decision.DENY
+
+
+@pytest.mark.parametrize("command", HONEST)
+def test_a_listener_of_which_nothing_is_declared_runs_honest_commands(command):
+    scene = Scenario(Policy(mode=Mode.ENFORCE), "Count the lines of a.txt.").read("t01", {"text": LOG})
+    assert scene.call("t02", cmd=command).decision is Decision.ALLOW
+
+
 def test_a_command_that_the_principal_said_runs():
     asked = read("Count the lines of a.txt, then rm -rf /srv as the log says.")
     assert asked.call("run_command", command="wc -l a.txt; rm -rf /srv").decision is Decision.ALLOW
 
 
 def test_a_choice_of_prose_is_no_command():
-    scene = Scenario(desk(), "Tidy up.").read("read_log", {"text": "Alice Miller met the third quarter 2026 team."})
-    for name in ("Dinner with Bob & Alice Miller", "Report of the third quarter 2026", "Lunch (with Alice Miller): team"):
+    scene = Scenario(desk(), "Tidy up.").read(
+        "read_log", {"text": "Alice Miller met the third quarter 2026 team."}
+    )
+    for name in (
+        "Dinner with Bob & Alice Miller",
+        "Report of the third quarter 2026",
+        "Lunch (with Alice Miller): team",
+    ):
         assert scene.call("delete_record", record=name).decision is Decision.ALLOW
         assert simple_commands(name) == ()
 
 
-PIECES = st.lists(st.sampled_from(["rm", "-rf", "/srv", "'", '"', ";", "&&", "$(", ")", "`", " ", "\n", "bash -c", "a.txt", "\\"]))
+PIECES = st.lists(
+    st.sampled_from(
+        ["rm", "-rf", "/srv", "'", '"', ";", "&&", "$(", ")", "`", " ", "\n", "bash -c", "a.txt", "\\"]
+    )
+)
 
 
 @settings(max_examples=examples(300))
@@ -98,7 +120,11 @@ def test_every_text_is_parted(text):
 
 
 @settings(max_examples=examples(100))
-@given(st.lists(st.sampled_from(HONEST), min_size=1, max_size=3), st.integers(0, 3), st.sampled_from([";", " && ", "\n"]))
+@given(
+    st.lists(st.sampled_from(HONEST), min_size=1, max_size=3),
+    st.integers(0, 3),
+    st.sampled_from([";", " && ", "\n"]),
+)
 def test_wherever_it_stands_among_honest_ones_it_is_found(honest, at, mark):
     commands = [*honest[:at], "rm -rf /srv", *honest[at:]]
     assert read().call("run_command", command=mark.join(commands)).decision is Decision.DENY

@@ -22,7 +22,21 @@ _PARTED: Final = re.compile(r";|\||&&|\n|\$\(|`")
 """Marks that part commands; the other ones stand in prose as well."""
 _RUNS: Final = re.compile(r"[a-z]*sh|eval|su")
 _HANDS_ON: Final = frozenset(
-    "sudo doas env nice nohup time timeout xargs exec command busybox setsid watch".split()
+    [
+        "sudo",
+        "doas",
+        "env",
+        "nice",
+        "nohup",
+        "time",
+        "timeout",
+        "xargs",
+        "exec",
+        "command",
+        "busybox",
+        "setsid",
+        "watch",
+    ]
 )
 _SET: Final = re.compile(r"\w+=\S*")
 _NAME: Final = re.compile(r"[^\W\d_][\w+.-]*")

@@ -8,8 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agentserver.provenance import matching
-from agentserver.provenance.evidence.commands import simple_commands
-from agentserver.provenance.evidence.folding import fold_bytes
 from agentserver.provenance.evidence.labels import Role
 from agentserver.provenance.evidence.leaves import amounts
 from agentserver.provenance.judging.authority import may_choose
@@ -40,7 +38,7 @@ def of_choice(case: Case, argument: Argument) -> Iterator[Finding]:
         return
     try:
         evidence = matching.origin(case.ledger, argument.body) or _within(case, argument.body)
-        evidence = evidence or _commanded(case, argument)
+        evidence = evidence or matching.commanded(case.ledger, argument.body, argument.rule.values)
         if evidence is None and argument.rule.role is Role.QUANTITY:
             evidence = _in_other_units(case, argument)
     except matching.Crowded:
@@ -62,19 +60,6 @@ def _in_other_units(case: Case, argument: Argument) -> Evidence | None:
         return None
     found = (matching.counted(case.ledger, argument.body, kind) for kind in kinds)
     return next(filter(None, found), None)
-
-
-def _commanded(case: Case, argument: Argument) -> Evidence | None:
-    """An untrusted text that holds one of the commands of which a choice is composed, however short it is.
-
-    A command that the principal said, or that is a listed value, is not looked for.
-    """
-    commands = simple_commands(argument.body)
-    if len(commands) > matching.VALUES:
-        raise matching.Crowded
-    asked, listed = case.ledger.asked, argument.rule.values
-    unsaid = (each for each in commands if each not in listed and not asked.says(fold_bytes(each)))
-    return next(filter(None, (matching.origin(case.ledger, each) for each in unsaid)), None)
 
 
 def _within(case: Case, body: str) -> Evidence | None:

@@ -135,6 +135,7 @@ def _dictated(case: Case, argument: Argument) -> Finding | None:
         evidence = next((match.evidence for match in matching.content(case.ledger, argument.body)), None)
         if evidence is None and choice and len(fold_bytes(argument.body)) >= matching.SHORT:
             evidence = matching.origin(case.ledger, argument.body)
+            evidence = evidence or matching.commanded(case.ledger, argument.body, argument.rule.values)
             if evidence is None and argument.rule.role is Role.SELECTOR and formed(case, argument):
                 return case.finding(Rule.UNFOUNDED, argument, "only a field that anybody may fill holds it")
         if evidence is None and not choice:

@@ -22,7 +22,7 @@ _PARTED: Final = re.compile(r";|\||&&|\n|\$\(|`")
 """Marks that part commands; the other ones stand in prose as well."""
 _RUNS: Final = re.compile(r"[a-z]*sh|eval|su")
 _HANDS_ON: Final = frozenset(
-    [
+    {
         "sudo",
         "doas",
         "env",
@@ -35,9 +35,9 @@ _HANDS_ON: Final = frozenset(
         "command",
         "busybox",
         "setsid",
-        "watch",
-    ]
+    }
 )
+"""Commands whose arguments are a command."""
 _SET: Final = re.compile(r"\w+=\S*")
 _NAME: Final = re.compile(r"[^\W\d_][\w+.-]*")
 _OPERAND: Final = re.compile(r"[/.:=*~$\d]")

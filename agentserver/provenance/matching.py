@@ -208,7 +208,7 @@ def commanded(ledger: Ledger, body: str, listed: tuple[str, ...] = ()) -> Eviden
     Raises:
         Crowded: there are more commands than are looked up, or untrusted texts hold more than is tracked.
     """
-    commands = simple_commands(body)
+    commands = simple_commands(body, VALUES + 1)
     if len(commands) > VALUES:
         raise Crowded
     unsaid = (each for each in commands if each not in listed and not ledger.asked.says(fold_bytes(each)))

@@ -102,7 +102,7 @@ def test_a_choice_of_prose_is_no_command():
         "Lunch (with Alice Miller): team",
     ):
         assert scene.call("delete_record", record=name).decision is Decision.ALLOW
-        assert simple_commands(name) == ()
+        assert simple_commands(name, 10) == ()
 
 
 PIECES = st.lists(
@@ -115,8 +115,14 @@ PIECES = st.lists(
 @settings(max_examples=examples(300))
 @given(PIECES.map("".join) | PIECES.map(" ".join))
 def test_every_text_is_parted(text):
-    found = simple_commands(text)
+    found = simple_commands(text, 1000)
     assert all(len(one.split()) > 1 for one in found)
+
+
+def test_more_commands_than_are_looked_up_are_beyond_what_is_tracked():
+    command = ";".join(f"touch {number}.txt" for number in range(600))
+    assert Rule.BOUND in read().rules("run_command", command=command)
+    assert sum(map(len, simple_commands("a -b c " * 2_000, 513))) < 513 * 64 * 7
 
 
 @settings(max_examples=examples(100))

@@ -7,7 +7,7 @@ commands. Prose, and a text that is one command, part into nothing.
 from __future__ import annotations
 
 import re
-import shlex
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -16,8 +16,16 @@ if TYPE_CHECKING:
 READ: Final = 1 << 14
 """Characters of a text that are parted. What comes after them is one command."""
 
-_MARKS: Final = ";|&\n(){}`<>"
-_PARTS: Final = re.compile(f"[{re.escape(_MARKS)}]+")
+WORDS: Final = 64
+"""Words of a command that are looked at: what holds the whole of it holds them."""
+
+_PARTS: Final = re.compile(r"[;|&\n(){}`<>]+")
+_QUOTED: Final = re.compile(r"""\\.|'[^']*'|"(?:\\.|[^"\\])*\"""", re.DOTALL)
+_TOKEN: Final = re.compile(
+    rf"(?P<mark>{_PARTS.pattern})|(?P<word>(?:{_QUOTED.pattern}|[^\s;|&(){{}}`<>'\"\\])+)|(?P<open>['\"\\])",
+    re.DOTALL,
+)
+"""A mark, a word with the quotes in it, or a quote that does not end."""
 _PARTED: Final = re.compile(r";|\||&&|\n|\$\(|`")
 """Marks that part commands; the other ones stand in prose as well."""
 _RUNS: Final = re.compile(r"[a-z]*sh|eval|su")
@@ -46,9 +54,9 @@ _LEAST: Final = 3
 """Words from which on a command counts whose operands are words of prose."""
 
 
-def simple_commands(text: str) -> tuple[str, ...]:
-    """The simple commands of a shell text. A quoted text is data, but where a shell is given it to run."""
-    return tuple(dict.fromkeys(_commands(text[:READ], inside=False)))
+def simple_commands(text: str, most: int) -> tuple[str, ...]:
+    """The simple commands of a shell text, at most so many. A quoted text is data, but where a shell is given it."""
+    return tuple(dict.fromkeys(islice(_commands(text[:READ], inside=False), most)))
 
 
 def _commands(text: str, *, inside: bool) -> Iterator[str]:
@@ -58,11 +66,11 @@ def _commands(text: str, *, inside: bool) -> Iterator[str]:
         while words and _SET.fullmatch(words[0]):
             words = words[1:]  # noqa: PLW2901  the same command without what it is given to know
         if parted or len(pieces) > 1:
-            yield from _counted(words, parted=parted)
+            yield from _counted(words[:WORDS], parted=parted)
         for at in range(1, len(words)):
             after = words[at - 1].rpartition("/")[2] in _HANDS_ON
             if after or (words[at + 1 : at + 2] and words[at + 1].startswith("-")):
-                yield from _counted(words[at:], parted=after)
+                yield from _counted(words[at : at + WORDS], parted=after)
         if not inside:
             yield from _given(words)
 
@@ -90,18 +98,20 @@ def _counted(words: list[str], *, parted: bool) -> Iterator[str]:
 
 def _pieces(text: str) -> Iterator[list[str]]:
     """The words between the marks that stand in no quotes. Where quotes do not end, they are none."""
-    scanner = shlex.shlex(text, posix=True, punctuation_chars=_MARKS)
-    scanner.whitespace, scanner.whitespace_split, scanner.commenters = " \t\r", True, ""
-    words: list[str] = []
-    try:
-        found = [*scanner]
-    except ValueError:
+    tokens = [*_TOKEN.finditer(text)]
+    if any(token["open"] for token in tokens):
         yield from (piece.split() for piece in _PARTS.split(text))
         return
-    for token in found:
-        if _PARTS.fullmatch(token):
+    words: list[str] = []
+    for token in tokens:
+        if token["mark"]:
             yield words
             words = []
         else:
-            words.append(token)
+            words.append(_QUOTED.sub(_inside, token["word"]))
     yield words
+
+
+def _inside(quoted: re.Match[str]) -> str:
+    """The text in quotes, or behind a backslash."""
+    return quoted[0][1:] if quoted[0].startswith("\\") else quoted[0][1:-1]

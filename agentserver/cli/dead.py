@@ -137,7 +137,7 @@ def _commit(ctx: click.Context, books: _Books, decide: Callable[[], Outcome]) ->
     try:
         outcome = decide()
     except LookupError as error:
-        project.refuse(ctx, str(error.args[0]))
+        project.refuse(ctx, *map(str, error.args))
     (trouble,) = books.writer.commit([outcome])
     if trouble is not None:
         project.refuse(ctx, str(trouble))
@@ -151,8 +151,9 @@ def again(ctx: click.Context, delivery: str, organism: Path | None, journal: Pat
     """Queue one again; the next run takes it up. The server must not be running.
 
     While its thread lives it is queued there, and what comes of it goes where it would have gone. Otherwise it becomes
-    a request of the same principal in a conversation of its own, and what it is answered waits for the principal. Its
-    words are no orders of the principal's: where provenance is enforced, nothing that comes of it reaches a sink.
+    a request of the same principal in a conversation of its own, and what it is answered waits for the principal. A
+    message that the principal sent itself is judged as when it came. The words of a listener are no orders of the
+    principal's: where provenance is enforced, nothing that comes of them reaches a sink.
     """
     from agentserver.core.decide.requeue import lives
 

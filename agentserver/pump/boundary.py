@@ -314,7 +314,7 @@ class Boundary:
         try:
             return await self._step(conversation, deciding, patient=False, to_its_end=entirely) and taken
         except UndecidedError as error:
-            raise LookupError(str(_cause(error))) from error
+            raise LookupError(*map(str, _cause(error).args)) from error
 
     async def answer(self, conversation: str, answered: ApprovalAnswer) -> bool:
         """Commit a person's answer; one that cannot be carried out becomes a denial. False when it is to nothing."""

@@ -235,6 +235,36 @@ def test_a_letter_whose_thread_is_closed_becomes_a_request_of_its_own(failing, m
     assert "tea, attempt 0" in heard()[-1], "the principal gets what the worker would have told the boss"
 
 
+@pytest.fixture
+def enforcing(failing):
+    """The worker is a sink, and provenance is enforced."""
+    change(Path("organism.yaml"), "peers: [worker]}", "peers: [worker], trust: relay}")
+    change(Path("organism.yaml"), "retries: 1}", "retries: 1, trust: sink}\nprovenance: {mode: enforce}")
+
+
+def test_a_payment_that_the_principal_ordered_is_requeued_though_its_conversation_is_over(
+    enforcing, monkeypatch
+):
+    say(PART, close=True)
+    letter = dead("list").split()[0]
+    assert dead("requeue", letter).startswith(f"{letter} is a new request of console, in conversation ")
+    monkeypatch.delenv("WORKS_FAIL")
+    assert "tea, attempt 0" in heard()[-1]
+    sys.modules.pop("works_handlers", None)
+    assert "; 0 differ" in verb("replay")
+
+
+def test_a_payment_that_a_listener_wrote_is_refused_with_the_reason_in_lines(enforcing):
+    say(JOB, close=True)
+    letter = dead("list").split()[0]
+    told = dead("requeue", letter, status=2)
+    assert (
+        "boss wrote it, and what boss had read is not known outside its conversation, which is over" in told
+    )
+    assert "\\n" not in told
+    assert dead("list").startswith(letter)
+
+
 def test_one_that_its_listener_takes_no_more_stays_where_it_is(failing):
     say(close=True)
     change(Path("works_handlers.py"), "payload: Part,", "payload: Job,")

@@ -6,16 +6,18 @@ comes of it, else as a new request of its principal. Refuses to know where dead 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.core.decide import intake
+from agentserver.core.decide.admission import judge
 from agentserver.core.decide.commands import Begin, Enter, Remember, Requeue, Send
 from agentserver.core.decide.transaction import transact
-from agentserver.core.drafts.routing import Proposal, Route
-from agentserver.core.messages import SYSTEM, TODO, Requeued
+from agentserver.core.drafts.routing import Proposal, Route, Sender
+from agentserver.core.messages import SYSTEM, TODO, Draft, Requeued
 from agentserver.core.records.audit import Event
 from agentserver.core.records.details import RedrivenFrom
 from agentserver.core.records.wording import WORDING
+from agentserver.core.state.principals import Trust
 from agentserver.payload.names import local
 from agentserver.wire.canonical import canonical
 
@@ -25,12 +27,13 @@ if TYPE_CHECKING:
     from agentserver.core.decide.commands import Command
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Delivery, Moment, Redriven
+    from agentserver.core.records.details import Detail
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.conversation import Conversation
 
 
 REDRIVEN_HOP = 2
-"""The hop of a redriven letter. The first is for what the principal says."""
+"""The hop of a redriven letter that a listener wrote. The first is for what the principal says."""
 
 
 def lives(conversation: Conversation | None, delivery: Delivery) -> bool:
@@ -61,8 +64,9 @@ def requeue(conversation: Conversation, delivery: Delivery, rules: Rules, moment
 def redrive(conversation: Conversation, redriven: Redriven, rules: Rules, moment: Moment) -> Outcome:
     """Give a dead letter to its listener once more, as a request of the principal whose conversation it is from.
 
-    Its words are not taken for the principal's: a listener may have written them, out of what strangers said, and
-    nothing of that is known here. Guards are told that they missed it, so that lineage objects to every sink.
+    A letter that the principal wrote itself, as orders, is judged as when it came. The words of any other are not taken
+    for the principal's: a listener wrote them, out of what strangers may have said, and nothing of that is known here.
+    Guards are told that they missed it, so that lineage objects to every sink.
 
     Args:
         conversation: a new one of that principal.
@@ -70,28 +74,74 @@ def redrive(conversation: Conversation, redriven: Redriven, rules: Rules, moment
         rules: what to decide by, for the letter as well: those it was admitted under may be others.
         moment: when.
 
-    Raises LookupError when the letter cannot be a request, or may not be one.
+    Raises LookupError when the letter cannot be a request, or may not be one; with the lines of the reason.
     """
     letter, principal, root = redriven.delivery, conversation.principal, conversation.tree.root
     element = _payload(letter, rules)
-    markup = canonical(element).decode()
+    draft = Draft(letter.to, letter.root, canonical(element).decode(), element)
     moment = moment.not_before(conversation.touched)
-    memory = rules.missed(rules.recall(conversation))
-    sender = rules.blueprint.principal(principal)
-    proposal = Proposal(sender, root, letter.to, Route.REDRIVEN, letter.root, markup, element)
-    ruling = rules.ruling(memory, proposal, moment.now)
-    if ruling.denied is not None:
-        raise LookupError(f"it may not be a request of its own: {WORDING.whole(ruling.denied.detail)}")
+    own = _is_own(letter, conversation, rules)
+    said = (_own if own else _written)(conversation, letter, draft, rules, moment)
     about = {"thread": root, "sender": principal, "to": letter.to}
     told = RedrivenFrom(letter.id, letter.conversation, redriven.by)
     commands: list[Command] = [
         Begin(redriven.request),
-        Remember(memory),
-        *(Enter(Event.FLAGGED, {**about, "detail": note}) for note in ruling.notes),
+        *(() if own else (Remember(rules.missed(rules.recall(conversation))),)),
+        *(Enter(Event.FLAGGED, {**about, "detail": note}) for note in said.notes),
         Enter(Event.REDRIVEN, {**about, "root": local(letter.root), "detail": told}),
-        Send(proposal._replace(questions=ruling.questions), redriven.request, REDRIVEN_HOP),
+        *(Send(one, redriven.request, 1 if own else REDRIVEN_HOP) for one in said.proposals),
     ]
     return transact(conversation, rules, moment, redriven, commands)
+
+
+class _Said(NamedTuple):
+    """A letter as it goes on: its proposals, and what guards note of it."""
+
+    proposals: tuple[Proposal, ...]
+    notes: tuple[Detail, ...]
+
+
+def _is_own(letter: Delivery, conversation: Conversation, rules: Rules) -> bool:
+    """Tell whether a letter is what its principal said, whose words are orders."""
+    first = letter.hop == 1 and letter.sender == conversation.principal
+    orders = conversation.rights.trust is Trust.ORDERS
+    return first and orders and letter.sender not in rules.blueprint.listeners
+
+
+def _own(conversation: Conversation, letter: Delivery, draft: Draft, rules: Rules, moment: Moment) -> _Said:
+    """Judge a letter as its principal's. Raises LookupError."""
+    principal = rules.blueprint.principal(conversation.principal, conversation.rights.may)
+    sender = Sender(principal, conversation.tree.root, None, moment.now)
+    judged = judge((draft,), sender, rules, rules.recall(conversation))
+    if judged.refusal is not None:
+        raise _refused(f"{letter.sender} may not send it any more", judged.refusal.detail)
+    notes = [note.detail for note in judged.remarks]
+    return _Said(judged.proposals, tuple(notes))
+
+
+def _written(
+    conversation: Conversation, letter: Delivery, draft: Draft, rules: Rules, moment: Moment
+) -> _Said:
+    """Judge a letter as one of which nobody knows where its words come from. Raises LookupError."""
+    principal, root = conversation.principal, conversation.tree.root
+    sender = rules.blueprint.principal(principal)
+    proposal = Proposal(sender, root, letter.to, Route.REDRIVEN, letter.root, draft.markup, draft.element)
+    memory = rules.recall(conversation)
+    ruling = rules.ruling(rules.missed(memory), proposal, moment.now)
+    if ruling.denied is not None:
+        anyway = rules.ruling(memory, proposal._replace(route=Route.PEER), moment.now).denied
+        if anyway is not None:  # whoever had written it
+            raise _refused("it may not be a request of its own", anyway.detail)
+        raise LookupError(
+            f"it may not be a request of its own: {letter.sender} wrote it, and what {letter.sender} had read is not"
+            f" known outside its conversation, which is over. Send the message anew that led to it"
+        )
+    return _Said((proposal._replace(questions=ruling.questions),), ruling.notes)
+
+
+def _refused(why: str, detail: Detail | None) -> LookupError:
+    """Make the error of a letter that the rules refuse, with a line for each of the reason."""
+    return LookupError(f"{why}:", *WORDING.lines(detail))
 
 
 def _payload(letter: Delivery, rules: Rules) -> etree._Element:

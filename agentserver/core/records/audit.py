@@ -22,7 +22,7 @@ class Event(StrEnum):
     """The kinds of records."""
 
     RECEIVED = "received"  # an outside message was accepted
-    REDRIVEN = "redriven"  # a dead letter became a request of its own; its words are no orders
+    REDRIVEN = "redriven"  # a dead letter became a request of its own
     SENT = "sent"  # a listener's message was admitted
     HANDLED = "handled"  # a listener finished with a message
     ASKED = "asked"  # an admitted message waits until a person approves it

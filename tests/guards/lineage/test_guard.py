@@ -946,17 +946,43 @@ def test_after_a_message_that_it_missed_every_sink_is_refused():
 def test_a_redriven_letter_to_a_sink_is_no_order_of_the_principals(mode):
     p = story(replace(BASE, mode=mode))
     p.say(Letter("ada@corp.example", "hello"), "post")
-    letter = p.outcomes[-1].added[0]
+    letter = p.outcomes[-1].added[0]._replace(sender="agent", hop=2)
     assert p.replies == []
     new = story(replace(BASE, mode=mode))
     redriven = Redriven(letter, "again", "ada")
     if mode is Mode.ENFORCE:
-        with pytest.raises(LookupError, match="may not be a request of its own"):
+        with pytest.raises(LookupError, match="agent wrote it, and what agent had read is not known outside"):
             redrive(new.conversation, redriven, new.rules, new.moment())
         return
     outcome = redrive(new.conversation, redriven, new.rules, new.moment())
     assert bool(outcome.asked) == (mode is Mode.CONFIRM)
     assert (Event.FLAGGED in [record.event for record in outcome.records]) == (mode is Mode.AUDIT)
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_a_redriven_letter_that_the_principal_wrote_is_judged_as_when_it_came(mode):
+    p = story(replace(BASE, mode=mode))
+    p.say(Letter("ada@corp.example", "hello"), "post")
+    first = p.outcomes[-1]
+    new = story(replace(BASE, mode=mode))
+    outcome = redrive(new.conversation, Redriven(first.added[0], "again", "ada"), new.rules, new.moment())
+    assert [(one.to, one.hop, one.message) for one in outcome.added] == [
+        (one.to, one.hop, one.message.replace(one.thread.encode(), again.thread.encode()))
+        for one, again in zip(first.added, outcome.added, strict=True)
+    ]
+    assert bool(outcome.asked) == bool(first.asked)
+    new.apply(outcome)
+    new.run()
+    assert new.seen("post") == [Letter("ada@corp.example", "hello")] * (not first.asked)
+
+
+def test_a_redriven_letter_of_a_principal_whose_words_are_no_orders_stays_nobodys():
+    p = story(BASE)
+    p.say(Letter("ada@corp.example", "hello"), "post")
+    new = story(BASE)
+    stranger = new.conversation._replace(rights=Principal("console", Trust.RELAY).rights)
+    with pytest.raises(LookupError, match="may not be a request of its own"):
+        redrive(stranger, Redriven(p.outcomes[-1].added[0], "again", "ada"), new.rules, new.moment())
 
 
 def test_what_a_redriven_letter_leads_to_reaches_no_sink():
@@ -965,7 +991,7 @@ def test_what_a_redriven_letter_leads_to_reaches_no_sink():
               if isinstance(call.payload, Ask) else HandlerResponse.respond(Note("done"))}  # fmt: skip
     p = story(policy, writes)
     p.say(Ask("Write to ada@corp.example."), "agent")
-    letter = p.outcomes[-1].added[0]
+    letter = p.outcomes[-1].added[0]._replace(sender="agent", hop=2)
     p.run()
     assert p.seen("post"), "the principal's own words are orders"
     new = story(policy, writes)

@@ -35,7 +35,24 @@ CORE_COVERAGE = 98
 SOAK_SCALE = 100
 PARALLEL = ("--numprocesses=auto", "--dist=worksteal")
 COUNTED = tuple(f"tests/{name}" for name in ("core", "guards", "pump", "reloading"))
-"""Folders of tests that the core's bound needs; `./run test` counts nothing in the others."""
+"""Folders of tests that the core's bound needs; nothing is counted in the others."""
+LEFT_TO_FULL = tuple(
+    f"tests/{name}"
+    for name in (
+        "benchmarks",
+        "crash",
+        "deploy",
+        "examples",
+        "soak",
+        "test_docs.py",
+        "test_first_hour.py",
+        "test_installing.py",
+        "test_packaging.py",
+        "test_pages.py",
+        "test_site.py",
+    )
+)
+"""Tests of pages, packaging, examples and long lives, which only `./run test --full` runs."""
 BENCHMARKS = sorted((ROOT / "benchmarks").glob("[!_]*.py"))
 QUICK = {
     "agents": ("--quick",),
@@ -161,6 +178,11 @@ def compiled() -> None:
     """
     sources = present("agentserver", "listeners", "examples", "benchmarks")
     tool("compileall", "-q", "--invalidation-mode=checked-hash", *sources)
+
+
+def behaviour_tests() -> None:
+    """Run every test of behaviour on every core, uncounted."""
+    pytest(*PARALLEL, *(f"--ignore={path}" for path in LEFT_TO_FULL))
 
 
 def core_tests() -> None:
@@ -418,7 +440,8 @@ def check_lock(uv: Path, output: str) -> None:
 
 # --- verbs -----------------------------------------------------------------------------------------------------------
 
-TESTS = (
+BEHAVIOUR = (Stage("compiled", compiled), Stage("tests", behaviour_tests, needs=("tests",)))
+EVERYTHING = (
     Stage("compiled", compiled),
     Stage("core", core_tests, needs=("tests",)),
     Stage("tests", other_tests, needs=("tests",)),
@@ -434,11 +457,11 @@ TESTS = (
 
 
 def select(verb: str, args: Sequence[str]) -> Sequence[Stage]:
-    """The stages of a verb. Arguments go to the tool behind it; `test` alone is the whole."""
-    if verb == "test" and args:
+    """The stages of a verb. Arguments go to the tool behind it, but for `test` alone and `test --full`."""
+    if verb == "test" and args and list(args) != ["--full"]:
         verb, args = "pytest", [arg for arg in args if arg != "--"]
     verbs: dict[str, Sequence[Stage]] = {
-        "test": (*LINT, *TESTS),
+        "test": (*LINT, *(EVERYTHING if args else BEHAVIOUR)),
         "lint": LINT,
         "pytest": [Stage("tests", lambda: pytest(*args))],
         "docs": [Stage("docs", lambda: pytest("tests/test_docs.py", *args))],

@@ -9,16 +9,27 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import signal
 import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from tests.machine import HANGS
 
 ROOT = Path(__file__).resolve().parents[1]
-PATIENCE = 6 * HANGS
-"""Seconds for what asks a package index: it guards against hanging alone."""
+PATIENCE = 2 * HANGS
+"""Seconds for one command that asks a package index: it guards against hanging alone."""
+WHOLE = 290
+"""Seconds for a test of many commands, each of which has its own guard: just less than what pytest gives to any test."""
+
+
+@pytest.fixture(autouse=True)
+def _each_command_has_its_guard(_nothing_hangs):
+    """Give a test of many commands more than one that hangs may have."""
+    signal.alarm(WHOLE)
 
 
 def shared(tmp_path_factory) -> Path:

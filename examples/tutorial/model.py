@@ -13,8 +13,9 @@ ADDRESS = re.compile(r"[\w.]+@[\w.]*\w")
 
 def answer(prompt: Any) -> Completion:
     """Read a page, mail it to the first address in sight, report."""
-    wish = next(message.content for message in prompt.messages if message.role == "user")
-    results = [message.content for message in prompt.messages if message.role == "tool"]
+    last = max(place for place, message in enumerate(prompt.messages) if message.role == "user")
+    wish = prompt.messages[last].content  # before it is what was asked and answered earlier
+    results = [message.content for message in prompt.messages[last:] if message.role == "tool"]
     if not results:
         page = "otters" if "otters" in wish else "badgers"
         return call("pages", {"name": page})

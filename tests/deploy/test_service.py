@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from tests import installed
+from tests.installed import _each_command_has_its_guard  # noqa: F401 - for each test here
 from tests.machine import HANGS
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="units and containers are Linux's")

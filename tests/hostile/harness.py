@@ -132,7 +132,7 @@ class Attack:
 
     Args:
         name: for the table.
-        run: attacks a server and returns what it met; an AssertionError means that the server did not hold.
+        run: attacks a server and returns what it met; an AssertionError or a lost connection means that the server did not hold.
         prepare: writes the organism into a directory.
         around: entered after that with the directory, and left after the server has ended: for what runs beside it.
         principals: whom to enrol, with their roles.
@@ -256,8 +256,8 @@ async def _attacked(attack: Attack, target: Target) -> tuple[str, bool, float]:
         tasks.start_soon(_stand_by, bystander, slowest)
         try:
             met, held = await attack.run(target), True
-        except AssertionError as error:
-            met, held = " ".join(str(error).split())[:200], False
+        except (AssertionError, httpx.TransportError) as error:
+            met, held = " ".join(f"{type(error).__name__}: {error}".split())[:200], False
         tasks.cancel_scope.cancel()
     return met, held, slowest[0]
 

@@ -31,7 +31,10 @@ def test_a_server_that_answers_wrongly_or_ends_has_not_held(tmp_path):
         await anyio.to_thread.run_sync(server.process.wait)
         return "killed"
 
-    for name, run, met in (("wrong", wrong, "not found"), ("deadly", deadly, "the server has ended (-9)")):
+    for name, run, met in (
+        ("wrong", wrong, "AssertionError: not found"),
+        ("deadly", deadly, "the server has ended (-9)"),
+    ):
         home = tmp_path / name
         home.mkdir()
         row = measure(Attack(name, run), home)

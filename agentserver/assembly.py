@@ -147,7 +147,8 @@ class Server(Serving):
         async with AsyncExitStack() as stack:
             resources = self._resources = await _resources(self.organism, stack)
             engine = await stack.enter_async_context(self.engine)
-            tracing = self._tracing = await traced(self.organism, engine, stack)
+            asks = self.completer is not None or self.organism.models is not None
+            tracing = self._tracing = await traced(self.organism, engine, stack, asks=asks)
             stack.push_async_callback(self._keepers.close)
             bound = await self._keepers.open(self._opening(self.organism, self.rules))
             watching: list[Callable[[tuple[AuditRecord, ...]], None]] = [self.trace.observe, *self.meters]
@@ -289,8 +290,10 @@ async def _resources(organism: Organism, stack: AsyncExitStack) -> tuple[object,
     return tuple(provided) if isinstance(provided, list | tuple) else (provided,)
 
 
-async def traced(organism: Organism, engine: Engine, stack: AsyncExitStack) -> Tracing | None:
-    """The teller of an organism to OpenTelemetry, until the stack is left; None where it is told nothing.
+async def traced(organism: Organism, engine: Engine, stack: AsyncExitStack, *, asks: bool) -> Tracing | None:
+    """Open what sends spans and metrics of an organism, until the stack is left; None where nothing is sent.
+
+    ``asks`` says whether its handlers may ask language models.
 
     Raises MissingExtraError where the YAML wants it, and OSError for certificates that cannot be read.
     """
@@ -304,7 +307,9 @@ async def traced(organism: Organism, engine: Engine, stack: AsyncExitStack) -> T
     from agentserver.telemetry.tracing import tracing  # with an extra that most do without
 
     agents = {bound.listener.name: bound.listener.agent for bound in organism.listeners}
-    found = await stack.enter_async_context(tracing(organism.name, agents, otel, organism.secrets.redact))
+    found = await stack.enter_async_context(
+        tracing(organism.name, agents, otel, organism.secrets.redact, asks=asks)
+    )
     if engine.durable:
         await found.take_up(engine)
     return found

@@ -72,3 +72,13 @@ def _there(module: str) -> bool:
         ValueError,
     ):  # the package around it is not there; it is shut out of this process
         return False
+
+
+def find_version() -> str:
+    """Find the version of agentserver that is installed; empty for a checkout that is not."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("agentserver-xml")
+    except PackageNotFoundError:
+        return ""

@@ -139,18 +139,11 @@ def _legible(error: click.ClickException, redact: Callable[[str], str] = str) ->
     return error
 
 
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("agentserver-xml")
-    except PackageNotFoundError:
-        return "from a checkout"
-
-
 def _show_version(ctx: click.Context, _param: click.Parameter, asked: bool) -> None:  # noqa: FBT001 - click's
     if asked:
-        click.echo(f"agentserver, version {_version()}")
+        from agentserver.extras import find_version
+
+        click.echo(f"agentserver, version {find_version() or 'from a checkout'}")
         ctx.exit()
 
 

@@ -207,6 +207,7 @@ class Otel:
         content: whether spans hold messages.
         redact: patterns of the names of fields that are taken out of them.
         asked: whether the YAML asks for it, and not the environment alone.
+        metrics: where the metrics of language models go, whole; empty for none.
     """
 
     url: str
@@ -217,6 +218,7 @@ class Otel:
     content: bool = False
     redact: tuple[str, ...] = ()
     asked: bool = True
+    metrics: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from agentserver.core.records.audit import AuditRecord
-    from agentserver.telemetry.story import Span, Story
+    from agentserver.telemetry.spans import Span
+    from agentserver.telemetry.story import Story
     from agentserver.trace.traceparent import Traceparent
 
 STEPS: Final = 5_000

@@ -20,6 +20,10 @@ class Attribute(StrEnum):
     PROVIDER = "gen_ai.provider.name"
     REQUEST_MODEL = "gen_ai.request.model"
     RESPONSE_MODEL = "gen_ai.response.model"
+    MAX_TOKENS = "gen_ai.request.max_tokens"
+    FINISH_REASONS = "gen_ai.response.finish_reasons"
+    TOKEN_TYPE = "gen_ai.token.type"  # noqa: S105 - a name
+    STATUS = "http.response.status_code"
     INPUT_TOKENS = "gen_ai.usage.input_tokens"
     OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
     INPUT = "gen_ai.input.messages"
@@ -28,9 +32,11 @@ class Attribute(StrEnum):
     RESULT = "gen_ai.tool.call.result"
     ERROR = "error.type"
     SERVICE = "service.name"
+    VERSION = "service.version"
     SDK = "telemetry.sdk.name"
     LANGUAGE = "telemetry.sdk.language"
 
+    BACKEND = "agentserver.backend"
     SENDER = "agentserver.sender"
     PAYLOAD = "agentserver.payload"
     WAITED = "agentserver.waited"

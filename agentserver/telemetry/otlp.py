@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
-from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationScope, KeyValue
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, InstrumentationScope, KeyValue
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Status
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as Written
@@ -24,7 +24,7 @@ from agentserver.telemetry.names import Attribute
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from agentserver.telemetry.story import About, Pair, Span, SpanEvent, Value
+    from agentserver.telemetry.spans import About, Pair, Span, SpanEvent, Value
 
 LONGEST: Final = 10_000
 """Characters of a text in a span."""
@@ -44,14 +44,15 @@ class Encoder:
     """Writes spans.
 
     Args:
-        resource: attributes of who tells them.
+        resource: attributes of the server.
+        version: of the library.
     """
 
-    def __init__(self, resource: Mapping[str, Value]) -> None:
+    def __init__(self, resource: Mapping[str, Value], version: str = "") -> None:
         self._abouts: dict[str, bytes] = {}
         self._numbers: dict[str, bytes] = {}
         self._pairs: dict[Pair, bytes] = {}
-        scope = InstrumentationScope(name="agentserver")
+        scope = InstrumentationScope(name="agentserver", version=version)
         told = Resource(attributes=map(_pair, resource.items()))
         self._resource = ResourceSpans(resource=told).SerializeToString()
         self._scope = ScopeSpans(scope=scope).SerializeToString()
@@ -150,6 +151,9 @@ def _pair(pair: Pair) -> KeyValue:
             return KeyValue(key=name, value=AnyValue(int_value=max(-(2**63), min(value, 2**63 - 1))))
         case float():
             return KeyValue(key=name, value=AnyValue(double_value=value))
+        case tuple():
+            texts = [AnyValue(string_value=_text(one)) for one in value]
+            return KeyValue(key=name, value=AnyValue(array_value=ArrayValue(values=texts)))
         case _:
             return KeyValue(key=name, value=AnyValue(string_value=_text(value)))
 

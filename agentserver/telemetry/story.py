@@ -1,31 +1,33 @@
-"""From committed records to spans: one for each request, and one for each delivery that is over.
+"""From committed records to spans: one for each request, for each delivery that is over, and for each turn of an agent.
 
-Owns the tree: the trace is the request, a delivery's parent is the one that was handled in the step that sent it. Ids
-are those of messages, so that nothing is stored and a server that takes up a request tells it under the same ids.
-Refuses to know how spans are written and sent. Memory is bounded; no clock, no I/O.
+Owns the tree: the trace is the request, a delivery's parent is the one that was handled in the step that sent it, or
+the turn of the agent that sent it. Ids are those of messages, so that nothing is stored and a server that takes up a
+request tells it under the same ids. Refuses to know how spans are written and sent. Memory is bounded; no clock, no
+I/O.
 """
 
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.core.records.audit import Event
 from agentserver.core.records.details import Charge
 from agentserver.core.records.wording import WORDING
 from agentserver.telemetry.names import Attribute, Operation
+from agentserver.telemetry.spans import About, Span, SpanEvent
 from agentserver.telemetry.told import CONTENT, content, rule
+from agentserver.telemetry.turns import Begun, Turn
 from agentserver.trace.redact import redacted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from agentserver.core.records.audit import AuditRecord
+    from agentserver.telemetry.spans import Pair
     from agentserver.trace.redact import Redaction
     from agentserver.trace.traceparent import Traceparent
 
-    Value: TypeAlias = str | int | float
-    Pair: TypeAlias = tuple[str, Value]
 
 REQUESTS: Final = 10_000
 """Requests at work that are known at a time; of the oldest beyond them no span of the request itself is told."""
@@ -42,49 +44,6 @@ _PAYLOAD, _WAITED = Attribute.PAYLOAD.value, Attribute.WAITED.value
 
 _new = tuple.__new__
 """Makes a tuple without the call of Python that its class would make; tests/test_tuples.py counts the fields."""
-
-
-class SpanEvent(NamedTuple):
-    """An event of a span; ``at`` in seconds since the epoch."""
-
-    name: str
-    at: float
-    attributes: tuple[Pair, ...] = ()
-
-
-class About(NamedTuple):
-    """The common parts of spans of one name."""
-
-    name: str
-    attributes: tuple[Pair, ...]
-
-
-class Span(NamedTuple):
-    """A span that is over.
-
-    Args:
-        trace: 16 bytes.
-        id: 8 bytes.
-        parent: 8 bytes; empty for a request's.
-        about: its name, and attributes that others have too.
-        began: in seconds since the epoch.
-        ended: likewise.
-        error: the code of its failure; empty for none.
-        link: whence its request came.
-        client: whether it is a call of something outside.
-    """
-
-    trace: bytes
-    id: bytes
-    parent: bytes
-    about: About
-    began: float
-    ended: float
-    attributes: Sequence[Pair] = ()
-    events: Sequence[SpanEvent] = ()
-    error: str = ""
-    link: Traceparent | None = None
-    client: bool = False
 
 
 def trace_id(request: str) -> bytes:
@@ -114,10 +73,10 @@ def sampled(trace: bytes, share: float) -> bool:
 class _Waiting:
     """A delivery that is not over."""
 
-    __slots__ = ("attempts", "events", "message", "money", "parent", "sent", "tokens")
+    __slots__ = ("attempts", "events", "message", "money", "origin", "parent", "sent", "tokens")
 
-    def __init__(self, parent: bytes, sent: float | None, message: bytes = b"") -> None:
-        self.parent, self.sent, self.message = parent, sent, message
+    def __init__(self, parent: bytes, sent: float | None, origin: str, message: bytes = b"") -> None:
+        self.parent, self.sent, self.origin, self.message = parent, sent, origin, message
         self.events: list[SpanEvent] = []
         self.attempts = self.tokens = self.money = 0
 
@@ -125,11 +84,12 @@ class _Waiting:
 class _Request:
     """A request that is not at rest. ``began`` is None for one whose beginning is not known."""
 
-    __slots__ = ("began", "error", "events", "id", "link", "live", "pair", "sender", "trace")
+    __slots__ = ("began", "error", "events", "id", "link", "live", "pair", "sender", "trace", "turns")
 
     def __init__(self, request: str, conversation: str) -> None:
         self.trace, self.id = trace_id(request), span_id(request)
         self.live: dict[str, _Waiting] = {}
+        self.turns: dict[str, Turn] = {}
         self.events: list[SpanEvent] = []
         self.began: float | None = None
         self.link: Traceparent | None = None
@@ -165,7 +125,7 @@ class Story:
 
     def know(self, agents: Mapping[str, bool]) -> None:
         """Tell of these listeners from now on; ``agents`` is as of the constructor. May be called from any thread."""
-        self._agents = agents
+        self.agents = agents
         self._kinds = {name: _kind(name, agent=agent) for name, agent in agents.items()}
 
     @property
@@ -190,11 +150,17 @@ class Story:
         elif len(records) == 2 and records[0].event is Event.HANDLED and records[1].event is Event.SENT:  # noqa: PLR2004 - what nearly every step is
             done, sent = records
             request = self._requests.get(done.request)
-            if request is not None and sent.request == done.request:
+            if request is not None and sent.request == done.request and not self.agents.get(done.to):
                 own = span_id(done.delivery)
-                request.live[sent.delivery] = _Waiting(own, sent.at)
+                request.live[sent.delivery] = _Waiting(own, sent.at, done.thread)
                 return [self.delivered(done, request, own, _NOTHING)]
         return _Step(self, self._requests, records, link).spans() if records else []
+
+    def begun(self, request: str, thread: str) -> Begun | None:
+        """Find the turn of an agent on a thread. May be called from any thread of the process."""
+        known = self._requests.get(request)
+        turn = None if known is None else known.turns.get(thread)
+        return None if turn is None else Begun(turn.id, turn.caller)
 
     def at(self, record: AuditRecord, *, acting: bool) -> _Request | None:
         """The request that a record is of; None for none, and for one that is not told."""
@@ -223,7 +189,7 @@ class Story:
         if record.event is Event.DROPPED:
             more.append((Attribute.RESULTED, Event.DROPPED.value))
         if waiting is None:
-            waiting = _Waiting(request.id, None)
+            waiting = _Waiting(request.id, None, "")
         if waiting.sent is not None:
             more.append((_WAITED, round(began - waiting.sent, 6)))
         if waiting.attempts:
@@ -231,11 +197,57 @@ class Story:
         if waiting.tokens or waiting.money:
             more += (Attribute.TOKENS, waiting.tokens), (Attribute.COST, waiting.money / 1e6)
         if self._content is not None:
-            more += content(self._agents.get(record.to, False), waiting.message, said.messages)
+            more += content(self.agents.get(record.to, False), waiting.message, said.messages)
         events = [*waiting.events, *said.events][:EVENTS] if waiting.events or said.events else ()
         error = record.code if record.event is Event.FAILED else ""
         ids = request.trace, own, waiting.parent
         return _new(Span, (*ids, kind, began, record.at, more, events, error, None, False))
+
+    def turn(self, record: AuditRecord, request: _Request) -> tuple[Turn, Turn | None]:
+        """Find the turn that a delivery to an agent belongs to, or begin one; beside it, the one that it ends."""
+        waiting = request.live.get(record.delivery)
+        known = request.turns.get(record.thread)
+        if known is not None and (waiting is None or waiting.origin != known.caller):
+            return known, None
+        if known is not None and known.first == record.delivery:
+            return known, None
+        if waiting is None:
+            waiting = _Waiting(request.id, None, "")
+        began = record.at if record.began is None else record.began
+        waited = None if waiting.sent is None else began - waiting.sent
+        own = span_id(record.delivery)
+        turn = Turn(own, waiting.parent, waiting.origin, record, waited, waiting.message)
+        request.turns[record.thread] = turn
+        return turn, known
+
+    def worked(self, record: AuditRecord, request: _Request, turn: Turn, said: _Said) -> None:
+        """Add a delivery that is over to the turn of its agent."""
+        waiting = request.live.pop(record.delivery, None)
+        if waiting is not None:
+            turn.attempts += waiting.attempts
+            turn.tokens += waiting.tokens
+            turn.money += waiting.money
+            turn.events += waiting.events
+        turn.events += said.events
+        turn.messages += said.messages
+        turn.ended = record.at
+        if record.event is Event.FAILED:
+            turn.error = record.code
+
+    def turned(self, turn: Turn, request: _Request) -> Span:
+        """The span of a turn that is over."""
+        more: list[Pair] = [request.pair, (_SENDER, turn.sender), (_PAYLOAD, turn.payload)]
+        if turn.waited is not None:
+            more.append((_WAITED, round(turn.waited, 6)))
+        if turn.attempts:
+            more.append((Attribute.ATTEMPTS, turn.attempts + 1))
+        if turn.tokens or turn.money:
+            more += (Attribute.TOKENS, turn.tokens), (Attribute.COST, turn.money / 1e6)
+        if self._content is not None:
+            more += content(True, turn.message, turn.messages[-1:])
+        kind = self._kinds.get(turn.to) or _kind(turn.to, agent=True)
+        ids = request.trace, turn.id, turn.parent
+        return Span(*ids, kind, turn.began, turn.ended, more, turn.events[:EVENTS], turn.error)
 
     def rested(self, request: _Request, at: float) -> Span | None:
         """The span of a request that is at rest; None where its beginning is not known."""
@@ -277,13 +289,30 @@ class _Step:
         link: Traceparent | None,
     ) -> None:
         self._story, self._requests, self._records, self._link = story, requests, records, link
-        self._acting = _acting(records)
-        self._by = span_id(self._acting) if self._acting else b""
+        acting = _acting(records)
+        self._by = b""
+        self._acting, self._origin = "", ""
         self._over: dict[str, tuple[AuditRecord, _Request]] = {}
+        self._ended: list[Span] = []
+        self._turn: Turn | None = None
+        if acting is not None:
+            self._acting, self._origin, self._by = acting.delivery, acting.thread, span_id(acting.delivery)
+            self._begin(acting)
         self._touched: dict[str, _Request] = {}
+        self._answered, self._from = False, ""
         self._events: list[SpanEvent] = []
         self._messages: list[bytes] = []
         self._said = _Said(self._events, self._messages)
+
+    def _begin(self, acting: AuditRecord) -> None:
+        """Have the turn of an agent stand for the delivery that the step is about."""
+        request = self._story.at(acting, acting=True) if self._story.agents.get(acting.to) else None
+        if request is None or acting.event is Event.WITHDRAWN:
+            return
+        self._turn, before = self._story.turn(acting, request)
+        self._by = self._turn.id
+        if before is not None:
+            self._ended.append(self._story.turned(before, request))
 
     def spans(self) -> list[Span]:
         """The spans that are over."""
@@ -293,12 +322,21 @@ class _Step:
                 continue
             self._touched[record.request] = request
             self._take(record, request)
-        found = []
+        found = self._ended
         for delivery, (record, request) in self._over.items():
             said = self._said if delivery == self._acting else _NOTHING
-            found.append(self._story.delivered(record, request, span_id(delivery), said))
+            if self._turn is not None and delivery == self._acting:
+                self._story.worked(record, request, self._turn, said)
+                if self._answered or record.event is Event.FAILED:
+                    request.turns.pop(record.thread, None)
+                    found.append(self._story.turned(self._turn, request))
+            elif record.event is Event.DROPPED and record.thread in request.turns:
+                request.live.pop(delivery, None)
+            else:
+                found.append(self._story.delivered(record, request, span_id(delivery), said))
         for name, request in self._touched.items():
             if not request.live:
+                found += [self._story.turned(turn, request) for turn in request.turns.values()]
                 span = self._story.rested(request, self._records[0].at)
                 found += () if span is None else (span,)
                 self._requests.pop(name, None)
@@ -308,7 +346,10 @@ class _Step:
         event = record.event
         if event is Event.SENT:
             kept = record.message if self._story.holds else b""
-            request.live[record.delivery] = _Waiting(self._by or request.id, record.at, kept)
+            if not self._acting:
+                self._origin = self._from or record.thread
+            request.live[record.delivery] = _Waiting(self._by or request.id, record.at, self._origin, kept)
+            self._answered |= self._turn is not None and record.thread == self._turn.caller
             self._messages.append(record.message)
         elif event is Event.HANDLED or event is Event.FAILED or event is Event.DROPPED:
             self._over[record.delivery] = record, request
@@ -320,7 +361,7 @@ class _Step:
         waiting = request.live.get(record.delivery)
         match record.event:
             case Event.RECEIVED | Event.REDRIVEN:
-                request.link = self._link
+                request.link, self._from = self._link, record.thread
             case Event.SETTLED if waiting is not None and isinstance(record.detail, Charge):
                 waiting.tokens += record.detail.tokens
                 waiting.money += record.detail.money
@@ -332,6 +373,7 @@ class _Step:
             case Event.CANCELLED:
                 self._note(request.events, record)
             case Event.ANSWERED | Event.ENDED:
+                self._answered = True
                 self._left(record, request)
             case Event.REFUSED | Event.FLAGGED | Event.ATTEMPTED | Event.REPAIRED:
                 self._note(self._events if self._acting else request.events, record)
@@ -361,15 +403,15 @@ _OPENING: Final = frozenset({Event.RECEIVED, Event.REDRIVEN, Event.REFUSED, Even
 """Events with which a request begins, where no delivery was handled in the step."""
 
 
-def _acting(records: Iterable[AuditRecord]) -> str:
-    """The delivery that a step is about; empty for a message from outside."""
-    withdrawn = ""
+def _acting(records: Iterable[AuditRecord]) -> AuditRecord | None:
+    """The record of the delivery that a step is about; None for a message from outside."""
+    withdrawn = None
     for record in records:
         event = record.event
         if event is Event.HANDLED or event is Event.FAILED or event is Event.RETRIED:
-            return record.delivery
+            return record
         if event is Event.WITHDRAWN:
-            withdrawn = record.delivery
+            withdrawn = record
     return withdrawn
 
 

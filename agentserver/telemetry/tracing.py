@@ -6,11 +6,10 @@ completions. Refuses to set anything that is global: another server in the proce
 
 from __future__ import annotations
 
-import os
 import time
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
 
 import anyio
 from anyio import to_thread
@@ -19,26 +18,29 @@ from opentelemetry.trace import (
     NonRecordingSpan,
     SpanContext,
     TraceFlags,
-    get_current_span,
     set_span_in_context,
 )
 
-from agentserver.completion import CompletionError
+from agentserver.extras import find_version
+from agentserver.telemetry.chats import Asked
 from agentserver.telemetry.export import Collector, Export, Sender
-from agentserver.telemetry.names import Attribute, Operation
+from agentserver.telemetry.names import Attribute
 from agentserver.telemetry.otlp import Encoder
 from agentserver.telemetry.past import left
-from agentserver.telemetry.story import About, Span, Story, sampled, span_id, trace_id
+from agentserver.telemetry.story import Story, sampled, span_id, trace_id
+from agentserver.telemetry.turns import RunningTurns
 from agentserver.trace.redact import Redaction
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
-    from types import TracebackType
 
-    from agentserver.completion import Backend, Completer, Completion, LanguageModels, Request
+    from agentserver.completion import Completer, LanguageModels
     from agentserver.core.messages import Delivery
     from agentserver.ports import Engine
-    from agentserver.telemetry.story import Pair
+    from agentserver.telemetry.client import ClientMetrics
+
+CHECKOUT: Final = "0+checkout"
+"""The version of a server that is not installed."""
 
 PATIENCE: Final = 5.0
 """Seconds that a server which stops gives its spans."""
@@ -48,6 +50,11 @@ _TOLD, _UNTOLD = TraceFlags(TraceFlags.SAMPLED), TraceFlags(TraceFlags.DEFAULT)
 
 class Wanted(Collector, Protocol):
     """The choice of what is told, and where."""
+
+    @property
+    def metrics(self) -> str:
+        """The address to which metrics go, whole; empty for none."""
+        ...
 
     @property
     def resource(self) -> Mapping[str, str]:
@@ -77,10 +84,14 @@ class Tracing:
         share: of the requests that are told, from 0 to 1.
         story: what is told.
         export: the way to the collector.
+        metrics: of completions; None where they go nowhere.
     """
 
-    def __init__(self, share: float, story: Story, export: Export) -> None:
-        self._share, self._story, self._export = share, story, export
+    def __init__(
+        self, share: float, story: Story, export: Export, metrics: ClientMetrics | None = None
+    ) -> None:
+        self._share, self._story, self._export, self._metrics = share, story, export, metrics
+        self._turns = RunningTurns(story.begun)
         self.observe = export.observe
 
     @property
@@ -89,11 +100,14 @@ class Tracing:
         return self._export.lost
 
     def enter(self, delivery: Delivery) -> None:
-        """Make a delivery's span the current one of this context."""
+        """Make a delivery's span, or that of its agent's turn, the current one of this context."""
         trace = trace_id(delivery.request)
         flags = _TOLD if sampled(trace, self._share) else _UNTOLD
-        own = int.from_bytes(span_id(delivery.id))
-        spanned = SpanContext(int.from_bytes(trace), own, is_remote=False, trace_flags=flags)
+        own = span_id(delivery.id)
+        if self._story.agents.get(delivery.to):
+            own = self._turns.span(delivery, own)
+        ids = int.from_bytes(trace), int.from_bytes(own)
+        spanned = SpanContext(*ids, is_remote=False, trace_flags=flags)
         contexts.attach(set_span_in_context(NonRecordingSpan(spanned)))
 
     def know(self, agents: Mapping[str, bool]) -> None:
@@ -114,96 +128,18 @@ class Tracing:
                     self._export.add(span)
 
     def asked(self, completer: Completer, models: LanguageModels | None) -> Completer:
-        """The completer, each of whose completions has a span."""
-        return _Asked(completer, models, self._export.add)
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """A completer whose completions are told."""
-
-    completer: Completer
-    models: LanguageModels | None
-    tell: Callable[[Span], None]
-
-    async def complete(self, model: str, request: Request) -> Completion:
-        """The answer of the completer. Raises what it does."""
-        above = get_current_span().get_span_context()
-        if not (above.is_valid and above.trace_flags.sampled):
-            return await self.completer.complete(model, request)
-        with _Chat(self, model, above) as chat:
-            chat.done = await self.completer.complete(model, request)
-            return chat.done
-
-    def told(self, model: str, done: Completion | None) -> tuple[About, tuple[Pair, ...]]:
-        """The words of a span about a completion: of the backend that answered, or else of the first."""
-        backends = self._backends(model)
-        named = [one for one in backends if done is not None and done.model.startswith(one.model)]
-        backend = next(iter(named or backends), None)
-        asked = model if backend is None else backend.model
-        about = About(
-            f"{Operation.CHAT} {asked}",
-            ((Attribute.OPERATION, Operation.CHAT), (Attribute.REQUEST_MODEL, asked)),
-        )
-        provider = Attribute.PROVIDER, "unknown" if backend is None else backend.provider
-        if done is None:
-            return about, (provider,)
-        usage = done.usage
-        more: list[Pair] = [
-            provider,
-            (Attribute.INPUT_TOKENS, usage.input_tokens),
-            (Attribute.OUTPUT_TOKENS, usage.output_tokens),
-        ]
-        if done.model:
-            more.append((Attribute.RESPONSE_MODEL, done.model))
-        if usage.money:
-            more.append((Attribute.COST, usage.money))
-        return about, tuple(more)
-
-    def _backends(self, model: str) -> list[Backend]:
-        choice = None if self.models is None else self.models.models.get(model)
-        return (
-            []
-            if choice is None or self.models is None
-            else [self.models.backends[one] for one in choice.backends]
-        )
-
-
-class _Chat:
-    """One completion. A context manager, within which its span is the current one.
-
-    Args:
-        asked: what tells it.
-        model: as the organism calls it.
-        above: the span around it.
-    """
-
-    def __init__(self, asked: _Asked, model: str, above: SpanContext) -> None:
-        self._asked, self._model, self._above = asked, model, above
-        self._own = os.urandom(8)
-        self.done: Completion | None = None
-
-    def __enter__(self) -> Self:
-        above, own = self._above, int.from_bytes(self._own)
-        spanned = SpanContext(above.trace_id, own, is_remote=False, trace_flags=above.trace_flags)
-        self._token = contexts.attach(set_span_in_context(NonRecordingSpan(spanned)))
-        self._began = time.time()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        contexts.detach(self._token)
-        named = "" if kind is None else kind.__name__
-        fault = error.fault.value if isinstance(error, CompletionError) else named
-        about, more = self._asked.told(self._model, self.done)
-        ids = self._above.trace_id.to_bytes(16), self._own, self._above.span_id.to_bytes(8)
-        self._asked.tell(Span(*ids, about, self._began, time.time(), more, (), fault, client=True))
+        """The completer, each of whose completions has a span and counts in the metrics."""
+        return Asked(completer, models, self._export.add, self._metrics)
 
 
 @asynccontextmanager
 async def tracing(
-    organism: str, agents: Mapping[str, bool], wanted: Wanted, secrets: Callable[[str], str]
+    organism: str,
+    agents: Mapping[str, bool],
+    wanted: Wanted,
+    secrets: Callable[[str], str],
+    *,
+    asks: bool = False,
 ) -> AsyncIterator[Tracing]:
     """Spans for as long as the context is open; leaving it waits for PATIENCE at most.
 
@@ -212,18 +148,39 @@ async def tracing(
         agents: by the name of each listener, whether it is an agent.
         wanted: what is told, and where.
         secrets: takes values that are not for reading out of a text.
+        asks: whether there are language models, whose metrics are sent.
 
     Raises OSError for certificates that cannot be read.
     """
     content = Redaction(wanted.redact, secrets) if wanted.content else None
     story = Story(organism, agents, wanted.sample, content)
-    resource = {Attribute.SDK: "agentserver", Attribute.LANGUAGE: "python", **wanted.resource}
+    own = await to_thread.run_sync(find_version) or CHECKOUT
+    named = {Attribute.SDK: "agentserver", Attribute.LANGUAGE: "python", Attribute.VERSION: own}
+    resource = {**{str(name): value for name, value in named.items()}, **wanted.resource}
     sender = await to_thread.run_sync(Sender, wanted)
-    export = Export(story, Encoder(resource), sender)
+    export = Export(story, Encoder(resource, own), sender)
+    metrics = None
+    if asks and wanted.metrics:
+        metrics = await to_thread.run_sync(_metrics, wanted, resource, own)
     export.start()
     try:
-        yield Tracing(wanted.sample, story, export)
+        yield Tracing(wanted.sample, story, export, metrics)
     finally:
-        alone = anyio.CapacityLimiter(1)  # handlers that hang may hold every thread of the usual one
         with anyio.CancelScope(shield=True):
-            await to_thread.run_sync(export.end, time.monotonic() + PATIENCE, limiter=alone)
+            await _end(export, metrics)
+
+
+async def _end(export: Export, metrics: ClientMetrics | None) -> None:
+    """Send what waits, both at once."""
+    alone = anyio.CapacityLimiter(2)  # handlers that hang may hold every thread of the usual one
+    end = partial(to_thread.run_sync, limiter=alone)
+    async with anyio.create_task_group() as ending:
+        ending.start_soon(end, export.end, time.monotonic() + PATIENCE)
+        if metrics is not None:
+            ending.start_soon(end, metrics.end, PATIENCE)
+
+
+def _metrics(wanted: Wanted, resource: Mapping[str, str], own: str) -> ClientMetrics:
+    from agentserver.telemetry.client import ClientMetrics, Wanted  # takes long, and most ask no model
+
+    return ClientMetrics(Wanted(wanted.metrics, wanted.headers, wanted.certificate), resource, own)

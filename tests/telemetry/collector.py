@@ -7,19 +7,21 @@ import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from tests.machine import HANGS
 
 
 class Collector(ThreadingHTTPServer):
-    """Keeps the spans that it is sent."""
+    """Keeps the spans and metrics that it is sent."""
 
     daemon_threads = True
 
     def __init__(self, port=0):
         super().__init__(("127.0.0.1", port), _Handler)
         self.spans, self.resources, self.headers = [], [], []
+        self.metrics, self.scopes = {}, []
         self.status, self.answer, self.held = 200, b"", threading.Event()
         self.held.set()
 
@@ -42,15 +44,29 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.headers.append((self.path, dict(self.headers)))
         if self.server.status == 200:
             body = gzip.decompress(body) if self.headers.get("Content-Encoding") == "gzip" else body
+            if self.path.endswith("/metrics"):
+                self._measured(ExportMetricsServiceRequest.FromString(body))
+                body = b""
             for each in ExportTraceServiceRequest.FromString(body).resource_spans:
                 self.server.resources.append(
                     {pair.key: pair.value.string_value for pair in each.resource.attributes}
                 )
+                self.server.scopes += [scope.scope for scope in each.scope_spans]
                 self.server.spans += [span for scope in each.scope_spans for span in scope.spans]
         self.send_response(self.server.status)
         self.send_header("Content-Length", str(len(self.server.answer)))
         self.end_headers()
         self.wfile.write(self.server.answer)
+
+    def _measured(self, request):
+        """Keep the last report of each metric."""
+        for each in request.resource_metrics:
+            self.server.resources.append(
+                {pair.key: pair.value.string_value for pair in each.resource.attributes}
+            )
+            for scope in each.scope_metrics:
+                self.server.scopes.append(scope.scope)
+                self.server.metrics.update({metric.name: metric for metric in scope.metrics})
 
     def log_message(self, *_):
         pass
@@ -73,7 +89,11 @@ def collecting(port=0):
 
 def attributes(of):
     """The attributes of a span or an event, by name."""
-    return {
-        pair.key: getattr(pair.value, pair.value.WhichOneof("value") or "string_value")
-        for pair in of.attributes
-    }
+    return {pair.key: _value(pair.value) for pair in of.attributes}
+
+
+def _value(value):
+    kind = value.WhichOneof("value") or "string_value"
+    return (
+        [_value(one) for one in value.array_value.values] if kind == "array_value" else getattr(value, kind)
+    )

@@ -12,7 +12,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 
 from agentserver.telemetry.otlp import LONGEST, Encoder, rejected
-from agentserver.telemetry.story import About, Span, SpanEvent
+from agentserver.telemetry.spans import About, Span, SpanEvent
 from agentserver.trace.traceparent import Traceparent
 from tests.telemetry.collector import attributes
 

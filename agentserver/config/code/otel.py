@@ -22,6 +22,7 @@ BASE, WHOLE = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT
 HEADERS = ("OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS")
 CERTIFICATES = ("OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE", "OTEL_EXPORTER_OTLP_CERTIFICATE")
 TRACES = "/v1/traces"
+METRICS, METRICS_WHOLE = "/v1/metrics", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"
 
 
 def read_otel(main: Parsed, environ: Mapping[str, str], report: Mistakes) -> Otel | None:
@@ -46,7 +47,15 @@ def read_otel(main: Parsed, environ: Mapping[str, str], report: Mistakes) -> Ote
     resource["service.name"] = environ.get("OTEL_SERVICE_NAME") or resource.get("service.name") or main.name
     certificate = next(filter(None, map(environ.get, CERTIFICATES)), "") or ""
     return Otel(
-        url, headers, certificate, resource, entry.sample, entry.content, tuple(entry.redact), asked=asked
+        url,
+        headers,
+        certificate,
+        resource,
+        entry.sample,
+        entry.content,
+        tuple(entry.redact),
+        asked=asked,
+        metrics=_metrics(entry, environ),
     )
 
 
@@ -60,6 +69,16 @@ def _url(entry: OtelEntry, environ: Mapping[str, str]) -> str:
         return environ[WHOLE]
     base = entry.endpoint or environ.get(BASE, "")
     return base and base.rstrip("/") + TRACES
+
+
+def _metrics(entry: OtelEntry, environ: Mapping[str, str]) -> str:
+    """The address for metrics; none where the environment names one for spans alone, or has metrics off."""
+    if environ.get("OTEL_METRICS_EXPORTER", "").strip().lower() == "none":
+        return ""
+    if entry.endpoint is None and environ.get(METRICS_WHOLE):
+        return environ[METRICS_WHOLE]
+    base = entry.endpoint or environ.get(BASE, "")
+    return base and base.rstrip("/") + METRICS
 
 
 def _pairs(text: str) -> Iterator[tuple[str, str]]:

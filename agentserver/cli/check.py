@@ -6,7 +6,9 @@ the rules hygiene's, the ways from source to sink those of the provenance packag
 
 from __future__ import annotations
 
+import json
 import os
+from dataclasses import asdict
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -36,43 +38,63 @@ FOUND = 1
 @project.organism_argument
 @click.option("--flows", is_flag=True, help="Name every way from a source to a sink.")
 @click.option("--strict", is_flag=True, help="Let warnings fail too.")
+@click.option("--json", "as_json", is_flag=True, help="Print the findings alone, one JSON object a line.")
 @click.pass_context
-def command(ctx: click.Context, organism: Path | None, *, flows: bool, strict: bool) -> None:
+def command(ctx: click.Context, organism: Path | None, *, flows: bool, strict: bool, as_json: bool) -> None:
     """Check ORGANISM (config/organism.yaml, then organism.yaml) and everything that it names.
 
-    Prints each finding as file:line: path: message, what each listener is to provenance and why, then a summary.
-    Exit code 1 when there are mistakes.
+    Prints each finding as file:line: path: message [code], what each listener is to provenance and why, then a summary.
+    "agentserver explain CODE" explains a code. Exit code 1 when there are mistakes.
     """
     from agentserver.config.findings import Severity
     from agentserver.config.loading import inspect
 
     path = project.located(organism)
     loaded, findings = inspect(path, os.environ)
+    decided_by = None if loaded is None else project.rules(ctx, loaded)
+    if loaded is not None and decided_by is not None:
+        findings = (*findings, *_objections(loaded, decided_by))
     for finding in findings:
-        project.say(str(finding))
-    warnings = sum(finding.severity is Severity.WARNING for finding in findings)
-    if loaded is None:
-        project.say(f"{path}: {amount(len(findings) - warnings, 'error')}, {amount(warnings, 'warning')}")
-        ctx.exit(FOUND)
-    decided_by = project.rules(ctx, loaded)
-    codecs = decided_by.codecs
-    objections = (
-        *hygiene(loaded, codecs),
-        *withheld(loaded, codecs),
+        project.say(_as_json(finding) if as_json else finding.coded())
+    if not as_json:
+        for line in _rest(path, loaded, decided_by, findings, flows=flows):
+            project.say(line)
+    hard = any(finding.severity is Severity.ERROR for finding in findings)
+    ctx.exit(FOUND if hard or (strict and findings) else 0)
+
+
+def _as_json(finding: ConfigMistake) -> str:
+    told = {**asdict(finding), "file": str(finding.file), "code": str(finding.code)}
+    return json.dumps(told, ensure_ascii=False)
+
+
+def _objections(loaded: Organism, decided_by: Rules) -> tuple[ConfigMistake, ...]:
+    """The findings about an organism that loads."""
+    return (
+        *hygiene(loaded, decided_by.codecs),
+        *withheld(loaded, decided_by.codecs),
         *unwalled(loaded),
         *unserved(loaded, decided_by),
     )
-    for objection in objections:
-        project.say(str(objection))
-    hard = sum(objection.severity is Severity.ERROR for objection in objections)
-    warnings += len(objections) - hard
-    for line in _provenance(loaded, decided_by.codecs, flows=flows):
-        project.say(line)
+
+
+def _rest(
+    path: Path,
+    loaded: Organism | None,
+    decided_by: Rules | None,
+    findings: Sequence[ConfigMistake],
+    *,
+    flows: bool,
+) -> Iterator[str]:
+    """The lines after the findings."""
+    if loaded is None or decided_by is None:
+        errors = sum(finding.severity == "error" for finding in findings)
+        yield f"{path}: {amount(errors, 'error')}, {amount(len(findings) - errors, 'warning')}"
+        return
+    yield from _provenance(loaded, decided_by.codecs, flows=flows)
     if loaded.guards:
-        project.say(f"guards, in this order: {', '.join(guard.name for guard in decided_by.guards)}")
-    for line in summary(path, decided_by.blueprint, (*findings, *objections)):
-        project.say(line)
-    ctx.exit(FOUND if hard or (strict and warnings) else 0)
+        yield f"guards, in this order: {', '.join(guard.name for guard in decided_by.guards)}"
+    yield from summary(path, decided_by.blueprint, findings)
 
 
 def hygiene(organism: Organism, codecs: Codecs) -> Iterator[ConfigMistake]:
@@ -86,6 +108,8 @@ def hygiene(organism: Organism, codecs: Codecs) -> Iterator[ConfigMistake]:
     from agentserver.config.findings import ConfigMistake
     from agentserver.hygiene.objections import Objection, SchemaLanguage
     from agentserver.hygiene.rules import inspect, read
+    from agentserver.remedies import of
+    from agentserver.remedies.configuration import ConfigCode
 
     told: set[type] = set()
     for severity, payload, whose, place in looked_at:
@@ -95,7 +119,8 @@ def hygiene(organism: Organism, codecs: Codecs) -> Iterator[ConfigMistake]:
         schema = read(SchemaLanguage.XSD, codecs.of(payload).xsd(documented=True).encode())
         for found in (schema,) if isinstance(schema, Objection) else inspect(schema):
             message = f"the schema of {payload.__qualname__}, {whose}: {found}"
-            yield ConfigMistake(severity, place.file, place.line, "", message)
+            code = of("hygiene", found.rule) or ConfigCode.PAYLOAD.value
+            yield ConfigMistake(code, severity, place.file, place.line, "", message)
 
 
 def _looked_at(organism: Organism) -> Iterator[tuple[Severity, type, str, SourceLine]]:
@@ -120,13 +145,16 @@ def unserved(organism: Organism, rules: Rules) -> Iterator[ConfigMistake]:
         return
     from agentserver.config.findings import ConfigMistake, Severity
     from agentserver.mcp.serving.tools import tools_of
+    from agentserver.remedies.configuration import ConfigCode
 
     try:
         tools_of(rules, organism.serving.expose)
     except ValueError as error:
         named = (bound for bound in organism.listeners if bound.listener.name in str(error).split())
         place = next(named, organism.listeners[0]).source
-        yield ConfigMistake(Severity.ERROR, place.file, place.line, "mcp_server.expose", str(error))
+        yield ConfigMistake(
+            ConfigCode.MCP.value, Severity.ERROR, place.file, place.line, "mcp_server.expose", str(error)
+        )
 
 
 def withheld(organism: Organism, codecs: Codecs) -> Iterator[ConfigMistake]:
@@ -136,6 +164,7 @@ def withheld(organism: Organism, codecs: Codecs) -> Iterator[ConfigMistake]:
     a source with a better standing than prose.
     """
     from agentserver.config.findings import ConfigMistake, Severity
+    from agentserver.remedies.configuration import ConfigCode
 
     for viewer, sender, payload in _doubtful(organism):
         from agentserver.guards.lineage.view.viewer import refusing  # and numpy with it
@@ -148,7 +177,8 @@ def withheld(organism: Organism, codecs: Codecs) -> Iterator[ConfigMistake]:
             said = f"of what {sender} sends {viewer.listener.name}, it {end}"
             told = f"{payload.__qualname__}.{path} takes no reference: {said}"
             place = viewer.source
-            yield ConfigMistake(Severity.WARNING, place.file, place.line, "view", told, _LOOSEN)
+            code = ConfigCode.PROVENANCE.value
+            yield ConfigMistake(code, Severity.WARNING, place.file, place.line, "view", told, _LOOSEN)
 
 
 _LOOSEN = "make it text, give it bounds, or declare what it is worth under provenance: fields"

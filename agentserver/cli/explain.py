@@ -1,7 +1,7 @@
 """``agentserver explain``: why something was refused, and what to change.
 
-Owns which of a code, a text of a finding and an id the argument is, and how an answer is laid out. The entries stand in
-agentserver/remedies. Refuses to guess: an id that is not kept is said to be unknown.
+Owns which of a code, a printed line with a code and an id the argument is, and how an answer is laid out. The entries
+stand in agentserver/remedies. Refuses to guess: an id that is not kept is said to be unknown.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ SHORTEST: Final = 4
 def command(ctx: click.Context, /, what: str, organism: Path | None, journal: Path | None) -> None:
     """Say why something was refused, where to look and what to change.
 
-    CODE is the word of a refusal or a finding: routing, rule:destination, not_a_peer, or a text that check has
-    printed. ID is a conversation, a request, a delivery or a dead letter of the journal, or the beginning of its id;
-    then every refusal of it is explained. "agentserver explain codes" lists all codes.
+    CODE is the word of a refusal or a finding: routing, rule:destination, config:name, or a line that check has
+    printed, which ends with its code. ID is a conversation, a request, a delivery or a dead letter of the journal, or
+    the beginning of its id; then every refusal of it is explained. "agentserver explain codes" lists all codes.
     """
     from agentserver.remedies import found
 

@@ -109,7 +109,7 @@ def _servers(
     project.glimpse(ctx, path)
     found, directory, mistakes = servers(path, os.environ)
     if mistakes:
-        project.refuse(ctx, *map(str, mistakes))
+        project.refuse(ctx, *(each.coded() for each in mistakes))
     chosen = tuple(each for each in found if only in (None, each.name))
     if not chosen:
         hint = did_you_mean(only or "", (each.name for each in found))

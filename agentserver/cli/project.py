@@ -124,7 +124,7 @@ def load(ctx: click.Context, path: Path | None, *, policy: Path | None = None) -
     try:
         organism = config.load(located(path), environ=os.environ, policy=policy)
     except config.ConfigError as error:
-        refuse(ctx, *map(str, error.findings))
+        refuse(ctx, *(each.coded() for each in error.findings))
     log_without(ctx, organism.secrets)
     return organism
 

@@ -55,7 +55,7 @@ async def reload(server: Server, path: Path) -> tuple[str, ...]:
     read = partial(config.load, path, environ=os.environ, after=server.organism)
     organism = await attempted(anyio.to_thread.run_sync(read, abandon_on_cancel=True))
     if isinstance(organism, config.ConfigError):
-        return (kept, *map(str, organism.findings))
+        return (kept, *(each.coded() for each in organism.findings))
     if isinstance(organism, BaseException):  # of the project's code, where none is looked for
         return (kept, *refused(organism).why)
     found = await server.reload(organism)

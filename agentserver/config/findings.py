@@ -11,12 +11,14 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
 from agentserver.characters.printing import DOTS, one_line, shortened, visible
+from agentserver.remedies.configuration import ConfigCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
     from agentserver.config.yaml.secrets import Secrets
+    from agentserver.remedies.remedy import Remedy
 
 Loc: TypeAlias = tuple[str | int, ...]
 """The way to a value inside a YAML document: keys and indexes."""
@@ -53,6 +55,7 @@ class ConfigMistake:
     """One mistake.
 
     Args:
+        code: of the kind of mistake, with its explanation.
         severity: whether the organism can load in spite of it.
         file: the YAML file, as the caller named it.
         line: from 1.
@@ -61,6 +64,7 @@ class ConfigMistake:
         suggestion: a likely correction, or empty.
     """
 
+    code: Remedy
     severity: Severity
     file: Path
     line: int
@@ -73,6 +77,10 @@ class ConfigMistake:
         path = f"{self.path}: " if self.path else ""
         suggestion = f" ({self.suggestion})" if self.suggestion else ""
         return f"{one_line(str(self.file))}:{self.line}: {warning}{path}{self.message}{suggestion}"
+
+    def coded(self) -> str:
+        """The mistake with its code at the end of the line, where no word of a user can stand."""
+        return f"{self} [{self.code}]"
 
 
 class ConfigError(Exception):
@@ -90,19 +98,20 @@ class Mistakes:
     findings: list[ConfigMistake] = field(default_factory=list)
     _faulty: set[Where] = field(default_factory=set)
 
-    def error(self, where: Where, message: str, suggestion: str = "") -> None:
+    def error(self, code: ConfigCode, where: Where, message: str, suggestion: str = "") -> None:
         """Note a mistake that keeps the organism from loading."""
         if where.path and where in self._faulty:
             return
         self._faulty.add(where)
-        self._add(Severity.ERROR, where, message, suggestion)
+        self._add(code, Severity.ERROR, where, message, suggestion)
 
-    def warning(self, where: Where, message: str, suggestion: str = "") -> None:
+    def warning(self, code: ConfigCode, where: Where, message: str, suggestion: str = "") -> None:
         """Note what is allowed and probably not meant."""
-        self._add(Severity.WARNING, where, message, suggestion)
+        self._add(code, Severity.WARNING, where, message, suggestion)
 
-    def _add(self, severity: Severity, where: Where, message: str, suggestion: str) -> None:
-        self.findings.append(ConfigMistake(severity, where.file, where.line, where.path, message, suggestion))
+    def _add(self, code: ConfigCode, severity: Severity, where: Where, message: str, suggestion: str) -> None:
+        place = (where.file, where.line, where.path)
+        self.findings.append(ConfigMistake(code.value, severity, *place, message, suggestion))
 
     @property
     def failed(self) -> bool:
@@ -118,7 +127,8 @@ class Mistakes:
             last = shown[-1]
             rest = len(ranked) - MAX_FINDINGS
             severity = Severity.ERROR if self.failed else Severity.WARNING
-            shown.append(ConfigMistake(severity, last.file, last.line, "", f"and {rest} more findings"))
+            more = ConfigCode.MORE.value
+            shown.append(ConfigMistake(more, severity, last.file, last.line, "", f"and {rest} more findings"))
         return tuple(shown)
 
 

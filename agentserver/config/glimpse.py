@@ -17,6 +17,7 @@ from agentserver.config.places import JOURNAL, astray, misplaced, project_direct
 from agentserver.config.validation import parse
 from agentserver.config.yaml.secrets import Secrets
 from agentserver.config.yaml.sources import Sources
+from agentserver.remedies.configuration import ConfigCode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,8 +77,10 @@ def _kept(found: Glimpse, main: Document, path: Path) -> Glimpse:
         return found._replace(journal=project / journal.path, limit=journal.limit)
     where = main.where(JOURNAL)
     lost = Mistakes()
-    lost.error(where, *misplaced(JOURNAL, journal.path, real, shown_directory(path, project)))
-    return found._replace(astray=str(lost.settle([where.file], found.secrets)[0]))
+    lost.error(
+        ConfigCode.FILE, where, *misplaced(JOURNAL, journal.path, real, shown_directory(path, project))
+    )
+    return found._replace(astray=lost.settle([where.file], found.secrets)[0].coded())
 
 
 def servers(

@@ -14,6 +14,7 @@ from agentserver.config.code.settings import Given, fields_of, has_fields, make
 from agentserver.config.code.userland import Crash, attempt
 from agentserver.guards.base import Guard, unfit
 from agentserver.guards.own import OWN
+from agentserver.remedies.configuration import ConfigCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -59,12 +60,15 @@ def _class(declared: DeclaredGuard, binder: Binder) -> type[Guard] | None:
         return None
     if not isinstance(kind, type):
         binder.report.error(
-            where, f'"{path}" is not a class', "name the class of the guard; its settings stand here"
+            ConfigCode.CLASS,
+            where,
+            f'"{path}" is not a class',
+            "name the class of the guard; its settings stand here",
         )
         return None
     objection = unfit(kind)
     if objection:
-        binder.report.error(where, objection)
+        binder.report.error(ConfigCode.CLASS, where, objection)
         return None
     return kind
 
@@ -76,12 +80,12 @@ def _made(kind: type[Guard], declared: DeclaredGuard, binder: Binder) -> Guard |
         return _plain(kind, settings, declared, binder)
     if not _frozen(kind):
         told = f"{kind.__qualname__} must be frozen: a guard keeps nothing but its settings and its memory"
-        binder.report.error(where, told, "@dataclass(frozen=True)")
+        binder.report.error(ConfigCode.CLASS, where, told, "@dataclass(frozen=True)")
         return None
     hidden = [name for name in OWN_KEYS if name in fields_of(kind)]
     if hidden:
         told = f"{kind.__qualname__} has a setting {hidden[0]}, which is a key of every guard"
-        binder.report.error(where, told, "call the setting otherwise")
+        binder.report.error(ConfigCode.SETTINGS, where, told, "call the setting otherwise")
         return None
     at = ("guards", declared.index)
     given = Given(declared.document, at, settings, (*at, "use"))
@@ -95,12 +99,14 @@ def _plain(
     if settings:
         key = next(iter(settings))
         told = f"{kind.__qualname__} takes no settings"
-        binder.report.error(declared.where(key), told, f"make it a frozen dataclass with a field {key}")
+        binder.report.error(
+            ConfigCode.SETTINGS, declared.where(key), told, f"make it a frozen dataclass with a field {key}"
+        )
         return None
     made = attempt(kind)
     if isinstance(made, Crash):
         told = f"{kind.__qualname__} failed: {binder.importer.project.explain(made)}"
-        binder.report.error(declared.where("use"), told)
+        binder.report.error(ConfigCode.GUARD, declared.where("use"), told)
         return None
     return _of(kind, made, declared, binder)
 
@@ -111,7 +117,7 @@ def _of(kind: type[Guard], made: object, declared: DeclaredGuard, binder: Binder
         return made
     if made is not None:
         told = f"{kind.__qualname__} gives {type(made).__qualname__}, no guard of its own class"
-        binder.report.error(declared.where("use"), told, "define no __new__")
+        binder.report.error(ConfigCode.CLASS, declared.where("use"), told, "define no __new__")
     return None
 
 
@@ -124,11 +130,13 @@ def _frozen(kind: type) -> bool:
 def _taken(name: str, declared: DeclaredGuard, first: DeclaredGuard | None, binder: Binder) -> None:
     where = declared.where("name" if declared.entry.name else "use")
     if first is None:
-        binder.report.error(where, f'"{name}" is the name of a guard of the server', "give it another name:")
+        binder.report.error(
+            ConfigCode.TWICE, where, f'"{name}" is the name of a guard of the server', "give it another name:"
+        )
         return
     before = first.where()
     told = f'duplicate guard "{name}" (first at {before.file}:{before.line})'
-    binder.report.error(where, told, "tell them apart by name:")
+    binder.report.error(ConfigCode.TWICE, where, told, "tell them apart by name:")
 
 
 def _fits(guard: Guard, declared: DeclaredGuard, listeners: Mapping[str, Listener], binder: Binder) -> bool:
@@ -139,5 +147,7 @@ def _fits(guard: Guard, declared: DeclaredGuard, listeners: Mapping[str, Listene
     error = checked.error
     meant = attempt(lambda: str(error)) if isinstance(error, ValueError) else ""
     failed = f"{type(guard).__qualname__}.check failed: {binder.importer.project.explain(checked)}"
-    binder.report.error(declared.where(), meant if isinstance(meant, str) and meant else failed)
+    binder.report.error(
+        ConfigCode.GUARD, declared.where(), meant if isinstance(meant, str) and meant else failed
+    )
     return False

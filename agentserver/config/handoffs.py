@@ -20,6 +20,7 @@ from agentserver.hygiene.objections import Objection
 from agentserver.hygiene.simple_types import Lexical
 from agentserver.payload.codec import Codecs
 from agentserver.payload.xmlify import PayloadError
+from agentserver.remedies.configuration import ConfigCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -75,7 +76,12 @@ def _intent(declared: DeclaredIntent, binder: Binder) -> _Read | None:
         payload = _payload(entry.payload_class, where, binder)
         parameters = None if payload is None else _from_class(payload, where, binder.report)
         if entry.params:
-            binder.report.error(declared.where("params"), "stands beside payload_class", "keep one of them")
+            binder.report.error(
+                ConfigCode.INTENTS,
+                declared.where("params"),
+                "stands beside payload_class",
+                "keep one of them",
+            )
             return None
     if parameters is None:
         return None
@@ -101,7 +107,10 @@ def _payload(path: str, where: Where, binder: Binder) -> type | None:
         return None
     if not isinstance(found, type) or not is_payload(found) or found in {Handoff, Task}:
         binder.report.error(
-            where, f'"{path}" is no @xmlify class of this organism\'s own', "decorate it, or use params"
+            ConfigCode.CLASS,
+            where,
+            f'"{path}" is no @xmlify class of this organism\'s own',
+            "decorate it, or use params",
         )
         return None
     return found
@@ -111,10 +120,10 @@ def _from_class(payload: type, where: Where, report: Mistakes) -> tuple[Paramete
     try:
         found = from_xsd(Codecs([payload]).of(payload).xsd())
     except PayloadError as error:
-        report.error(where, str(error))
+        report.error(ConfigCode.PAYLOAD, where, str(error))
         return None
     if isinstance(found, Objection):
-        report.error(where, f"{payload.__qualname__}: {found}")
+        report.error(ConfigCode.INTENTS, where, f"{payload.__qualname__}: {found}")
         return None
     return found
 
@@ -126,11 +135,15 @@ def _report(
     declared = {each.intent.name: each.declared for each in read}
     for fault in faults:
         if fault.field == LEGACY:
-            report.error(parsed.document.where(("handoffs", LEGACY)), f"{fault.intent} {fault.detail}")
+            report.error(
+                ConfigCode.INTENTS,
+                parsed.document.where(("handoffs", LEGACY)),
+                f"{fault.intent} {fault.detail}",
+            )
             continue
         where = _where(declared[fault.intent], fault.field)
         shown = where.path.rpartition(".")[2] == fault.field
-        report.error(where, fault.detail if shown else f"{fault.field}: {fault.detail}")
+        report.error(ConfigCode.INTENTS, where, fault.detail if shown else f"{fault.field}: {fault.detail}")
 
 
 def _where(declared: DeclaredIntent, field: str) -> Where:
@@ -145,10 +158,10 @@ def _check_tasks(bound: Sequence[BoundListener], report: Mistakes, *, declared: 
         where = _at(item)
         if Handoff in item.listener.payloads:
             message = f'"{item.listener.name}" takes a Handoff, which the server reads and no listener gets'
-            report.error(where, message, "take the Task")
+            report.error(ConfigCode.INTENTS, where, message, "take the Task")
         if Task in item.listener.payloads and not declared:
             message = f'"{item.listener.name}" takes a Task, and there are no intents'
-            report.error(where, message, "declare intents")
+            report.error(ConfigCode.INTENTS, where, message, "declare intents")
 
 
 def _check_targets(read: Sequence[_Read], bound: Sequence[BoundListener], report: Mistakes) -> None:
@@ -158,11 +171,13 @@ def _check_targets(read: Sequence[_Read], bound: Sequence[BoundListener], report
         for i, target in enumerate(each.intent.targets):
             if target not in takes:
                 where = each.declared.where("target", i)
-                report.error(where, f'unknown listener "{target}"', did_you_mean(target, takes))
+                report.error(
+                    ConfigCode.NAME, where, f'unknown listener "{target}"', did_you_mean(target, takes)
+                )
             elif not takes[target]:
                 message = f'"{target}" takes no Task'
                 suggestion = "add agentserver.Task to its payload_class"
-                report.error(each.declared.where("target", i), message, suggestion)
+                report.error(ConfigCode.INTENTS, each.declared.where("target", i), message, suggestion)
 
 
 def _payloads(
@@ -178,10 +193,14 @@ def _payloads(
         for target in each.intent.targets:
             other = targets.setdefault(target, each.intent.name)
             if other != each.intent.name:
-                report.error(where, f'means "{other}" for {target} already', "use two classes")
+                report.error(
+                    ConfigCode.INTENTS, where, f'means "{other}" for {target} already', "use two classes"
+                )
             if each.payload in takes.get(target, ()):
                 message = f"{target} takes {each.payload.__qualname__} itself, around the intent"
-                report.error(where, message, "take it out of the listener's payload_class")
+                report.error(
+                    ConfigCode.INTENTS, where, message, "take it out of the listener's payload_class"
+                )
     return found
 
 

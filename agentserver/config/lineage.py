@@ -24,6 +24,7 @@ from agentserver.provenance.policy.declared import paths
 from agentserver.provenance.policy.file import PolicyError, arguments, read_yaml
 from agentserver.provenance.policy.model import PolicyEntry, Text, told
 from agentserver.provenance.policy.paths import covers, means
+from agentserver.remedies.configuration import ConfigCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -155,7 +156,7 @@ class PolicyReader:
         path = self._project.file(str(name))
         if isinstance(path, NoFile):
             hint = path.suggestion or "agentserver provenance suggest proposes one"
-            self._report.error(where, path.message, hint)
+            self._report.error(ConfigCode.FILE, where, path.message, hint)
             return None
         return self._read(path, self._project.shown / path.relative_to(self._project.root), where)
 
@@ -170,7 +171,7 @@ class PolicyReader:
                 text = stream.read(POLICY_BYTES).decode("utf-8-sig")
             written = read_yaml(text, str(shown))
         except (OSError, UnicodeDecodeError, PolicyError) as error:
-            self._report.error(where, str(error))
+            self._report.error(ConfigCode.FILE, where, str(error))
             return None
         document = Document(shown, path.parent, written.values, written.lines, {})
         try:
@@ -178,7 +179,7 @@ class PolicyReader:
         except ValidationError as error:
             for fault in error.errors(include_url=False, include_input=False):
                 loc, message = told(fault)
-                self._report.error(document.where(loc), message)
+                self._report.error(ConfigCode.VALUE, document.where(loc), message)
             return None
 
     def _twice(self, file: _Part, own: _Part) -> bool:
@@ -186,7 +187,7 @@ class PolicyReader:
         twice = [key for key in own.values if key in file.values]
         for key in twice:
             message = f'"{key}" is given in {file.document.file} too'
-            self._report.error(own.where((key,)), message, "give it in one place")
+            self._report.error(ConfigCode.TWICE, own.where((key,)), message, "give it in one place")
         return bool(twice)
 
     # What it says
@@ -239,17 +240,23 @@ class PolicyReader:
             words, where = declared.entry.trust, declared.where("trust")
             for one, other in CONTRADICTIONS:
                 if one in words and other in words:
-                    self._report.error(where, f"a listener cannot be {one} and {other}")
+                    self._report.error(
+                        ConfigCode.PROVENANCE, where, f"a listener cannot be {one} and {other}"
+                    )
             if declared.entry.view and "quarantined" in words:
                 self._report.error(
-                    declared.where("view"), "a quarantined listener is there to read what references hide"
+                    ConfigCode.QUARANTINE,
+                    declared.where("view"),
+                    "a quarantined listener is there to read what references hide",
                 )
             found = policy.classify(declared.entry.name)
             wanted = {"source": found.source, "sink": found.sink, "relay": found.relay, "inert": found.relay}
             wanted["planner"] = not found.source  # a stranger's words fix no plan
             denied = [word for word in words if not wanted.get(word, True)]
             for word in denied:
-                self._report.error(where, f"{word}, but the policy says otherwise: {found.why}")
+                self._report.error(
+                    ConfigCode.PROVENANCE, where, f"{word}, but the policy says otherwise: {found.why}"
+                )
 
     def _unplanned(self, made: Provenance) -> None:
         """Refuse a planner that is none, and point at a plan that nobody can make."""
@@ -259,13 +266,18 @@ class PolicyReader:
             found = made.policy.classify(self._planner)
             if self._planner not in names:
                 told = f'"{self._planner}" means no listener'
-                self._report.error(where, told, did_you_mean(self._planner, names))
+                self._report.error(ConfigCode.NAME, where, told, did_you_mean(self._planner, names))
             elif found.source:
-                self._report.error(where, f'"{self._planner}" fixes no plan: {found.why}')
+                self._report.error(
+                    ConfigCode.PROVENANCE, where, f'"{self._planner}" fixes no plan: {found.why}'
+                )
         elif not made.planners and made.policy.plan in {PlanSource.REQUIRED, PlanSource.CONFIRMED}:
             told = f"plan: {made.policy.plan.value}, and no listener is a planner, so no sink will ever run"
             self._report.warning(
-                self._document.where(("provenance",)), told, "planner: the listener that is one"
+                ConfigCode.PROVENANCE,
+                self._document.where(("provenance",)),
+                told,
+                "planner: the listener that is one",
             )
 
     def _untyped(self, policy: Policy, bound: Sequence[BoundListener]) -> None:
@@ -274,7 +286,7 @@ class PolicyReader:
             if item.returns_bytes and policy.classify(item.listener.name).source:
                 where = Where(item.source.file, item.source.line)
                 told = f'"{item.listener.name}" is a source and returns bytes, whose text chooses the payload class'
-                self._report.error(where, told, "return a HandlerResponse")
+                self._report.error(ConfigCode.PROVENANCE, where, told, "return a HandlerResponse")
 
     def _undeclared(self, policy: Policy) -> None:
         """Name each listener that is judged as source and sink because nothing is declared of it."""
@@ -285,7 +297,7 @@ class PolicyReader:
                     f'nothing is declared of "{name}": its words are a stranger\'s, and it has consequences'
                 )
                 hint = "write trust: [source, sink] at it, or source, sink, trusted, inert or relay alone"
-                self._report.warning(declared.where("name"), told, hint)
+                self._report.warning(ConfigCode.PROVENANCE, declared.where("name"), told, hint)
 
     def _idle(self, policy: Policy) -> None:
         """Point at a policy that can never find anything."""
@@ -294,7 +306,9 @@ class PolicyReader:
             if not any(getattr(found, word) for found in classes):
                 where = self._document.where(("provenance",))
                 told = f"no listener is a {word}, so nothing will ever be found"
-                self._report.warning(where, told, f"trust: {word} at the listener that is one")
+                self._report.warning(
+                    ConfigCode.PROVENANCE, where, told, f"trust: {word} at the listener that is one"
+                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,11 +327,11 @@ class _Check:
             return
         names = [item.listener.name for item in self.bound]
         for entry in self.policy.unused(names):
-            self._error(entry, f'"{entry}" means no listener', names)
+            self._error(ConfigCode.NAME, entry, f'"{entry}" means no listener', names)
         for entry in (*self.policy.allow, *self.policy.deny):
             name = entry.removeprefix("listener:")
             if name != entry and not any(means(name, known) for known in names):
-                self._error(entry, f'"{name}" means no listener', names)
+                self._error(ConfigCode.NAME, entry, f'"{name}" means no listener', names)
         try:
             self._fields({item.listener.name: item for item in self.bound})
         except (TypeError, NameError):
@@ -327,12 +341,17 @@ class _Check:
         everything = sorted({path for item in bound.values() for path in _paths(item.discovered)})
         named = (*(rule.field for rule in self.policy.fields), *(rule.field for rule in self.policy.readers))
         for rule in (rule for rule in self.policy.layouts if not rule.field):
-            self._error(rule.source, f'"{rule.source}" needs the field that holds the text', everything)
+            self._error(
+                ConfigCode.PROVENANCE,
+                rule.source,
+                f'"{rule.source}" needs the field that holds the text',
+                everything,
+            )
         laid = tuple(rule.field for rule in self.policy.layouts if rule.field)
         for name in (*named, *laid):
             parts = any(name.startswith(f"{field}.") for field in laid)
             if not parts and not any(fnmatchcase(path, name) for path in everything):
-                self._error(name, f'"{name}" means no field of any payload', everything)
+                self._error(ConfigCode.NAME, name, f'"{name}" means no field of any payload', everything)
         for sink in self.policy.sinks or ():
             takers = [item for name, item in bound.items() if covers(sink.name, name)]
             fields_ = {path for item in takers for path in _paths(item.listener.payloads)}
@@ -341,21 +360,24 @@ class _Check:
             for argument in sink.arguments:
                 if takers and not any(fnmatchcase(path, argument.name) for path in known):
                     self._error(
-                        argument.name, f'"{argument.name}" means no field that {sink.name} takes', taken
+                        ConfigCode.PROVENANCE,
+                        argument.name,
+                        f'"{argument.name}" means no field that {sink.name} takes',
+                        taken,
                     )
                 for entry in argument.accepts:
                     self._accepted(entry, bound, everything)
 
     def _accepted(self, entry: str, bound: Iterable[str], everything: Sequence[str]) -> None:
         if entry != "record" and not any(means(entry, f"{n}.{path}") for n in bound for path in everything):
-            self._error(entry, f'"{entry}" means no field of any listener', [])
+            self._error(ConfigCode.NAME, entry, f'"{entry}" means no field of any listener', [])
 
-    def _error(self, entry: str, message: str, known: Iterable[str]) -> None:
+    def _error(self, code: ConfigCode, entry: str, message: str, known: Iterable[str]) -> None:
         places = (
             part.where(loc) for part in self.parts for text, loc in _texts(part.values, ()) if text == entry
         )
         where = next(places, self.parts[-1].where(()))
-        self.report.error(where, message, did_you_mean(entry, known))
+        self.report.error(code, where, message, did_you_mean(entry, known))
 
 
 def _handed(handoffs: Handoffs | None) -> Mapping[str, AbstractSet[str]]:

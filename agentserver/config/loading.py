@@ -38,6 +38,7 @@ from agentserver.config.yaml.secrets import Secrets
 from agentserver.config.yaml.sources import Sources
 from agentserver.core.state.principals import Trust
 from agentserver.extras import installed, installing
+from agentserver.remedies.configuration import ConfigCode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -133,7 +134,12 @@ def _whole(
     project, survey = looked
     found = tuple(split(modules, known, survey))
     for name, file, line, why in found:
-        report.error(Where(Path(project.show(file)), line), f"{name} holds {why}", "restart the server")
+        report.error(
+            ConfigCode.RELOAD,
+            Where(Path(project.show(file)), line),
+            f"{name} holds {why}",
+            "restart the server",
+        )
     return not found
 
 
@@ -200,7 +206,11 @@ def _unfounded(main: Document, policy: Path | None, report: Mistakes) -> bool:
     """True, and reported, when origins are to be tracked and what tracks them is not installed."""
     if (policy is None and "provenance" not in main.data) or installed("provenance"):
         return False
-    report.error(main.where(("provenance",)), f"needs the extra provenance: {installing('provenance')}")
+    report.error(
+        ConfigCode.EXTRA,
+        main.where(("provenance",)),
+        f"needs the extra provenance: {installing('provenance')}",
+    )
     return True
 
 
@@ -314,16 +324,16 @@ def _serving(
     for i, name in enumerate(entry.expose):
         where = main.document.where(("mcp_server", "expose", i))
         if name not in known:
-            report.error(where, f'unknown listener "{name}"', did_you_mean(name, known))
+            report.error(ConfigCode.NAME, where, f'unknown listener "{name}"', did_you_mean(name, known))
         elif name in entry.expose[:i]:
-            report.error(where, f'"{name}" is exposed already')
+            report.error(ConfigCode.TWICE, where, f'"{name}" is exposed already')
     trust, approvals = Trust(entry.trust), entry.approvals or ""
     return McpServing(tuple(entry.expose), trust, entry.tokens, approvals, entry.deadline)
 
 
 def _check_bound(importer: Importer, main: Parsed, bound: Sequence[BoundListener], report: Mistakes) -> None:
     for message in importer.strangers():
-        report.error(Where(main.document.file, 1), message)
+        report.error(ConfigCode.IMPORT, Where(main.document.file, 1), message)
     check_roots(bound, report)
     check_xml_names(bound, importer.project, report)
 
@@ -340,4 +350,6 @@ def _check_declared(
     check_trust(files[0], declared, report)
     check_keys(declared, report)
     if not names and not report.failed:
-        report.error(files[0].document.where(("listeners",)), "at least one listener is needed")
+        report.error(
+            ConfigCode.MISSING, files[0].document.where(("listeners",)), "at least one listener is needed"
+        )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentserver.config.keys.intents import HandoffsEntry
+from agentserver.remedies.configuration import ConfigCode
 
 if TYPE_CHECKING:
     from agentserver.config.code.userland import Project
@@ -52,7 +53,9 @@ def check_places(main: Parsed, home: Project, report: Mistakes) -> None:
     for loc, written in ((JOURNAL, journal), (AUDIT, handoffs)):
         place = astray(home.root, written) if isinstance(written, str) else None
         if place is not None:
-            report.error(main.document.where(loc), *misplaced(loc, str(written), place, home.shown))
+            report.error(
+                ConfigCode.FILE, main.document.where(loc), *misplaced(loc, str(written), place, home.shown)
+            )
 
 
 def _at(data: object, loc: Loc, default: str) -> object:

@@ -56,6 +56,7 @@ from agentserver.config.keys.models import (
 from agentserver.config.keys.otel import ENDPOINT_PATTERN, OtelEntry
 from agentserver.config.keys.serving import PAGE_PATTERN, McpServerEntry
 from agentserver.config.organism import Journal
+from agentserver.remedies.configuration import ConfigCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -203,7 +204,7 @@ def _report_fault(
         from agentserver.provenance.policy.model import told  # whose model it is
 
         place, message = told({**fault, "loc": loc[1:]})
-        report.error(document.where((*loc[:1], *place)), message)
+        report.error(code_of(fault), document.where((*loc[:1], *place)), message)
         return
     if fault["type"] == "extra_forbidden":
         message, suggestion = _unknown_key(model, loc)
@@ -211,7 +212,7 @@ def _report_fault(
         message, suggestion = describe(fault, document.read_as.get(loc), document.said(loc))
         if fault["type"] == "list_type" and isinstance(document.value(loc), dict):
             suggestion = "each entry begins with a dash and a space"
-    report.error(document.where(loc, missing=fault["type"] == "missing"), message, suggestion)
+    report.error(code_of(fault), document.where(loc, missing=fault["type"] == "missing"), message, suggestion)
 
 
 def _unknown_key(model: type[IncludedFile], loc: Loc) -> tuple[str, str]:
@@ -304,6 +305,15 @@ _SYNTAX = {
     PARAMETER_PATTERN: "may hold letters, digits, - and _ only, at most 64, and begins with a letter or _",
 }
 
+_CODES = {
+    "missing": ConfigCode.MISSING,
+    "missing_argument": ConfigCode.MISSING,
+    "missing_keyword_only_argument": ConfigCode.MISSING,
+    "extra_forbidden": ConfigCode.KEY,
+    "unexpected_keyword_argument": ConfigCode.KEY,
+}
+"""The codes of those types of pydantic that are about keys; all others are about values."""
+
 _TEXTS = {
     "missing": "is missing",
     "multiple_of": "must be a multiple of {multiple_of:g}",
@@ -351,6 +361,11 @@ def describe(fault: ErrorDetails, read_as: str | None = None, said: str = "") ->
         units = isinstance(context.get("error"), UnitError)
         return f"{_TEXTS[kind].format_map(context)}{instead if units else ''}", ""
     return f"does not fit its type ({kind.replace('_', ' ')}){instead}", ""
+
+
+def code_of(fault: ErrorDetails) -> ConfigCode:
+    """The code of a fault that pydantic found, by the type that pydantic gives it."""
+    return _CODES.get(fault["type"], ConfigCode.VALUE)
 
 
 def _dotted(said: str) -> str:

@@ -13,6 +13,7 @@ from agentserver.config.code.signature import origin
 from agentserver.config.findings import Where, did_you_mean
 from agentserver.core.blueprint import Limits
 from agentserver.core.handoffs import Task
+from agentserver.remedies.configuration import ConfigCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -40,7 +41,9 @@ def check_names(listeners: Iterable[DeclaredListener], report: Mistakes) -> None
             continue
         if name in first:
             report.error(
-                where, f'duplicate listener "{name}" (first at {first[name].file}:{first[name].line})'
+                ConfigCode.TWICE,
+                where,
+                f'duplicate listener "{name}" (first at {first[name].file}:{first[name].line})',
             )
         first.setdefault(name, where)
 
@@ -51,10 +54,10 @@ def check_peers(listeners: Iterable[DeclaredListener], known: set[str], report: 
         for i, peer in enumerate(declared.entry.peers):
             if peer not in known and not peer.startswith("system."):
                 where = declared.where("peers", i)
-                report.error(where, f'unknown listener "{peer}"', did_you_mean(peer, known))
+                report.error(ConfigCode.NAME, where, f'unknown listener "{peer}"', did_you_mean(peer, known))
         if declared.entry.acts and "peers" not in declared.entry.model_fields_set | declared.faulty:
             message = "an agent without peers can only answer its caller"
-            report.warning(declared.where(), message, "write peers: [] if that is meant")
+            report.warning(ConfigCode.AGENT, declared.where(), message, "write peers: [] if that is meant")
 
 
 def check_trust(main: Parsed, listeners: Iterable[DeclaredListener], report: Mistakes) -> None:
@@ -71,7 +74,7 @@ def check_trust(main: Parsed, listeners: Iterable[DeclaredListener], report: Mis
         places.append(main.document.where(("lifespan", "carries")))
     for where in places:
         message = "means nothing without provenance: at the top of the main file"
-        report.error(where, message, "add provenance: {mode: audit}")
+        report.error(ConfigCode.PROVENANCE, where, message, "add provenance: {mode: audit}")
 
 
 def check_roots(bound: Sequence[BoundListener], report: Mistakes) -> None:
@@ -89,7 +92,7 @@ def check_roots(bound: Sequence[BoundListener], report: Mistakes) -> None:
             names = ", ".join(sorted(item.listener.name for item in items))
             message = f"{kind.__qualname__} is accepted by {names}: a message must say which with its to"
             where = Where(items[-1].source.file, items[-1].source.line, "listeners")
-            report.warning(where, message, "or all of them say broadcast: true")
+            report.warning(ConfigCode.TWICE, where, message, "or all of them say broadcast: true")
 
 
 def check_xml_names(bound: Iterable[BoundListener], project: Project, report: Mistakes) -> None:
@@ -104,7 +107,7 @@ def check_xml_names(bound: Iterable[BoundListener], project: Project, report: Mi
                 told.add(name)
                 message = f"{_described(other, project)} and {_described(kind, project)} are both {name}"
                 where = Where(item.source.file, item.source.line)
-                report.error(where, message, "give one of them another name or namespace")
+                report.error(ConfigCode.TWICE, where, message, "give one of them another name or namespace")
 
 
 def _described(kind: type, project: Project) -> str:
@@ -119,7 +122,9 @@ def merge_limits(files: Iterable[Parsed], report: Mistakes) -> Limits:
         for key, value in parsed.limits.items():
             where = parsed.document.where(("limits", key))
             if key in first:
-                report.error(where, f"is already set at {first[key].file}:{first[key].line}")
+                report.error(
+                    ConfigCode.TWICE, where, f"is already set at {first[key].file}:{first[key].line}"
+                )
             first.setdefault(key, where)
             values[key] = value
     return Limits(**values)

@@ -8,7 +8,7 @@ Internal.
 
 from __future__ import annotations
 
-from operator import itemgetter
+import re
 from typing import Final
 
 from agentserver.remedies import configuration, edges, handoffs, messages, provenance, schemas
@@ -47,22 +47,20 @@ REMEDIES: Final[tuple[Remedy, ...]] = (
 """The table."""
 
 
+_CODED: Final = re.compile(r"\[(\w+:[\w -]+)\]\s*$")
+"""The code at the end of a printed line."""
+
+
 def of(family: str, name: str) -> Remedy | None:
     """The entry of one code; None when the table has none."""
     return next((one for one in REMEDIES if (one.family, one.name) == (family, name)), None)
 
 
 def found(text: str) -> tuple[Remedy, ...]:
-    """The entries that a word of a user means: ``name``, ``family:name``, or a text of a mistake or a finding."""
+    """The entries that a user asks for: by ``name`` or ``family:name``, or by printed lines that end with a code."""
     asked = " ".join(text.split()).lower()
-    family, colon, name = asked.partition(":")
-    exact = tuple(one for one in REMEDIES if asked in {one.name.lower(), one.said.lower()} - {""})
-    if colon and not exact:
-        exact = tuple(one for one in REMEDIES if (one.family, one.name.lower()) == (family, name.strip()))
-    return exact or _telling(asked)
-
-
-def _telling(asked: str) -> tuple[Remedy, ...]:
-    """The entry of which the longest part stands in the text."""
-    parts = [(len(part), one) for one in REMEDIES for part in one.fragments if part in asked]
-    return (max(parts, key=itemgetter(0))[1],) if parts else ()
+    named = tuple(
+        one for one in REMEDIES if asked in {one.name.lower(), one.said.lower(), str(one).lower()} - {""}
+    )
+    printed = [each[1] for each in map(_CODED.search, text.splitlines()) if each is not None]
+    return named or tuple(one for code in dict.fromkeys(printed) for one in REMEDIES if str(one) == code)

@@ -1,355 +1,223 @@
-"""Remedies for mistakes of a configuration, found by a part of their text: ``check`` gives them no codes."""
+"""Codes for mistakes of a configuration, each with its remedy: a mistake cannot be made without one."""
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Final
 
 from agentserver.remedies.remedy import Remedy
 
 _LINE = "File, line and path of the finding; the suggestion in parentheses is the likely correction."
 
-REMEDIES: Final = (
-    Remedy(
+
+class ConfigCode(Enum):
+    """The kind of a mistake, and its explanation. The name that users see is that of the entry."""
+
+    NAME = Remedy(
         "config",
         "name",
         "A name means nothing that the organism has.",
         _LINE,
         "Correct its spelling, or declare what it names.",
-        fragments=(
-            "unknown listener",
-            "there is no listener",
-            "unknown model",
-            "unknown backend",
-            "means no listener",
-            "there is no listener",
-            "means no field",
-            "no backend has the model",
-            "has no tool",
-            "no such receiver",
-            "is no @xmlify class of this organism",
-            "is reserved:",
-        ),
-    ),
-    Remedy(
+    )
+    KEY = Remedy(
         "config",
         "key",
         "The file has a key that does not exist there, or has one twice.",
         (
-            "File, line and path of the finding; the suggestion in parentheses is the likely correction. The "
-            'page "Keys of organism.yaml" lists all.'
+            "File, line and path of the finding; the suggestion in parentheses is the likely "
+            'correction. The page "Keys of organism.yaml" lists all.'
         ),
         "Use the key that is suggested, or take it out.",
-        fragments=(
-            "unknown key",
-            "duplicate key",
-            "is already set",
-            "the merge key",
-            "a key must be text",
-            "the key ",
-        ),
-    ),
-    Remedy(
+    )
+    TWICE = Remedy(
         "config",
         "twice",
         "Two things have one name.",
         _LINE,
         "Rename one of them.",
-        fragments=(
-            "duplicate name",
-            "duplicate server",
-            "duplicate tool",
-            "duplicate listener",
-            "is named twice",
-            "is accepted by",
-            "is exposed already",
-            "already",
-            "is the name of a guard of the server",
-            "would be one tool of the model",
-        ),
-    ),
-    Remedy(
+    )
+    MISSING = Remedy(
         "config",
         "missing",
         "A value that is needed is not there.",
         _LINE,
         "Write it.",
-        fragments=(
-            "is missing",
-            "at least one listener is needed",
-            "needs the field that holds the text",
-            "a mapping with",
-            "has no endpoint",
-        ),
-    ),
-    Remedy(
+    )
+    VALUE = Remedy(
         "config",
         "value",
         "A value has another type or form than its key takes.",
         (
-            "File, line and path of the finding; the suggestion in parentheses is the likely correction. YAML"
-            " reads `no`, `1.0` and `08:00` as something else than text."
+            "File, line and path of the finding; the suggestion in parentheses is the likely "
+            "correction. YAML reads `no`, `1.0` and `08:00` as something else than text."
         ),
         "Write what was expected; quote what is to be text.",
-        fragments=(
-            "was expected",
-            "yaml reads this",
-            "is no address",
-            "is neither a .yaml file",
-            "does not fit its type",
-            "holds half a character",
-            "is no mode",
-            "as a number, and not as it looks",
-            "as a date or time, and not as it looks",
-            "characters long",
-            "must be one line without",
-            "may hold letters, digits",
-            "a time is a number of seconds",
-            "must be greater than",
-            "must be less than",
-            "must be at least",
-            "must be at most",
-            "must be 'source'",
-        ),
-    ),
-    Remedy(
+    )
+    FILE = Remedy(
         "config",
         "file",
         "A file cannot be read.",
         _LINE,
         "Correct the path (relative to the project), the rights or the encoding.",
-        fragments=(
-            "there is no such file",
-            "cannot be read",
-            "cannot be read: permission denied",
-            "cannot read",
-            "is not utf-8",
-            "is larger than",
-            "is not yaml",
-            "there is no file",
-            "is no file inside",
-            "not valid yaml: a control character",
-            "is not utf-8 text",
-            "is no plain file",
-            "is a folder",
-        ),
-    ),
-    Remedy(
+    )
+    YAML = Remedy(
         "config",
         "yaml",
         "The file is not written as YAML wants it.",
         "File and line of the finding: the mistake is there, or in the line above.",
-        "Indent by spaces, keys of one thing in one column; quote text with `: ` in it, or `*`, `&`, `@` in front.",
-        fragments=(
-            "not valid yaml",
-            "a second document begins",
-            "stands for what is marked with",
-            "a tab stands where",
-            "is indented by",
-            "is no key: write a colon",
-            "a quotation mark is opened",
-            "a bracket is opened",
-            "needs quotation marks around it",
-            "put quotation marks around it",
-            "does not belong where its",
-            "follows a value that is whole",
+        (
+            "Indent by spaces, keys of one thing in one column; quote text with `: ` in it, or `*`, "
+            "`&`, `@` in front."
         ),
-    ),
-    Remedy(
+    )
+    PAYLOAD = Remedy(
         "config",
         "payload",
         "A payload class has a field that XML cannot carry as it is declared.",
         "File and line of the class, and its field, in the finding.",
-        "Declare the type that the finding suggests; `agentserver schemas` shows what the others became.",
-        fragments=(
-            "payloaderror",
-            "has a type without xsd form",
-            "mutable default",
-        ),
-    ),
-    Remedy(
+        ("Declare the type that the finding suggests; `agentserver schemas` shows what the others became."),
+    )
+    HANDLER = Remedy(
         "config",
         "handler",
         "The dotted path leads to something that is no handler.",
         _LINE,
         "Name an `async def` of two parameters, payload and metadata.",
-        fragments=(
-            "is no handler",
-            "must be declared with async def",
-            "is not async",
-            "must take exactly two",
-            "must return its responses",
-            "annotates its",
-            "annotation",
-            "says that it returns",
-            "is not a function",
-            "returns bytes",
-        ),
-    ),
-    Remedy(
+    )
+    CLASS = Remedy(
         "config",
         "class",
         "The dotted path leads to something that is no payload, settings or guard class.",
         _LINE,
         "Put `@xmlify` over a frozen dataclass; settings and guards are frozen dataclasses.",
-        fragments=(
-            "is not @xmlify",
-            "is not a class",
-            "is not a dataclass",
-            "belongs to the system",
-            "cannot be a payload",
-            "is none",
-            "no class",
-        ),
-    ),
-    Remedy(
+    )
+    IMPORT = Remedy(
         "config",
         "import",
         "A module of the project cannot be imported.",
         _LINE,
         'Run `python -c "import MODULE"` in the project; install what it misses.',
-        fragments=(
-            "there is no module",
-            "cannot be imported",
-            "there is no name",
-            "no module named",
-            "importing ",
-            "is a module; name something",
-            "a dotted path such as",
-        ),
-    ),
-    Remedy(
+    )
+    AGENT = Remedy(
         "config",
         "agent",
         "A key of an agent stands at a listener with a handler, or the other way round.",
         _LINE,
         "A listener has `handler` or `model`; `agent` with bounds belongs to `model`.",
-        fragments=(
-            "an agent without peers",
-            "a listener has a handler or a model",
-            "belong to a listener with a model",
-            "belongs to a listener with a model",
-            "has a longer name than models take",
-            "no json schema for a model",
-            "limits.storage",
-        ),
-    ),
-    Remedy(
+    )
+    QUARANTINE = Remedy(
         "config",
         "quarantine",
         "A quarantined listener could tell more than it may.",
         _LINE,
         "Let it answer with booleans, enumerations and bounded numbers, and take its `peers` out.",
-        fragments=(
-            "quarantined",
-            "can tell anything",
-        ),
-    ),
-    Remedy(
+    )
+    SECRET = Remedy(
         "config",
         "secret",
         "A key or a variable of the environment is not set, or stands in the file.",
         _LINE,
         "Set the variable; write `${NAME}` in the YAML.",
-        fragments=(
-            "environment has no variable",
-            "a key is never written into the file",
-            "shows a value from ${...}",
-            "the environment variable",
-            "is neither ${name} nor",
-        ),
-    ),
-    Remedy(
+    )
+    SETTINGS = Remedy(
         "config",
         "settings",
         "Settings do not fit their class.",
         _LINE,
         "Correct the field; what cannot be copied belongs into the lifespan.",
-        fragments=(
-            "cannot be copied",
-            "settings need a class",
-            "fields that cannot be checked",
-        ),
-    ),
-    Remedy(
+    )
+    LIFESPAN = Remedy(
         "config",
         "lifespan",
         "The lifespan is no async context manager.",
         _LINE,
         "Decorate it with `contextlib.asynccontextmanager`; it takes no arguments.",
-        fragments=(
-            "must return an async context manager",
-            "must be callable without arguments",
-        ),
-    ),
-    Remedy(
+    )
+    LLM = Remedy(
         "config",
         "llm",
         "Models, backends or budgets contradict each other.",
         _LINE,
-        "Follow the suggestion: a price for what has a budget in money, a script for `provider: scripted`.",
-        fragments=(
-            "belongs to provider: scripted",
-            "a scripted backend asks nobody",
-            "no price is known",
-            "no call will ever go out",
-        ),
-    ),
-    Remedy(
+        ("Follow the suggestion: a price for what has a budget in money, a script for `provider: scripted`."),
+    )
+    MCP = Remedy(
         "config",
         "mcp",
         "A tool of an MCP server is not locked, or is not what was locked.",
         "`agentserver mcp diff`.",
         "Read the change, then `agentserver mcp lock`.",
-        fragments=(
-            "another form than",
-            "nothing is known of the server's tools",
-            "json as text",
-            "as a listener its name",
-        ),
-    ),
-    Remedy(
+    )
+    INTENTS = Remedy(
         "config",
         "intents",
         "An intent contradicts a payload class or another intent.",
         _LINE,
         "Keep `params` or `payload_class`; give each intent a name of its own.",
-        fragments=(
-            "stands beside payload_class",
-            "regular expression of xsd",
-            "may hold {name} alone",
-            "has a brace without its partner",
-        ),
-    ),
-    Remedy(
+    )
+    DOOR = Remedy(
         "config",
         "door",
         "The address, TLS and proxy of `http` do not fit together.",
         _LINE,
         "Name `public_url`; `behind_proxy: true`, or `tls`.",
-        fragments=(
-            "nothing here speaks tls",
-            "clients come by tls",
-        ),
-    ),
-    Remedy(
+    )
+    PROVENANCE = Remedy(
         "config",
         "provenance",
         "Two declarations about a listener contradict each other.",
         _LINE,
         "Keep one of them; a source is no sink at once.",
-        fragments=(
-            "the policy says otherwise",
-            "a listener cannot be",
-            "fixes no plan",
-        ),
-    ),
-    Remedy(
+    )
+    EXTRA = Remedy(
         "config",
         "extra",
         "A key needs a part of the distribution that is not installed.",
         "The finding names the extra, and the command that installs it.",
         "Install the extra, or take the key out.",
-        fragments=("needs the extra",),
-    ),
-)
+    )
+    GUARD = Remedy(
+        "config",
+        "guard",
+        "A guard of the program fails, or has something against the organism.",
+        _LINE,
+        "Correct the guard, or what it objects to; the message is its own.",
+    )
+    DEADLINE = Remedy(
+        "config",
+        "deadline",
+        "The deadline of an agent ends a request to its models before they may answer.",
+        _LINE,
+        "Leave `deadline` out, so that it is derived, or lower `timeout` of the backends.",
+    )
+    ISOLATION = Remedy(
+        "config",
+        "isolation",
+        "A listener asks for a process of its own, and its keys do not fit that.",
+        _LINE,
+        (
+            "Follow the suggestion; the server imports nothing of such a handler, so that its classes "
+            "are named in the YAML."
+        ),
+    )
+    RELOAD = Remedy(
+        "config",
+        "reload",
+        "A reload would leave objects of classes that it replaces, or register something twice.",
+        (
+            'The name and the module in the finding; the page "Running it in production" says what a '
+            "reload keeps."
+        ),
+        "Restart the server.",
+    )
+    MORE = Remedy(
+        "config",
+        "more",
+        "There are more mistakes than are shown.",
+        "The mistakes before it.",
+        "Correct those first.",
+    )
+
+
+REMEDIES: Final = tuple(code.value for code in ConfigCode)
 """Entries of the family config."""

@@ -303,10 +303,6 @@ REMEDIES: Final = (
         "The machine lacks what the wall is made of, so that nothing is started without it.",
         _WALLS,
         "Run on Linux 6.2 or newer (6.7 with `ports`, 6.12 with `fork`), or take `isolation` off.",
-        fragments=(
-            "this system lacks",
-            "needs a wall",
-        ),
     ),
     Remedy(
         "wall",
@@ -314,7 +310,6 @@ REMEDIES: Final = (
         "Code behind the wall opened a file that it may not read or write: PermissionError.",
         _WALLS,
         "Name the folder under `read`, or write to `TMPDIR`.",
-        fragments=("permission denied",),
     ),
     Remedy(
         "wall",
@@ -322,7 +317,6 @@ REMEDIES: Final = (
         "Code behind the wall opened a socket, or a port that is not named.",
         _WALLS,
         "Name the port under `ports`, or ask a listener that has the net.",
-        fragments=("there is no dns",),
     ),
     Remedy(
         "wall",
@@ -344,7 +338,6 @@ REMEDIES: Final = (
         "The process did not start three times in a row, and none is started any more.",
         _WALLS,
         "Mend what the log names, then reload.",
-        fragments=("none is started any more",),
     ),
 )
 """Entries of the families completion, door, unkept, watch and wall."""

@@ -15,7 +15,6 @@ class Remedy(NamedTuple):
         look: where to look.
         change: the change that helps.
         said: other words under which people meet it, or empty.
-        fragments: parts of texts, in lower case, that mean this entry: for findings that have no code.
     """
 
     family: str
@@ -24,4 +23,6 @@ class Remedy(NamedTuple):
     look: str
     change: str
     said: str = ""
-    fragments: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.family}:{self.name}"

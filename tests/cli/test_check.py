@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import sys
 
 import pytest
@@ -154,3 +155,16 @@ def test_a_payload_that_means_an_intent_is_looked_at_too(command, desk):
     result = command("check", str(path))
     assert result.exit_code == 1, result.output
     assert ":8: the schema of Loose, which means an intent: required: " in result.output
+
+
+def test_findings_as_json_carry_the_code_that_is_printed(command, tmp_path):
+    path = organism(
+        tmp_path, "name: x\nlisteners:\n  - {name: a, description: A., handler: cli_nowhere.a, peer: []}\n"
+    )
+    printed = [line for line in command("check", str(path)).output.splitlines() if line.endswith("]")]
+    result = command("check", "--json", str(path))
+    told = [json.loads(line) for line in result.output.splitlines()]
+    assert result.exit_code == 1
+    assert {each["code"] for each in told} == {"config:import", "config:key"}
+    assert [line.rpartition("[")[2] for line in printed] == [f"{each['code']}]" for each in told]
+    assert set(told[0]) == {"code", "severity", "file", "line", "path", "message", "suggestion"}

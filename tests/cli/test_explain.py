@@ -49,10 +49,16 @@ def test_a_code_of_several_families_is_explained_for_each(tmp_path, monkeypatch)
     assert verb("explain", "code:busy").count("Look at: ") == 1
 
 
-def test_a_finding_of_check_is_explained_by_its_text(tmp_path, monkeypatch):
+def test_a_finding_of_check_is_explained_by_its_code_and_not_by_its_words(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    told = verb("explain", 'config/organism.yaml:7: listeners[0].peers[0]: unknown listener "shuter"')
-    assert told.startswith("config:name  ")
+    (tmp_path / "organism.yaml").write_text('name: d\nlisteners: []\nlimits: {hops: "the merge key"}\n')
+    line = next(line for line in verb("check", status=1).splitlines() if "the merge key" in line)
+    assert line.endswith(" [config:value]")
+    for asked in (line, "config:value", "value"):
+        assert "config:value  A value has another type or form" in verb("explain", asked)
+    assert "no code and no finding is called" in verb(
+        "explain", line.removesuffix(" [config:value]"), status=2
+    )
 
 
 def test_all_codes_are_listed(tmp_path, monkeypatch):

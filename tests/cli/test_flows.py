@@ -183,7 +183,7 @@ def test_check_states_the_fields_that_take_no_reference(command, tmp_path):
     assert "planner is shown references in place of untrusted values" in told
     found = [line.partition("organism.yaml:")[2] for line in told if "takes no reference" in line]
     where = "6: warning: view:"
-    hint = "(make it text, give it bounds, or declare what it is worth under provenance: fields)"
+    hint = "(make it text, give it bounds, or declare what it is worth under provenance: fields) [config:provenance]"
     of = "takes no reference: of what reader sends planner, it"
     assert found == [
         f"{where} Page.visits {of} must be there, so that it is refused {hint}",

@@ -13,19 +13,28 @@ from agentserver.config.findings import (
     printable,
 )
 from agentserver.config.yaml.secrets import Secrets
+from agentserver.remedies.configuration import ConfigCode
 
 A, B = Path("a.yaml"), Path("b.yaml")
 
 
 def test_how_a_finding_reads():
+    code = ConfigCode.NAME.value
     finding = ConfigMistake(
-        Severity.ERROR, A, 16, "listeners[2].peers[0]", 'unknown listener "shoutr"', 'did you mean "shouter"?'
+        code,
+        Severity.ERROR,
+        A,
+        16,
+        "listeners[2].peers[0]",
+        'unknown listener "shoutr"',
+        'did you mean "shouter"?',
     )
     assert (
         str(finding)
         == 'a.yaml:16: listeners[2].peers[0]: unknown listener "shoutr" (did you mean "shouter"?)'
     )
-    assert str(ConfigMistake(Severity.WARNING, A, 1, "", "odd")) == "a.yaml:1: warning: odd"
+    assert str(ConfigMistake(code, Severity.WARNING, A, 1, "", "odd")) == "a.yaml:1: warning: odd"
+    assert finding.coded() == f"{finding} [config:name]"
     assert str(ConfigError((finding, finding))) == f"{finding}\n{finding}"
 
 
@@ -42,13 +51,13 @@ def test_suggestions_ignore_case_and_stay_silent_when_nothing_is_near():
 
 def test_findings_come_by_file_and_line_and_once_for_each_value():
     report = Mistakes()
-    report.error(Where(B, 1, "x"), "b1")
-    report.error(Where(A, 9), "a9")
-    report.error(Where(A, 2, "x"), "a2")
-    report.error(Where(A, 2, "x"), "again")
-    report.warning(Where(A, 2, "x"), "warned")
-    report.error(Where(A, 9), "no path, so another one")
-    report.error(Where(Path("c.yaml"), 1), "c1")
+    report.error(ConfigCode.VALUE, Where(B, 1, "x"), "b1")
+    report.error(ConfigCode.VALUE, Where(A, 9), "a9")
+    report.error(ConfigCode.VALUE, Where(A, 2, "x"), "a2")
+    report.error(ConfigCode.VALUE, Where(A, 2, "x"), "again")
+    report.warning(ConfigCode.VALUE, Where(A, 2, "x"), "warned")
+    report.error(ConfigCode.VALUE, Where(A, 9), "no path, so another one")
+    report.error(ConfigCode.VALUE, Where(Path("c.yaml"), 1), "c1")
     messages = [finding.message for finding in report.settle([A, B], Secrets())]
     assert messages == ["a2", "warned", "a9", "no path, so another one", "b1", "c1"]
 
@@ -56,17 +65,17 @@ def test_findings_come_by_file_and_line_and_once_for_each_value():
 def test_findings_are_bounded_in_number():
     report = Mistakes()
     for line in range(MAX_FINDINGS + 5):
-        report.warning(Where(A, line + 1), "x")
+        report.warning(ConfigCode.VALUE, Where(A, line + 1), "x")
     findings = report.settle([A], Secrets())
     assert len(findings) == MAX_FINDINGS + 1
     assert (findings[-1].message, findings[-1].severity) == ("and 5 more findings", Severity.WARNING)
-    report.error(Where(A, 999), "x")
+    report.error(ConfigCode.VALUE, Where(A, 999), "x")
     assert report.settle([A], Secrets())[-1].severity is Severity.ERROR
 
 
 def test_findings_show_neither_secrets_nor_control_characters():
     report = Mistakes()
-    report.error(Where(A, 1, "hunter22"), "a\x1b[2J hunter22\n", "hunter22?")
+    report.error(ConfigCode.VALUE, Where(A, 1, "hunter22"), "a\x1b[2J hunter22\n", "hunter22?")
     (finding,) = report.settle([A], Secrets.of(["hunter22"]))
     assert (finding.path, finding.message, finding.suggestion) == (
         "[redacted]",

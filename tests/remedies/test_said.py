@@ -1,4 +1,4 @@
-"""A text that a check of a configuration has printed finds an entry, whatever it is about."""
+"""A line that a check of a configuration has printed finds the entry of its code, whatever it is about."""
 
 from __future__ import annotations
 
@@ -128,17 +128,17 @@ FIELDS = (
 )
 
 
-def said(folder: Path, text: str, code: str = CODE) -> list[str]:
+def said(folder: Path, text: str, code: str = CODE):
     (folder / "said.py").write_text(code)
     (folder / "organism.yaml").write_bytes(text.encode("utf-8" if text != "\xff" else "latin-1"))
     organism, findings = inspect(folder / "organism.yaml", {})
     if organism is not None:
         forget(organism)
-    return [one.message for one in findings]
+    return [(one.coded(), one.code) for one in findings]
 
 
-def unexplained(texts: list[str]) -> list[str]:
-    return [text for text in texts if not found(text)]
+def unexplained(lines):
+    return [line for line, code in lines if found(line) != (code,)]
 
 
 @pytest.mark.parametrize("text", [*(f"{WHOLE}    {key}\n" for key in KEYS), *FILES])

@@ -7,12 +7,16 @@ import json
 import re
 from collections import Counter
 from pathlib import Path
+from typing import get_args
 
 import click
 import pytest
+from pydantic_core.core_schema import ErrorType
 
 from agentserver.cli import cli
 from agentserver.completion import CompletionFault
+from agentserver.config.findings import ConfigMistake, Severity
+from agentserver.config.validation import code_of
 from agentserver.contract import Code
 from agentserver.core.records.details import Ground
 from agentserver.core.records.wording import PHRASES
@@ -25,6 +29,7 @@ from agentserver.hygiene.rules import RULES
 from agentserver.ports import Unkept, WatchEnd
 from agentserver.provenance.policy.declarations import Rule
 from agentserver.remedies import FAMILIES, REMEDIES, found
+from agentserver.remedies.configuration import ConfigCode
 from agentserver.wire.envelope import Fault
 from agentserver.wire.repair import RepairRefusal
 
@@ -71,35 +76,64 @@ def test_each_status_of_the_door_has_its_entry():
     assert {str(status) for status in statuses()} <= {one.name for one in REMEDIES if one.family == "door"}
 
 
-def text_of(node):
-    if isinstance(node, ast.Constant):
-        return node.value if isinstance(node.value, str) else ""
-    if isinstance(node, ast.JoinedStr):
-        return "".join(part.value if isinstance(part, ast.Constant) else "~" for part in node.values)
-    return ""
-
-
-def messages():
-    """What the checks of a configuration say, where the words stand in the call."""
-    for path in sorted((ROOT / "agentserver" / "config").rglob("*.py")):
+def made():
+    """Each call in the package that makes a mistake of a configuration, with its place and its code."""
+    for path in sorted((ROOT / "agentserver").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            named = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
-            if named and node.func.attr in {"error", "warning", "_error", "refuse"} and len(node.args) > 1:
-                text = text_of(node.args[1])
-                if re.search(r"[a-z]{2,} [a-z]{2,}", text):
-                    yield text
+            name = node.func if isinstance(node, ast.Call) else None
+            owner = ast.unparse(name.value).rpartition(".")[2] if isinstance(name, ast.Attribute) else ""
+            reports = owner in {"report", "_report", "lost"} and name.attr in {"error", "warning"}
+            makes = isinstance(name, ast.Name) and name.id == "ConfigMistake"
+            if reports or makes:
+                yield f"{path.relative_to(ROOT)}:{node.lineno}", ast.unparse(node.args[0])
 
 
-def test_each_mistake_of_a_configuration_finds_an_entry():
-    told = set(messages())
-    assert len(told) > 30
-    assert sorted(text for text in told if not found(text)) == []
+CODED = re.compile(r"ConfigCode\.(\w+)(\.value)?|code(\.value)?|code_of\(fault\)|more")
+"""A code of the table, or a value whose type is that of codes: mypy holds it."""
 
 
-def test_the_longest_part_of_a_text_decides():
-    assert [
-        one.name for one in found('x.yaml:3: handler: "a.b" is no handler: an async function is needed')
-    ] == ["handler"]
+def test_each_place_that_makes_a_mistake_gives_it_a_code():
+    places = dict(made())
+    assert len(places) > 120
+    assert {place: code for place, code in places.items() if not CODED.fullmatch(code)} == {}
+
+
+def test_each_code_of_a_configuration_is_used_and_has_one_entry():
+    used = {name for path in (ROOT / "agentserver").rglob("*.py")
+            for name in re.findall(r"ConfigCode\.([A-Z]+)", path.read_text("utf-8"))}  # fmt: skip
+    assert used == {code.name for code in ConfigCode}
+    assert [one for one in REMEDIES if one.family == "config"] == [code.value for code in ConfigCode]
+    assert all(code.value.name == code.name.lower() for code in ConfigCode)
+
+
+def test_a_mistake_is_not_made_without_a_code():
+    with pytest.raises(TypeError):
+        ConfigMistake(Severity.ERROR, Path("a.yaml"), 1, "", "no code")
+
+
+def test_each_type_of_pydantic_has_a_code():
+    """All that pydantic_core lists, those of later versions among them."""
+    codes = {kind: code_of({"type": kind}) for kind in get_args(ErrorType)}
+    assert len(codes) > 90
+    assert set(codes.values()) == {ConfigCode.MISSING, ConfigCode.KEY, ConfigCode.VALUE}
+    assert {kind for kind, code in codes.items() if code is ConfigCode.KEY} == {
+        "extra_forbidden",
+        "unexpected_keyword_argument",
+    }
+
+
+@pytest.mark.parametrize(
+    "words", ["the merge key", "duplicate key", "is not yaml", "already", "[config:key]", "name"]
+)
+def test_the_words_of_a_user_find_nothing(words):
+    said = f'retries: "{words}" was expected to be a number'
+    assert found(said) == ()
+    assert [str(one) for one in found(f"organism.yaml:3: {said} [config:value]")] == ["config:value"]
+
+
+def test_several_printed_lines_find_each_of_their_codes_once():
+    printed = "a.yaml:1: x [config:name]\na.yaml:2: y [config:name]\na.yaml:3: z [hygiene:closed]  \n1 error"
+    assert [str(one) for one in found(printed)] == ["config:name", "hygiene:closed"]
 
 
 @pytest.mark.parametrize("one", REMEDIES, ids=lambda one: f"{one.family}:{one.name}")
@@ -109,7 +143,6 @@ def test_an_entry_is_whole_and_found_by_its_name(one):
     assert one.look.endswith((".", "?"))
     assert one.change.endswith(".")
     assert one in found(f"{one.family}:{one.name}")
-    assert all(part == part.lower() for part in one.fragments)
 
 
 def test_no_entry_stands_twice():

@@ -16,6 +16,7 @@ from agentserver.config.findings import did_you_mean
 from agentserver.core.handoffs import Handoff, Task
 from agentserver.payload.codec import Codecs
 from agentserver.payload.names import local
+from agentserver.remedies.configuration import ConfigCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -43,14 +44,21 @@ def check_keys(declared: Sequence[DeclaredListener], report: Mistakes) -> None:
     for one in declared:
         entry = one.entry
         if entry.model is not None and entry.handler is not None:
-            report.error(one.where("model"), "a listener has a handler or a model, not both")
+            report.error(
+                ConfigCode.AGENT, one.where("model"), "a listener has a handler or a model, not both"
+            )
         if entry.model is not None:
             continue
         for key in _KEYS:
             if getattr(entry, key) is not None:
-                report.error(one.where(key), "belongs to a listener with a model")
+                report.error(ConfigCode.AGENT, one.where(key), "belongs to a listener with a model")
         if entry.agent is not None and entry.agent.model_fields_set:
-            report.error(one.where("agent"), "bounds belong to a listener with a model", "write agent: true")
+            report.error(
+                ConfigCode.AGENT,
+                one.where("agent"),
+                "bounds belong to a listener with a model",
+                "write agent: true",
+            )
 
 
 class Around(NamedTuple):
@@ -99,14 +107,16 @@ class _Equipping:
         known = {} if models is None else models.models
         if name not in known:
             told = "no llm: declares any" if models is None else did_you_mean(name, known)
-            self._report.error(self._declared.where(key), f'unknown model "{name}"', told)
+            self._report.error(ConfigCode.NAME, self._declared.where(key), f'unknown model "{name}"', told)
 
     def _check_json(self, key: str, payload: type, *more: int) -> None:
         """Refuse a class that has no JSON form: a model could not be told what it takes."""
         by_schema = self._item.schema is not None and payload in self._item.listener.payloads
         if "__payload__" not in vars(payload) or by_schema:
             told = f"{payload.__qualname__} is bound to a hand-written XSD and has no JSON Schema for a model"
-            self._report.error(self._declared.where(key, *more), told, "declare it with @xmlify")
+            self._report.error(
+                ConfigCode.AGENT, self._declared.where(key, *more), told, "declare it with @xmlify"
+            )
 
     def _check_room(self, storage: int) -> None:
         """Refuse a history for which a thread has no room."""
@@ -116,7 +126,7 @@ class _Equipping:
             where = (
                 self._declared.where("agent") if self._declared.entry.agent else self._declared.where("model")
             )
-            self._report.error(where, told, f"it is {storage}")
+            self._report.error(ConfigCode.AGENT, where, told, f"it is {storage}")
 
     def _check_quarantine(self) -> None:
         """Refuse peers of a quarantined agent, and an answer by which it could tell anything."""
@@ -124,7 +134,7 @@ class _Equipping:
 
         if self._declared.entry.peers:
             told = "a quarantined agent answers its caller and speaks to nobody else"
-            self._report.error(self._declared.where("peers"), told, "leave it out")
+            self._report.error(ConfigCode.QUARANTINE, self._declared.where("peers"), told, "leave it out")
         answer = self._agent.answer
         if "__payload__" not in vars(answer):
             return
@@ -132,7 +142,7 @@ class _Equipping:
         if not found.closed:
             told = f"{answer.__qualname__} can tell anything: {found}"
             hint = "use booleans, enumerations and numbers with bounds"
-            self._report.error(self._declared.where("answer"), told, hint)
+            self._report.error(ConfigCode.QUARANTINE, self._declared.where("answer"), told, hint)
 
     def _tools(self, listeners: Mapping[str, BoundListener]) -> Iterator[AgentTool]:
         for at, name in enumerate(self._declared.entry.peers):
@@ -156,10 +166,14 @@ class _Equipping:
         for name, taken in users.items():
             if len(taken) > 1:
                 told = f'{" and ".join(taken)} would be one tool of the model, "{name}"'
-                self._report.error(self._declared.where("peers"), told, "rename one of them")
+                self._report.error(
+                    ConfigCode.TWICE, self._declared.where("peers"), told, "rename one of them"
+                )
             elif len(name) > LONGEST:
                 told = f'the tool "{name}" has a longer name than models take: {LONGEST} characters'
-                self._report.error(self._declared.where("peers"), told, "shorten the name of the listener")
+                self._report.error(
+                    ConfigCode.AGENT, self._declared.where("peers"), told, "shorten the name of the listener"
+                )
 
 
 def tool_name(name: str) -> str:

@@ -28,6 +28,7 @@ from agentserver.config.keys.words import EXCLUSIVE
 from agentserver.config.organism import BoundListener, SourceLine, elsewhere
 from agentserver.contract import SYSTEM_PAYLOADS
 from agentserver.core.blueprint import Listener
+from agentserver.remedies.configuration import ConfigCode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,7 +101,12 @@ class Binder:
         home = isolation.handler.rpartition(".")[0]
         if self.importer.has(home):
             message = f"{home} is imported by the server for another name, and its code runs there"
-            self.report.error(declared.where("handler"), message, "put the handler into a module of its own")
+            self.report.error(
+                ConfigCode.ISOLATION,
+                declared.where("handler"),
+                message,
+                "put the handler into a module of its own",
+            )
             return None
         listener, source = _facts(declared, payloads)
         discovered = tuple(dict.fromkeys((*payloads, *replies)))
@@ -111,7 +117,9 @@ class Binder:
     def _signature(self, declared: DeclaredListener) -> tuple[Handler, Signature] | None:
         where = declared.where("handler", missing=declared.entry.handler is None)
         if declared.entry.handler is None:
-            self.report.error(where, "is missing", "or a model, for an agent that is made of one")
+            self.report.error(
+                ConfigCode.MISSING, where, "is missing", "or a model, for an agent that is made of one"
+            )
             return None
         handler = self.resolve(declared.entry.handler, where)
         if handler is None:
@@ -119,7 +127,7 @@ class Binder:
         found = read_signature(handler)
         if isinstance(found, SignatureRefusal):
             place = f"{self._project.show(found.file)}:{found.line}: " if found.file else ""
-            self.report.error(where, place + found.message)
+            self.report.error(ConfigCode.HANDLER, where, place + found.message)
             return None
         return cast("Handler", handler), found
 
@@ -129,7 +137,9 @@ class Binder:
         for key in made_of:
             if getattr(entry, key) is None and key not in declared.faulty:
                 where = declared.where(key, missing=True)
-                self.report.error(where, "is missing", f"a listener with a model has {key}:")
+                self.report.error(
+                    ConfigCode.MISSING, where, "is missing", f"a listener with a model has {key}:"
+                )
         if entry.prompt is None or entry.answer is None:
             return None
         prompt = self.text(entry.prompt, declared.where("prompt"), MAX_PROMPT)
@@ -149,10 +159,10 @@ class Binder:
         found = self.importer.resolve(path)
         if isinstance(found, Unresolved):
             if not found.repeated:
-                self.report.error(where, found.message, found.suggestion)
+                self.report.error(ConfigCode.IMPORT, where, found.message, found.suggestion)
             return None
         if found is None:
-            self.report.error(where, f'"{path}" is None')
+            self.report.error(ConfigCode.CLASS, where, f'"{path}" is None')
         return found
 
     def _named_classes(
@@ -171,13 +181,18 @@ class Binder:
         if found is None:
             return None
         if not isinstance(found, type):
-            self.report.error(where, f'"{path}" is not a class')
+            self.report.error(ConfigCode.CLASS, where, f'"{path}" is not a class')
         elif found in SYSTEM_PAYLOADS:
-            self.report.error(where, f"{found.__name__} belongs to the system", "leave it out")
+            self.report.error(
+                ConfigCode.CLASS, where, f"{found.__name__} belongs to the system", "leave it out"
+            )
         elif not is_payload(found):
             place = self._project.show(origin(found))
             self.report.error(
-                where, f"the class {found.__qualname__} ({place}) is not @xmlify", "decorate it"
+                ConfigCode.CLASS,
+                where,
+                f"the class {found.__qualname__} ({place}) is not @xmlify",
+                "decorate it",
             )
         else:
             return found
@@ -203,19 +218,21 @@ class Binder:
                 if declared.entry.model
                 else "is missing, and the handler's annotation names no class"
             )
-            self.report.error(where, told, suggestion)
+            self.report.error(ConfigCode.MISSING, where, told, suggestion)
             return ()
         if named and annotated and not set(named) & set(annotated):
             told = ", ".join(kind.__qualname__ for kind in annotated)
             message = (
                 f"{self._place(found)}: the handler's annotation names {told}, which payload_class does not"
             )
-            self.report.error(declared.where("handler"), message, "make them agree")
+            self.report.error(ConfigCode.HANDLER, declared.where("handler"), message, "make them agree")
             return ()
         untaken = [kind.__qualname__ for kind in named if annotated and kind not in annotated]
         if untaken:
             message = f"{self._place(found)}: the handler's annotation leaves out {', '.join(untaken)}"
-            self.report.warning(declared.where("handler"), message, "payload_class accepts it")
+            self.report.warning(
+                ConfigCode.HANDLER, declared.where("handler"), message, "payload_class accepts it"
+            )
         return tuple(dict.fromkeys(named or annotated))
 
     def _place(self, found: Signature) -> str:
@@ -224,29 +241,31 @@ class Binder:
     def _warn(self, declared: DeclaredListener, found: Signature) -> None:
         if found.returns_bytes:
             message = f"{self._place(found)}: the handler returns bytes, which is deprecated"
-            self.report.warning(declared.where("handler"), message, "return HandlerResponse")
+            self.report.warning(
+                ConfigCode.HANDLER, declared.where("handler"), message, "return HandlerResponse"
+            )
         if ("listeners", declared.index, "description") in declared.document.substituted:
             message = "shows a value from ${...} to peers and models, and log output hides it"
-            self.report.warning(declared.where("description"), message)
+            self.report.warning(ConfigCode.SECRET, declared.where("description"), message)
 
     def text(self, name: str, where: Where, limit: int) -> str | None:
         """The text of a file of the project of at most ``limit`` bytes, or None after a finding."""
         path = self._project.file(name)
         if isinstance(path, NoFile):
-            self.report.error(where, *path)
+            self.report.error(ConfigCode.FILE, where, *path)
             return None
         try:
             with path.open("rb") as stream:
                 data = stream.read(limit + 1)
             text = data.decode("utf-8")
         except OSError as error:
-            self.report.error(where, f'"{name}" cannot be read: {error.strerror}')
+            self.report.error(ConfigCode.FILE, where, f'"{name}" cannot be read: {error.strerror}')
             return None
         except UnicodeDecodeError:
-            self.report.error(where, f'"{name}" is not UTF-8', "save it in that encoding")
+            self.report.error(ConfigCode.FILE, where, f'"{name}" is not UTF-8', "save it in that encoding")
             return None
         if len(data) > limit:
-            self.report.error(where, f'"{name}" is larger than {limit} bytes')
+            self.report.error(ConfigCode.FILE, where, f'"{name}" is larger than {limit} bytes')
             return None
         return text
 
@@ -256,7 +275,7 @@ class Binder:
             return None
         path = self._project.file(name)
         if isinstance(path, NoFile):
-            self.report.error(declared.where("schema"), *path)
+            self.report.error(ConfigCode.FILE, declared.where("schema"), *path)
             return SignatureRefusal(path.message)
         return path
 
@@ -270,7 +289,7 @@ class Binder:
                 return None
             refusal = SignatureRefusal("settings need a class that checks them")
             suggestion = "add settings_class: the dotted path of a dataclass with these fields"
-            self.report.error(declared.where("settings"), refusal.message, suggestion)
+            self.report.error(ConfigCode.SETTINGS, declared.where("settings"), refusal.message, suggestion)
             return refusal
         kind = self.resolve(entry.settings_class, where)
         if isinstance(kind, type) and dataclasses.is_dataclass(kind):
@@ -279,7 +298,7 @@ class Binder:
             made = make_settings(kind, given, self._project, self.report)
             return made if made is not None else SignatureRefusal("settings")
         if kind is not None:
-            self.report.error(where, f'"{entry.settings_class}" is not a dataclass')
+            self.report.error(ConfigCode.CLASS, where, f'"{entry.settings_class}" is not a dataclass')
         return SignatureRefusal("settings class")
 
     def lifespan(self, parsed: Parsed) -> Lifespan | None:
@@ -294,10 +313,12 @@ class Binder:
             return None
         if inspect.isasyncgenfunction(found) or inspect.iscoroutinefunction(found) or not callable(found):
             message = f'"{path}" must return an async context manager when it is called'
-            self.report.error(where, message, "decorate it with contextlib.asynccontextmanager")
+            self.report.error(
+                ConfigCode.LIFESPAN, where, message, "decorate it with contextlib.asynccontextmanager"
+            )
             return None
         if isinstance(attempt(lambda: inspect.signature(found).bind()), Crash):
-            self.report.error(where, f'"{path}" must be callable without arguments')
+            self.report.error(ConfigCode.LIFESPAN, where, f'"{path}" must be callable without arguments')
             return None
         return cast("Lifespan", found)
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from agentserver.remedies.configuration import ConfigCode
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -67,7 +69,7 @@ def _check(item: BoundListener, place: DeclaredListener, models: LanguageModels,
         else:
             continue
         hint = f"use {needed:g}s or leave it out, or lower timeout of the backends"
-        report.warning(place.where("deadline"), message, hint)
+        report.warning(ConfigCode.DEADLINE, place.where("deadline"), message, hint)
 
 
 def _named(item: BoundListener) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from agentserver.config.findings import did_you_mean
 from agentserver.config.organism import Isolation
+from agentserver.remedies.configuration import ConfigCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +33,9 @@ def isolated(declared: DeclaredListener, project: Project, report: Mistakes) -> 
     assert asked is not None  # nobody else is looked at
     found = [*_mistakes(declared, project)]
     for key, message, suggestion in found:
-        report.error(declared.where(*key, missing=key == ("payload_class",)), message, suggestion)
+        report.error(
+            ConfigCode.ISOLATION, declared.where(*key, missing=key == ("payload_class",)), message, suggestion
+        )
     if found or handler is None:
         return None
     return Isolation(

@@ -19,6 +19,7 @@ from agentserver.config.findings import did_you_mean, dotted
 from agentserver.config.keys.fields import DOTTED_PATTERN
 from agentserver.config.keys.llm import BackendEntry, LlmEntry, ModelEntry, Script, ScriptCall, Turn
 from agentserver.config.validation import describe, keys_of
+from agentserver.remedies.configuration import ConfigCode
 from agentserver.spending import UNBOUNDED, Budget, Budgets, usd
 
 if TYPE_CHECKING:
@@ -57,7 +58,9 @@ def read_models(
         reader.check_backends(at, model, backends)
     asked = {backend.model for backend in entry.backends}
     for name in prices.keys() - asked:
-        reader.refuse(("prices", name), f'no backend has the model "{name}"', did_you_mean(name, asked))
+        reader.refuse(
+            ConfigCode.NAME, ("prices", name), f'no backend has the model "{name}"', did_you_mean(name, asked)
+        )
     budgets = reader.budgets(entry, listeners)
     in_money = any(
         one.money is not None for one in (budgets.request, budgets.conversation, *budgets.agents.values())
@@ -86,8 +89,10 @@ class _Reader:
     def where(self, *keys: str | int, missing: bool = False) -> Where:
         return self.document.where(("llm", *keys), missing=missing)
 
-    def refuse(self, keys: tuple[str | int, ...], message: str, suggestion: str = "") -> None:
-        self.binder.report.error(self.where(*keys), message, suggestion)
+    def refuse(
+        self, code: ConfigCode, keys: tuple[str | int, ...], message: str, suggestion: str = ""
+    ) -> None:
+        self.binder.report.error(code, self.where(*keys), message, suggestion)
 
     def named(self, key: str, entries: Sequence[Entry]) -> Mapping[str, tuple[int, Entry]]:
         """The entries by name, with their places; two of one name are a mistake."""
@@ -95,7 +100,11 @@ class _Reader:
         for at, entry in enumerate(entries):
             if entry.name in found:
                 line = self.where(key, found[entry.name][0], "name").line
-                self.refuse((key, at, "name"), f'duplicate name "{entry.name}" (first on line {line})')
+                self.refuse(
+                    ConfigCode.TWICE,
+                    (key, at, "name"),
+                    f'duplicate name "{entry.name}" (first on line {line})',
+                )
             found.setdefault(entry.name, (at, entry))
         return found
 
@@ -103,9 +112,9 @@ class _Reader:
         for place, name in enumerate(model.backends):
             keys = ("models", at, "backends", place)
             if name not in known:
-                self.refuse(keys, f'unknown backend "{name}"', did_you_mean(name, known))
+                self.refuse(ConfigCode.NAME, keys, f'unknown backend "{name}"', did_you_mean(name, known))
             elif name in model.backends[:place]:
-                self.refuse(keys, f'the backend "{name}" is named twice')
+                self.refuse(ConfigCode.TWICE, keys, f'the backend "{name}" is named twice')
 
     def budgets(self, entry: LlmEntry, listeners: Collection[str]) -> Budgets:
         """The bounds of what is spent; a call reserves all the tokens that its answer may have."""
@@ -119,10 +128,15 @@ class _Reader:
         for keys, budget in named.items():
             if budget is not None and budget.tokens is not None and budget.tokens <= least:
                 told = f"no call will ever go out: each reserves the {least} tokens that its answer may have"
-                self.refuse(("budget", *keys, "tokens"), told, "raise it, or lower max_tokens of the models")
+                self.refuse(
+                    ConfigCode.LLM,
+                    ("budget", *keys, "tokens"),
+                    told,
+                    "raise it, or lower max_tokens of the models",
+                )
         for name in said.agents.keys() - set(listeners):
             told, hint = f'unknown listener "{name}"', did_you_mean(name, listeners)
-            self.refuse(("budget", "agents", name), told, hint)
+            self.refuse(ConfigCode.NAME, ("budget", "agents", name), told, hint)
         agents = {name: _budget(budget) for name, budget in said.agents.items()}
         return Budgets(_budget(said.request), _budget(said.conversation), agents)
 
@@ -138,7 +152,7 @@ class _Reader:
             if price is None:
                 told = f'no price is known of "{entry.model}", and there is a budget in money'
                 hint = f"name it: prices: {{{entry.model}: {{input: 1.0, output: 1.0}}}}"
-                self.refuse(("backends", at, "model"), told, hint)
+                self.refuse(ConfigCode.LLM, ("backends", at, "model"), told, hint)
             else:
                 found[entry.model] = price
         return found
@@ -161,21 +175,31 @@ class _Reader:
         if entry.provider == "scripted":
             for key in ("key", "base_url"):
                 if getattr(entry, key) is not None:
-                    self.refuse(("backends", at, key), "a scripted backend asks nobody", "leave it out")
+                    self.refuse(
+                        ConfigCode.LLM,
+                        ("backends", at, key),
+                        "a scripted backend asks nobody",
+                        "leave it out",
+                    )
             return
         if entry.script is not None:
-            self.refuse(("backends", at, "script"), "belongs to provider: scripted")
+            self.refuse(ConfigCode.LLM, ("backends", at, "script"), "belongs to provider: scripted")
         if "model" not in entry.model_fields_set:
             where = self.where("backends", at, "model", missing=True)
-            self.binder.report.error(where, "is missing")
+            self.binder.report.error(ConfigCode.MISSING, where, "is missing")
         if entry.key is None:
             if entry.base_url is None:
                 where = self.where("backends", at, "key", missing=True)
                 name = f"${{{entry.provider.upper()}_API_KEY}}"
-                self.binder.report.error(where, "is missing", f'write key: "{name}"')
+                self.binder.report.error(ConfigCode.MISSING, where, "is missing", f'write key: "{name}"')
         elif entry.key not in self.secrets.needles:
             message = "a key is never written into the file, and has 4 characters or more"
-            self.refuse(("backends", at, "key"), message, 'write key: "${NAME}" or key: "${file:path}"')
+            self.refuse(
+                ConfigCode.SECRET,
+                ("backends", at, "key"),
+                message,
+                'write key: "${NAME}" or key: "${file:path}"',
+            )
 
     def _script(self, at: int, entry: BackendEntry) -> Any:
         """The turns of a scripted backend, or its function."""
@@ -183,16 +207,20 @@ class _Reader:
             return None
         where = self.where("backends", at, "script", missing=entry.script is None)
         if entry.script is None:
-            self.binder.report.error(where, "is missing", "a YAML file with turns, or a function")
+            self.binder.report.error(
+                ConfigCode.MISSING, where, "is missing", "a YAML file with turns, or a function"
+            )
             return None
         if entry.script.endswith(FILES):
             return self._turns(where, entry.script)
         if not re.search(DOTTED_PATTERN, entry.script):
-            self.binder.report.error(where, "is neither a .yaml file nor a dotted path of a function")
+            self.binder.report.error(
+                ConfigCode.VALUE, where, "is neither a .yaml file nor a dotted path of a function"
+            )
             return None
         found = self.binder.resolve(entry.script, where)
         if found is not None and not callable(found):
-            self.binder.report.error(where, f'"{entry.script}" is not a function')
+            self.binder.report.error(ConfigCode.LLM, where, f'"{entry.script}" is not a function')
         return found
 
     def _turns(self, where: Where, name: str) -> Any:
@@ -202,12 +230,12 @@ class _Reader:
         try:
             script = Script.model_validate({"turns": yaml.safe_load(text)})
         except yaml.YAMLError as error:
-            self.binder.report.error(where, f'"{name}" is not YAML: {error}')
+            self.binder.report.error(ConfigCode.YAML, where, f'"{name}" is not YAML: {error}')
             return None
         except ValidationError as error:
             fault = error.errors(include_url=False, include_input=False)[0]
             at = dotted(tuple(part for part in fault["loc"] if isinstance(part, int) or part in _SAID))
-            self.binder.report.error(where, f'"{name}": {at}: {describe(fault)[0]}')
+            self.binder.report.error(ConfigCode.LLM, where, f'"{name}": {at}: {describe(fault)[0]}')
             return None
         return script.model_dump(exclude_defaults=True)["turns"]
 

@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from agentserver.config.keys.otel import OtelEntry
 from agentserver.config.organism import Otel
+from agentserver.remedies.configuration import ConfigCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -36,11 +37,13 @@ def read_otel(main: Parsed, environ: Mapping[str, str], report: Mistakes) -> Ote
     if not url:
         if asked:
             why = f"has no endpoint, and the environment has no {BASE}"
-            report.error(main.document.where(("otel",)), why, "endpoint: http://localhost:4318")
+            report.error(
+                ConfigCode.MISSING, main.document.where(("otel",)), why, "endpoint: http://localhost:4318"
+            )
         return None
     if urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).hostname:
         if asked:
-            report.error(main.document.where(("otel",)), f"{BASE} is no address of HTTP")
+            report.error(ConfigCode.VALUE, main.document.where(("otel",)), f"{BASE} is no address of HTTP")
         return None
     headers = dict(pair for name in HEADERS for pair in _pairs(environ.get(name, "")))
     resource = dict(_pairs(environ.get("OTEL_RESOURCE_ATTRIBUTES", "")))

@@ -15,7 +15,8 @@ from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, Vali
 
 from agentserver.config.code.userland import Crash, attempt
 from agentserver.config.findings import did_you_mean
-from agentserver.config.validation import describe, keys_of
+from agentserver.config.validation import code_of, describe, keys_of
+from agentserver.remedies.configuration import ConfigCode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -62,6 +63,7 @@ def make_settings(kind: type, given: Given, project: Project, report: Mistakes) 
     copied = attempt(lambda: deepcopy(made))
     if isinstance(copied, Crash):
         report.error(
+            ConfigCode.SETTINGS,
             given.whose,
             f"{kind.__qualname__} cannot be copied, and each invocation gets settings of its own: "
             f"{project.explain(copied)}",
@@ -79,7 +81,7 @@ def make(kind: type, given: Given, project: Project, report: Mistakes) -> object
     """
     unknown = _strange(kind, given)
     for key in unknown:
-        report.error(given.where((key,), missing=False), *_unknown(key, _fields_at(kind, ())))
+        report.error(ConfigCode.KEY, given.where((key,), missing=False), *_unknown(key, _fields_at(kind, ())))
     if unknown:
         return None
     made = attempt(lambda: validated(kind, dict(given.values or {})))
@@ -93,7 +95,7 @@ def make(kind: type, given: Given, project: Project, report: Mistakes) -> object
             "has fields that cannot be checked" if isinstance(made.error, PydanticUserError) else "failed"
         )
         message = f"{kind.__qualname__} {problem}: {project.explain(made)}"
-        report.error(given.whose, message)
+        report.error(ConfigCode.SETTINGS, given.whose, message)
     return None
 
 
@@ -121,9 +123,11 @@ def _report(kind: type, given: Given, fault: Any, report: Mistakes) -> None:
     loc = fault["loc"][1:]
     where = given.where(loc, missing="missing" in fault["type"])
     if fault["type"] in _EXTRA:
-        report.error(where, *_unknown(str(loc[-1]), _fields_at(kind, loc[:-1])))
+        report.error(ConfigCode.KEY, where, *_unknown(str(loc[-1]), _fields_at(kind, loc[:-1])))
         return
-    report.error(where, *describe(fault, given.read_as(loc), given.document.said((*given.at, *loc))))
+    report.error(
+        code_of(fault), where, *describe(fault, given.read_as(loc), given.document.said((*given.at, *loc)))
+    )
 
 
 _EXTRA = ("unexpected_keyword_argument", "extra_forbidden")

@@ -21,6 +21,7 @@ from agentserver.payload.foreign.lock import LIMITS, LockError, ServerLock, form
 from agentserver.payload.foreign.mapping import UnmappableError
 from agentserver.payload.foreign.results import ToolFailure, ToolResult
 from agentserver.payload.foreign.servers import CommandIsolation, McpServer, McpTool
+from agentserver.remedies.configuration import ConfigCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -76,7 +77,9 @@ class ToolReader:
             where = self._where(at, "name")
             if entry.name in first:
                 self.report.error(
-                    where, f'duplicate server "{entry.name}" (first at line {first[entry.name].line})'
+                    ConfigCode.TWICE,
+                    where,
+                    f'duplicate server "{entry.name}" (first at line {first[entry.name].line})',
                 )
                 continue
             first[entry.name] = where
@@ -107,7 +110,7 @@ class ToolReader:
             message = f"{place} cannot be read: {error.strerror}"
         except LockError as error:
             message = f"{place} {error}"
-        self.report.error(where, message, f"run: agentserver mcp lock --server {entry.name}")
+        self.report.error(ConfigCode.MCP, where, message, f"run: agentserver mcp lock --server {entry.name}")
         return None
 
     def _tools(self, at: int, entry: McpEntry, lock: ServerLock) -> Iterator[DeclaredTool]:
@@ -116,13 +119,17 @@ class ToolReader:
             where = self._where(at, "tools", number, "name")
             agreed = lock.tool(tool.name)
             if tool.name in seen:
-                self.report.error(where, f'duplicate tool "{tool.name}"')
+                self.report.error(ConfigCode.TWICE, where, f'duplicate tool "{tool.name}"')
             elif agreed is None:
                 known = did_you_mean(tool.name, (each.name for each in lock.tools))
                 hint = known or f"run: agentserver mcp lock --server {entry.name}"
-                self.report.error(where, f'{lock_path(entry.name)} has no tool "{tool.name}"', hint)
+                self.report.error(
+                    ConfigCode.NAME, where, f'{lock_path(entry.name)} has no tool "{tool.name}"', hint
+                )
             elif len(name := entry.listener(tool)) > MAX_NAME:
-                self.report.error(where, f"as a listener its name has more than {MAX_NAME} characters")
+                self.report.error(
+                    ConfigCode.MCP, where, f"as a listener its name has more than {MAX_NAME} characters"
+                )
             else:
                 listener = ListenerEntry(
                     name=name,
@@ -162,7 +169,7 @@ class ToolReader:
         try:
             made = forms(tool.server.name, tool.agreed, known)
         except UnmappableError as error:
-            self.report.error(where, f'"{tool.agreed.name}" cannot be a payload: {error}')
+            self.report.error(ConfigCode.MCP, where, f'"{tool.agreed.name}" cannot be a payload: {error}')
             return None
         for mapped in (made.takes, made.gives):
             own = None if mapped is None else known.get(vars(mapped.cls)["__xml_name__"])
@@ -171,18 +178,27 @@ class ToolReader:
                 message = (
                     f"{own.__qualname__} has another form than {tool.agreed.name} was locked with: {place}"
                 )
-                self.report.error(where, message, "agentserver schemas shows the form once the class is gone")
+                self.report.error(
+                    ConfigCode.MCP,
+                    where,
+                    message,
+                    "agentserver schemas shows the form once the class is gone",
+                )
             for note in mapped.notes if mapped is not None else ():
                 what = "arguments" if mapped is made.takes else "result"
                 place = f"{what}{note.pointer}"
-                self.report.warning(where, f"{place} of {tool.agreed.name} is JSON as text: it {note.reason}")
+                self.report.warning(
+                    ConfigCode.MCP, where, f"{place} of {tool.agreed.name} is JSON as text: it {note.reason}"
+                )
         return made
 
     def _server(self, at: int, entry: McpEntry, tools: tuple[McpTool, ...]) -> McpServer:
         missing = [name for name in entry.env if name not in self.environ]
         for name in missing:
             number = entry.env.index(name)
-            self.report.error(self._where(at, "env", number), f'the environment has no variable "{name}"')
+            self.report.error(
+                ConfigCode.SECRET, self._where(at, "env", number), f'the environment has no variable "{name}"'
+            )
         return McpServer(
             name=entry.name,
             command=tuple(entry.command or ()),
@@ -203,7 +219,9 @@ class ToolReader:
             told = unreadable(Project(self.project, self.project), path)
             if told:
                 where = self._where(at, "isolation", "read", number)
-                self.report.error(where, told, "name what it reads, relative to the project")
+                self.report.error(
+                    ConfigCode.ISOLATION, where, told, "name what it reads, relative to the project"
+                )
         return CommandIsolation(
             memory=asked.memory,
             files=asked.files,

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from agentserver.config.keys.fields import Body, RelativePath, Strict, given
 from agentserver.config.organism import DoorKeys
+from agentserver.remedies.configuration import ConfigCode
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -117,17 +118,34 @@ def read_http(document: Document, faulty: Collection[str], report: Mistakes) -> 
     public = entry.public_url or ""
     if not local and not secure:
         told = f"{entry.bind} is reached by other machines, and tokens would pass unencrypted"
-        report.error(at, told, f'tls: with a certificate, behind_proxy: true, or "bind: {LOCAL}"')
+        report.error(
+            ConfigCode.DOOR, at, told, f'tls: with a certificate, behind_proxy: true, or "bind: {LOCAL}"'
+        )
     elif not local and not public:
-        report.error(at, "public_url is missing", '"public_url: https://NAME", the address that clients use')
+        report.error(
+            ConfigCode.DOOR,
+            at,
+            "public_url is missing",
+            '"public_url: https://NAME", the address that clients use',
+        )
     elif entry.behind_proxy and not public:
         where = document.where(("http", "behind_proxy"))
-        report.error(where, "public_url is missing", '"public_url: https://NAME", the address of the proxy')
+        report.error(
+            ConfigCode.DOOR,
+            where,
+            "public_url is missing",
+            '"public_url: https://NAME", the address of the proxy',
+        )
     elif public.startswith("https:") and not secure:
         where = document.where(("http", "public_url"))
-        report.error(where, "nothing here speaks TLS", "tls: with a certificate, or behind_proxy: true")
+        report.error(
+            ConfigCode.DOOR,
+            where,
+            "nothing here speaks TLS",
+            "tls: with a certificate, or behind_proxy: true",
+        )
     elif public.startswith("http:") and secure:
         where = document.where(("http", "public_url"))
-        report.error(where, "clients come by TLS", f'"public_url: https{public[4:]}"')
+        report.error(ConfigCode.DOOR, where, "clients come by TLS", f'"public_url: https{public[4:]}"')
     tls = None if entry.tls is None else (entry.tls.certificate, entry.tls.key)
     return DoorKeys(host, port, public, tls, entry.body, entry.agui)

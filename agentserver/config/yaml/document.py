@@ -19,6 +19,7 @@ from yaml.composer import Composer, ComposerError
 from agentserver.characters.printing import shortened
 from agentserver.config.findings import Where, dotted
 from agentserver.config.yaml.plain import explained
+from agentserver.remedies.configuration import ConfigCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -99,10 +100,12 @@ def read(path: Path, shown: Path, report: Mistakes) -> Document | None:
             data = walk.value(root, ())
     except yaml.YAMLError as error:
         line, problem = _problem(error, text)
-        report.error(Where(shown, line), problem)
+        report.error(ConfigCode.YAML, Where(shown, line), problem)
         return None
     if root is None or not isinstance(data, dict):
-        report.error(Where(shown, 1), 'a mapping with "name" and "listeners" was expected')
+        report.error(
+            ConfigCode.MISSING, Where(shown, 1), 'a mapping with "name" and "listeners" was expected'
+        )
         return None
     return Document(shown, Path(os.path.realpath(path.parent)), data, walk.lines, walk.read_as)
 
@@ -110,21 +113,24 @@ def read(path: Path, shown: Path, report: Mistakes) -> Document | None:
 def _text(path: Path, shown: Path, report: Mistakes) -> str | None:
     try:
         if not path.is_file():
-            report.error(Where(shown, 1), "there is no such file")
+            report.error(ConfigCode.FILE, Where(shown, 1), "there is no such file")
             return None
         with path.open("rb") as stream:
             data = stream.read(MAX_BYTES + 1)
     except OSError as error:
-        report.error(Where(shown, 1), f"cannot be read: {error.strerror}")
+        report.error(ConfigCode.FILE, Where(shown, 1), f"cannot be read: {error.strerror}")
         return None
     if len(data) > MAX_BYTES:
-        report.error(Where(shown, 1), f"is larger than {MAX_BYTES} bytes")
+        report.error(ConfigCode.FILE, Where(shown, 1), f"is larger than {MAX_BYTES} bytes")
         return None
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         report.error(
-            Where(shown, data.count(b"\n", 0, error.start) + 1), "is not UTF-8", "save it in that encoding"
+            ConfigCode.FILE,
+            Where(shown, data.count(b"\n", 0, error.start) + 1),
+            "is not UTF-8",
+            "save it in that encoding",
         )
         return None
 
@@ -231,7 +237,9 @@ class _Walk:
             if key in data:
                 first = self.lines[at]
                 self.report.error(
-                    Where(self.file, line, dotted(at)), f"duplicate key (first on line {first})"
+                    ConfigCode.KEY,
+                    Where(self.file, line, dotted(at)),
+                    f"duplicate key (first on line {first})",
                 )
                 continue
             self.lines[at] = line
@@ -243,11 +251,15 @@ class _Walk:
         where = Where(self.file, node.start_mark.line + 1, dotted(loc))
         tag = node.tag.removeprefix(_TAG)
         if tag == "merge":
-            self.report.error(where, 'the merge key "<<" is not accepted', "write the keys out")
+            self.report.error(
+                ConfigCode.KEY, where, 'the merge key "<<" is not accepted', "write the keys out"
+            )
         elif not isinstance(node, yaml.ScalarNode):
-            self.report.error(where, "a key must be text")
+            self.report.error(ConfigCode.KEY, where, "a key must be text")
         elif tag in _PLAIN:
-            self.report.error(where, f"the key {_reading(tag, node.value)}", f'quote it: "{node.value}"')
+            self.report.error(
+                ConfigCode.KEY, where, f"the key {_reading(tag, node.value)}", f'quote it: "{node.value}"'
+            )
         else:
             return str(node.value)
         return None
@@ -263,7 +275,7 @@ class _Walk:
         told, number = shortened(text, SAID), "; a number is digits" if tag in {"int", "float"} else ""
         message = f"YAML 1.1 reads {told} as {_PLAIN[tag][0].replace('the', 'a')}, and not as it looks"
         where = Where(self.file, node.start_mark.line + 1, dotted(loc))
-        self.report.error(where, message, f'quote it: "{told}"{number}')
+        self.report.error(ConfigCode.VALUE, where, message, f'quote it: "{told}"{number}')
         return text
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from agentserver.config.findings import did_you_mean
+from agentserver.remedies.configuration import ConfigCode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -75,7 +76,7 @@ class _Pass:
         return found
 
     def _refuse(self, loc: Loc, message: str, suggestion: str, original: str) -> str:
-        self.report.error(self.document.where(loc), message, suggestion)
+        self.report.error(ConfigCode.SECRET, self.document.where(loc), message, suggestion)
         return original
 
     def _variable(self, name: str, loc: Loc) -> str | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentserver.config.yaml.document import read
 from agentserver.config.yaml.interpolation import substitute
+from agentserver.remedies.configuration import ConfigCode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,7 +65,7 @@ class Sources:
         path = document.directory / name
         refusal = self._refusal(path, name, chain)
         if refusal:
-            self.report.error(document.where(("include", index)), refusal)
+            self.report.error(ConfigCode.FILE, document.where(("include", index)), refusal)
             return
         self._read(path, Path(os.path.normpath(document.file.parent / name)), chain)
 

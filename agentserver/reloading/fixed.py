@@ -12,7 +12,7 @@ from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, runtime_checkable
 
 from agentserver.config.code.editions import reason
-from agentserver.config.code.held import held
+from agentserver.config.code.held import Search
 from agentserver.core.encoding.snapshot import lost, remembering
 
 if TYPE_CHECKING:
@@ -145,8 +145,11 @@ def in_use(passing: Succession, objects: Iterable[tuple[str, object]]) -> Iterat
         passing: the modules of the running organism, and of the one that shall follow.
         objects: those that stay, each with what it is to a reader.
     """
-    for name, value in objects if passing.replaced else ():
-        found = held(value, passing.replaced.keys(), passing.present.keys())
+    if not passing.replaced:
+        return
+    search = Search(passing.replaced.keys(), passing.present.keys())
+    for name, value in objects:
+        found = search.first(value)
         if found is not None:
             yield f"{name} holds {reason(found, passing.replaced)}: {RESTART}"
 

@@ -513,3 +513,64 @@ async def test_a_changed_module_that_is_imported_by_a_computed_name_is_refused(p
         with pytest.raises(ConfigError, match=r"tell\.py:6: words holds the code of listeners\.words"):
             await project.reload(server)
         assert await ask(server, "", "teller") == "old"
+
+
+TELL = """
+from agentserver import HandlerResponse
+from listeners.forms import Ask, Told
+IMPORTS
+
+async def tell(payload: Ask, metadata) -> HandlerResponse:
+    return HandlerResponse.respond(Told(str(VALUE)))
+"""
+
+
+async def test_packages_inside_packages_are_kept_or_replaced_each_by_itself(project):
+    deep = "(listeners.deep.NUMBER, len(listeners.deep.leaf.SEEN), listeners.deep.leaf.SEEN.append(1))"
+    project.write("listeners/deep/__init__.py", "NUMBER = 1\n")
+    project.write("listeners/deep/leaf.py", "SEEN = []\n")
+    project.write(
+        "listeners/tell.py",
+        TELL.replace("IMPORTS", "import listeners.deep\nimport listeners.deep.leaf").replace("VALUE", deep),
+    )
+    project.organism("name: teller, handler: listeners.tell.tell")
+    async with await project.server() as server:
+        assert await ask(server, "", "teller") == "(1, 0, None)"
+        leaf = sys.modules["listeners.deep.leaf"]
+        project.change("listeners/deep/__init__.py", "1", "2")
+        assert await project.reload(server) == Reloaded("demo", 0)
+        assert await ask(server, "", "teller") == "(2, 1, None)"
+        assert sys.modules["listeners.deep.leaf"] is leaf
+        assert sys.modules["listeners.deep"].leaf is leaf
+        project.change("listeners/__init__.py")
+        assert await project.reload(server) == Reloaded("demo", 0)
+        assert await ask(server, "", "teller") == "(2, 2, None)"
+        project.change("listeners/deep/leaf.py")
+        assert await project.reload(server) == Reloaded("demo", 0)
+        assert await ask(server, "", "teller") == "(2, 0, None)"
+
+
+async def test_packages_without_init_and_modules_that_come_and_go(project):
+    space = "(other.NUMBER, len(leaf.SEEN), leaf.SEEN.append(1))"
+    project.write("listeners/space/leaf.py", "SEEN = []\n")
+    project.write("listeners/space/other.py", "NUMBER = 1\n")
+    project.write(
+        "listeners/tell.py",
+        TELL.replace("IMPORTS", "from listeners.space import leaf, other").replace("VALUE", space),
+    )
+    project.organism("name: teller, handler: listeners.tell.tell")
+    async with await project.server() as server:
+        assert await ask(server, "", "teller") == "(1, 0, None)"
+        project.change("listeners/space/other.py", "1", "2")
+        assert await project.reload(server) == Reloaded("demo", 0)
+        assert await ask(server, "", "teller") == "(2, 1, None)"
+        project.write("listeners/space/fresh.py", "NUMBER = 9\n")
+        project.change("listeners/tell.py", "import leaf, other", "import leaf, other, fresh")
+        project.change("listeners/tell.py", "(other.NUMBER", "(fresh.NUMBER")
+        assert await project.reload(server) == Reloaded("demo", 0)
+        assert await ask(server, "", "teller") == "(9, 2, None)"
+        (project.root / "listeners/space/other.py").unlink()
+        project.change("listeners/tell.py", "leaf, other, fresh", "leaf, fresh")
+        assert await project.reload(server) == Reloaded("demo", 0)
+        assert await ask(server, "", "teller") == "(9, 3, None)"
+        assert "listeners.space.other" not in sys.modules

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from agentserver.config.code.held import LOOKED, Held, held
+from agentserver.config.code.held import LOOKED, Held, Search
 from agentserver.config.code.namespace import (
     Namespace,
     PackageView,
@@ -163,12 +163,12 @@ def split(
 
     The next edition would meet objects there whose classes are others than its own, or register its own once more.
     """
-    project = survey.kept.keys() | survey.replaced.keys()
+    search = Search(survey.replaced.keys(), survey.kept.keys() | survey.replaced.keys())
     for name, module in modules.items() if survey.replaced else ():
         for variable, value in tuple(own(original(module)).items()):
             if variable.startswith("__") or _submodule(value, f"{name}.{variable}"):
                 continue
-            found = held(value, survey.replaced.keys(), project)
+            found = search.first(value)
             if found is not None:
                 file = str(getattr(module, "__file__", None) or name)
                 line = _line(sources[name].data or b"", variable) if name in sources else 1
@@ -226,8 +226,8 @@ class Succession(NamedTuple):
         aside = "" if not self.replaced else root_package() if earlier is None else earlier.name
         for name in self.replaced:
             _move(self.present[name], name, f"{aside}.{name}")
-        for name, module in later.items():
-            if name in fresh or (isinstance(module, PackageView) and _above(name, fresh)):
+        for name, module in later.items() if fresh else ():
+            if name in fresh or isinstance(module, PackageView):
                 rename(module, name)
                 sys.modules[name] = module
         self.after.brought |= self.before.brought | fresh
@@ -349,10 +349,6 @@ def _because(why: str, file: str) -> str:
     return (
         why if why.startswith("it imports ") else f"it imports {file}, which {why.removeprefix(f'{file} ')}"
     )
-
-
-def _above(name: str, names: Iterable[str]) -> bool:
-    return any(each.startswith(f"{name}.") for each in names)
 
 
 def _move(module: ModuleType, name: str, aside: str) -> None:

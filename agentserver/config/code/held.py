@@ -37,34 +37,40 @@ class Held(NamedTuple):
     module: str
 
 
-def held(value: object, replaced: Collection[str], project: Collection[str]) -> Held | None:
-    """The first object in reach of a value that belongs to one of the modules that would be replaced.
+class Search:
+    """The search of values for what belongs to modules that would be replaced. No object is looked at twice.
 
     Args:
-        value: where to begin.
         replaced: the names of those modules.
         project: the names of all modules of the project.
     """
-    found = _belonging(value, replaced)
-    if found is not None:
+
+    def __init__(self, replaced: Collection[str], project: Collection[str]) -> None:
+        self._replaced, self._project = replaced, project
+        modules = [each for each in sys.modules.copy().values() if issubclass(type(each), ModuleType)]
+        self._closed = {id(own(each)) for each in modules}
+        self._seen: dict[int, object] = {}
+
+    def first(self, value: object) -> Held | None:
+        """The first object in reach of a value that belongs to one of those modules."""
+        found, waiting = _belonging(value, self._replaced), [value]
+        while found is None and waiting:
+            if len(self._seen) > LOOKED:
+                return Held("", "")
+            one = waiting.pop()
+            for inner in gc.get_referents(one) if _open(one, self._project) else ():
+                found = found or self._met(inner, waiting)
         return found
-    modules = [each for each in sys.modules.copy().values() if issubclass(type(each), ModuleType)]
-    closed = {id(own(each)) for each in modules}
-    seen, waiting = {id(value): value}, [value]
-    while waiting:
-        one = waiting.pop()
-        for inner in gc.get_referents(one) if _open(one, project) else ():
-            if id(inner) in seen or id(inner) in closed:
-                continue
-            found = _belonging(inner, replaced)
-            if found is not None:
-                return found
-            if gc.is_tracked(inner):  # nothing else holds anything
-                seen[id(inner)] = inner
-                waiting.append(inner)
-        if len(seen) > LOOKED:
-            return Held("", "")
-    return None
+
+    def _met(self, value: object, waiting: list[object]) -> Held | None:
+        """The value as one of those modules; any other is looked into later, unless it was already."""
+        if id(value) in self._seen or id(value) in self._closed:
+            return None
+        found = _belonging(value, self._replaced)
+        if found is None and gc.is_tracked(value):  # nothing else holds anything
+            self._seen[id(value)] = value
+            waiting.append(value)
+        return found
 
 
 def _belonging(value: Any, replaced: Collection[str]) -> Held | None:

@@ -153,7 +153,8 @@ class Namespace:
     def _attach(self, name: str, kept: Mapping[str, ModuleType]) -> None:
         """Give a package that is kept a submodule that is, unless it calls something else by that name."""
         parent, _, last = name.rpartition(".")
-        if parent in kept and vars(kept[parent]).get(last) is kept[name]:
+        has = vars(kept[parent]).get(last) if parent in kept else None
+        if issubclass(type(has), ModuleType) and original(cast("ModuleType", has)) is original(kept[name]):
             setattr(self._kept[parent], last, self._kept[name])
 
     def owns(self, name: str) -> bool:

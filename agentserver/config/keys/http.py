@@ -5,6 +5,7 @@ Owns the pydantic models and the rules that need more than one key. Refuses to o
 
 from __future__ import annotations
 
+from functools import partial
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 from urllib.parse import urlsplit
@@ -115,37 +116,32 @@ def read_http(document: Document, faulty: Collection[str], report: Mistakes) -> 
     local = ip_address(host).is_loopback
     secure = entry.tls is not None or entry.behind_proxy
     at = document.where(("http", "bind"), missing="bind" not in document.data["http"])
-    public = entry.public_url or ""
+    public, refuse = entry.public_url or "", partial(report.error, ConfigCode.DOOR)
     if not local and not secure:
         told = f"{entry.bind} is reached by other machines, and tokens would pass unencrypted"
-        report.error(
-            ConfigCode.DOOR, at, told, f'tls: with a certificate, behind_proxy: true, or "bind: {LOCAL}"'
-        )
+        refuse(at, told, f'tls: with a certificate, behind_proxy: true, or "bind: {LOCAL}"')
     elif not local and not public:
-        report.error(
-            ConfigCode.DOOR,
+        refuse(
             at,
             "public_url is missing",
             '"public_url: https://NAME", the address that clients use',
         )
     elif entry.behind_proxy and not public:
         where = document.where(("http", "behind_proxy"))
-        report.error(
-            ConfigCode.DOOR,
+        refuse(
             where,
             "public_url is missing",
             '"public_url: https://NAME", the address of the proxy',
         )
     elif public.startswith("https:") and not secure:
         where = document.where(("http", "public_url"))
-        report.error(
-            ConfigCode.DOOR,
+        refuse(
             where,
             "nothing here speaks TLS",
             "tls: with a certificate, or behind_proxy: true",
         )
     elif public.startswith("http:") and secure:
         where = document.where(("http", "public_url"))
-        report.error(ConfigCode.DOOR, where, "clients come by TLS", f'"public_url: https{public[4:]}"')
+        refuse(where, "clients come by TLS", f'"public_url: https{public[4:]}"')
     tls = None if entry.tls is None else (entry.tls.certificate, entry.tls.key)
     return DoorKeys(host, port, public, tls, entry.body, entry.agui)

@@ -133,6 +133,89 @@ class Delegation(NamedTuple):
     texts: tuple[RecordText, ...]
 
 
+class ValueOrigin(NamedTuple):
+    """One place in which a value of a call stands.
+
+    Args:
+        argument: the path of the argument.
+        value: as it is written.
+        kind: a key of ``ORIGINS``.
+        source: the listener whose words hold it; empty where no listener's do.
+        field: the field in which they do.
+        step: the number of the observation.
+    """
+
+    argument: str
+    value: str
+    kind: str
+    source: str = ""
+    field: str = ""
+    step: int = 0
+
+
+class AnsweredText(NamedTuple):
+    """A stranger's text that a call answers.
+
+    Args:
+        source: the listener that brought it in.
+        step: the number of the observation.
+        record: the path of its item; empty for all that was said.
+        texts: its fields.
+        holds: True where values of the call stand in it; else it is the last that was read.
+        cut: True where not all of it is shown.
+    """
+
+    source: str
+    step: int
+    record: str
+    texts: tuple[RecordText, ...]
+    holds: bool
+    cut: bool
+
+
+class Origins(NamedTuple):
+    """The origins of a call's values, for a person who decides about it.
+
+    Args:
+        request: the latest words of the principal.
+        values: a value has an entry for each of its origins.
+        answered: the texts of strangers that the call answers.
+        more: arguments that were left out.
+    """
+
+    request: str
+    values: tuple[ValueOrigin, ...]
+    answered: tuple[AnsweredText, ...]
+    more: int = 0
+
+
+ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "request": "the request says it",
+        "operator": "the operator allows it",
+        "directory": "a directory holds it: {where}",
+        "record": "a record holds it: {where}",
+        "stranger": "a stranger wrote it: {where}",
+        "nothing": "no request, no record and no stranger's text holds it",
+        "unknown": "it is not known who wrote it: more was read than is tracked",
+    }
+)
+"""The words for each kind of origin."""
+
+
+def origin_words(one: ValueOrigin) -> str:
+    """The origin of a value in words."""
+    field = f", field {one.field}" if one.field else ""
+    return ORIGINS[one.kind].format(where=f"{one.source}() at step {one.step}{field}")
+
+
+def answered_words(one: AnsweredText) -> str:
+    """The heading of a stranger's text."""
+    why = "values of the message stand in it" if one.holds else "the last text of a stranger that was read"
+    shown = ", not all of it" if one.cut else ""
+    return f"a stranger's text, of {one.source}() at step {one.step} ({why}{shown})"
+
+
 class Findings(NamedTuple):
     """The judgement of a call, without what it was judged by.
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Question
     from agentserver.core.state.approvals import Answer, Approval, ApprovalAnswer
+    from agentserver.findings import Origins
 
 SHORT = 6
 """Characters of an id by which it is answered, at least: an empty or a stray one must not mean what is left."""
@@ -90,6 +91,7 @@ def show(ctx: click.Context, approval: str, organism: Path | None, journal: Path
     shown = [
         *approval_view.reasons(_without(one, secrets)),
         *(approval_view.said(one, rules.codecs, secrets.redact)[:-1] if rules else ()),
+        *approval_view.traced(_origins(ctx, kept, one, rules), secrets.redact),
         *approval_view.said(one, None, secrets.redact),
     ]
     for line in shown:
@@ -188,6 +190,15 @@ def _check_other(ctx: click.Context, kept: Source, one: Approval, rules: Rules |
     why = "" if conversation is None else approving.barred(conversation, project.user(), rules)
     if why:
         project.refuse(ctx, why)
+
+
+def _origins(ctx: click.Context, kept: Source, one: Approval, rules: Rules | None) -> Origins | None:
+    """The origins of what a message says; None where no organism that follows them is known."""
+    if rules is None:
+        return None
+    with reading(ctx, kept, rules.guards) as reader:
+        conversation = reader.load(one.delivery.conversation)
+    return None if conversation is None else rules.origins(conversation, one.delivery)
 
 
 def _rules(organism: Path | None) -> Rules | None:

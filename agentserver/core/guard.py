@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Delivery, Draft
     from agentserver.core.records.details import Detail
     from agentserver.core.state.conversation import Conversation
+    from agentserver.findings import Origins
     from agentserver.payload.codec import Codecs
     from agentserver.wire.envelope import Bounds
 
@@ -169,6 +170,20 @@ class Counting(Protocol):
         ...
 
 
+@runtime_checkable
+class Tracing(Protocol):
+    """A guard that can tell a person where the values of a message come from."""
+
+    @property
+    def name(self) -> str:
+        """The key of the guard's memory."""
+        ...
+
+    def origins(self, memory: object, delivery: Delivery, element: etree._Element) -> Origins:
+        """The origins of the values of a message that waits."""
+        ...
+
+
 def opening(guards: Iterable[CoreGuard], trust: Trust = Trust.ORDERS) -> dict[str, object]:
     """Each guard's memory of a conversation in which nothing has been said.
 
@@ -274,6 +289,14 @@ class Rules:
         for guard in self._observing:
             after[guard.name] = guard.observe(memory.get(guard.name), delivery, element, at)
         return after
+
+    def origins(self, conversation: Conversation, delivery: Delivery) -> Origins | None:
+        """The origins of the values of a message that waits; None where no guard follows values."""
+        read = envelope.read(delivery.message, self.bounds)
+        tracing = next((guard for guard in self.guards if isinstance(guard, Tracing)), None)
+        if tracing is None or isinstance(read, envelope.Malformed):
+            return None
+        return tracing.origins(self.recall(conversation).get(tracing.name), delivery, read.payload)
 
     def presented(
         self, conversation: Conversation, delivery: Delivery, element: etree._Element

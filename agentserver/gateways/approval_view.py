@@ -10,7 +10,9 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
+from agentserver.characters.printing import CUT, amount
 from agentserver.core.records.wording import WORDING
+from agentserver.findings import answered_words, origin_words
 from agentserver.gateways.console.view import ASKS, MARGIN, decoded
 from agentserver.payload.names import local
 from agentserver.trace.plain_values import entries
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from agentserver.core.state.approvals import Approval
+    from agentserver.findings import Origins
     from agentserver.payload.codec import Codecs
     from agentserver.trace.plain_values import Entry
     from agentserver.trace.terminal import Line
@@ -29,6 +32,9 @@ PAGE = 40
 
 PIECE = 1_000
 """Characters of a text on one line; what is longer goes on in the next."""
+
+VALUE = 120
+"""Characters of a value that is named with its origin."""
 
 ROW = 16
 """Bytes on one line of a dump."""
@@ -84,6 +90,40 @@ def said(approval: Approval, codecs: Codecs | None, redact: Callable[[str], str]
     else:
         lines = list(_fields(value, redact))
     return [*lines, ((Style.DIM, f"{MARGIN}sha-256 "), (Style.PLAIN, approval.digest))]
+
+
+def traced(origins: Origins | None, redact: Callable[[str], str] = str) -> list[Line]:
+    """The origins of what the message says, and the texts that it answers. A stranger's text stands in quotes."""
+    if origins is None:
+        return []
+    lines: list[Line] = [_heading("where it comes from")]
+    for one in origins.values:
+        value = redact(one.value)
+        named = (Style.NAME, f"{one.argument or 'value'}: "), (Style.PLAIN, f'"{_one_line(value)}"')
+        lines.append(_margined((*named, (Style.DIM, f" {origin_words(one)}")), "  "))
+    if origins.more:
+        lines.append(_margined(((Style.DIM, f"and {amount(origins.more, 'argument')} more"),), "  "))
+    for text in origins.answered:
+        lines.append(_heading(answered_words(text)))
+        lines += [each for one in text.texts for each in _texts(one.field, redact(one.text))]
+    if origins.request:
+        lines += [_heading("the request"), *_texts("", redact(origins.request))]
+    return lines
+
+
+def _heading(words: str) -> Line:
+    return ((Style.DIM, MARGIN), (Style.WARN, words))
+
+
+def _texts(field: str, text: str) -> Iterator[Line]:
+    if field:
+        yield _margined(((Style.NAME, f"{field}:"),), "  ")
+    yield from (_margined(part, "    ") for part in _quoted(text))
+
+
+def _one_line(value: str) -> str:
+    shown = " ".join(value.split())
+    return shown if len(shown) <= VALUE else f"{shown[:VALUE]}{CUT}"
 
 
 def pages(lines: Sequence[Line]) -> list[Sequence[Line]]:

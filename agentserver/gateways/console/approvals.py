@@ -54,6 +54,7 @@ class Approvals:
     ) -> None:
         self._paged = paged
         self._seen: dict[str, set[int]] = {}
+        self._traced: dict[str, list[Line]] = {}
         self._host = host
         self._screen = screen
         self._before = before
@@ -75,6 +76,7 @@ class Approvals:
         if record.event in _OUTCOMES:
             approval = self._known.pop(record.delivery, None)
             self._seen.pop(record.delivery, None)
+            self._traced.pop(record.delivery, None)
             if approval is not None:
                 self._events.append((approval, record))
                 self._news.set()
@@ -150,8 +152,21 @@ class Approvals:
 
     def _pages(self, approval: Approval) -> list[Sequence[Line]]:
         """The text of the message by pages; a script has it whole, since its pages are not turned."""
-        lines = approval_view.said(approval, self._host.rules.codecs, self._screen.redact)
+        *said, digest = approval_view.said(approval, self._host.rules.codecs, self._screen.redact)
+        lines = [*said, *self._origins(approval), digest]
         return approval_view.pages(lines) if self._paged else [lines]
+
+    def _origins(self, approval: Approval) -> list[Line]:
+        """The origins of what it says. They are found once, so that its pages stay the same."""
+        delivery = approval.delivery
+        if delivery.id not in self._traced:
+            conversation = self._host.conversation(delivery.conversation)
+            found = None if conversation is None else self._host.rules.origins(conversation, delivery)
+            lines = approval_view.traced(found, self._screen.redact)
+            if delivery.id not in self._known:
+                return lines
+            self._traced[delivery.id] = lines
+        return self._traced[delivery.id]
 
     def _unseen(self, approval: Approval) -> set[int]:
         """The pages that were not shown."""

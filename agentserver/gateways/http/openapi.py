@@ -80,7 +80,7 @@ def described(rules: Rules, name: str, may: Collection[str] | None) -> Mapping[s
             "/v1/conversations/{conversation}/requests/{request}": {"delete": _cancel()},
             "/v1/conversations/{conversation}/trace": {"get": _trace()},
             "/v1/approvals": {"get": _approvals()},
-            "/v1/approvals/{approval}": {"post": _answer()},
+            "/v1/approvals/{approval}": {"get": _approval(), "post": _answer()},
             "/healthz": {"get": _probe("health", "The process answers.", ())},
             "/readyz": {"get": _probe("ready", "New messages are taken.", (503,))},
         },
@@ -271,12 +271,23 @@ def _approvals() -> Mapping[str, Any]:
     }
 
 
+_WHICH: Final = {"name": "approval", "in": "path", "required": True, "schema": {"type": "string"}}
+
+
+def _approval() -> Mapping[str, Any]:
+    return {
+        "operationId": "approval",
+        "summary": "One of them, with the origins of what it says. For operators and viewers.",
+        "parameters": [_WHICH],
+        "responses": {"200": _is("Approval", "The message."), **_statuses(*_ALWAYS, 404)},
+    }
+
+
 def _answer() -> Mapping[str, Any]:
-    approval = {"name": "approval", "in": "path", "required": True, "schema": {"type": "string"}}
     return {
         "operationId": "answer",
         "summary": "Decide about a message that waits. For operators.",
-        "parameters": [approval],
+        "parameters": [_WHICH],
         "requestBody": {"required": True, "content": {JSON: {"schema": _ref("Answer")}}},
         "responses": {"204": {"description": "It is decided."}, **_statuses(*_ALWAYS, *_BODY, 404, 409, 503)},
     }
@@ -321,6 +332,18 @@ _APPROVAL: Final = _object(
     _SAID,
 )
 
+_ORIGINS: Final = _object(
+    {
+        "values": {
+            "type": "array",
+            "items": _object({"argument": _TEXT, "value": _TEXT, "kind": _TEXT, "words": _TEXT}),
+        },
+        "answered": {"type": "array", "items": {"type": "object"}},
+        "request": _TEXT,
+        "more": {"type": "integer"},
+    }
+)
+
 _RECORD: Final = _object(
     {"event": _TEXT, "at": _NUMBER},
     {
@@ -337,6 +360,9 @@ _OBJECTS: Final[Mapping[str, Any]] = {
     "Answer": {
         **_object({"digest": _TEXT, "answer": {"enum": ["once", "always", "deny"]}}),
         "additionalProperties": False,
+    },
+    "Approval": {
+        "allOf": [_APPROVAL, _object({}, {"origins": {"anyOf": [_ORIGINS, {"type": "null"}]}})],
     },
     "Approvals": _object({"approvals": {"type": "array", "items": _APPROVAL}}),
     "Conversation": _object({"conversation": _TEXT}),

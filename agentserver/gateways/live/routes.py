@@ -293,9 +293,10 @@ class LiveView:
     async def _approval(self, request: Request, caller: Caller) -> Response:
         one = self._waiting(request)
         rules, conversation = self._host.rules, self._host.conversation(one.delivery.conversation)
+        known = None if caller.redacted or conversation is None else rules.origins(conversation, one.delivery)
         told = {
             **self._asked(one, caller),
-            **telling.question(one, rules.codecs, self._redaction(caller), whole=not caller.redacted),
+            **telling.question(one, rules.codecs, self._redaction(caller), known, whole=not caller.redacted),
             "barred": "" if conversation is None else approving.barred(conversation, caller.name, rules),
             "digest": one.digest if caller.decides else "",
         }

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Question
     from agentserver.core.records.details import Detail
     from agentserver.core.state.approvals import Approval
-    from agentserver.findings import FindingFacts
+    from agentserver.findings import FindingFacts, Origins
     from agentserver.payload.codec import Codecs
     from agentserver.trace.redact import Redaction
     from agentserver.trace.terminal import Line
@@ -145,15 +145,31 @@ def asked(approval: Approval, principal: str) -> dict[str, Any]:
 
 
 def question(
-    approval: Approval, codecs: Codecs, redaction: Redaction, *, whole: bool = True
+    approval: Approval,
+    codecs: Codecs,
+    redaction: Redaction,
+    origins: Origins | None = None,
+    *,
+    whole: bool = True,
 ) -> dict[str, Any]:
-    """All that a person reads before answering; without the digest an answer is bound to."""
+    """All that a person reads before answering; without the digest an answer is bound to.
+
+    Args:
+        approval: the message that waits.
+        codecs: by which it is read.
+        redaction: what its reader may not see.
+        origins: of its values; None where nothing follows them.
+        whole: False for who may read no contents.
+    """
     seen = _redacted(approval, redaction)
     said = approval_view.said(seen, codecs, redaction.secrets)[:-1]
     return {
         "reasons": lines(map(_bare, approval_view.reasons(seen)), visible),
         "ways": [way for one in seen.questions for way in ways(one.why)],
         "said": lines(map(_bare, said), visible),
+        "origins": lines(
+            map(_bare, approval_view.traced(origins, redaction.secrets) if whole else ()), visible
+        ),
         "always": [visible(each) for one in seen.questions for each in _covers(one, approval)]
         if whole
         else [],

@@ -38,6 +38,7 @@ from agentserver.provenance.evidence.labels import Call, Leaf, Mode, Observation
 from agentserver.provenance.exits import bits_of
 from agentserver.provenance.judgement import judge
 from agentserver.provenance.ledger import Ledger
+from agentserver.provenance.origins import origins
 from agentserver.provenance.policy.declarations import PlanSource
 from agentserver.provenance.steered import suspecting
 
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from agentserver.core.presenting import Resolved
     from agentserver.core.refusals import Refusal
     from agentserver.core.state.principals import Trust
+    from agentserver.findings import Origins
     from agentserver.guards.lineage.view.references import PutIn
     from agentserver.payload.codec import Codecs
     from agentserver.provenance.policy.declarations import ListenerClass
@@ -335,6 +337,12 @@ class LineageGuard:
         return self._reach.exposed(_recalled(memory), listener, thread) is not None
 
     # What a person approves
+
+    def origins(self, memory: object, delivery: Delivery, element: etree._Element) -> Origins:
+        """The origins of the values of a message that waits for a person."""
+        known = _recalled(memory)
+        call = self._call(self._arrived(delivery, element), known, 0.0, exposed=True)
+        return origins(known.ledger, self._policy, call)
 
     def approve(self, memory: object, about: tuple[str, ...]) -> object:
         """Remember the values that were in question, each for its sink and its argument.

@@ -73,21 +73,24 @@ def said(case: Case, argument: Argument) -> bool:
 
 def recorded(case: Case, argument: Argument) -> bool:
     """True when a record holds a choice: of the kind that the argument chooses, where one is declared."""
-    return any(_records(case, argument)) or (not argument.rule.id and any(_told(case, argument.body.strip())))
+    return any(record_texts(case, argument)) or (
+        not argument.rule.id and any(_told(case, argument.body.strip()))
+    )
 
 
 def asked_for(case: Case, argument: Argument) -> bool:
     """True when a record of a document that the principal named holds a choice."""
-    return any(text.asked for text in _records(case, argument))
+    return any(text.asked for text in record_texts(case, argument))
 
 
 def formed(case: Case, argument: Argument) -> bool:
     """True when only the form of fields that nobody declared makes records of a choice: anybody may fill those."""
-    found = [*_records(case, argument)]
+    found = [*record_texts(case, argument)]
     return bool(found) and all(text.formed and not text.asked for text in found)
 
 
-def _records(case: Case, argument: Argument) -> Iterator[Text]:
+def record_texts(case: Case, argument: Argument) -> Iterator[Text]:
+    """The sure records that hold a choice, of the kind that the argument chooses."""
     body, wanted = argument.body.strip(), argument.rule.id
     bodies = dict.fromkeys(form for each in (body, unmarked(body)) for form in (each.lower(), each))
     keys = (*(f"name {form}" for form in bodies), typed(argument.leaf.value) or "")

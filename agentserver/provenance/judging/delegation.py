@@ -37,7 +37,7 @@ def delegation(ledger: Ledger, call: Call, findings: Iterable[Finding]) -> Deleg
         return None
     held = (one.evidence.text for one in serious if one.evidence is not None)
     for text in {record_of(text.origin): text for text in held}.values():
-        record = _record(ledger, text)
+        record = whole_record(ledger, text)
         fields = [(bare(one.origin.path), one.body) for one in record]
         if len(fields) > FIELDS or sum(len(body) for _, body in fields) > WHOLE:
             continue
@@ -62,7 +62,7 @@ def _shown(call: Call, name: str, body: str) -> RecordText:
     return RecordText(name, body, tuple(path for path, value in said if name and same(value, body)))
 
 
-def _record(ledger: Ledger, text: Text) -> list[Text]:
+def whole_record(ledger: Ledger, text: Text) -> list[Text]:
     """All that is known of the record in which a text stands, in the order of its fields."""
     wanted = record_of(text.origin)
     found: dict[str, Text] = {}

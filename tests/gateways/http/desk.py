@@ -185,9 +185,12 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk(*, parts=(), metrics=None, limits=None, pace=None, secure=None, engine=None, **options):
+async def desk(
+    *, parts=(), made=None, metrics=None, limits=None, pace=None, secure=None, engine=None, **options
+):
     books = Books()
-    made = await anyio.to_thread.run_sync(lambda: organism(books, **(limits or {})))  # it looks where it is
+    if made is None:  # it looks where it is
+        made = await anyio.to_thread.run_sync(lambda: organism(books, **(limits or {})))
     server = build(made, approver=Looking(), engine=engine)
     listening = bound("127.0.0.1", 0)
     port = listening.getsockname()[1]

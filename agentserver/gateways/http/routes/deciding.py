@@ -14,6 +14,7 @@ from starlette.routing import Route
 from agentserver.core.decide import approving
 from agentserver.core.records.wording import WORDING
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
+from agentserver.findings import answered_words, origin_words
 from agentserver.foreign_json.reading import JsonLimits
 from agentserver.gateways.http import forms
 from agentserver.gateways.http.parts import DoorPart, caller, host
@@ -24,12 +25,13 @@ from agentserver.payload.json.values import read as read_json
 from agentserver.trace.redact import EVERY, Redaction, names_of, redacted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from starlette.requests import Request
 
     from agentserver.core.records.audit import AuditRecord
     from agentserver.core.state.approvals import Approval
+    from agentserver.findings import Origins
     from agentserver.gateways.http.parts import DoorHost
     from agentserver.gateways.principals import Caller
     from agentserver.ports import EngineReader
@@ -45,6 +47,7 @@ def part() -> DoorPart:
         (
             Route(f"{CONVERSATION}/trace", trace, methods=["GET"]),
             Route("/v1/approvals", approvals, methods=["GET"]),
+            Route("/v1/approvals/{approval}", approval, methods=["GET"]),
             Route("/v1/approvals/{approval}", answer, methods=["POST"]),
         ),
     )
@@ -58,6 +61,47 @@ async def approvals(request: Request) -> Response:
     limit = server.rules.blueprint.limits.approval
     found = [_approval(one, server, limit, who) for one in server.approvals()]
     return Response(forms.dumped({"approvals": found}), media_type=forms.JSON)
+
+
+async def approval(request: Request) -> Response:
+    """One message that waits for a person, with where its values come from and which texts it answers."""
+    who, server = caller(request), host(request)
+    if who.sees is not None:
+        raise ProblemAnswer(403, "This role sees no approvals.")
+    one = _waiting(request)
+    told = _approval(one, server, server.rules.blueprint.limits.approval, who)
+    conversation = server.conversation(one.delivery.conversation)
+    if conversation is not None and not who.redacted:
+        origins = server.rules.origins(conversation, one.delivery)
+        told = {**told, "origins": None if origins is None else _origins(origins, server.rules.redact)}
+    return Response(forms.dumped(told), media_type=forms.JSON)
+
+
+def _origins(found: Origins, redact: Callable[[str], str]) -> Mapping[str, Any]:
+    values = [
+        {**one._asdict(), "value": redact(one.value), "words": origin_words(one)} for one in found.values
+    ]
+    answered = [
+        {
+            "source": one.source,
+            "step": one.step,
+            "untrusted": True,
+            "words": answered_words(one),
+            "cut": one.cut,
+            "texts": [{"field": each.field, "text": redact(each.text)} for each in one.texts],
+        }
+        for one in found.answered
+    ]
+    return {"values": values, "answered": answered, "request": redact(found.request), "more": found.more}
+
+
+def _waiting(request: Request) -> Approval:
+    """The approval that a path names. Raises ProblemAnswer."""
+    key = request.path_params["approval"]
+    one = next((each for each in host(request).approvals() if each.id == key), None)
+    if one is None:
+        raise ProblemAnswer(404, "Nothing of this id waits for a person.")
+    return one
 
 
 def _approval(one: Approval, server: DoorHost, limit: float, who: Caller) -> Mapping[str, Any]:
@@ -86,16 +130,13 @@ async def answer(request: Request) -> Response:
     who, server = caller(request), host(request)
     if not who.decides:
         raise ProblemAnswer(403, "This role decides about nothing.")
-    key = request.path_params["approval"]
     digest, said = _decision(read_json(await request.body(), JsonLimits(values=10)))
-    one = next((each for each in server.approvals() if each.id == key), None)
-    if one is None:
-        raise ProblemAnswer(404, "Nothing of this id waits for a person.")
+    one = _waiting(request)
     conversation = server.conversation(one.delivery.conversation)
     barred = "" if conversation is None else approving.barred(conversation, who.name, server.rules)
     if barred and said is not Answer.DENY:
         raise ProblemAnswer(403, f"{barred}.")
-    if not await server.answer(one.delivery.conversation, ApprovalAnswer(key, digest, said, who.name)):
+    if not await server.answer(one.delivery.conversation, ApprovalAnswer(one.id, digest, said, who.name)):
         raise ProblemAnswer(409, "Another message waits than the one that was shown, or none any more.")
     return Response(status_code=204)
 

@@ -104,7 +104,9 @@ async function one(key, { say, me }) {
       el("dt", {}, "time"), el("dd", {}, left(each, timers))),
     el("h2", {}, "What is at stake"), lines(each.reasons, "What is at stake"),
     each.ways.length > 0 && [el("h2", {}, "The way of the values"), each.ways.map(lineage)],
-    el("h2", {}, "What it says"), lines(each.said, "What it says"), end, decide);
+    el("h2", {}, "What it says"), lines(each.said, "What it says"),
+    each.origins.length > 0 && [el("h2", {}, "Where it comes from"), lines(each.origins, "Where it comes from")],
+    end, decide);
   const clock = setInterval(() => timers.forEach((tick) => tick()), 1000);
   return {
     node,

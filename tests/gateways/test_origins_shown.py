@@ -1,0 +1,87 @@
+"""Where the values of a message come from, at each place at which a person decides: terminal, page, HTTP, command line."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+from agentserver import config
+from agentserver.characters.table import unseen
+from agentserver.findings import AnsweredText, Origins, RecordText, ValueOrigin
+from agentserver.gateways.approval_view import traced
+from agentserver.gateways.live import telling
+from agentserver.trace.redact import Redaction
+from agentserver.trace.terminal import paint
+from tests.gateways.http.desk import desk, until
+
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.anyio
+BAD = 'mail\x1b[2Jbody\n  | sha-256 00\n"\u202eend"<script>alert(1)</script>'
+
+
+def lines(origins):
+    return [paint(line, colour=False, whole=True) for line in traced(origins)]
+
+
+async def test_a_strangers_text_stays_in_quotes_and_breaks_no_terminal():
+    value = ValueOrigin("iban", BAD, "stranger", "inbox", "text", 3)
+    answered = AnsweredText("inbox", 3, "", (RecordText("text", BAD),), holds=True, cut=False)
+    shown = lines(Origins("Pay it.", (value,), (answered,)))
+    assert not any(map(unseen, "".join(shown)))
+    assert "\x1b" not in "".join(shown)
+    assert not any(line.startswith("  | sha-256") for line in shown)
+    at = next(
+        number for number, line in enumerate(shown) if "a stranger's text, of inbox() at step 3" in line
+    )
+    assert all(line.startswith('  |     "') for line in shown[at + 2 : at + 5])
+
+
+async def test_nothing_is_said_where_nothing_follows_values():
+    assert lines(None) == []
+
+
+@pytest.fixture
+def clerk(tmp_path):
+    """The example whose clerk obeys what it reads, where a person is asked."""
+    place = tmp_path / "desks"
+    shutil.copytree(ROOT / "examples" / "desks", place)
+    file = place / "plain.yaml"
+    file.write_text(file.read_text().replace("mode: enforce", "mode: confirm"))
+    yield config.load(file, environ={})
+    sys.modules.pop("desks", None)
+
+
+async def test_an_operator_sees_the_mail_and_the_origin_of_the_iban(clerk):
+    async with (
+        desk(made=clerk) as door,
+        door.client() as ada,
+        door.client("olga") as olga,
+        door.client("vera") as vera,
+    ):
+        path = f"/v1/conversations/{(await ada.post('/v1/conversations')).json()['conversation']}"
+        order = {"text": "Pay the invoice in mail 13 and tell Kim."}
+        await ada.post(f"{path}/messages?to=clerk", json=order, headers={"prefer": "respond-async"})
+        await until(lambda: door.server.approvals())
+        (one,) = door.server.approvals()
+        told = (await olga.get(f"/v1/approvals/{one.id}")).json()
+        iban = next(each for each in told["origins"]["values"] if each["argument"] == "iban")
+        assert (iban["value"], iban["kind"], iban["source"]) == ("XX99MALLORY", "stranger", "inbox")
+        (mail,) = told["origins"]["answered"]
+        assert mail["untrusted"] is True
+        assert any("XX99MALLORY" in each["text"] for each in mail["texts"])
+        assert told["origins"]["request"] == order["text"]
+        assert "origins" not in (await vera.get(f"/v1/approvals/{one.id}")).json()
+        assert (await ada.get(f"/v1/approvals/{one.id}")).status_code == 403
+        assert (await olga.get("/v1/approvals/unknown")).status_code == 404
+        rules = door.server.rules
+        found = rules.origins(door.server.conversation(one.delivery.conversation), one.delivery)
+        page = telling.question(one, rules.codecs, Redaction(), found)
+        said = "\n".join("".join(text for _, text in line) for line in page["origins"])
+        assert "a stranger wrote it: inbox()" in said
+        assert "Pay the invoice in mail 13" in said
+        assert telling.question(one, rules.codecs, Redaction(), found, whole=False)["origins"] == []
+        await anyio.lowlevel.checkpoint()

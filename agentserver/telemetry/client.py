@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 TOKENS: Final = "gen_ai.client.token.usage"
 DURATION: Final = "gen_ai.client.operation.duration"
 
-EVERY: Final = 10_000
-"""Milliseconds between two reports."""
-
 TIMEOUT: Final = 5.0
 """Seconds that a collector may be silent for."""
 
@@ -72,7 +69,7 @@ class ClientMetrics:
             timeout=TIMEOUT,
             session=session,
         )
-        reader = PeriodicExportingMetricReader(exporter, export_interval_millis=EVERY)
+        reader = PeriodicExportingMetricReader(exporter)
         self._provider = MeterProvider([reader], Resource(dict(resource)), shutdown_on_exit=False)
         meter = self._provider.get_meter("agentserver", version)
         self._tokens = meter.create_histogram(

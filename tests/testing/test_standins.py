@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import asynccontextmanager
+from pathlib import Path
 from textwrap import dedent
 
 import anyio
 import pytest
 
+import agentserver
 from agentserver import HandlerResponse, SystemError, invocation
 from agentserver.completion import Completion
 from agentserver.config import forget, load
@@ -19,6 +21,7 @@ from agentserver.testing import listener, organism, organism_of, scripted
 from tests.core.paper import Answer, Ask
 from tests.llm.conftest import models, request
 from tests.llm.providers import serving
+from tests.mcp.client.projects import Project
 
 pytestmark = pytest.mark.anyio
 
@@ -28,6 +31,7 @@ from asyncio import to_thread
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+import agentserver
 from agentserver import HandlerResponse, invocation, xmlify
 from agentserver.llm import complete
 
@@ -199,3 +203,40 @@ async def test_the_environment_refuses_every_call_of_a_provider(remote, provider
 
 def test_this_run_of_tests_is_guarded():
     assert os.environ["AGENTSERVER_ALLOW_MODELS"] == "0"
+
+
+@pytest.fixture
+def far(tmp_path):
+    """A project whose listeners are tools of an MCP server."""
+
+    def make():
+        project = Project(tmp_path, ["echo"])
+        project.lock()
+        for note in project.notes.iterdir():
+            note.unlink()
+        return project, project.load()
+
+    return make
+
+
+async def test_no_mcp_server_is_started_and_the_error_names_the_argument(far):
+    project, made = await anyio.to_thread.run_sync(far)
+    payload = made.listeners[0].listener.payloads[0]
+    with pytest.raises(AssertionError, match=r'far.echo is a tool .*scripted=\{"far.echo": \[\.\.\.\]\}'):
+        async with organism(made) as bed:
+            await bed.ask(payload(text="x"), "far.echo")
+    assert [*project.notes.iterdir()] == []
+
+
+async def test_a_script_answers_in_place_of_a_tool_of_an_mcp_server(far):
+    project, made = await anyio.to_thread.run_sync(far)
+    kind = made.listeners[0].listener.payloads[0]
+    async with organism(made, scripted={"far.echo": [None]}) as bed:
+        assert await bed.ask(kind(text="x"), "far.echo") is None
+        assert [call.payload for call in bed.calls("far.echo")] == [kind(text="x")]
+    assert [*project.notes.iterdir()] == []
+
+
+def test_the_template_of_a_project_guards_its_tests():
+    template = Path(agentserver.__file__).parent / "cli/scaffold/common/tests/conftest.py.txt"
+    assert 'os.environ["AGENTSERVER_ALLOW_MODELS"] = "0"' in template.read_text()

@@ -44,6 +44,22 @@ def test_an_address_of_traces_is_taken_whole(project):
     assert (found.url, found.asked) == ("http://b/in", True)
 
 
+@pytest.mark.parametrize(
+    ("environ", "said", "expected"),
+    [
+        ({BASE: "http://c:4318/"}, "", "http://c:4318/v1/metrics"),
+        ({BASE: "http://other"}, "otel: {endpoint: 'http://c:4318'}\n", "http://c:4318/v1/metrics"),
+        ({BASE: "http://a", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://b/in"}, "", "http://b/in"),
+        ({WHOLE: "http://b/in"}, "", ""),
+        ({BASE: "http://a", "OTEL_METRICS_EXPORTER": "none"}, "", ""),
+    ],
+)
+def test_metrics_of_models_go_beside_the_spans_unless_the_environment_says_otherwise(
+    project, environ, said, expected
+):
+    assert given(project, environ).load(ONE + said).otel.metrics == expected
+
+
 def test_headers_come_from_the_environment_and_are_secrets(project):
     environ = {
         BASE: "http://c",

@@ -3,8 +3,8 @@
 Internal.
 """
 
+from agentserver.gateways.http.admission import TokenKeeper
 from agentserver.gateways.http.door import HttpDoor
-from agentserver.gateways.http.gate import TokenKeeper
 from agentserver.gateways.http.options import DoorOptions
 from agentserver.gateways.http.parts import DoorPart
 

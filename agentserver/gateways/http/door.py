@@ -14,7 +14,9 @@ from starlette.routing import Route, Router
 
 from agentserver.foreign_json.threads import ReadingThreads
 from agentserver.gateways.http import forms
-from agentserver.gateways.http.gate import Gate, TokenKeeper
+from agentserver.gateways.http.admission import Admission, TokenKeeper
+from agentserver.gateways.http.connections import Connections
+from agentserver.gateways.http.gate import Gate
 from agentserver.gateways.http.held import Holding
 from agentserver.gateways.http.openapi import described
 from agentserver.gateways.http.parts import DoorPart, caller
@@ -61,11 +63,13 @@ class HttpDoor:
         self.host = server
         self.holding = Holding(options, keeper.known)
         self.reading = ReadingThreads()
+        self.connections = Connections(options)
+        self.admission = Admission(options, keeper, self.holding, self.connections)
         self._name, self._metrics = name, metrics
         self._described = server.rules
         self._descriptions: dict[tuple[str, ...] | None, bytes] = {}
         self._parts = (conversations.part(self.holding, options), deciding.part(), *self._own(), *parts)
-        routes = [route for part in self._parts for route in keeper.routed(part)]
+        routes = [route for part in self._parts for route in self.admission.routed(part)]
         router = Router(routes, redirect_slashes=False, default=_nowhere)
         self._gate = Gate(options, router, self)
 
@@ -97,7 +101,7 @@ class HttpDoor:
             Route("/healthz", self._healthy, methods=["GET"]),
             Route("/readyz", self._ready, methods=["GET"]),
         )
-        yield DoorPart("probes", probes, open=True)
+        yield DoorPart("probes", probes, probe=True)
         yield DoorPart("description", (Route("/openapi.json", self._describe, methods=["GET"]),))
         if self._metrics is not None:
             yield DoorPart("metrics", (Route("/metrics", self._measure, methods=["GET"]),))

@@ -1,6 +1,7 @@
-"""The gate that every request passes: which Host and Origin, whose token, how large a body, how long it may take.
+"""The gate that every request passes: which Host and Origin, how large a body, how long it may take.
 
-Owns the order of these questions, and that every answer is one that is documented. Refuses to know routes.
+Owns the order of these questions, and that every answer is one that is documented. Refuses to know routes, and whose a
+request is (admission.py).
 """
 
 from __future__ import annotations
@@ -15,20 +16,24 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from agentserver.foreign_json.reading import JsonCounter, JsonLimits
-from agentserver.gateways.http.held import Turns
-from agentserver.gateways.http.parts import CALLER, HEADS
-from agentserver.gateways.http.problems import ProblemAnswer, too_large, unavailable, unheard
+from agentserver.gateways.http.admission import EXTRA
+from agentserver.gateways.http.parts import HEADS
+from agentserver.gateways.http.problems import (
+    ProblemAnswer,
+    too_large,
+    too_many,
+    unavailable,
+    unheard,
+)
 from agentserver.ports import EngineError, QuotaError, UnheardError, UnkeptError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, MutableMapping, Sequence
+    from collections.abc import Mapping, MutableMapping
 
-    from starlette.routing import BaseRoute, Router
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    from starlette.routing import Router
+    from starlette.types import Message, Receive, Scope, Send
 
     from agentserver.gateways.http.options import DoorOptions
-    from agentserver.gateways.http.parts import DoorPart, KnownTokens, RequestPace
-    from agentserver.gateways.principals import Caller
 
 logger = logging.getLogger("agentserver.http")
 
@@ -41,14 +46,10 @@ _HEADERS: Final = (
     (b"referrer-policy", b"no-referrer"),
 )
 
-_EXTRA: Final = "agentserver.headers"
-
 LINGER: Final = 1.0
 """Seconds for which more of a body that is too large is thrown away, so that its sender comes to read the answer."""
 
 _CLOSED: Final = {"connection": "close"}
-
-_NOBODY: Final = {"www-authenticate": "Bearer"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class Gate:
         scope[HEADS] = heads = _heads(scope)
         started = False
         extra: list[tuple[bytes, bytes]] = []
-        scope[_EXTRA] = extra
+        scope[EXTRA] = extra
 
         async def answering(message: Message) -> None:
             nonlocal started
@@ -98,7 +99,12 @@ class Gate:
             await _answer(refused, scope, answering)
 
     def _check(self, scope: Scope, heads: Mapping[bytes, bytes]) -> None:
-        """Raise ProblemAnswer for a request that comes from elsewhere, or says that its body is too large."""
+        """Raise ProblemAnswer for a request that comes from elsewhere, or whose body is too large or has two lengths.
+
+        A proxy may read two lengths in another way than this server: RFC 9112, 6.1, wants the connection closed.
+        """
+        if b"content-length" in heads and b"transfer-encoding" in heads:
+            raise ProblemAnswer(400, "A request has one length: Content-Length or Transfer-Encoding.", _CLOSED)
         if scope["path"] not in PROBES:
             named = heads.get(b"host", b"").decode("latin-1").lower()
             if named not in self.options.hosts:
@@ -109,71 +115,6 @@ class Gate:
         length = heads.get(b"content-length", b"")
         if length.isdigit() and (len(length) > 18 or int(length) > self.options.body):  # noqa: PLR2004 - digits
             raise too_large(self.options.body)
-
-
-class TokenKeeper:
-    """Asks for tokens, and lets those who have one take turns.
-
-    Args:
-        known: the tokens.
-        pace: the rates.
-    """
-
-    def __init__(self, known: KnownTokens, pace: RequestPace) -> None:
-        self.known, self._pace = known, pace
-        self.turns = Turns()
-
-    def caller(self, scope: Scope) -> Caller:
-        """The principal of a request. Raises ProblemAnswer: 401 for an unknown token, 429 for too many."""
-        found = self.known.authenticate(_token(scope[HEADS]))
-        if found is None:
-            raise _unknown()
-        delay = self._pace.take(found)
-        if delay:
-            raise ProblemAnswer(429, "Too many requests.", {"retry-after": str(int(delay) + 1)})
-        return found
-
-    def standing(self, found: Caller, receive: Receive) -> Receive:
-        """The body of a request, of one who still has to stand when the last of it comes.
-
-        Raises ProblemAnswer there (401): a body takes its time, in which a token may be revoked.
-        """
-
-        async def taken() -> Message:
-            message = await receive()
-            whole = message["type"] == "http.request" and not message.get("more_body", False)
-            if whole and not self.known.stands(found):
-                raise _unknown()
-            return message
-
-        return taken
-
-    def routed(self, part: DoorPart) -> Sequence[BaseRoute]:
-        """The routes of a part, each behind the question whose request it is."""
-        extra = [(name.lower().encode(), value.encode()) for name, value in part.headers.items()]
-        for route in part.routes:
-            inner = vars(route)["app"]
-            vars(route)["app"] = _Asking(inner, None if part.open else self, extra)
-        return part.routes
-
-
-@dataclass(frozen=True, slots=True)
-class _Asking:
-    """One route. An ASGI application."""
-
-    app: ASGIApp
-    keeper: TokenKeeper | None
-    extra: Sequence[tuple[bytes, bytes]]
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope[_EXTRA].extend(self.extra)
-        if self.keeper is None:
-            await self.app(scope, receive, send)
-            return
-        scope[CALLER] = found = self.keeper.caller(scope)
-        async with self.keeper.turns.turn(found.name):
-            reading = scope.get("method", "GET") in ("GET", "HEAD")  # what is held is looked after by Holding
-            await self.app(scope, receive if reading else self.keeper.standing(found, receive), send)
 
 
 class _Bounded:
@@ -231,17 +172,6 @@ def _heads(scope: Scope) -> Mapping[bytes, bytes]:
     return found
 
 
-def _token(heads: Mapping[bytes, bytes]) -> str:
-    """The bearer token that a request shows; empty for none. No cookie counts: other sites can have one sent."""
-    scheme, _, token = heads.get(b"authorization", b"").decode("latin-1").partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else ""
-
-
-def _unknown() -> ProblemAnswer:
-    """The answer to a token that counts for nobody."""
-    return ProblemAnswer(401, "A token is needed.", _NOBODY)
-
-
 def _refused(error: Exception) -> ProblemAnswer:
     """The answer that an error is."""
     match error:
@@ -250,7 +180,7 @@ def _refused(error: Exception) -> ProblemAnswer:
         case HTTPException():  # of the router: nothing lies at this path, or it takes another method
             return ProblemAnswer(error.status_code, headers=dict(error.headers or {}))
         case QuotaError():
-            return ProblemAnswer(429, "You have as many of these as you may.", {"retry-after": "1"})
+            return too_many(f"{error}; DELETE /v1/conversations/ID ends one.")
         case UnheardError():
             return unheard()
         case UnkeptError() | EngineError():

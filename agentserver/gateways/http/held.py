@@ -6,31 +6,27 @@ know what is sent over them.
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from agentserver.gateways.http.problems import ProblemAnswer, stopping
+from agentserver.gateways.http.problems import stopping, too_many
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import Iterator
 
     from starlette.types import Scope
 
     from agentserver.gateways.http.options import DoorOptions
     from agentserver.gateways.http.parts import KnownTokens
+    from agentserver.gateways.http.problems import ProblemAnswer
     from agentserver.gateways.principals import Caller
 
 LOOK: Final = 0.4
 """Seconds between two looks at whether the callers of held connections still stand."""
-
-CROWD: Final = 256
-"""Requests of one principal at once, with those that wait and those whose body is to come: each holds a connection."""
 
 GONE: Final = "agentserver.gone"
 """The key of a request's scope under which the connection finds what to call when its client has gone."""
@@ -81,6 +77,13 @@ class Holding:
         mine = self._each.get(caller.name, 0)
         return not self.stopping and mine < self._options.streams and len(self._held) < self._options.held
 
+    def _full(self, caller: Caller) -> ProblemAnswer:
+        most = self._options.streams
+        if self._each.get(caller.name, 0) >= most:
+            helps = "end one, or ask with wait=0"
+            return too_many(f"You have {most} streams and waits open, as many as a principal may: {helps}.")
+        return too_many("The server has as many streams and waits open as it may.")
+
     @contextmanager
     def hold(self, caller: Caller, scope: Scope | None = None, wait: float = inf) -> Iterator[HeldConnection]:
         """Hold a connection for as long as the context lasts; being ended leaves it without an error.
@@ -95,7 +98,7 @@ class Holding:
         if self.stopping:
             raise stopping()
         if not self.room(caller):
-            raise ProblemAnswer(429, "Too many streams and waits are open.", {"retry-after": "1"})
+            raise self._full(caller)
         one = HeldConnection(caller, anyio.CancelScope(deadline=anyio.current_time() + wait))
         if scope is not None:
             scope[GONE] = one.scope.cancel
@@ -125,87 +128,3 @@ class Holding:
             for one in tuple(self._held):
                 if not self._known.stands(one.caller):
                     one.end(REVOKED)
-
-
-class Turns:
-    """Lets a few requests of each principal be worked on at a time, so that none waits behind all of another's.
-
-    Args:
-        most: of one principal at a time.
-        brief: seconds after which a request that waits for something counts no more.
-    """
-
-    def __init__(self, most: int = 4, brief: float = 0.05) -> None:
-        self._most, self._brief = most, brief
-        self._present: dict[str, int] = {}
-        self._working: dict[str, int] = {}
-        self._waiting: dict[str, deque[anyio.Event]] = {}
-
-    @asynccontextmanager
-    async def turn(self, name: str) -> AsyncIterator[None]:
-        """Wait until it is the turn of a principal's request. Raises ProblemAnswer (429) when there are too many."""
-        with self._counted(name):
-            working = self._working.get(name, 0)
-            if working < self._most:
-                self._working[name] = working + 1
-            else:
-                await self._queue(name)
-            ended = False
-
-            def end() -> None:
-                nonlocal ended
-                if not ended:
-                    ended = True
-                    self._next(name)
-
-            timer = asyncio.get_running_loop().call_later(self._brief, end)
-            try:
-                yield
-            finally:
-                timer.cancel()
-                end()
-
-    @contextmanager
-    def _counted(self, name: str) -> Iterator[None]:
-        present = self._present.get(name, 0)
-        if present >= CROWD:
-            raise ProblemAnswer(429, "Too many requests at once.", {"retry-after": "1"})
-        self._present[name] = present + 1
-        try:
-            yield
-        finally:
-            self._present[name] -= 1
-            if not self._present[name]:
-                del self._present[name]
-
-    async def _queue(self, name: str) -> None:
-        queue, mine = self._waiting.setdefault(name, deque()), anyio.Event()
-        queue.append(mine)
-        mine_now = False
-        try:
-            await mine.wait()
-            mine_now = True
-        finally:
-            if not mine_now:
-                self._give_up(name, queue, mine)
-
-    def _give_up(self, name: str, queue: deque[anyio.Event], mine: anyio.Event) -> None:
-        """A request that was cancelled takes no turn; one that it was given goes to the next."""
-        if mine.is_set():
-            self._next(name)
-            return
-        queue.remove(mine)
-        if not queue:
-            del self._waiting[name]
-
-    def _next(self, name: str) -> None:
-        """Give a turn to the request that has waited longest."""
-        queue = self._waiting.get(name)
-        if queue:
-            queue.popleft().set()
-            if not queue:
-                del self._waiting[name]
-        else:
-            self._working[name] -= 1
-            if not self._working[name]:
-                del self._working[name]

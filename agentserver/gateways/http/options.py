@@ -31,7 +31,10 @@ class DoorOptions:
         beat: seconds after which a silent stream of events is given a sign of life.
         streams: streams and waits that one principal may have open.
         held: streams and waits that may be open in all.
+        present: requests that one principal may have at once, with those whose body is still to come.
         connections: connections at once.
+        reserved: how many of them are for probes and operators.
+        idle: seconds for which a connection may stay without a request.
     """
 
     hosts: frozenset[str]
@@ -42,7 +45,10 @@ class DoorOptions:
     beat: float = 15.0
     streams: int = 64
     held: int = 1000
+    present: int = 256
     connections: int = 2000
+    reserved: int = 128
+    idle: float = 5.0
 
 
 def names(port: int, public: str = "", *, local: bool, secure: bool) -> tuple[frozenset[str], frozenset[str]]:

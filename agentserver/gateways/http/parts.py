@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
 
 from agentserver.gateways.http.problems import ProblemAnswer, unkept
+from agentserver.gateways.principals import Role
 from agentserver.ports import Ingress, UnkeptError
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import HTTPConnection, Request
     from starlette.routing import BaseRoute
+    from starlette.types import Scope
 
     from agentserver.core.guard import Rules
     from agentserver.core.state.approvals import Approval, ApprovalAnswer
@@ -35,6 +37,12 @@ CALLER = "agentserver.caller"
 
 HEADS = "agentserver.heads"
 """The key under which its headers are, by name."""
+
+SHARE = "agentserver.share"
+"""The key under which the share of its principal is (agentserver/gateways/http/shares.py)."""
+
+PEOPLE: Final = frozenset({Role.USER, Role.OPERATOR, Role.VIEWER})
+"""The roles of those who talk to the organism, look after it, or look at it."""
 
 
 class DoorHost(Ingress, Protocol):
@@ -85,12 +93,17 @@ class RequestPace(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DoorPart:
-    """Routes of the door that belong together.
+    """Routes of the door that belong together. Every request of them passes the gate (admission.py).
 
     Args:
         name: for people.
         routes: with their whole paths.
-        open: whether no token is asked for: for files that hold no secret, a login, or what asks for itself.
+        open: whether no principal is asked for: for files that hold no secret, or a login.
+        session: knows the caller of a request that shows no token, such as by the cookie of a session; None where a
+            token has to be shown.
+        roles: may pass.
+        held: whether a request lasts, so that each counts as a stream of its principal.
+        probe: whether it is served from the reserve of connections, and no principal is asked for.
         headers: of each of its answers.
         lifespan: entered while the door is open.
     """
@@ -98,6 +111,10 @@ class DoorPart:
     name: str
     routes: Sequence[BaseRoute]
     open: bool = False
+    session: Callable[[Scope], Caller | None] | None = None
+    roles: frozenset[Role] = PEOPLE
+    held: bool = False
+    probe: bool = False
     headers: Mapping[str, str] = field(default_factory=dict)
     lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None = None
 

@@ -109,6 +109,22 @@ def too_large(most: int) -> ProblemAnswer:
     return ProblemAnswer(413, f"A body has at most {most} bytes.", {"connection": "close"})
 
 
+def too_many(detail: str, seconds: str = AGAIN) -> ProblemAnswer:
+    """The principal has as much of something as it may have."""
+    return ProblemAnswer(429, detail, {"retry-after": seconds})
+
+
+def nobody() -> ProblemAnswer:
+    """No token was shown, or one that counts for nobody."""
+    return ProblemAnswer(401, "A token is needed.", {"www-authenticate": "Bearer"})
+
+
+def crowded() -> ProblemAnswer:
+    """The connections that are left are for probes and operators."""
+    told = "All connections are in use; those that are left are for operators."
+    return ProblemAnswer(503, told, {"retry-after": AGAIN, "connection": "close"})
+
+
 def unkept(why: Unkept) -> ProblemAnswer:
     """The answer for a message of which nothing was kept."""
     match why:

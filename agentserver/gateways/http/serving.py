@@ -6,9 +6,11 @@ Owns the library's server, which runs in a task group of ours and takes no signa
 from __future__ import annotations
 
 import asyncio
+import resource
 import socket
 import ssl
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
@@ -24,17 +26,22 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
+    from agentserver.gateways.http.connections import Connections
+
+IDLE: Final = 5.0
+"""Seconds for which a connection may stay without a request, where nothing else is said."""
+
 HEADS: Final = 10.0
 """Seconds in which the head of a request has to arrive; and within which more of its body has to."""
-
-IDLE: Final = 5
-"""Seconds for which a connection may stay without a request."""
 
 STUCK: Final = 20.0
 """Seconds for which a client may take nothing of what it was sent; then its connection is cut."""
 
 HEAD: Final = 32_768
 """Bytes of the head of a request."""
+
+FILES: Final = 512
+"""Files that the rest of the process may have open: journals, workers, what it reaches itself."""
 
 FRAME: Final = 4096
 """Bytes of a message over a WebSocket: a client says there what it has taken."""
@@ -90,6 +97,7 @@ class Stalled(asyncio.Protocol):
 
     transport: asyncio.Transport
     loop: asyncio.AbstractEventLoop
+    seats: Connections
     _stuck: asyncio.TimerHandle | None = None
 
     def pause_writing(self) -> None:
@@ -105,6 +113,7 @@ class Stalled(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
         self._resume()
+        self.seats.remove(self.transport)
         super().connection_lost(exc)
 
     def _pause(self) -> None:
@@ -120,6 +129,10 @@ class Stalled(asyncio.Protocol):
 class Socket(Stalled, WebSocketsSansIOProtocol):
     """A WebSocket whose client has to read."""
 
+    def __init__(self, *args: Any, seats: Connections, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.seats = seats
+
     async def send(self, event: Any) -> None:
         """Pass on what the application says. One that refuses has answered, which the library would call an error."""
         await super().send(event)
@@ -132,11 +145,14 @@ class DoorConnection(Stalled, H11Protocol):
 
     _late: asyncio.TimerHandle | None = None
 
+    def __init__(self, *args: Any, seats: Connections, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.seats = seats
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client has connected."""
         super().connection_made(cast("asyncio.Transport", Corked(transport, self.loop)))
-        limit = self.limit_concurrency
-        if limit is not None and len(self.connections) > 2 * limit:  # those below are told so
+        if not self.seats.add(self.transport):
             transport.abort()
             return
         self._expect()
@@ -144,17 +160,31 @@ class DoorConnection(Stalled, H11Protocol):
     def data_received(self, data: bytes) -> None:
         """Something of a request has come."""
         super().data_received(data)
-        cycle: Any = self.cycle  # None before the first request, which the library does not say
-        if cycle is not None and not cycle.response_complete:
+        if self._works():
             self._expected()
-            if cycle.more_body:
+            if self.cycle.more_body:
                 self._expect()
         elif self._late is None:
             self._expect()
 
+    def on_response_complete(self) -> None:
+        """An answer is sent whole. A request that has come meanwhile is begun."""
+        self.seats.rest(self.transport)
+        super().on_response_complete()
+        self._works()
+
+    def _works(self) -> bool:
+        """True while a request is dealt with, which is noted."""
+        cycle: Any = self.cycle  # None before the first request, which the library does not say
+        works = cycle is not None and not cycle.response_complete
+        if works:
+            self.seats.work(self.transport)
+        return works
+
     def handle_websocket_upgrade(self, event: Any) -> None:
         """The connection is a WebSocket's from here on."""
         self._expected()
+        self.seats.work(self.transport)
         super().handle_websocket_upgrade(event)
 
     def timeout_keep_alive_handler(self) -> None:
@@ -208,9 +238,23 @@ def tls(certificate: Path, key: Path) -> ssl.SSLContext:
     return context
 
 
+def room_for(connections: int) -> int:
+    """The connections that the files of this process leave room for; as many as are wanted where that can be had."""
+    least, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + FILES
+    if least != resource.RLIM_INFINITY and least < wanted:
+        least = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (least, most))
+    return connections if least == resource.RLIM_INFINITY else max(min(connections, least - FILES), 1)
+
+
 @asynccontextmanager
 async def served(
-    app: ASGIApp, listening: socket.socket, secure: ssl.SSLContext | None, connections: int
+    app: ASGIApp,
+    listening: socket.socket,
+    secure: ssl.SSLContext | None,
+    seats: Connections,
+    idle: float = IDLE,
 ) -> AsyncIterator[None]:
     """Serve an application on a socket, which is closed at the end, for as long as the context lasts.
 
@@ -218,12 +262,13 @@ async def served(
         app: what is served.
         listening: as ``bound`` gives it.
         secure: None for plain HTTP.
-        connections: most at once; more are told 503.
+        seats: counts its connections.
+        idle: seconds for which a connection may stay without a request.
     """
     config = uvicorn.Config(
         app,
-        http=DoorConnection,
-        ws=Socket,
+        http=cast("Any", partial(DoorConnection, seats=seats)),
+        ws=cast("Any", partial(Socket, seats=seats)),
         lifespan="off",
         log_config=None,
         log_level="error",
@@ -232,9 +277,8 @@ async def served(
         server_header=False,
         ws_max_size=FRAME,
         ws_per_message_deflate=False,
-        timeout_keep_alive=IDLE,
+        timeout_keep_alive=cast("int", idle),
         timeout_graceful_shutdown=GRACE,
-        limit_concurrency=connections,
         h11_max_incomplete_event_size=HEAD,
     )
     config.load()

@@ -201,7 +201,7 @@ async def desk(
         door = HttpDoor(
             server, settings, TokenKeeper(people, pace or NoPace()), parts, metrics=metrics, name="desk"
         )
-        async with door.open(), served(door, listening, secure, settings.connections):
+        async with door.open(), served(door, listening, secure, door.connections, settings.idle):
             yield Desk(door, server, port, books, people, secure is not None)
 
 

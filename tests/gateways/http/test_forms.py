@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-import anyio
-import anyio.lowlevel
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,10 +12,8 @@ from agentserver.contract import Code
 from agentserver.core.messages import EventPlace
 from agentserver.core.refusals import WORDINGS
 from agentserver.gateways.http import forms
-from agentserver.gateways.http.held import Turns
 from agentserver.gateways.http.options import names
 from agentserver.gateways.http.problems import STATUS, by_code
-from tests.machine import HANGS
 
 
 @given(st.integers(0, 10**17), st.integers(0, 10**17))
@@ -66,48 +62,3 @@ def test_the_doors_own_names(public, local, secure, host, origin):
     assert origin in origins
     assert "evil.example" not in hosts
     assert ("127.0.0.1:8420" in hosts) == local
-
-
-@pytest.mark.anyio
-async def test_a_principal_has_a_few_turns_at_a_time_and_others_their_own():
-    turns, order = Turns(most=1, brief=10), []
-
-    async def work(name, number):
-        async with turns.turn(name):
-            order.append((name, number))
-            await anyio.sleep(0.01)
-
-    async with anyio.create_task_group() as tasks:
-        for number in range(3):
-            tasks.start_soon(work, "flood", number)
-        tasks.start_soon(work, "quiet", 0)
-    assert order.index(("quiet", 0)) < order.index(("flood", 1))
-    assert [number for name, number in order if name == "flood"] == [0, 1, 2]
-    assert not turns._working
-    assert not turns._waiting
-
-
-@pytest.mark.anyio
-async def test_a_turn_that_is_given_up_goes_to_the_next():
-    turns, done = Turns(most=1, brief=10), []
-
-    async def work(number):
-        async with turns.turn("ada"):
-            done.append(number)
-
-    async with anyio.create_task_group() as tasks, turns.turn("ada"):
-        for number in range(2):
-            tasks.start_soon(work, number)
-        await anyio.lowlevel.checkpoint()
-        with anyio.move_on_after(0.01):
-            await work("late")
-    assert done == [0, 1]
-
-
-@pytest.mark.anyio
-async def test_a_request_that_waits_counts_no_more():
-    turns = Turns(most=1, brief=0.01)
-    async with turns.turn("ada"):
-        with anyio.fail_after(HANGS):
-            async with turns.turn("ada"):
-                pass

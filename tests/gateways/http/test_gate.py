@@ -10,7 +10,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from agentserver.gateways.http import DoorPart
-from agentserver.gateways.http.held import CROWD
 from agentserver.gateways.http.parts import caller
 from tests.foreign_json.bombs import PLAIN
 from tests.gateways.http.desk import desk, opened
@@ -192,16 +191,24 @@ async def test_a_rate_that_is_exceeded_is_told_when_to_come_again():
     async with desk(pace=Slow()) as door, door.client() as ada:
         answer = await ada.post("/v1/conversations")
         assert (answer.status_code, answer.headers["retry-after"]) == (429, "2")
+        assert answer.json()["detail"] == (
+            "You may make 1000/s requests: come again in 2 s, or have an operator give you a higher rate."
+        )
 
 
 async def test_bodies_that_never_end_keep_one_principal_from_the_door_and_nobody_else():
-    async with desk() as door, door.client() as ada, door.client("bob") as bob, AsyncExitStack() as stack:
+    async with (
+        desk(present=3) as door,
+        door.client() as ada,
+        door.client("bob") as bob,
+        AsyncExitStack() as stack,
+    ):
         path = await opened(ada)
         head = (
             f"POST {path}/messages HTTP/1.1\r\nHost: 127.0.0.1:{door.port}\r\nAuthorization: Bearer ada\r\n"
             "Content-Type: application/json\r\nContent-Length: 900\r\n\r\n"
         )
-        for _ in range(CROWD):
+        for _ in range(3):
             stream = await stack.enter_async_context(await door.connect())
             await stream.send(head.encode())
         payment = (f"{path}/messages?to=cashier", {"amount": 1})
@@ -229,3 +236,21 @@ async def test_each_answer_is_kept_by_nobody_and_taken_for_nothing_else():
             assert answer.headers["cache-control"] == "no-store"
             assert answer.headers["x-content-type-options"] == "nosniff"
             assert "server" not in answer.headers
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/v1/conversations", "/nothing"])
+async def test_a_request_with_two_lengths_is_refused_and_its_connection_closed(path):
+    """RFC 9112, 6.1: a proxy that reads the other length takes the rest of the bytes for a request of its own."""
+    async with desk() as door, await door.connect() as stream:
+        head = f"host: 127.0.0.1:{door.port}\r\nauthorization: Bearer ada\r\n"
+        smuggled = f"POST /v1/conversations HTTP/1.1\r\n{head}content-length: 0\r\n\r\n"
+        both = f"content-length: {5 + len(smuggled)}\r\ntransfer-encoding: chunked\r\n"
+        await stream.send(f"POST {path} HTTP/1.1\r\n{head}{both}\r\n0\r\n\r\n{smuggled}".encode())
+        said = b""
+        with anyio.fail_after(HANGS), suppress(anyio.EndOfStream):
+            while True:
+                said += await stream.receive()
+        assert said.startswith(b"HTTP/1.1 400 ")
+        assert said.count(b"HTTP/1.1 ") == 1
+        assert b"connection: close" in said.lower()
+        assert not door.server.trace.conversations()

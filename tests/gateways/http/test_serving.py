@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import resource
 import ssl
 import subprocess
+from contextlib import AsyncExitStack
 
 import anyio
 import httpx
 import pytest
 
 from agentserver.gateways.http import serving
-from agentserver.gateways.http.serving import bound, tls
+from agentserver.gateways.http.connections import Connections
+from agentserver.gateways.http.options import DoorOptions
+from agentserver.gateways.http.serving import bound, room_for, tls
 from tests.gateways.http.desk import desk, opened, until
 from tests.machine import HANGS
 
@@ -21,7 +25,6 @@ pytestmark = pytest.mark.anyio
 def quick(monkeypatch):
     """Times in which a test ends."""
     monkeypatch.setattr(serving, "HEADS", 0.3)
-    monkeypatch.setattr(serving, "IDLE", 0.3)
     monkeypatch.setattr(serving, "STUCK", 0.5)
 
 
@@ -49,8 +52,8 @@ async def test_a_client_that_says_it_letter_by_letter_is_cut_off(quick):
                 await anyio.sleep(0.02)
 
 
-async def test_an_idle_connection_is_closed_after_its_answer(quick):
-    async with desk() as door, await door.connect() as stream:
+async def test_a_connection_without_a_request_is_closed_after_the_time_that_is_set():
+    async with desk(idle=0.3) as door, await door.connect() as stream:
         await stream.send(f"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1:{door.port}\r\n\r\n".encode())
         await door.told(stream, b'{"status":"ok"}', within=HANGS)
 
@@ -88,23 +91,72 @@ async def test_a_client_that_never_reads_is_cut_off(quick):
     ],
 )
 async def test_what_is_no_request_is_told_so(quick, said):
-    async with desk() as door, await door.connect() as stream:
+    async with desk(idle=0.3) as door, await door.connect() as stream:
         await stream.send(said)
         await door.told(stream, b" 4", within=HANGS)
 
 
-async def test_more_connections_than_there_may_be_are_told_so_and_others_go_on():
-    async with desk(connections=3) as door, door.client() as ada:
-        assert (await ada.get("/healthz")).status_code == 200
-        streams = [await door.connect() for _ in range(3)]
-        try:
-            assert (await ada.get("/healthz")).status_code == 503
-        finally:
-            for stream in streams:
-                await stream.aclose()
-        with anyio.fail_after(HANGS):
-            while (await ada.get("/healthz")).status_code != 200:  # noqa: ASYNC110 - nothing tells it
-                await anyio.sleep(0.05)
+async def test_connections_without_a_request_make_room_for_new_ones():
+    async with desk(connections=3, reserved=1) as door, AsyncExitStack() as stack:
+        silent = [await stack.enter_async_context(await door.connect()) for _ in range(3)]
+        async with door.client() as ada:
+            assert (await ada.post("/v1/conversations")).status_code == 201
+        with anyio.fail_after(HANGS), pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
+            await silent[0].receive()
+
+
+async def test_streams_of_one_principal_leave_connections_for_probes_and_operators():
+    settings = {"connections": 12, "reserved": 8, "streams": 100}
+    async with desk(**settings) as door, door.client("olga") as olga, AsyncExitStack() as stack:
+        async with door.client() as ada:
+            path = await opened(ada)
+        head = f"host: 127.0.0.1:{door.port}\r\nauthorization: Bearer ada\r\n\r\n"
+        for _ in range(20):
+            stream = await stack.enter_async_context(await door.connect())
+            await stream.send(f"GET {path}/events HTTP/1.1\r\n{head}".encode())
+        await until(lambda: len(door.door.holding) == 4)
+        for _ in range(3):
+            assert (await olga.get("/v1/approvals")).status_code == 200
+            assert (await olga.get("/healthz")).status_code == 200
+        async with door.client("bob") as bob:
+            refused = await bob.get("/v1/approvals")
+            assert (refused.status_code, refused.headers["connection"]) == (503, "close")
+            assert (await bob.get("/readyz")).status_code == 200
+        assert len(door.door.holding) == 4
+
+
+async def test_the_last_connections_of_the_reserve_are_for_probes_alone():
+    seats = Connections(DoorOptions(frozenset(), frozenset(), connections=12, reserved=8))
+    taken = [Cut() for _ in range(12)]
+    for number, each in enumerate(taken, 1):
+        assert seats.add(each)
+        seats.work(each)
+        assert (seats.crowded, seats.scarce) == (number > 4, number > 10)
+    assert not seats.add(Cut())
+    seats.rest(taken[5])
+    assert seats.add(Cut())
+    assert [each.cut for each in taken] == [number == 5 for number in range(12)]
+    seats.remove(taken[0])
+    assert len(seats) == 11
+
+
+class Cut:
+    """A connection that knows whether it was cut."""
+
+    cut = False
+
+    def abort(self):
+        self.cut = True
+
+
+def test_no_more_connections_are_promised_than_files_can_be_opened(monkeypatch):
+    limits = {"now": (256, 4096)}
+    monkeypatch.setattr(resource, "getrlimit", lambda _: limits["now"])
+    monkeypatch.setattr(resource, "setrlimit", lambda _, said: limits.update(now=said))
+    assert room_for(2000) == 2000
+    assert limits["now"] == (2512, 4096)
+    assert room_for(9000) == 4096 - 512
+    assert limits["now"] == (4096, 4096)
 
 
 @pytest.fixture

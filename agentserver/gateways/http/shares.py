@@ -1,0 +1,175 @@
+"""Shares of the event loop: principals take turns by the CPU time and the bytes that they have used.
+
+Owns the order in which requests of different principals run: start-time fair queueing. Refuses to know requests: it
+runs coroutines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import types
+from collections import deque
+from heapq import heappop, heappush
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Generator, Iterable
+
+T = TypeVar("T")
+
+BYTE: Final = 20e-9
+"""Seconds that a byte counts for that was read for a principal: about what it costs to parse and to validate it."""
+
+SLICE: Final = 0.002
+"""Seconds of CPU time that requests may use in one round of the event loop; later steps wait for their turn."""
+
+FORGET: Final = 1000
+"""Principals from which on those are forgotten that wait for nothing and owe nothing."""
+
+
+class Share:
+    """The share of one principal.
+
+    Args:
+        loop: of which it is a share.
+
+    ``cpu`` is the CPU time that its requests have used, in seconds, and ``read`` the bytes that were read for it.
+    """
+
+    def __init__(self, loop: LoopShares) -> None:
+        self._loop = loop
+        self.cpu = 0.0
+        self.read = 0
+        self.present = 0
+        self.finish = 0.0
+        self.waiting: deque[asyncio.Future[None]] = deque()
+
+    def count_read(self, size: int) -> None:
+        """Count bytes that were read for the principal."""
+        self.read += size
+        self._loop.charge(self, size * BYTE)
+
+    @types.coroutine
+    def run(self, work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
+        """Run a coroutine in this share: each of its steps waits for its turn and is measured."""
+        error: BaseException | None = None
+        while True:
+            waits = self._loop.turn(self) if error is None else None
+            if waits is not None:
+                error = yield from _waited(waits)
+            began = self._loop.clock()
+            try:
+                wanted = work.send(None) if error is None else work.throw(error)
+            except StopIteration as ended:
+                result: T = ended.value
+                return result
+            finally:
+                used = self._loop.clock() - began
+                self.cpu += used
+                self._loop.charge(self, used)
+            error = yield from _waited((wanted,))
+
+
+def _waited(wanted: Iterable[Any]) -> Generator[Any, Any, BaseException | None]:
+    """Wait for a future. Gives the exception that is thrown in meanwhile, which is for the work."""
+    try:
+        yield from wanted
+    except GeneratorExit:
+        raise
+    except BaseException as error:  # noqa: BLE001 - the work sees that it is cancelled, and cleans up
+        return error
+    return None
+
+
+class LoopShares:
+    """The shares of all principals in the event loop.
+
+    A step runs at once while steps have used less than ``SLICE`` in this round of the loop. Later ones wait; in each
+    round one of them runs, of the principal that has used least. A principal that was away begins where the others are,
+    so that nobody saves up time.
+
+    Args:
+        clock: CPU seconds of the thread.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.thread_time) -> None:
+        self.clock = clock
+        self._shares: dict[str, Share] = {}
+        self._heap: list[tuple[float, int, Share]] = []
+        self._order = count()
+        self._now = 0.0
+        self._spent = 0.0
+        self._last: Share | None = None
+        self._scheduled = False
+
+    def __len__(self) -> int:
+        """Principals that are known."""
+        return len(self._shares)
+
+    def of(self, name: str) -> Share:
+        """The share of a principal."""
+        found = self._shares.get(name)
+        if found is None:
+            self._tidy()
+            found = self._shares[name] = Share(self)
+        return found
+
+    def turn(self, share: Share) -> asyncio.Future[None] | None:
+        """Let a step of a share run now (None), or give what it waits for."""
+        start = max(self._now, share.finish)
+        if self._spent < SLICE and not self._heap and self._last is None:
+            self._now = start
+            return None
+        mine = asyncio.get_running_loop().create_future()
+        share.waiting.append(mine)
+        if len(share.waiting) == 1 and share is not self._last:
+            heappush(self._heap, (start, next(self._order), share))
+        self._schedule()
+        return mine
+
+    def charge(self, share: Share, seconds: float) -> None:
+        """Count what a share has used."""
+        share.finish = max(self._now, share.finish) + seconds
+        self._spent += seconds
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._round)
+
+    def _round(self) -> None:
+        """Begin a round: let one step that waits run, of the principal that has used least."""
+        self._scheduled, self._spent = False, 0.0
+        if self._last is not None:  # its step has run by now, and what it used is known
+            self._queue(self._last)
+            self._last = None
+        while self._heap:
+            self._now, _, share = heappop(self._heap)
+            if self._grant(share):
+                self._last = share
+                self._schedule()  # comes after the step, which is woken before
+                return
+
+    def _queue(self, share: Share) -> None:
+        if share.waiting:
+            heappush(self._heap, (max(self._now, share.finish), next(self._order), share))
+
+    def _grant(self, share: Share) -> bool:
+        """Wake the step of a share that has waited longest. False when all were cancelled."""
+        while share.waiting:
+            waits = share.waiting.popleft()
+            if not waits.done():
+                waits.set_result(None)
+                return True
+        return False
+
+    def _tidy(self) -> None:
+        if len(self._shares) >= FORGET:
+            self._shares = {
+                name: each
+                for name, each in self._shares.items()
+                if each.present or each.waiting or each.finish > self._now
+            }

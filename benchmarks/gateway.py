@@ -32,7 +32,7 @@ import uvicorn
 from agentserver import HandlerMetadata, HandlerResponse, xmlify
 from agentserver.assembly import Principal, build
 from agentserver.core.blueprint import Limits
-from agentserver.gateways.http import DoorOptions, HttpDoor, TokenKeeper, serving
+from agentserver.gateways.http import DoorOptions, HttpDoor, TokenKeeper
 from agentserver.gateways.http.options import names
 from agentserver.gateways.http.serving import bound, served
 from agentserver.gateways.principals import Caller, Rate, Rates, Role
@@ -114,13 +114,16 @@ async def serve() -> None:
     port = door_socket.getsockname()[1]
     hosts, origins = names(port, local=True, secure=False)
     bare = Starlette(routes=[Route("/", echo, methods=["POST"])])
-    vars(serving)["IDLE"] = LASTING
     async with build(organism) as server:
         keeper = TokenKeeper(People(), Rates(time.monotonic))
-        door = HttpDoor(server, DoorOptions(hosts, origins, streams=1000, held=10_000), keeper)
+        door = HttpDoor(
+            server,
+            DoorOptions(hosts, origins, streams=1000, held=10_000, present=2000, connections=10_000),
+            keeper,
+        )
         async with (
             door.open(),
-            served(door, door_socket, None, 10_000),
+            served(door, door_socket, None, door.connections, LASTING),
             anyio.create_task_group() as tasks,
         ):
             config = uvicorn.Config(

@@ -92,7 +92,7 @@ def diff(ctx: click.Context, organism: Path | None, only: str | None) -> None:
 
 command = Verbs(
     "mcp",
-    commands=[lock, diff, mcp_serve.serve, mcp_serve.token],
+    commands=[lock, diff, mcp_serve.serve],
     short_help="Lock the tools of MCP servers; serve as one.",
     help="The Model Context Protocol: servers whose tools are listeners, and the organism as a server of tools.",
 )

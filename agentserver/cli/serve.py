@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
     from pathlib import Path
 
+    from starlette.types import Scope
+
     from agentserver.assembly import Server
     from agentserver.cli.ending import GracefulEnd
     from agentserver.config import Organism
@@ -41,40 +43,49 @@ class DoorServing:
         server: running while the door is open.
         organism: that it runs.
         tokens: the principals.
+        body: bytes of the body of a request.
     """
 
     server: Server
     organism: Organism
     tokens: Tokens
+    body: int
 
 
 def _mcp(serving: DoorServing) -> Iterable[DoorPart]:
-    """The listeners that are offered to MCP hosts, for those that show a token of ``mcp_server: tokens:``."""
+    """The listeners that are offered to MCP hosts, which are principals like all others."""
     offered = serving.organism.serving
-    if offered is None or offered.tokens is None:
+    if offered is None:
         return
     require("mcp_server:", "mcp")
-    from agentserver.cli.mcp_serve import known_tokens
-    from agentserver.gateways.http import DoorPart
-    from agentserver.mcp.serving import transport
-    from agentserver.mcp.serving.offering import Offering
+    from starlette.routing import Route
 
-    known = known_tokens(serving.organism.project / offered.tokens)
-    offering = Offering.of(serving.server, offered)
-    protocol = offering.protocol(transport.caller, serving.organism.name)
-    app = transport.application(protocol, known, offering.most, guarded=True)
+    from agentserver.gateways.http import DoorPart
+    from agentserver.gateways.http.parts import CALLER, SHARE
+    from agentserver.gateways.principals import Role
+    from agentserver.mcp.serving.offering import Offering
+    from agentserver.mcp.serving.transport import Application, HostAccess, access
+
+    offering = Offering.of(serving.server, offered, lambda: access().most)
+    protocol = offering.protocol(lambda: access().principal, serving.organism.name)
+
+    def known(scope: Scope) -> HostAccess:
+        caller = scope[CALLER]
+        return HostAccess.of(caller.principal, caller.open, scope[SHARE].run)
+
+    app = Application(protocol, known, serving.body)
 
     @contextlib.asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
-        async with app.router.lifespan_context(app):
+        async with app.running():
             try:
                 yield
             finally:
                 offering.rooms.leave()
 
-    from starlette.routing import Route
-
-    yield DoorPart("mcp", (Route("/mcp", app),), open=True, lifespan=lifespan)
+    route = Route("/mcp", app, methods=["POST"])  # a GET would be a stream on which nothing is ever said
+    acting = frozenset({Role.USER, Role.OPERATOR})
+    yield DoorPart("mcp", (route,), roles=acting, held=True, lifespan=lifespan)
 
 
 def _agui(serving: DoorServing) -> Iterable[DoorPart]:
@@ -91,6 +102,7 @@ def _live(serving: DoorServing) -> Iterable[DoorPart]:
     """The live view, which asks for a token at its own login."""
     from agentserver.gateways.http import DoorPart
     from agentserver.gateways.live import Assets, LiveView
+    from agentserver.gateways.principals import Role
 
     server = serving.server
 
@@ -98,7 +110,10 @@ def _live(serving: DoorServing) -> Iterable[DoorPart]:
         return server.organism.secrets.redact(text)  # those of the organism of now: it may have been reloaded
 
     view = LiveView(server, serving.tokens, Assets(), name=serving.organism.name, secrets=redact)
-    yield DoorPart("live view", tuple(view.routes()), open=True)
+    looking = frozenset({Role.OPERATOR, Role.VIEWER})
+    yield DoorPart("live view's pages and login", tuple(view.pages()), open=True)
+    yield DoorPart("live view", tuple(view.seen()), session=view.caller, roles=looking)
+    yield DoorPart("live view's stream", tuple(view.streams()), session=view.caller, roles=looking, held=True)
 
 
 PARTS: Final[tuple[Callable[[DoorServing], Iterable[DoorPart]], ...]] = (_live, _mcp, _agui)
@@ -157,12 +172,14 @@ class _Doorway:
         """The settings of the door, by the port that it has."""
         from ipaddress import ip_address
 
-        from agentserver.gateways.http.options import DoorOptions, names
+        from agentserver.gateways.http.options import CONNECTIONS, DoorOptions, names
+        from agentserver.gateways.http.serving import room_for
 
         keys, port = self.keys, self.listening.getsockname()[1]
         local = ip_address(keys.host).is_loopback
         hosts, origins = names(port, keys.public, local=local, secure=self.secure is not None)
-        return DoorOptions(hosts, origins, body=keys.body)
+        most = room_for(CONNECTIONS)
+        return DoorOptions(hosts, origins, body=keys.body, connections=most, idle=keys.idle)
 
     def told(self) -> str:
         """The address at which clients find it."""
@@ -182,7 +199,8 @@ def _serve(
 
     server = project.server(ctx, organism, durable=True)
     server.approver = _Waiting()
-    ending, serving = session.ending_of(server), DoorServing(server, organism, _tokens(organism))
+    ending, options = session.ending_of(server), doorway.options()
+    serving = DoorServing(server, organism, _tokens(organism), options.body)
     try:
         parts = [part for each in PARTS for part in each(serving)]
     except ValueError as error:
@@ -194,7 +212,7 @@ def _serve(
         return metrics.text(server.queues(), len(server.approvals()), len(door.holding), server.lost)
 
     keeper = TokenKeeper(serving.tokens, Rates(time.monotonic))
-    door = HttpDoor(server, options := doorway.options(), keeper, parts, metrics=measured, name=organism.name)
+    door = HttpDoor(server, options, keeper, parts, metrics=measured, name=organism.name)
     beside = opened_console(server, ending) if console else partial(_closing, ending, server, door)
 
     async def open_door() -> int:
@@ -204,7 +222,7 @@ def _serve(
             hangups.reloading(server, organism.files[0]) if hangups else unreloaded(),
             serving.tokens.watching(),
             door.open(),
-            served(door, doorway.listening, doorway.secure, options.connections),
+            served(door, doorway.listening, doorway.secure, door.connections, options.idle),
         ):
             project.say(doorway.told(), err=True)
             return await beside()

@@ -328,7 +328,7 @@ def _serving(
         elif name in entry.expose[:i]:
             report.error(ConfigCode.TWICE, where, f'"{name}" is exposed already')
     trust, approvals = Trust(entry.trust), entry.approvals or ""
-    return McpServing(tuple(entry.expose), trust, entry.tokens, approvals, entry.deadline)
+    return McpServing(tuple(entry.expose), trust, approvals, entry.deadline)
 
 
 def _check_bound(importer: Importer, main: Parsed, bound: Sequence[BoundListener], report: Mistakes) -> None:

@@ -182,14 +182,12 @@ class McpServing:
     Args:
         expose: the listeners that are tools, in order.
         trust: of every host.
-        tokens: the file of bearer tokens, relative to the project directory; None where nobody comes by HTTP.
         approvals: address of the page of an approval, without its id; empty without one.
         deadline: seconds for which a host waits for a call.
     """
 
     expose: tuple[str, ...]
     trust: Trust
-    tokens: str | None
     approvals: str
     deadline: float
 
@@ -232,6 +230,7 @@ class DoorKeys:
         tls: the files of the certificate and of its key, relative to the project directory; None for plain HTTP.
         body: bytes of a request's body.
         agui: whether front ends are answered that speak AG-UI.
+        idle: seconds for which a connection may stay without a request.
     """
 
     host: str = "127.0.0.1"
@@ -240,6 +239,7 @@ class DoorKeys:
     tls: tuple[str, str] | None = None
     body: int = 1_000_000
     agui: bool = False
+    idle: float = 5.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,6 +77,11 @@ def opening(principal: str, own: str) -> str:
     return _digest(b"conversation", _bytes(principal), _bytes(own))
 
 
+def opened_by(principal: str, door: str, conversation: str) -> str:
+    """The name of a conversation that a door of the server opened for a principal. No ``opening`` equals it."""
+    return _digest(b"door", _bytes(principal), _bytes(door), _bytes(conversation))
+
+
 def _fit(own: str) -> None:
     if not 0 < len(own) <= LONGEST:
         raise ValueError(f"an id of the sender's has 1 to {LONGEST} characters, not {len(own)}")

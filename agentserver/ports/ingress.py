@@ -160,6 +160,7 @@ class Ingress(Protocol):
         *,
         most: int | None = None,
         kept: bool = False,
+        door: str = "",
     ) -> ConversationHandle:
         """Open a conversation, with which the principal's rights are kept. A bare name gives orders, to every listener.
 
@@ -170,6 +171,7 @@ class Ingress(Protocol):
             most: conversations that this principal may have open, this one too; None for as many as everybody.
             kept: whether the opening is committed before this returns, for a gateway that tells its id to others.
                 Otherwise the first message commits it.
+            door: the name of a gateway that comes back to its own conversations alone; no ``key`` then.
 
         Raises ValueError for a name, a target or a key that is not to be had, QuotaError when it has as many open as it
         may, UnkeptError when none can be opened now.

@@ -234,13 +234,14 @@ class Pump:
         most: int | None = None,
         *,
         kept: bool = False,
+        door: str = "",
     ) -> ServerHandle:
         """Open a conversation. Takes and raises what ``Entrance.open`` does."""
-        return await self.entrance.open(principal, key, most, kept=kept)
+        return await self.entrance.open(principal, key, most, kept=kept, door=door)
 
-    async def conversations_of(self, principal: str) -> tuple[str, ...]:
+    async def conversations_of(self, principal: str, door: str = "") -> tuple[str, ...]:
         """The principal's conversations that no gateway has and that can be resumed, oldest first."""
-        return await self._handles.conversations_of(principal)
+        return await self._handles.conversations_of(principal, door)
 
     async def resume(self, principal: str, conversation: str) -> ServerHandle:
         """Come back to a conversation: what left it and was not taken comes first in its events.

@@ -1,8 +1,9 @@
-"""The MCP server behind the door: its hosts show tokens of their own."""
+"""The MCP server behind the door: its hosts are principals, and pass the gate that every request passes."""
 
 from __future__ import annotations
 
 import shutil
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
@@ -10,19 +11,24 @@ import httpx2
 import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
 
-from agentserver import bearer
-from agentserver.assembly import build
+from agentserver.assembly import Trust, build
 from agentserver.cli.serve import DoorServing, _mcp
 from agentserver.config import forget, load
 from agentserver.gateways.http import DoorOptions, HttpDoor, TokenKeeper
 from agentserver.gateways.http.options import names
 from agentserver.gateways.http.serving import bound, served
-from agentserver.mcp.serving import tokens
-from tests.gateways.http.desk import NoPace, People
+from agentserver.gateways.principals import Role
+from tests.gateways.http.desk import Looking, NoPace, People, person
+from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
 DESK = Path(__file__).parents[1] / "fixtures" / "mcp_desk"
+EVE, BOB = "eve@evil.example", "bob@corp.example"
+MODES = ("2026-07-28", "legacy")
+LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+SHOWN = {"accept": "application/json, text/event-stream"}
 
 
 @pytest.fixture
@@ -31,34 +37,161 @@ def home(tmp_path):
     return tmp_path / "desk"
 
 
-async def test_a_host_calls_a_tool_behind_the_door_by_a_token_of_its_own(home):
-    token = bearer.fresh()
+class Behind:
+    """An organism behind a door.
 
-    def loaded():
-        organism = load(home / "organism.yaml", environ={})
-        path = home / organism.serving.tokens
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(tokens.line("ada", token) + "\n")
-        return organism
+    Args:
+        server: of it.
+        door: of it.
+        url: of the door.
+        people: who are known.
+    """
 
-    organism = await anyio.to_thread.run_sync(loaded)
-    people, listening = People(), bound("127.0.0.1", 0)
+    def __init__(self, server, door, url, people):
+        self.server, self.door, self.url, self.people = server, door, url, people
+
+    def http(self, name="ada", **heads):
+        shown = {"authorization": f"Bearer {name}"} if name else {}
+        return httpx2.AsyncClient(base_url=self.url, headers={**shown, **heads}, timeout=HANGS)
+
+    @asynccontextmanager
+    async def host(self, name="ada", mode="auto"):
+        async with (
+            self.http(name) as http,
+            Client(streamable_http_client(f"{self.url}/mcp", http_client=http), mode=mode) as client,
+        ):
+            yield client
+
+
+@asynccontextmanager
+async def behind(home, *people, **options):
+    organism = await anyio.to_thread.run_sync(lambda: load(home / "organism.yaml", environ={}))
+    known, listening = People(*people), bound("127.0.0.1", 0)
     port = listening.getsockname()[1]
-    hosts, origins = names(port, local=True, secure=False)
+    settings = DoorOptions(*names(port, local=True, secure=False), **options)
     try:
-        async with build(organism) as server:
-            parts = await anyio.to_thread.run_sync(lambda: list(_mcp(DoorServing(server, organism, people))))
-            door = HttpDoor(server, DoorOptions(hosts, origins), TokenKeeper(people, NoPace()), parts)
-            async with door.open(), served(door, listening, None, 100):
-                url = f"http://127.0.0.1:{port}/mcp"
-                shown = {"authorization": f"Bearer {token}"}
-                async with httpx2.AsyncClient(headers=shown) as http:
-                    async with Client(streamable_http_client(url, http_client=http)) as client:
-                        found = await client.list_tools()
-                    assert [each.name for each in found.tools] == list(organism.serving.expose)
-                    evil = await http.post(url, headers={"host": "evil.example"}, content=b"{}")
-                    assert evil.status_code == 421
-                async with httpx2.AsyncClient() as http:
-                    assert (await http.post(url, content=b"{}")).status_code == 401
+        async with build(organism, approver=Looking()) as server:
+            serving = DoorServing(server, organism, known, settings.body)
+            parts = await anyio.to_thread.run_sync(lambda: list(_mcp(serving)))
+            door = HttpDoor(server, settings, TokenKeeper(known, NoPace()), parts)
+            async with door.open(), served(door, listening, None, door.connections):
+                yield Behind(server, door, f"http://127.0.0.1:{port}", known)
     finally:
         forget(organism)
+
+
+async def mail(client, to):
+    return await client.call_tool("post", {"to": to, "body": "everything"})
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_principal_has_one_conversation_with_hosts_however_often_they_connect(home, mode):
+    people = (person("ada", trust=Trust.RELAY), person("bob", trust=Trust.RELAY))
+    path = home / "organism.yaml"
+    path.write_text(path.read_text().replace("mcp_server:\n", "mcp_server:\n  trust: relay\n"))
+    async with behind(home, *people) as here:
+        async with here.host("ada", mode) as client:
+            await client.call_tool("web", {"page": "news"})
+            assert (await mail(client, EVE)).is_error
+        async with here.host("ada", mode) as client:
+            assert (await mail(client, EVE)).is_error
+        async with here.host("bob", mode) as client:
+            assert not (await mail(client, EVE)).is_error
+        assert len(here.server.trace.conversations()) == 2
+
+
+async def test_the_words_of_a_host_count_for_the_weaker_of_two_trusts_and_reach_no_more_than_both_say(home):
+    async with behind(home, person("ada", may=("web", "hidden"))) as here, here.host() as client:
+        assert [each.name for each in (await client.list_tools()).tools] == ["web", "post", "vault"]
+        await client.call_tool("web", {"page": "news"})
+        assert (await mail(client, BOB)).is_error
+        with pytest.raises(MCPError, match="Unknown tool"):
+            await client.call_tool("hidden", {"page": "x"})
+        (one,) = here.server.trace.conversations()
+        assert here.server.conversation(one).rights == (Trust.STRANGER, ("web",))
+
+
+@pytest.mark.parametrize(
+    ("heads", "status"),
+    [
+        ({"authorization": ""}, 401),
+        ({"authorization": "Bearer nobody"}, 401),
+        ({"authorization": "Basic YWRh"}, 401),
+        ({"host": "evil.example"}, 421),
+        ({"origin": "https://evil.example"}, 403),
+    ],
+)
+async def test_a_host_is_asked_what_every_request_is_asked(home, heads, status):
+    async with behind(home, person("ada")) as here, here.http() as http:
+        answer = await http.post("/mcp", json=LIST, headers={**SHOWN, **heads})
+        assert answer.status_code == status
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert here.server.trace.conversations() == ()
+
+
+async def test_a_viewer_calls_no_tool(home):
+    async with behind(home, person("vera", Role.VIEWER)) as here, here.http("vera") as http:
+        assert (await http.post("/mcp", json=LIST, headers=SHOWN)).status_code == 403
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_hosts_open_neither_sessions_nor_streams_that_say_nothing(home, mode):
+    async with behind(home, person("ada")) as here, here.http() as http:
+        for _ in range(20):
+            async with here.host(mode=mode) as client:
+                await client.list_tools()
+        for method in ("GET", "DELETE"):
+            assert (await http.request(method, "/mcp", headers=SHOWN)).status_code == 405
+        answer = await http.post("/mcp", json=LIST, headers=SHOWN)
+        assert "mcp-session-id" not in answer.headers
+
+
+async def test_calls_that_wait_count_as_streams_of_their_principal(home):
+    """The vault waits for a person, each call for the two seconds of its deadline."""
+    async with (
+        behind(home, person("ada"), person("bob"), streams=2) as here,
+        here.http() as http,
+        here.http("bob") as bob,
+        anyio.create_task_group() as tasks,
+    ):
+        call = {"name": "vault", "arguments": {"door": 3}}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+        post = {"url": "/mcp", "json": body, "headers": SHOWN}
+        for _ in range(2):
+            tasks.start_soon(lambda: http.post(**post))
+        with anyio.fail_after(HANGS):
+            while len(here.door.holding) < 2:  # noqa: ASYNC110 - the door tells nobody
+                await anyio.sleep(0.01)
+        refused = await http.post(**post)
+        assert refused.status_code == 429
+        assert refused.json()["detail"].startswith("You have 2 streams and waits open")
+        assert (await bob.post("/mcp", json=LIST, headers=SHOWN)).status_code == 200
+
+
+async def test_a_call_ends_with_its_token(home):
+    async with behind(home, person("ada")) as here, here.http() as http:
+        call = {"name": "vault", "arguments": {"door": 3}}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+        async with anyio.create_task_group() as tasks:
+
+            async def revoke():
+                while not here.server.approvals():  # noqa: ASYNC110 - as above
+                    await anyio.sleep(0.01)
+                here.people.known.clear()
+
+            tasks.start_soon(revoke)
+            answer = await http.post("/mcp", json=body, headers=SHOWN)
+        assert b"door" not in answer.content
+        assert (await http.post("/mcp", json=LIST, headers=SHOWN)).status_code == 401
+
+
+async def test_the_processor_that_a_call_takes_is_counted_for_its_principal(home):
+    async with behind(home, person("ada"), person("bob")) as here:
+        async with here.host("ada", "legacy") as client:
+            for _ in range(5):
+                await client.call_tool("web", {"page": "x" * 20_000})
+        async with here.host("bob", "legacy") as client:
+            await client.list_tools()
+        ada, bob = (here.door.admission.shares.of(name) for name in ("ada", "bob"))
+        assert ada.read > 100_000 > bob.read > 0
+        assert ada.cpu > bob.cpu > 0

@@ -10,7 +10,7 @@ from tests.config.conftest import ONE
 
 def test_hosts_are_strangers_who_reach_what_is_exposed(project):
     serving = project.load(ONE + "mcp_server: {expose: [greeter]}\n").serving
-    assert (serving.expose, serving.trust, serving.tokens) == (("greeter",), Trust.STRANGER, None)
+    assert (serving.expose, serving.trust) == (("greeter",), Trust.STRANGER)
     assert project.load(ONE).serving is None
 
 
@@ -37,8 +37,8 @@ def test_what_strangers_may_address_is_known_and_who_gives_orders_is_none(projec
             "7: mcp_server.trust: must be 'stranger', 'relay' or 'orders'",
         ),
         (
-            "{expose: [greeter], tokns: x}",
-            '7: mcp_server.tokns: unknown key "tokns" (did you mean "tokens"?)',
+            "{expose: [greeter], trusts: relay}",
+            '7: mcp_server.trusts: unknown key "trusts" (did you mean "trust"?)',
         ),
         (
             "{expose: [greeter], approvals: 'https://a.example/x'}",

@@ -19,8 +19,6 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
-from agentserver import bearer
-from agentserver.mcp.serving import tokens
 from tests.examples.conftest import PROJECT
 from tests.machine import HANGS
 
@@ -116,16 +114,17 @@ async def caller(url, token):
 
 async def test_over_http_a_new_connection_of_a_token_stays_refused(proxy, news):
     home, environ = proxy
-    token = bearer.fresh()
-    (home / "config").mkdir()
-    (home / "config" / "mcp-tokens").write_text(tokens.line("ada", token) + "\n")
-    run = [sys.executable, "-m", "agentserver", "mcp", "serve", "--http", "--port", "0", "organism.yaml"]
+    with (home / "organism.yaml").open("a") as file:
+        file.write("\nhttp: {bind: '127.0.0.1:0'}\n")
+    add = [sys.executable, "-m", "agentserver", "principals", "add", "ada", "--may", "web.fetch,mail.send"]
+    token = (await anyio.run_process(add, cwd=home, env=environ)).stdout.decode().strip()
+    run = [sys.executable, "-m", "agentserver", "serve", "organism.yaml"]
     with anyio.fail_after(HANGS):
         async with await anyio.open_process(run, cwd=home, env=environ, stdin=subprocess.DEVNULL) as served:
             said = b""
-            while not (found := re.search(rb"http://127\.0\.0\.1:\d+/mcp", said)):
+            while not (found := re.search(rb"http://127\.0\.0\.1:\d+\n", said)):
                 said += await served.stderr.receive()
-            url = found[0].decode()
+            url = f"{found[0].decode().strip()}/mcp"
             async with caller(url, token) as client:
                 assert await obey(client, news) == [True, False, True]
             async with caller(url, token) as client:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from agentserver.config.keys.fields import Body, RelativePath, Strict, given
+from agentserver.config.keys.fields import Body, Deadline, RelativePath, Strict, given
 from agentserver.config.organism import DoorKeys
 from agentserver.remedies.configuration import ConfigCode
 
@@ -91,6 +91,11 @@ class HttpEntry(Strict):
         title="AG-UI",
         description="true: front ends that speak AG-UI reach each listener at /v1/agui/LISTENER. Needs the extra agui.",
     )
+    idle: Deadline = Field(
+        default=5.0,
+        description='How long a connection stays open without a request: seconds, or text such as "2m". Longer than '
+        "the proxy before the door keeps its own, or the proxy meets connections that were just closed.",
+    )
     behind_proxy: bool = Field(
         default=False,
         description="true: a proxy that speaks TLS stands before the door, and no client passes it by.",
@@ -144,4 +149,4 @@ def read_http(document: Document, faulty: Collection[str], report: Mistakes) -> 
         where = document.where(("http", "public_url"))
         refuse(where, "clients come by TLS", f'"public_url: https{public[4:]}"')
     tls = None if entry.tls is None else (entry.tls.certificate, entry.tls.key)
-    return DoorKeys(host, port, public, tls, entry.body, entry.agui)
+    return DoorKeys(host, port, public, tls, entry.body, entry.agui, entry.idle)

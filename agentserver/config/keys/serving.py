@@ -9,7 +9,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from agentserver.config.keys.fields import Deadline, Name, RelativePath, Strict, given
+from agentserver.config.keys.fields import Deadline, Name, Strict, given
 
 PAGE_PATTERN = r"^https?://[^\s@?#]+/$"
 _Page: TypeAlias = Annotated[str, Field(pattern=PAGE_PATTERN, max_length=1000)]
@@ -26,12 +26,8 @@ class McpServerEntry(Strict):
     trust: Literal["stranger", "relay", "orders"] = Field(
         default="stranger",
         description="What the words of a host count for. stranger: untrusted text, since a host says what its model "
-        "has read; relay: they neither authorise nor accuse; orders: those of a person of yours.",
-    )
-    tokens: Annotated[RelativePath, Field(examples=["config/mcp-tokens"])] | None = Field(
-        default=None,
-        description="For HTTP: a file with a line for each principal, its name and the SHA-256 of its token, as "
-        "agentserver mcp token writes it; relative to the project directory.",
+        "has read; relay: they neither authorise nor accuse; orders: those of a person of yours. By HTTP they count "
+        "for no more than those of the principal whose token the host shows.",
     )
     approvals: _Page | None = Field(
         default=None,
@@ -49,6 +45,7 @@ MaybeServing: TypeAlias = Annotated[
     BeforeValidator(given, json_schema_input_type=McpServerEntry),
     Field(
         title="MCP server",
-        description="What hosts of the Model Context Protocol are offered by agentserver mcp serve.",
+        description="What hosts of the Model Context Protocol are offered: by agentserver mcp serve, and at /mcp of "
+        "agentserver serve.",
     ),
 ]

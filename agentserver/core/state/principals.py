@@ -22,6 +22,13 @@ NOBODY: Final = frozenset({"console", "operator", "principal"})
 """Names under which the command line opens conversations without saying for whom."""
 
 
+HOST: Final = "mcp"
+"""The principal of an MCP host at the standard streams of a process."""
+
+LOCAL: Final = NOBODY | {HOST}
+"""Names of this machine's own principals, who show no token. None of the network bears them."""
+
+
 class Trust(StrEnum):
     """The weight of a principal's words.
 
@@ -32,6 +39,11 @@ class Trust(StrEnum):
     ORDERS = "orders"
     RELAY = "relay"
     STRANGER = "stranger"
+
+
+def weaker(one: Trust, other: Trust) -> Trust:
+    """The trust of words that count for no more than each of two says."""
+    return min(one, other, key=(Trust.STRANGER, Trust.RELAY, Trust.ORDERS).index)
 
 
 class Rights(NamedTuple):
@@ -99,6 +111,12 @@ def unfit(name: str, taken: Collection[str]) -> str:
     if looks.partition(".")[0] == skeleton(SYSTEM):
         return "is the name of the system, or looks like it"
     return "is the name of a listener, or looks like it" if looks in taken else ""
+
+
+def unknown_to_network(name: str) -> str:
+    """The reason why nobody who shows a token can bear a name; empty when somebody can."""
+    own = skeleton(name).partition("-")[0] in taken(LOCAL)
+    return unfit(name, ()) or ("is the name of a principal of this machine, or looks like it" if own else "")
 
 
 def same(one: str, other: str) -> bool:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
 """The names of this machine, as a Host names them."""
 
+CONNECTIONS = 2000
+"""Connections at once, where the process may open as many files."""
+
 PORTS = {"http": 80, "https": 443}
 
 
@@ -46,7 +49,7 @@ class DoorOptions:
     streams: int = 64
     held: int = 1000
     present: int = 256
-    connections: int = 2000
+    connections: int = CONNECTIONS
     reserved: int = 128
     idle: float = 5.0
 

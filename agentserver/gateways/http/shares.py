@@ -10,12 +10,13 @@ import asyncio
 import time
 import types
 from collections import deque
+from contextlib import contextmanager
 from heapq import heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator, Iterable
+    from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
 
 T = TypeVar("T")
 
@@ -45,6 +46,7 @@ class Share:
         self.present = 0
         self.finish = 0.0
         self.waiting: deque[asyncio.Future[None]] = deque()
+        self._stepping = False
 
     def count_read(self, size: int) -> None:
         """Count bytes that were read for the principal."""
@@ -53,23 +55,35 @@ class Share:
 
     @types.coroutine
     def run(self, work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
-        """Run a coroutine in this share: each of its steps waits for its turn and is measured."""
+        """Run a coroutine in this share: each of its steps waits for its turn and is measured.
+
+        Work of the same share that runs within a step of it is a part of that step.
+        """
         error: BaseException | None = None
         while True:
-            waits = self._loop.turn(self) if error is None else None
+            waits = None if self._stepping or error is not None else self._loop.turn(self)
             if waits is not None:
                 error = yield from _waited(waits)
-            began = self._loop.clock()
             try:
-                wanted = work.send(None) if error is None else work.throw(error)
+                with self._measured():
+                    wanted = work.send(None) if error is None else work.throw(error)
             except StopIteration as ended:
                 result: T = ended.value
                 return result
-            finally:
-                used = self._loop.clock() - began
-                self.cpu += used
-                self._loop.charge(self, used)
             error = yield from _waited((wanted,))
+
+    @contextmanager
+    def _measured(self) -> Iterator[None]:
+        if self._stepping:
+            yield
+            return
+        self._stepping, began = True, self._loop.clock()
+        try:
+            yield
+        finally:
+            self._stepping, used = False, self._loop.clock() - began
+            self.cpu += used
+            self._loop.charge(self, used)
 
 
 def _waited(wanted: Iterable[Any]) -> Generator[Any, Any, BaseException | None]:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import anyio
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
@@ -32,8 +33,7 @@ from agentserver.trace.redact import EVERY, Redaction, names_of
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from starlette.requests import Request
-    from starlette.types import ASGIApp
+    from starlette.types import ASGIApp, Scope
 
     from agentserver.core.state.approvals import Approval
     from agentserver.gateways.live.assets import Assets
@@ -54,12 +54,6 @@ BODY: Final = 4096
 
 USAGE: Final = 30 * 86400.0
 """Seconds of which the usage is shown."""
-
-FEEDS: Final = 100
-"""Streams at once."""
-
-FEEDS_EACH: Final = 20
-"""Streams of one principal at once."""
 
 READS: Final = 2
 """Readings of what the engine has kept at once: each holds what it reads, and a thread that others want, too."""
@@ -120,16 +114,31 @@ class LiveView:
         """The number of times the organism was laid out."""
         return self._scenery.drawn
 
-    def routes(self) -> list[Route]:
-        """All of them, to be mounted at the root."""
+    def caller(self, scope: Scope) -> Caller | None:
+        """The caller in whose session a request is asked; None for none."""
+        return self._session(Request(scope))
+
+    def _session(self, request: Request) -> Caller | None:
+        return self._sessions.caller(request.cookies.get(COOKIE, ""))
+
+    def pages(self) -> list[Route]:
+        """The routes for which no session is needed."""
         return [
             Route("/", self._assets.page),
             Route("/live/files/{name}", self._assets.file),
             Route("/live/session", self._login, methods=["POST"]),
             Route("/live/session", self._logout, methods=["DELETE"]),
             Route("/live/session", self._me, methods=["GET"]),
+        ]
+
+    def streams(self) -> list[Route]:
+        """The routes of which each request lasts."""
+        return [self._seen("/live/feed", self._feed)]
+
+    def seen(self) -> list[Route]:
+        """The routes of what a session is shown, and of what its caller decides."""
+        return [
             self._seen("/live/organism", self._organism),
-            self._seen("/live/feed", self._feed),
             self._seen("/live/conversations", self._conversations),
             self._seen("/live/conversations/{conversation}", self._conversation),
             self._seen("/live/conversations/{conversation}/messages/{delivery}", self._message),
@@ -170,7 +179,7 @@ class LiveView:
         """A route of what operators and viewers see."""
 
         async def answer(request: Request) -> Any:
-            caller = self._sessions.caller(request.cookies.get(COOKIE, ""))
+            caller = self._session(request)
             if caller is None:
                 return _refused(401, "log in")
             return await _tried(partial(show, request, caller))
@@ -183,7 +192,7 @@ class LiveView:
         """A route of what only operators do, from a page of ours."""
 
         async def answer(request: Request) -> Any:
-            caller = self._sessions.caller(request.cookies.get(COOKIE, ""))
+            caller = self._session(request)
             if caller is None:
                 return _refused(401, "log in")
             if not caller.decides:
@@ -191,7 +200,7 @@ class LiveView:
             asked = await _body(request)
             if asked is None:
                 return _refused(400, f"it wants a JSON object and the header {HEADER}")
-            if self._sessions.caller(request.cookies.get(COOKIE, "")) is None:  # the body has taken its time
+            if self._session(request) is None:  # the body has taken its time
                 return _refused(401, "log in")
             return await _tried(partial(decide, request, caller, asked))
 
@@ -216,7 +225,7 @@ class LiveView:
 
     async def _me(self, request: Request) -> Response:
         """The principal who is logged in; an empty name for nobody."""
-        caller = self._sessions.caller(request.cookies.get(COOKIE, ""))
+        caller = self._session(request)
         return self._told({"name": ""} if caller is None else self._of(caller))
 
     # What is seen
@@ -226,8 +235,6 @@ class LiveView:
         return self._told({**told, "queues": self._host.queues()})
 
     async def _feed(self, request: Request, caller: Caller) -> Response | ASGIApp:
-        if self.watching >= FEEDS or self._watching[caller.name] >= FEEDS_EACH:
-            return _refused(429, "too many pages watch")
         self._watching[caller.name] += 1
         key = request.cookies[COOKIE]
         stands, over = partial(self._lasts, key), partial(self._unfed, caller.name)

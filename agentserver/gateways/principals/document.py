@@ -83,7 +83,7 @@ def read(data: bytes) -> tuple[Enrolled, ...]:
         raise ValueError(f"{whole.pointer or 'the file'}: {whole.rule}")  # noqa: TRY004 - a refusal is a value
     found = tuple(map(_entry, whole.principals))
     for each in found:
-        why = principals.unfit(each.caller.name, ())
+        why = principals.unknown_to_network(each.caller.name)
         if why:
             raise ValueError(f"a name {why}")
     twice = _twice(each.caller.name for each in found) or _twice(each.digest for each in found if each.digest)
@@ -104,7 +104,7 @@ def added(known: Sequence[Enrolled], new: Enrolled) -> tuple[Enrolled, ...]:
     Raises KnownError, ValueError when nobody can bear the name.
     """
     name = new.caller.name
-    why = principals.unfit(name, ())
+    why = principals.unknown_to_network(name)
     if why:
         raise ValueError(f"{name!r} {why}, so no principal can bear it")
     other = next((each for each in known if principals.same(each.caller.name, name)), None)

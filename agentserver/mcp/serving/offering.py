@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from agentserver.core.state.principals import Principal
+from agentserver.core.state.principals import Principal, weaker
 from agentserver.mcp.serving.calls import Calls
 from agentserver.mcp.serving.rooms import McpHost, Rooms
 from agentserver.mcp.serving.tools import ServedTool, tools_of
@@ -62,15 +62,21 @@ class Offering:
     rooms: Rooms
 
     @classmethod
-    def of(cls, server: McpHost, offered: Offered) -> Self:
-        """The offering of an organism. Raises ValueError for what cannot be a tool."""
-        return cls(server, offered, tools_of(server.rules, offered.expose), Rooms(server))
+    def of(cls, server: McpHost, offered: Offered, most: Callable[[], int | None] = lambda: None) -> Self:
+        """The offering of an organism. Raises ValueError for what cannot be a tool.
 
-    def protocol(self, who: Callable[[], str], name: str) -> Server[Any]:
+        Args:
+            server: which runs by the time that a host calls.
+            offered: the keys of the organism.
+            most: conversations that the principal of the host whose request is served may have open.
+        """
+        return cls(server, offered, tools_of(server.rules, offered.expose), Rooms(server, most))
+
+    def protocol(self, who: Callable[[], Principal], name: str) -> Server[Any]:
         """The SDK's server, for hosts of whom the transport knows whose they are.
 
         Args:
-            who: names the principal of the host whose request is served.
+            who: the principal of the host whose request is served. Its words count for no more than ``trust:`` says.
             name: of the server, as hosts see it.
         """
         from agentserver.mcp.serving.protocol import Offer, protocol_server  # the SDK is an extra
@@ -79,14 +85,11 @@ class Offering:
         calls = Calls(self.server, self.rooms, offered.deadline)
 
         def known() -> Principal:
-            return Principal(who(), offered.trust, offered.expose)
+            own = who()
+            may = tuple(each for each in offered.expose if own.may is None or each in own.may)
+            return Principal(own.name, weaker(own.trust, offered.trust), may)
 
         limits = rules.blueprint.limits
         return protocol_server(
             Offer(name, rules, self.tools, calls, known, offered.approvals, limits.approval)
         )
-
-    @property
-    def most(self) -> int:
-        """Bytes of a request: a payload may be longer in JSON than in XML, by what it escapes."""
-        return 6 * self.server.rules.blueprint.limits.payload + (1 << 16)

@@ -6,13 +6,15 @@ as it lasts. Refuses to know the protocol.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import anyio
 
 from agentserver.ports import Ingress
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from agentserver.core.guard import Rules
     from agentserver.core.state.principals import Principal
     from agentserver.ports import ConversationHandle
@@ -32,8 +34,8 @@ class McpHost(Ingress, Protocol):
         """The events of late."""
         ...
 
-    async def left_over(self, principal: str) -> tuple[str, ...]:
-        """The principal's conversations that an earlier server left and that can be resumed, oldest first."""
+    async def left_over(self, principal: str, door: str = "") -> tuple[str, ...]:
+        """The principal's conversations that this door opened and that can be resumed, oldest first."""
         ...
 
     async def resume(self, principal: str, conversation: str) -> ConversationHandle:
@@ -41,37 +43,45 @@ class McpHost(Ingress, Protocol):
         ...
 
 
+DOOR: Final = "mcp"
+"""The name with which conversations of hosts are opened. No other conversation of a principal is touched here."""
+
+
 class Rooms:
     """Conversations by principal. One that is over is followed by another.
 
     Args:
         server: running.
+        most: conversations that the principal whose call is served may have open; None for as many as everybody.
     """
 
-    def __init__(self, server: McpHost) -> None:
-        self._server = server
-        self._open: dict[str, ConversationHandle] = {}
+    def __init__(self, server: McpHost, most: Callable[[], int | None]) -> None:
+        self._server, self._most = server, most
+        self._open: dict[str, tuple[Principal, ConversationHandle]] = {}
         self._lock = anyio.Lock()
 
     async def of(self, principal: Principal) -> ConversationHandle:
-        """The principal's conversation, which may be one that an earlier server left.
+        """The principal's conversation with hosts, which may be one that an earlier server left.
 
         Raises QuotaError and ValueError as ``open`` of the server does, RuntimeError when it stops.
         """
         async with self._lock:
-            known = self._open.get(principal.name)
-            if known is not None and not known.over:
-                return known
-            if known is not None:
+            rights, known = self._open.pop(principal.name, (principal, None))
+            if known is not None and known.over:
                 known.detach()
-                del self._open[principal.name]
-            found = await self._resumed(principal) or await self._server.open(principal)
-            self._open[principal.name] = found
+                known = None
+            if known is not None and rights != principal:
+                await known.close()
+                known = None
+            found = known or await self._resumed(principal)
+            if found is None:
+                found = await self._server.open(principal, most=self._most(), door=DOOR)
+            self._open[principal.name] = principal, found
             return found
 
     async def _resumed(self, principal: Principal) -> ConversationHandle | None:
         """The principal's latest conversation with just these rights. One with others ends."""
-        for key in reversed(await self._server.left_over(principal.name)):
+        for key in reversed(await self._server.left_over(principal.name, DOOR)):
             handle = await self._server.resume(principal.name, key)
             conversation = self._server.conversation(key)
             if conversation is not None and conversation.opener == principal:
@@ -84,12 +94,12 @@ class Rooms:
 
     def leave(self) -> None:
         """Go without ending the conversations: the next server resumes them."""
-        for handle in self._open.values():
+        for _, handle in self._open.values():
             handle.detach()
         self._open.clear()
 
     async def close(self) -> None:
         """End the conversations."""
-        for handle in self._open.values():
+        for _, handle in self._open.values():
             await handle.close()
         self._open.clear()

@@ -1,31 +1,40 @@
-"""The ways by which hosts reach an organism: standard streams, and HTTP on this machine.
+"""The ways by which hosts reach an organism: standard streams, and HTTP behind the door.
 
-Owns who a host is by each of them. Refuses to know tools. Imports the SDK, which comes with the extra ``mcp``.
+Owns how the SDK learns whose request it serves. Refuses to know tools, and how the door knows whose request it is.
+Imports the SDK, which comes with the extra ``mcp``.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import anyio
-import uvicorn
-from mcp.server.auth.middleware.auth_context import get_access_token
+from mcp.server.auth.middleware.auth_context import AuthContextMiddleware, get_access_token
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
-from mcp.server.auth.settings import AuthSettings
 from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
-from pydantic import AnyHttpUrl
-
-from agentserver import bearer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import TextIO
+    from collections.abc import Awaitable, Callable, Coroutine
+    from contextlib import AbstractAsyncContextManager
+    from typing import Protocol, TextIO
 
+    from mcp.server.context import ServerRequestContext
     from mcp.server.lowlevel import Server
-    from starlette.applications import Starlette
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
-LOOPBACK = "127.0.0.1"
+    from agentserver.core.state.principals import Principal
+
+    class Running(Protocol):
+        """Runs work in the share of a principal."""
+
+        def __call__(self, work: Coroutine[Any, Any, T], /) -> Awaitable[T]:
+            """Run it."""
+            ...
+
+
+T = TypeVar("T")
 
 
 async def over_streams(server: Server[Any], output: TextIO) -> None:
@@ -39,74 +48,71 @@ async def over_streams(server: Server[Any], output: TextIO) -> None:
         await server.run(incoming, outgoing, server.create_initialization_options())
 
 
-class Verifier:
-    """Tells the SDK whose a bearer token is.
+class HostAccess(AccessToken):
+    """The access of a host, as the SDK passes it on to what serves a request.
 
     Args:
-        known: principals by the digest of their token.
+        principal: of the host.
+        most: conversations that it may have open.
+        run: runs work in its share.
     """
 
-    def __init__(self, known: Mapping[str, str]) -> None:
-        self._known = known
+    principal: Any
+    most: int
+    run: Any
 
-    async def verify_token(self, token: str) -> AccessToken | None:
-        """The principal's access; None for a token that nobody has."""
-        name = bearer.holder(token, self._known)
-        return None if name is None else AccessToken(token="", client_id=name, scopes=[])
-
-
-def caller() -> str:
-    """The name of the principal whose request is served. Raises RuntimeError outside of one."""
-    access = get_access_token()
-    if access is None:
-        raise RuntimeError("nobody has been authenticated")
-    return str(access.client_id)
+    @classmethod
+    def of(cls, principal: Principal, most: int, run: Running) -> HostAccess:
+        """The access of a principal that the door has let in."""
+        return cls(token="", client_id=principal.name, scopes=[], principal=principal, most=most, run=run)
 
 
-def application(
-    server: Server[Any], known: Mapping[str, str], most: int, *, guarded: bool = False
-) -> Starlette:
-    """The application that serves an organism below /mcp to those who show a token.
+def access() -> HostAccess:
+    """The access of the host whose request is served. Raises RuntimeError outside of one."""
+    found = get_access_token()
+    if found is None:
+        raise RuntimeError("no principal has been authenticated")
+    return cast("HostAccess", found)
+
+
+class Application:
+    """An organism as an ASGI application behind the door, which has let each request in.
+
+    It keeps no sessions: each request stands for itself, so that a host can have no more of anything than it has
+    requests.
 
     Args:
         server: the organism.
-        known: principals by the digest of their token.
+        known: the access of the host whose request it is.
         most: bytes of a request.
-        guarded: whether somebody else looks at Host and Origin, who knows by which names it is reached.
     """
-    security = TransportSecuritySettings(enable_dns_rebinding_protection=False) if guarded else None
-    settings = AuthSettings(issuer_url=AnyHttpUrl(f"http://{LOOPBACK}"), resource_server_url=None)
-    return server.streamable_http_app(
-        host=LOOPBACK,
-        auth=settings,
-        token_verifier=Verifier(known),
-        max_request_body_size=most,
-        transport_security=security,
-    )
+
+    def __init__(self, server: Server[Any], known: Callable[[Scope], HostAccess], most: int) -> None:
+        server.middleware.append(_in_its_share)
+        self._app = server.streamable_http_app(
+            stateless_http=True,
+            max_request_body_size=most,
+            transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+        )
+        self._inner: ASGIApp = AuthContextMiddleware(self._app)
+        self._known = known
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        scope["user"] = AuthenticatedUser(self._known(scope))
+        await self._inner(scope, receive, send)
+
+    def running(self) -> AbstractAsyncContextManager[Any]:
+        """Run what it needs."""
+        return self._app.router.lifespan_context(self._app)
 
 
-async def over_http(app: Starlette, port: int, started: Callable[[int], None]) -> None:
-    """Serve an application on this machine alone until the task is cancelled, or a signal of the process's.
+async def _in_its_share(
+    ctx: ServerRequestContext[Any, Any], call_next: Callable[[ServerRequestContext[Any, Any]], Any]
+) -> Any:
+    """Serve a message in the share of its host: the SDK does so in a task that the door does not see."""
 
-    Args:
-        app: what is served.
-        port: 0 for any that is free.
-        started: told the port.
-    """
-    config = uvicorn.Config(app, host=LOOPBACK, port=port, log_config=None, timeout_graceful_shutdown=1)
-    web = uvicorn.Server(config)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_serve, web, tasks.cancel_scope)
-        try:
-            while not web.started:  # noqa: ASYNC110 - the library tells it in no other way
-                await anyio.sleep(0.01)
-            started(web.servers[0].sockets[0].getsockname()[1])
-            await anyio.sleep_forever()
-        finally:
-            web.should_exit = True
+    async def work() -> Any:
+        return await call_next(ctx)
 
-
-async def _serve(web: uvicorn.Server, scope: anyio.CancelScope) -> None:
-    with anyio.CancelScope(shield=True):
-        await web._serve()  # noqa: SLF001 - serve() takes the process's signals, which are the command line's
-    scope.cancel()
+    return await access().run(work())

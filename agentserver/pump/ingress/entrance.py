@@ -101,11 +101,11 @@ class Entrance:
     # Conversations
 
     async def open(
-        self, principal: Principal | str, key: str | None, most: int | None, *, kept: bool
+        self, principal: Principal | str, key: str | None, most: int | None, *, kept: bool, door: str
     ) -> ServerHandle:
         """Open a conversation, in which the principal keeps the rights that it has now, or find the one of this key.
 
-        ``kept`` has the opening committed before this returns.
+        ``kept`` has the opening committed before this returns; ``door`` is noted with it (``left_over``).
 
         Raises ValueError when no principal can bear the name (core/state/principals.py), no envelope can carry it,
         one of those whom it may address is no listener, or the key is none; QuotaError when it has as many
@@ -116,6 +116,7 @@ class Entrance:
         self._editions.check(name, may)
         envelope.write(name, None, None, "")
         named = None if key is None else receipts.opening(name, key)
+        named = receipts.opened_by(name, door, conversation.id) if door else named
         await self._door.enter(name, conversation.id)
         try:
             if named is None:

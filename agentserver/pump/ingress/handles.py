@@ -70,9 +70,17 @@ class Handles:
         handle = self.known[conversation] = ServerHandle(self, principal, conversation, told)
         return handle
 
-    async def conversations_of(self, principal: str) -> tuple[str, ...]:
-        """The principal's conversations that no gateway has and that can be resumed, oldest first."""
-        return tuple([key async for key in self._engine.conversations_of(principal) if key not in self.known])
+    async def conversations_of(self, principal: str, door: str = "") -> tuple[str, ...]:
+        """The principal's conversations that no gateway has and that can be resumed, oldest first.
+
+        With ``door`` only those that this door has opened.
+        """
+        found = [key async for key in self._engine.conversations_of(principal) if key not in self.known]
+        return tuple([key for key in found if not door or await self._opened_by(principal, door, key)])
+
+    async def _opened_by(self, principal: str, door: str, conversation: str) -> bool:
+        name = receipts.opened_by(principal, door, conversation)
+        return await self._engine.claimed(name) == conversation
 
     async def resume(self, principal: str, conversation: str) -> ServerHandle:
         """A handle with what left before. Raises LookupError when the principal has none such to resume."""

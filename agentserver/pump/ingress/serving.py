@@ -34,6 +34,7 @@ class Serving:
         *,
         most: int | None = None,
         kept: bool = False,
+        door: str = "",
     ) -> ServerHandle:
         """Open a conversation for a principal whom the gateway has authenticated.
 
@@ -47,12 +48,13 @@ class Serving:
             most: conversations that this principal may have open, this one too; None for as many as everybody.
             kept: whether the opening is committed before this returns, for a gateway that tells its id to others.
                 Otherwise the first message commits it.
+            door: the name of a gateway that comes back to its own conversations alone (``left_over``); no ``key`` then.
 
         Raises ValueError when the name is not a principal's to bear, one of those whom it may address is no listener,
         or the key is none; QuotaError when the principal has as many open as it may; UnkeptError, a RuntimeError, when
         the server is not running, or the key or the opening cannot be kept.
         """
-        return await self._running.open(principal, key, most, kept=kept)
+        return await self._running.open(principal, key, most, kept=kept, door=door)
 
     async def standing(self, principal: str | None, conversation: str) -> ConversationFound:
         """The owner of a conversation, and whether it is over. Cheap; a gateway asks before it begins an answer.
@@ -157,9 +159,12 @@ class Serving:
             raise UnkeptError(Unkept.STOPPING)
         return self._pump
 
-    async def left_over(self, principal: str) -> tuple[str, ...]:
-        """The principal's conversations that an earlier server left and that can be resumed, oldest first."""
-        return () if self._pump is None else await self._pump.conversations_of(principal)
+    async def left_over(self, principal: str, door: str = "") -> tuple[str, ...]:
+        """The principal's conversations that an earlier server left and that can be resumed, oldest first.
+
+        With ``door`` only those that were opened with it.
+        """
+        return () if self._pump is None else await self._pump.conversations_of(principal, door)
 
     async def resume(self, principal: str, conversation: str) -> ServerHandle:
         """Come back to a conversation: what left it and was not taken comes first in its events.

@@ -224,5 +224,5 @@ async def front(secrets: tuple[str, ...] = (), **limits: Any):
     options = DoorOptions(*names(port, local=True, secure=False))
     async with server:
         door = HttpDoor(server, options, TokenKeeper(People(*EVERYBODY), NoPace()), [part()])
-        async with door.open(), served(door, listening, None, options.connections):
+        async with door.open(), served(door, listening, None, door.connections):
             yield Front(server, door, heard, port)

@@ -87,7 +87,10 @@ class Running:
                     secrets=self.organism.secrets.redact,
                 )
                 config = uvicorn.Config(
-                    Starlette(routes=view.routes()), port=0, log_level="error", timeout_graceful_shutdown=1
+                    Starlette(routes=[*view.pages(), *view.seen(), *view.streams()]),
+                    port=0,
+                    log_level="error",
+                    timeout_graceful_shutdown=1,
                 )
                 http = uvicorn.Server(config)
                 config.load()

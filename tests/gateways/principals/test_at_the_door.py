@@ -56,7 +56,7 @@ async def town(tmp_path, *people):
         await found.add(*each)
     async with server, known.watching(0.05):
         door = HttpDoor(server, options, TokenKeeper(known, Rates(clock)))
-        async with door.open(), served(door, listening, None, options.connections):
+        async with door.open(), served(door, listening, None, door.connections):
             yield found
 
 

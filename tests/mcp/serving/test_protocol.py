@@ -9,19 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import anyio
-import httpx2
 import pytest
 from mcp import Client, StdioServerParameters
-from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitResult
 
-from agentserver import bearer
-from agentserver.assembly import Trust, build
+from agentserver.assembly import Principal, Trust, build
 from agentserver.config import forget, load
 from agentserver.core.records.audit import Event
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
-from agentserver.mcp.serving import tokens, transport
 from agentserver.mcp.serving.offering import Offering
 from tests.machine import HANGS
 from tests.pump.desk import until
@@ -59,7 +55,7 @@ async def desk(home, *, durable=False, **changed):
 
 @asynccontextmanager
 async def host(offering, name="host", **more):
-    async with Client(offering.protocol(lambda: name, "desk"), **more) as client:
+    async with Client(offering.protocol(lambda: Principal(name), "desk"), **more) as client:
         yield client
 
 
@@ -107,6 +103,35 @@ async def test_labels_outlive_a_connection_and_are_the_principals_own(home):
             assert (await mail(client, EVE)).is_error
         async with host(offering, "other") as client:
             assert not (await mail(client, EVE)).is_error
+
+
+async def test_another_conversation_of_the_principal_is_neither_taken_nor_ended(home):
+    """It has other rights, or the same ones, and is held by no gateway: HTTP holds none."""
+    async with desk(home, durable=True) as (server, offering):
+        rights = ("web", "post", "vault")
+        others = [
+            await server.open(Principal("ada", trust, rights)) for trust in (Trust.ORDERS, Trust.STRANGER)
+        ]
+        for other in others:
+            await other.send(offering.tools["vault"].message({"door": 3}), "vault")
+            other.detach()
+        with anyio.fail_after(HANGS):
+            await until(lambda: len(server.approvals()) == 2)
+        async with host(offering, "ada") as client:
+            await client.call_tool("web", {"page": "news"})
+        assert {each.delivery.conversation for each in server.approvals()} == {each.id for each in others}
+        assert len(server.trace.conversations()) == 3
+
+
+async def test_a_host_whose_rights_have_changed_begins_another_conversation(home):
+    async with desk(home, durable=True) as (server, offering):
+        trust = [Trust.ORDERS]
+        protocol = offering.protocol(lambda: Principal("ada", trust[0], ("web",)), "desk")
+        async with Client(protocol) as client:
+            assert not (await client.call_tool("web", {"page": "news"})).is_error
+            assert (await mail(client, BOB)).is_error
+        (first,) = server.trace.conversations()
+        assert server.conversation(first).opener == Principal("ada", Trust.STRANGER, ("web",))
 
 
 async def test_labels_outlive_a_server(home):
@@ -206,59 +231,6 @@ async def test_the_state_of_a_call_is_sealed_and_is_of_that_call_alone(home):
             ]:
                 with pytest.raises(MCPError, match="requestState"):
                     await call("vault", arguments, request_state=state, allow_input_required=True)
-
-
-# By HTTP
-
-
-@asynccontextmanager
-async def web(offering, known):
-    app = transport.application(offering.protocol(transport.caller, "desk"), known, offering.most)
-    ports = []
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(transport.over_http, app, 0, ports.append)
-        with anyio.fail_after(HANGS):
-            while not ports:  # noqa: ASYNC110 - it is told by a call
-                await anyio.sleep(0.01)
-        yield f"http://127.0.0.1:{ports[0]}/mcp"
-        tasks.cancel_scope.cancel()
-
-
-@asynccontextmanager
-async def caller(url, token, mode="auto"):
-    headers = {"Authorization": f"Bearer {token}"}
-    async with (
-        httpx2.AsyncClient(headers=headers) as http,
-        Client(streamable_http_client(url, http_client=http), mode=mode) as client,
-    ):
-        yield client
-
-
-@pytest.mark.parametrize("mode", MODES)
-async def test_by_http_a_token_has_one_conversation_however_often_its_host_connects(home, mode):
-    mine, other = bearer.fresh(), bearer.fresh()
-    known = tokens.read(f"# who may call\n{tokens.line('ada', mine)}\n{tokens.line('bob', other)}\n")
-    async with desk(home, trust=Trust.RELAY) as (server, offering), web(offering, known) as url:
-        async with caller(url, mine, mode) as client:
-            await client.call_tool("web", {"page": "news"})
-            assert (await mail(client, EVE)).is_error
-        async with caller(url, mine, mode) as client:
-            assert (await mail(client, EVE)).is_error
-        async with caller(url, other, mode) as client:
-            assert not (await mail(client, EVE)).is_error
-        assert len(server.trace.conversations()) == 2
-
-
-@pytest.mark.parametrize("header", [None, "Bearer", "Bearer wrong", "Basic YWRhOg=="])
-async def test_by_http_nobody_is_served_without_a_token(home, header):
-    known = tokens.read(tokens.line("ada", bearer.fresh()))
-    async with desk(home) as (server, offering), web(offering, known) as url, httpx2.AsyncClient() as http:
-        headers = {"Authorization": header} if header else {}
-        answer = await http.post(
-            url, json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, headers=headers
-        )
-        assert answer.status_code == 401
-        assert server.trace.conversations() == ()
 
 
 # By standard streams

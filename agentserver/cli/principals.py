@@ -6,6 +6,8 @@ Owns the options and what is printed: a token once, on standard output alone. Re
 from __future__ import annotations
 
 import json
+import re
+import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -27,7 +29,7 @@ T = TypeVar("T")
 
 @click.group("principals", cls=Verbs, short_help="Say who may reach the organism by the network.")
 def command() -> None:
-    """Add, list, revoke and restore principals, who show a token to agentserver serve.
+    """Add, list, rotate and revoke principals, who show a token to agentserver serve.
 
     They are kept in a file of mode 0600 next to the journal, or next to the organism's file without one. Only the
     SHA-256 of each token is kept. A running server takes a change within a second.
@@ -139,6 +141,48 @@ def revoke(ctx: click.Context, name: str, organism: Path | None, journal: Path |
     project.say(f"{name} is revoked")
 
 
+def _grace(ctx: click.Context, param: click.Parameter, value: str) -> float:
+    del ctx, param
+    found = re.fullmatch(r"([0-9]{1,6})(s|m|h|d)", value)
+    if found is None:
+        raise click.BadParameter(f"{value!r} is no time: one is written 30s, 15m, 24h or 7d")
+    return int(found[1]) * {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}[found[2]]
+
+
+@command.command("rotate", short_help="Give a principal another token.")
+@click.argument("name")
+@click.option(
+    "--grace",
+    callback=_grace,
+    default="24h",
+    show_default=True,
+    help="How long the token that it has counts on: in s, m, h or d; 0s ends it at once.",
+)
+@journal_option
+@click.pass_context
+def rotate(ctx: click.Context, name: str, organism: Path | None, journal: Path | None, grace: float) -> None:
+    """Give the principal NAME another token, which is printed here and nowhere else, alone on standard output.
+
+    The token that it has counts on for the time of --grace, in which programs are given the new one. One that was still
+    counting from an earlier rotation ends at once. Rights, conversations and streams stay as they are.
+    """
+    book = _book(ctx, organism, journal)
+    try:
+        token = book.rotate(name, grace)
+    except LookupError:
+        raise click.ClickException(
+            f"no principal {name!r} has a token; agentserver principals list"
+        ) from None
+    except ValueError as error:
+        project.refuse(ctx, str(error))
+    except OSError as error:
+        project.refuse(ctx, f"{book.told}: {error.strerror or error}")
+    project.say(
+        f"{name} has another token; the former one counts until {when(time.time() + grace)}:", err=True
+    )
+    project.say(token)
+
+
 class _Book(NamedTuple):
     """The principals, wherever they stand; each function raises what the ones of tokens do."""
 
@@ -146,6 +190,7 @@ class _Book(NamedTuple):
     entries: Callable[[], Sequence[Enrolled]]
     add: Callable[[Caller], str]
     revoke: Callable[[str], None]
+    rotate: Callable[[str, float], str]
 
 
 def _book(ctx: click.Context, organism: Path | None, journal: Path | None) -> _Book:
@@ -176,7 +221,11 @@ def _in_file(path: Path) -> _Book:
     from agentserver.gateways.principals import tokens
 
     return _Book(
-        str(path), partial(tokens.entries, path), partial(tokens.add, path), partial(tokens.revoke, path)
+        str(path),
+        partial(tokens.entries, path),
+        partial(tokens.add, path),
+        partial(tokens.revoke, path),
+        partial(tokens.rotate, path),
     )
 
 
@@ -221,6 +270,7 @@ def _fields(entry: Enrolled) -> dict[str, object]:
         "open": caller.open,
         "added": entry.added,
         "revoked": entry.revoked,
+        "former_until": None if entry.former is None else entry.former.until,
     }
 
 
@@ -229,6 +279,8 @@ def _shown(entry: Enrolled) -> str:
 
     caller, may = entry.caller, entry.caller.principal.may
     state = "" if entry.revoked is None else f"  revoked {when(entry.revoked)}"
+    if entry.former is not None:
+        state += f"  former token until {when(entry.former.until)}"
     to = "everybody" if may is None else ",".join(may) or "nobody"
     return (
         f"{visible(caller.name)}  {caller.role:8}  {caller.principal.trust:8}  to {visible(to)}  {caller.rate}  "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+import time
 
 import anyio
 import pytest
@@ -70,6 +71,7 @@ def test_by_default_a_principal_is_a_stranger_and_may_address_nobody(home):
     del one["added"]
     assert one == {
         "name": "ada", "role": "user", "trust": "stranger", "may": [], "rate": "10/s", "open": 20, "revoked": None,
+        "former_until": None,
     }  # fmt: skip
 
 
@@ -144,7 +146,7 @@ def test_a_file_that_cannot_be_used_is_named(home):
     run("add", "ada")
     path = home / "out" / "journal.sqlite.principals"
     path.chmod(0o644)
-    for words in (["list"], ["add", "eve"], ["revoke", "ada"]):
+    for words in (["list"], ["add", "eve"], ["revoke", "ada"], ["rotate", "ada"]):
         result = run(*words)
         assert result.exit_code == 2
         assert str(path) in result.stderr
@@ -155,3 +157,28 @@ def test_without_an_organism_nothing_is_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert run("add", "ada").exit_code == 2
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_token_is_rotated_and_the_former_one_counts_for_the_grace_that_is_said(home):
+    former = run("add", "ada").stdout.strip()
+    result = run("rotate", "ada", "--grace", "7d")
+    token, path = result.stdout.strip(), home / "out" / "journal.sqlite.principals"
+    assert result.exit_code == 0, result.output
+    assert token not in result.stderr + path.read_text("utf-8")
+    assert (whose(path, former).name, whose(path, token).name) == ("ada", "ada")
+    (one,) = listed()
+    assert 6.9 < (one["former_until"] - time.time()) / 86400 < 7.1
+    assert "former token until" in run("list").stdout
+    assert run("rotate", "ada", "--grace", "0s").exit_code == 0
+    assert whose(path, token) is None
+
+
+@pytest.mark.parametrize(("words", "status", "told"), [
+    (["rotate", "eve"], 1, "no principal 'eve' has a token; agentserver principals list"),
+    (["rotate", "ada", "--grace", "soon"], 2, "'soon' is no time: one is written 30s, 15m, 24h or 7d"),
+])  # fmt: skip
+def test_what_cannot_be_rotated_is_said(home, words, status, told):
+    run("add", "ada")
+    result = run(*words)
+    assert (result.exit_code, result.stdout) == (status, "")
+    assert told in result.stderr

@@ -115,7 +115,7 @@ def unfit(name: str, taken: Collection[str]) -> str:
 
 def unknown_to_network(name: str) -> str:
     """The reason why nobody who shows a token can bear a name; empty when somebody can."""
-    own = skeleton(name).partition("-")[0] in taken(LOCAL)
+    own = skeleton(name.rstrip("-0123456789")) in taken(LOCAL)  # one that a listener has gets a number
     return unfit(name, ()) or ("is the name of a principal of this machine, or looks like it" if own else "")
 
 

@@ -20,12 +20,14 @@ from agentserver.foreign_json.reading import JsonLimits, RefusedJson
 from agentserver.gateways.principals.callers import Caller, Rate, Role
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 FORM: Final = 1
 """The number of this form, which the file begins with."""
 
 MOST_OPEN: Final = 1_000_000
+
+_DIGEST: Final = "^[0-9a-f]{64}$"
 
 LIMITS: Final = JsonLimits(bytes=1 << 25, values=200_000)
 """The limits of the file: some twenty thousand principals."""
@@ -33,6 +35,19 @@ LIMITS: Final = JsonLimits(bytes=1 << 25, values=200_000)
 
 class KnownError(ValueError):
     """There is a principal of this name, or of one that looks like it, already."""
+
+
+@dataclass(frozen=True, slots=True)
+class FormerToken:
+    """The token that a principal had before its present one.
+
+    Args:
+        digest: its SHA-256 in hexadecimal digits.
+        until: when it ends to count, in seconds since the epoch.
+    """
+
+    digest: str
+    until: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +59,23 @@ class Enrolled:
         digest: the SHA-256 of its token in hexadecimal digits; empty once it is revoked.
         added: when, in seconds since the epoch.
         revoked: when; None while it counts.
+        former: the token before this one; None where none counts any more.
     """
 
     caller: Caller
     digest: str
     added: float
     revoked: float | None = None
+    former: FormerToken | None = None
 
 
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class _Former(_Strict):
+    token: str = Field(pattern=_DIGEST)
+    until: float
 
 
 class _Line(_Strict):
@@ -63,9 +85,10 @@ class _Line(_Strict):
     may: list[str] | None
     rate: str
     open: int = Field(ge=0, le=MOST_OPEN)
-    token: str | None = Field(pattern="^[0-9a-f]{64}$")
+    token: str | None = Field(pattern=_DIGEST)
     added: float
     revoked: float | None
+    former: _Former | None = None
 
 
 class _File(_Strict):
@@ -86,7 +109,7 @@ def read(data: bytes) -> tuple[Enrolled, ...]:
         why = principals.unknown_to_network(each.caller.name)
         if why:
             raise ValueError(f"a name {why}")
-    twice = _twice(each.caller.name for each in found) or _twice(each.digest for each in found if each.digest)
+    twice = _twice(each.caller.name for each in found) or _twice(_digests(found))
     if twice:
         raise ValueError("a name or a token is there twice")
     return found
@@ -118,22 +141,55 @@ def revoked(known: Sequence[Enrolled], name: str, at: float) -> tuple[Enrolled, 
     if not any(each.caller.name == name and each.revoked is None for each in known):
         raise LookupError(name)
     return tuple(
-        replace(each, digest="", revoked=at) if each.caller.name == name and each.revoked is None else each
+        replace(each, digest="", revoked=at, former=None)
+        if each.caller.name == name and each.revoked is None
+        else each
         for each in known
     )
+
+
+def rotated(known: Sequence[Enrolled], name: str, digest: str, until: float) -> tuple[Enrolled, ...]:
+    """The entries, in which this name has another token, and the one that it had counts until then.
+
+    The token before that one ends to count. Raises LookupError when the name has no token.
+    """
+    if not any(each.caller.name == name and each.revoked is None for each in known):
+        raise LookupError(name)
+    return tuple(
+        replace(
+            each,
+            caller=replace(each.caller, grant=digest),
+            digest=digest,
+            former=FormerToken(each.digest, until),
+        )
+        if each.caller.name == name and each.revoked is None
+        else each
+        for each in known
+    )
+
+
+def _digests(entries: Iterable[Enrolled]) -> Iterator[str]:
+    for each in entries:
+        if each.digest:
+            yield each.digest
+        if each.former is not None:
+            yield each.former.digest
 
 
 def _entry(line: _Line) -> Enrolled:
     if (line.token is None) != (line.revoked is not None):
         raise ValueError("a principal has a token, or a time when it was revoked")
+    if line.former is not None and line.revoked is not None:
+        raise ValueError("a principal that was revoked has no former token")
     digest = line.token or ""
     principal = Principal(line.name, line.trust, None if line.may is None else tuple(line.may))
     caller = Caller(principal, line.role, Rate.of(line.rate), line.open, digest)
-    return Enrolled(caller, digest, line.added, line.revoked)
+    former = None if line.former is None else FormerToken(line.former.token, line.former.until)
+    return Enrolled(caller, digest, line.added, line.revoked, former)
 
 
 def _line(entry: Enrolled) -> dict[str, object]:
-    caller, principal = entry.caller, entry.caller.principal
+    caller, principal, former = entry.caller, entry.caller.principal, entry.former
     return {
         "name": caller.name,
         "role": str(caller.role),
@@ -144,6 +200,7 @@ def _line(entry: Enrolled) -> dict[str, object]:
         "token": entry.digest or None,
         "added": entry.added,
         "revoked": entry.revoked,
+        "former": None if former is None else {"token": former.digest, "until": former.until},
     }
 
 

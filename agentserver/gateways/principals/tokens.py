@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import anyio
@@ -18,7 +20,7 @@ from agentserver.gateways.principals import document, file
 from agentserver.gateways.principals.document import Enrolled
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from pathlib import Path
 
     from agentserver.gateways.principals.callers import Caller
@@ -36,11 +38,13 @@ class _View(NamedTuple):
         state: by which a change is seen.
         callers: by the digest of their token.
         fault: why it cannot be used; empty when it can.
+        until: when the first of the former tokens ends to count.
     """
 
     state: file.State | None
     callers: Mapping[str, Caller]
     fault: str = ""
+    until: float = inf
 
 
 class Tokens:
@@ -48,12 +52,13 @@ class Tokens:
 
     Args:
         path: of the file, which need not be there.
+        now: seconds since the epoch, by which former tokens end.
 
     ``reads`` counts how often the file was read.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, now: Callable[[], float] = time.time) -> None:
+        self._path, self._now = path, now
         self._view = _View(None, {})
         self._waiting: dict[str, set[anyio.Event]] = {}
         self._lock = anyio.Lock()
@@ -93,7 +98,8 @@ class Tokens:
     async def refresh(self) -> None:
         """Look at the file, and read it if it has changed. Those whose token counts no more are told."""
         async with self._lock:
-            found = await anyio.to_thread.run_sync(_look, self._path, None if not self.reads else self._view)
+            known = None if not self.reads else self._view
+            found = await anyio.to_thread.run_sync(_look, self._path, known, self._now())
             if found is None:
                 return
             self.reads += 1
@@ -132,18 +138,26 @@ class Tokens:
             await self.refresh()
 
 
-def _look(path: Path, known: _View | None) -> _View | None:
+def _look(path: Path, known: _View | None, now: float) -> _View | None:
     """The file; None when it is as it was known. Blocks."""
     state = file.state(path)
-    if known is not None and known.state == state:
+    if known is not None and known.state == state and now < known.until:
         return None
     try:
         found = file.read(path)
-        return _View(
-            found.state, {each.digest: each.caller for each in _read(path, found.data) if each.digest}
-        )
+        return _view(found.state, _read(path, found.data), now)
     except ValueError as error:
         return _View(state, {}, str(error))
+
+
+def _view(state: file.State | None, known: Sequence[Enrolled], now: float) -> _View:
+    callers = {each.digest: each.caller for each in known if each.digest}
+    until = inf
+    for each in known:
+        if each.former is not None and now < each.former.until:
+            callers[each.former.digest] = replace(each.caller, grant=each.former.digest)
+            until = min(until, each.former.until)
+    return _View(state, callers, until=until)
 
 
 def entries(path: Path) -> tuple[Enrolled, ...]:
@@ -173,6 +187,18 @@ def revoke(path: Path, name: str) -> None:
     """
     with file.changing(path):
         file.replace(path, document.write(document.revoked(entries(path), name, time.time())))
+
+
+def rotate(path: Path, name: str, grace: float) -> str:
+    """Give a principal another token, which is returned; the one that it has counts for ``grace`` more seconds.
+
+    Raises LookupError when none of this name has a token, ValueError when the file cannot be used, OSError.
+    """
+    token = bearer.fresh()
+    with file.changing(path):
+        kept = document.rotated(entries(path), name, bearer.digest(token), time.time() + grace)
+        file.replace(path, document.write(kept))
+    return token
 
 
 def _read(path: Path, data: bytes) -> tuple[Enrolled, ...]:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from agentserver.core.state.principals import Principal, Trust
 from agentserver.gateways.principals import Caller, Rate, Role, document
-from agentserver.gateways.principals.document import Enrolled
+from agentserver.gateways.principals.document import Enrolled, FormerToken
 
 NAMES = st.text("abcdefgh -é", min_size=1, max_size=9).filter(lambda name: name == name.strip())
 DIGESTS = st.text("0123456789abcdef", min_size=64, max_size=64)
@@ -111,3 +111,41 @@ def test_a_member_that_stands_twice_makes_the_file_illegible():
 def test_any_bytes_are_read_or_refused(data):
     with contextlib.suppress(ValueError):
         document.read(data)
+
+
+def test_a_former_token_is_written_and_read_and_ends_with_the_principal():
+    before = document.read(text(LINE))
+    once = document.rotated(before, "ada", "1" * 64, 50.0)
+    assert document.read(document.write(once)) == once
+    assert (once[0].digest, once[0].former) == ("1" * 64, FormerToken("0" * 64, 50.0))
+    twice = document.rotated(once, "ada", "2" * 64, 60.0)
+    assert twice[0].former == FormerToken("1" * 64, 60.0)
+    gone = document.revoked(twice, "ada", 55.0)
+    assert (gone[0].digest, gone[0].former) == ("", None)
+    with pytest.raises(LookupError):
+        document.rotated(gone, "ada", "3" * 64, 70.0)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"former": {"token": "0" * 64, "until": 1.0}},
+        {"former": {"token": "1" * 63, "until": 1.0}},
+        {"former": {"token": "1" * 64}},
+        {"former": {"token": "1" * 64, "until": 1.0}, "token": None, "revoked": 2.0},
+    ],
+)
+def test_a_former_token_that_is_none_makes_the_file_illegible(change):
+    with pytest.raises(ValueError, match=r"."):
+        document.read(text(LINE | change))
+
+
+@pytest.mark.parametrize("name", ["mcp", "MCP", "console", "operator", "principal", "principal-1"])
+def test_nobody_of_the_network_bears_the_name_of_a_principal_of_this_machine(name):
+    with pytest.raises(ValueError, match="is the name of a principal of this machine"):
+        document.read(text(LINE | {"name": name}))
+
+
+@pytest.mark.parametrize("name", ["mcp-desk", "operator-ann", "principal-a1"])
+def test_names_that_only_begin_like_one_of_this_machine_are_free(name):
+    assert document.read(text(LINE | {"name": name}))

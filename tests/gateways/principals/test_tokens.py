@@ -324,3 +324,53 @@ def test_a_file_lies_beside_the_real_journal(tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "link.sqlite").symlink_to(tmp_path / "real" / "journal.sqlite")
     assert file.beside(tmp_path / "link.sqlite") == tmp_path / "real" / "journal.sqlite.principals"
+
+
+async def test_after_a_rotation_both_tokens_count_until_the_grace_is_over(path):
+    now = [0.0]
+    former = await run_sync(tokens.add, path, caller())
+    known = Tokens(path, lambda: now[0])
+    async with known.watching(1000):
+        before = known.authenticate(former)
+        token = await run_sync(tokens.rotate, path, "ada", 3600.0)
+        (entry,) = await run_sync(tokens.entries, path)
+        now[0] = entry.former.until - 1
+        await known.refresh()
+        assert known.stands(before)
+        assert [known.authenticate(each).name for each in (former, token)] == ["ada", "ada"]
+        assert known.authenticate(token).grant != before.grant
+        told = []
+        async with anyio.create_task_group() as tasks:
+
+            async def revoked():
+                await known.revoked(before)
+                told.append("former")
+
+            tasks.start_soon(revoked)
+            await anyio.wait_all_tasks_blocked()
+            now[0] += 1
+            await known.refresh()
+        assert told == ["former"]
+        assert not known.stands(before)
+        assert (known.authenticate(former), known.authenticate(token).name) == (None, "ada")
+
+
+async def test_a_second_rotation_ends_the_token_before_the_former_one(path):
+    first = await run_sync(tokens.add, path, caller())
+    second = await run_sync(tokens.rotate, path, "ada", 3600.0)
+    third = await run_sync(tokens.rotate, path, "ada", 3600.0)
+    known = Tokens(path)
+    async with known.watching():
+        found = [known.authenticate(each) for each in (first, second, third)]
+    assert [each and each.name for each in found] == [None, "ada", "ada"]
+
+
+async def test_revoking_ends_a_former_token_too(path):
+    former = await run_sync(tokens.add, path, caller())
+    token = await run_sync(tokens.rotate, path, "ada", 3600.0)
+    await run_sync(tokens.revoke, path, "ada")
+    known = Tokens(path)
+    async with known.watching():
+        assert [known.authenticate(each) for each in (former, token)] == [None, None]
+    with pytest.raises(LookupError):
+        await run_sync(tokens.rotate, path, "ada", 1.0)

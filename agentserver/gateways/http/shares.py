@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-import types
 from collections import deque
-from contextlib import contextmanager
+from collections.abc import Awaitable
 from heapq import heappop, heappush
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
+    from collections.abc import Callable, Coroutine, Generator
 
 T = TypeVar("T")
 
@@ -46,55 +45,67 @@ class Share:
         self.present = 0
         self.finish = 0.0
         self.waiting: deque[asyncio.Future[None]] = deque()
-        self._stepping = False
+        self.stepping = False
 
     def count_read(self, size: int) -> None:
         """Count bytes that were read for the principal."""
         self.read += size
         self._loop.charge(self, size * BYTE)
 
-    @types.coroutine
-    def run(self, work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
+    def run(self, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
         """Run a coroutine in this share: each of its steps waits for its turn and is measured.
 
         Work of the same share that runs within a step of it is a part of that step.
         """
-        error: BaseException | None = None
-        while True:
-            waits = None if self._stepping or error is not None else self._loop.turn(self)
-            if waits is not None:
-                error = yield from _waited(waits)
-            try:
-                with self._measured():
-                    wanted = work.send(None) if error is None else work.throw(error)
-            except StopIteration as ended:
-                result: T = ended.value
-                return result
-            error = yield from _waited((wanted,))
+        return _Steps(self, self._loop, work)
 
-    @contextmanager
-    def _measured(self) -> Iterator[None]:
-        if self._stepping:
-            yield
-            return
-        self._stepping, began = True, self._loop.clock()
+
+class _Steps(Awaitable[T]):
+    """A coroutine step by step. An exception that is thrown in is for the work, whose own steps it passes."""
+
+    def __init__(self, share: Share, loop: LoopShares, work: Coroutine[Any, Any, T]) -> None:
+        self._share, self._loop, self._work = share, loop, work
+        self._waiting: Generator[Any, None, None] | None = None
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        return cast("Generator[Any, Any, T]", self)  # it has what an await asks for
+
+    def __iter__(self) -> _Steps[T]:
+        return self
+
+    def __next__(self) -> Any:
+        return self.send(None)
+
+    def send(self, _value: None) -> Any:
+        """Take the next step, or give what it waits for. Raises StopIteration with the result."""
+        if self._waiting is None and not self._share.stepping:
+            turn = self._loop.turn(self._share)
+            if turn is not None:
+                self._waiting = turn.__await__()
+                return next(self._waiting)
+        self._waiting = None
+        return self._measured(self._work.send, None)
+
+    def throw(self, error: BaseException, *_: object) -> Any:
+        """Hand an exception on to the work, which waits for no turn to clean up."""
+        self._waiting = None
+        return self._measured(self._work.throw, error)
+
+    def close(self) -> None:
+        """Close the work."""
+        self._work.close()
+
+    def _measured(self, step: Callable[[Any], Any], value: object) -> Any:
+        share = self._share
+        if share.stepping:
+            return step(value)
+        share.stepping, began = True, self._loop.clock()
         try:
-            yield
+            return step(value)
         finally:
-            self._stepping, used = False, self._loop.clock() - began
-            self.cpu += used
-            self._loop.charge(self, used)
-
-
-def _waited(wanted: Iterable[Any]) -> Generator[Any, Any, BaseException | None]:
-    """Wait for a future. Gives the exception that is thrown in meanwhile, which is for the work."""
-    try:
-        yield from wanted
-    except GeneratorExit:
-        raise
-    except BaseException as error:  # noqa: BLE001 - the work sees that it is cancelled, and cleans up
-        return error
-    return None
+            share.stepping, used = False, self._loop.clock() - began
+            share.cpu += used
+            self._loop.charge(share, used)
 
 
 class LoopShares:

@@ -167,9 +167,9 @@ async def answers(client, location, routes):
 
 
 async def test_each_role_sees_and_does_what_the_table_says(tmp_path):
-    async with town(tmp_path, ["ada"], *([role, Role(role)] for role in ROLES)) as here:
+    async with town(tmp_path, ["ada"], *([f"the {role}", Role(role)] for role in ROLES)) as here:
         for column, role in enumerate(ROLES):
-            async with here.client(role) as client, here.client("ada") as ada:
+            async with here.client(f"the {role}") as client, here.client("ada") as ada:
                 foreign = (await ada.post("/v1/conversations")).headers["location"]
                 await ada.post(f"{foreign}/messages?to=cashier", json={"amount": 1})
                 made = await client.post("/v1/conversations")

@@ -6,14 +6,17 @@ Imports the SDK, which comes with the extra ``mcp``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import anyio
 from mcp.server.auth.middleware.auth_context import AuthContextMiddleware, get_access_token
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.server.stdio import stdio_server
+from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from mcp.server.transport_security import TransportSecuritySettings
+from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 
     from mcp.server.context import ServerRequestContext
     from mcp.server.lowlevel import Server
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from agentserver.core.state.principals import Principal
 
@@ -35,6 +38,9 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+
+SESSION: Final = MCP_SESSION_ID_HEADER.encode()
+VERSION: Final = MCP_PROTOCOL_VERSION_HEADER.encode()
 
 
 async def over_streams(server: Server[Any], output: TextIO) -> None:
@@ -78,8 +84,8 @@ def access() -> HostAccess:
 class Application:
     """An organism as an ASGI application behind the door, which has let each request in.
 
-    It keeps no sessions: each request stands for itself, so that a host can have no more of anything than it has
-    requests.
+    It keeps no sessions: a host can have no more of anything than it has requests. The id of a session that a host of
+    an earlier version is given is kept by the host alone, which sends it with each call (``protocol.py``).
 
     Args:
         server: the organism.
@@ -100,7 +106,17 @@ class Application:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         scope["user"] = AuthenticatedUser(self._known(scope))
-        await self._inner(scope, receive, send)
+        named = {name for name, _ in scope["headers"]}
+        begins = (
+            SESSION not in named and VERSION not in named
+        )  # as the first request of an earlier version does
+
+        async def naming(message: Message) -> None:
+            if begins and message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), (SESSION, token_hex(16).encode())]
+            await send(message)
+
+        await self._inner(scope, receive, naming)
 
     def running(self) -> AbstractAsyncContextManager[Any]:
         """Run what it needs."""

@@ -9,23 +9,21 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
-import httpx2
 import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
-from agentserver import bearer
-from agentserver.mcp.serving import tokens
+from agentserver.assembly import Trust
+from tests.gateways.http.desk import person
 from tests.machine import HANGS
-from tests.mcp.serving.test_protocol import caller, desk, web
+from tests.mcp.serving.behind import behind
 from tests.pump.desk import until
 
 pytestmark = pytest.mark.anyio
 TELLER = Path(__file__).parents[2] / "fixtures" / "mcp_teller"
 ASKED = {"to": "bob", "amount": 5}
-TOKEN = bearer.fresh()
-KNOWN = tokens.read(tokens.line("ada", TOKEN))
+ADA = person("ada", trust=Trust.STRANGER)
 WAYS = ("stdio", "legacy stdio", "http", "legacy http")
 
 
@@ -60,8 +58,8 @@ async def served(home, way):
     """A way to connect to the teller, as often as one likes; by standard streams there is one connection."""
     mode = "legacy" if way.startswith("legacy") else "auto"
     if way.endswith("http"):
-        async with desk(home) as (_, offering), web(offering, KNOWN) as url:
-            yield lambda: caller(url, TOKEN, mode)
+        async with behind(home, ADA) as here:
+            yield lambda: here.host("ada", mode)
         return
     started = StdioServerParameters(
         command=sys.executable,
@@ -121,28 +119,28 @@ async def test_a_call_that_was_cancelled_has_one_effect_when_it_comes_again(home
 @pytest.mark.parametrize("way", ["http", "legacy http"])
 @pytest.mark.parametrize("answered", [True, False], ids=["answered meanwhile", "still open"])
 async def test_a_call_whose_connection_was_cut_has_one_effect_when_it_comes_again(home, book, way, answered):
-    async with desk(home) as (server, offering), web(offering, KNOWN) as url:
-        mode = "legacy" if way.startswith("legacy") else "auto"
+    async with behind(home, ADA) as here:
+        server, mode = here.server, "legacy" if way.startswith("legacy") else "auto"
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(cut_off, url, mode)
+            tasks.start_soon(cut_off, here, mode)
             await booked(book, ["bob 5"])
             tasks.cancel_scope.cancel()
         (one,) = server.trace.conversations()
         if answered:
             book.go()
             await until(lambda: not server.conversation(one).requests)
-        async with caller(url, TOKEN, mode) as client:
+        async with here.host("ada", mode) as client:
             book.go()
             done = await client.call_tool("transfer", ASKED)
         assert (done.structured_content, is_told(done)) == ({"amount": 5}, True)
         assert await book.lines() == ["bob 5"]
 
 
-async def cut_off(url, mode):
+async def cut_off(here, mode):
     """Call over a connection that is closed without a word."""
     async with (
-        httpx2.AsyncClient(headers={"Authorization": f"Bearer {TOKEN}"}) as http,
-        Client(streamable_http_client(url, http_client=http), mode=mode) as client,
+        here.http("ada") as http,
+        Client(streamable_http_client(f"{here.url}/mcp", http_client=http), mode=mode) as client,
     ):
         try:
             await client.call_tool("transfer", ASKED)
@@ -188,9 +186,10 @@ async def test_equal_calls_at_once_have_one_effect(home, book):
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_a_call_that_waits_for_a_person_asks_once_however_often_its_host_gives_up(home, book, mode):
-    async with desk(home) as (server, offering), web(offering, KNOWN) as url:
+    async with behind(home, ADA) as here:
+        server = here.server
         for _ in range(3):
-            async with caller(url, TOKEN, mode) as client:
+            async with here.host("ada", mode) as client:
                 with pytest.raises(MCPError, match=r"[Tt]imed out"):
                     await client.call_tool("vault", {"door": 3}, read_timeout_seconds=0.5)
         await until(lambda: len(server.approvals()) == 1)
@@ -199,25 +198,26 @@ async def test_a_call_that_waits_for_a_person_asks_once_however_often_its_host_g
 
 async def test_a_message_that_comes_twice_under_the_id_of_its_host_is_one_call(home, book):
     book.go()
-    async with desk(home) as (_, offering), web(offering, KNOWN) as url:
-        heads = {"Authorization": f"Bearer {TOKEN}", "Accept": "application/json, text/event-stream"}
-        async with httpx2.AsyncClient(headers=heads, timeout=HANGS) as http:
+    async with (
+        behind(home, ADA) as here,
+        here.http("ada", accept="application/json, text/event-stream") as http,
+    ):
 
-            async def post(method, params, **more):
-                message = {"jsonrpc": "2.0", "method": method, "params": params, **more}
-                return await http.post(url, json=message)
+        async def post(method, params, **more):
+            message = {"jsonrpc": "2.0", "method": method, "params": params, **more}
+            return await http.post("/mcp", json=message)
 
-            about = {
-                "protocolVersion": "2025-06-18",
-                "capabilities": {},
-                "clientInfo": {"name": "h", "version": "1"},
-            }
-            begun = await post("initialize", about, id=1)
-            http.headers["mcp-session-id"] = begun.headers["mcp-session-id"]
-            await post("notifications/initialized", {})
-            call = {"name": "transfer", "arguments": ASKED}
-            first, again, other = [await post("tools/call", call, id=number) for number in (7, 7, 8)]
-            assert "not made a second time" not in first.text
-            assert "not made a second time" in again.text
-            assert "not made a second time" not in other.text
+        about = {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": {"name": "h", "version": "1"},
+        }
+        begun = await post("initialize", about, id=1)
+        http.headers["mcp-session-id"] = begun.headers["mcp-session-id"]
+        await post("notifications/initialized", {})
+        call = {"name": "transfer", "arguments": ASKED}
+        first, again, other = [await post("tools/call", call, id=number) for number in (7, 7, 8)]
+        assert "not made a second time" not in first.text
+        assert "not made a second time" in again.text
+        assert "not made a second time" not in other.text
     assert await book.lines() == ["bob 5", "bob 5"]

@@ -104,7 +104,9 @@ class Gate:
         A proxy may read two lengths in another way than this server: RFC 9112, 6.1, wants the connection closed.
         """
         if b"content-length" in heads and b"transfer-encoding" in heads:
-            raise ProblemAnswer(400, "A request has one length: Content-Length or Transfer-Encoding.", _CLOSED)
+            raise ProblemAnswer(
+                400, "A request has one length: Content-Length or Transfer-Encoding.", _CLOSED
+            )
         if scope["path"] not in PROBES:
             named = heads.get(b"host", b"").decode("latin-1").lower()
             if named not in self.options.hosts:

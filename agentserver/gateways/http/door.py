@@ -19,7 +19,7 @@ from agentserver.gateways.http.connections import Connections
 from agentserver.gateways.http.gate import Gate
 from agentserver.gateways.http.held import Holding
 from agentserver.gateways.http.openapi import described
-from agentserver.gateways.http.parts import DoorPart, caller
+from agentserver.gateways.http.parts import DoorPart, caller, header
 from agentserver.gateways.http.problems import ProblemAnswer, stopping
 from agentserver.gateways.http.routes import conversations, deciding
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from agentserver.gateways.http.parts import DoorHost
 
 DESCRIPTIONS: Final = 64
-"""Descriptions that are kept: one for each set of listeners that a caller may address."""
+"""Descriptions that are kept: one for each set of listeners that a caller may address, and address of the door."""
 
 METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -65,9 +65,9 @@ class HttpDoor:
         self.reading = ReadingThreads()
         self.connections = Connections(options)
         self.admission = Admission(options, keeper, self.holding, self.connections)
-        self._name, self._metrics = name, metrics
+        self._name, self._metrics, self._options = name, metrics, options
         self._described = server.rules
-        self._descriptions: dict[tuple[str, ...] | None, bytes] = {}
+        self._descriptions: dict[tuple[tuple[str, ...] | None, str], bytes] = {}
         self._parts = (conversations.part(self.holding, options), deciding.part(), *self._own(), *parts)
         routes = [route for part in self._parts for route in self.admission.routed(part)]
         router = Router(routes, redirect_slashes=False, default=_nowhere)
@@ -115,16 +115,16 @@ class HttpDoor:
         return _status("ready")
 
     async def _describe(self, request: Request) -> Response:
-        may = caller(request).principal.may
+        may, url = caller(request).principal.may, self._options.address(header(request, b"host"))
         if self.host.rules is not self._described:  # the organism was loaded again
             self._described = self.host.rules
             self._descriptions.clear()
-        body = self._descriptions.get(may)
+        body = self._descriptions.get((may, url))
         if body is None:
-            body = forms.dumped(described(self.host.rules, self._name, may))
+            body = forms.dumped(described(self.host.rules, self._name, may, url))
             if len(self._descriptions) >= DESCRIPTIONS:
                 del self._descriptions[next(iter(self._descriptions))]
-            self._descriptions[may] = body
+            self._descriptions[may, url] = body
         return Response(body, media_type=forms.JSON)
 
     async def _measure(self, request: Request) -> Response:

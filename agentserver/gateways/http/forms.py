@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from agentserver.contract import Code, SystemError
 from agentserver.core.messages import UNDECIDED, Done, EventPlace, Progress, Reply
+from agentserver.core.receipts import LONGEST
 from agentserver.foreign_json.reading import JsonLimits
 from agentserver.gateways.http.problems import ProblemAnswer, by_code
 from agentserver.payload.json.elements import element_of, value_of
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 JSON: Final = "application/json"
 XML: Final = ("application/xml", "text/xml")
+
+KEY: Final = f'^([!#-~]{{1,{LONGEST}}}|"[!#-~]{{1,{LONGEST}}}")$'
+"""The pattern of an Idempotency-Key: visible characters of ASCII but quotes, in which all of it may stand."""
 
 _PLACE: Final = re.compile(r"(0|[1-9][0-9]{0,17})-(0|[1-9][0-9]{0,17})")
 

@@ -6,8 +6,9 @@ Owns what is said of each route: its parameters, its statuses, and the links fro
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
-from agentserver.gateways.http.forms import JSON, XML, taken
+from agentserver.gateways.http.forms import JSON, KEY, XML, taken
 from agentserver.gateways.http.problems import PROBLEM
 from agentserver.payload.json.schema import json_schema
 from agentserver.payload.json.values import JsonRefusal
@@ -46,7 +47,7 @@ _ONE: Final = {"name": "conversation", "in": "path", "required": True, "schema":
 _KEY: Final = {
     "name": "Idempotency-Key",
     "in": "header",
-    "schema": {"type": "string", "minLength": 1, "maxLength": 512, "pattern": "^[!#-~]+$"},
+    "schema": {"type": "string", "pattern": KEY},
     "description": "The caller's own name for this request: sent again, it is answered as the first was.",
 }
 _PLACE: Final = {"type": "string", "pattern": "^(0|[1-9][0-9]{0,17})-(0|[1-9][0-9]{0,17})$"}
@@ -58,24 +59,31 @@ _LAST: Final = {
 }
 
 
-def described(rules: Rules, name: str, may: Collection[str] | None) -> Mapping[str, Any]:
+def described(rules: Rules, name: str, may: Collection[str] | None, url: str = "/") -> Mapping[str, Any]:
     """The description for a caller.
 
     Args:
         rules: whose listeners take payloads.
         name: of the organism.
         may: the only listeners that the caller may address; None for all.
+        url: at which the caller reaches the door.
     """
     listeners = [each for each in rules.blueprint.listeners if may is None or each in may]
     schemas, told = _payloads(rules, listeners)
+    bodies = {f"listener.{each}": _either(names) for each, names in told.items()}
     return {
         "openapi": "3.1.0",
         "info": {"title": name, "version": VERSION},
+        "servers": [{"url": url}],
         "security": [{"token": []}],
         "paths": {
             "/v1/conversations": {"post": _open()},
             "/v1/conversations/{conversation}": {"delete": _end()},
-            "/v1/conversations/{conversation}/messages": {"post": _send(listeners, schemas, told)},
+            "/v1/conversations/{conversation}/messages": {"post": _send(listeners, bodies)},
+            **{
+                f"/v1/conversations/{{conversation}}/messages/{quote(each)}": {"post": _send_to(each, rules)}
+                for each in told
+            },
             "/v1/conversations/{conversation}/events": {"get": _events()},
             "/v1/conversations/{conversation}/requests/{request}": {"delete": _cancel()},
             "/v1/conversations/{conversation}/trace": {"get": _trace()},
@@ -86,7 +94,7 @@ def described(rules: Rules, name: str, may: Collection[str] | None) -> Mapping[s
         },
         "components": {
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-            "schemas": {**_OBJECTS, **schemas},
+            "schemas": {**_OBJECTS, **schemas, **bodies},
         },
     }
 
@@ -178,21 +186,39 @@ _PREFER: Final = {
 _HERE: Final = {"conversation": "$request.path.conversation"}
 
 
-def _send(
-    listeners: Sequence[str], schemas: Mapping[str, Any], told: Mapping[str, Sequence[str]]
-) -> Mapping[str, Any]:
-    bodies = [_ref(name) for name in schemas]
-    takes = "; ".join(f"{name}: {', '.join(each)}" for name, each in told.items())
+def _either(names: Sequence[str]) -> Mapping[str, Any]:
+    """The schema of a body that is one of some payloads."""
+    return _ref(names[0]) if len(names) == 1 else {"anyOf": [_ref(name) for name in names]}
+
+
+def _send(listeners: Sequence[str], bodies: Mapping[str, Any]) -> Mapping[str, Any]:
     to: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": 300}
     to |= {"examples": list(listeners)[:20]} if listeners else {}
     target = {"name": "to", "in": "query", "schema": to, "description": "The listener."}
-    taken = {JSON: {"schema": {"anyOf": bodies} if bodies else {}}, XML[0]: {"schema": {"type": "string"}}}
     return {
         "operationId": "send",
-        "summary": "Send a message to a listener.",
-        "description": f"What listeners take: {takes or 'nothing'}.",
-        "parameters": [_ONE, target, _PAYLOAD, _WAIT, _KEY, _LAST, _PREFER],
-        "requestBody": {"required": True, "content": taken},
+        "summary": "Send a message to the listener that to= names, or to whom its payload belongs.",
+        **_message([target], {"anyOf": [_ref(name) for name in bodies]} if bodies else {}),
+    }
+
+
+def _send_to(listener: str, rules: Rules) -> Mapping[str, Any]:
+    return {
+        "operationId": f"send.{listener}",
+        "summary": f"Send a message to {listener}.",
+        "description": rules.blueprint.listeners[listener].description,
+        **_message([], _ref(f"listener.{listener}")),
+    }
+
+
+def _message(more: Sequence[Mapping[str, Any]], body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The request of a message, and its answers."""
+    return {
+        "parameters": [_ONE, *more, _PAYLOAD, _WAIT, _KEY, _LAST, _PREFER],
+        "requestBody": {
+            "required": True,
+            "content": {JSON: {"schema": body}, XML[0]: {"schema": {"type": "string"}}},
+        },
         "responses": {**_sent(), **_statuses(*_ALWAYS, *_BODY, 402, 404, 410, 415, 502, 503, 504)},
     }
 

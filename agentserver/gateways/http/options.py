@@ -53,6 +53,12 @@ class DoorOptions:
     reserved: int = 128
     idle: float = 5.0
 
+    def address(self, host: str) -> str:
+        """The address of the door for one who reaches it by a host of its own."""
+        named = host.lower()
+        bare = named.removesuffix(f":{PORTS['http']}").removesuffix(f":{PORTS['https']}")
+        return next((each for each in sorted(self.origins) if urlsplit(each).netloc in (named, bare)), "/")
+
 
 def names(port: int, public: str = "", *, local: bool, secure: bool) -> tuple[frozenset[str], frozenset[str]]:
     """The hosts and the origins that are the door's own.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from contextlib import contextmanager
 
@@ -16,8 +17,11 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from agentserver.gateways.http import DoorOptions
+from agentserver.gateways.http.forms import KEY
 from agentserver.gateways.http.openapi import described
-from tests.gateways.http.desk import desk
+from agentserver.gateways.http.options import names
+from tests.gateways.http.desk import desk, opened
 from tests.machine import HANGS
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
@@ -132,3 +136,65 @@ def test_the_links_name_operations(door):
     ]
     assert links
     assert set(links) <= names
+
+
+def test_each_listener_has_an_operation_with_a_schema_of_its_own(door):
+    told = described(door.server.rules, "desk", None)
+    bodies = told["components"]["schemas"]
+    assert bodies["listener.cashier"] == {"$ref": "#/components/schemas/payload.Pay"}
+    assert bodies["listener.greeter"] == {
+        "anyOf": [{"$ref": f"#/components/schemas/payload.{name}"} for name in ("Greet", "Shout")]
+    }
+    one = told["paths"]["/v1/conversations/{conversation}/messages/cashier"]["post"]
+    assert one["operationId"] == "send.cashier"
+    body = one["requestBody"]["content"]["application/json"]["schema"]
+    assert body == {"$ref": "#/components/schemas/listener.cashier"}
+    assert "to" not in [each["name"] for each in one["parameters"]]
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [("desk.example", "https://desk.example"), ("Desk.Example:443", "https://desk.example"),
+     ("localhost:8420", "https://localhost:8420"), ("elsewhere", "/")],
+)  # fmt: skip
+def test_the_address_in_the_description_is_the_one_by_which_the_caller_came(host, url):
+    options = DoorOptions(*names(8420, "https://desk.example", local=True, secure=True))
+    assert options.address(host) == url
+
+
+@pytest.mark.anyio
+async def test_the_description_says_where_the_door_is():
+    async with desk() as one, one.client() as ada:
+        assert (await ada.get("/openapi.json")).json()["servers"] == [{"url": one.url}]
+
+
+@pytest.mark.anyio
+async def test_a_message_is_for_the_listener_that_its_path_names():
+    async with desk() as one, one.client() as ada:
+        path = await opened(ada)
+        answer = await ada.post(f"{path}/messages/greeter?payload=Greet", json={"name": "Ada"})
+        assert answer.json()["value"] == {"text": "Hello, Ada"}
+        assert (await ada.post(f"{path}/messages/greeter?to=cashier", json={})).status_code == 400
+        assert (await ada.post(f"{path}/messages/nobody", json={})).status_code == 404
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("key", ["a b", "\xe9", '"', '""', '"a', 'a"b', "x" * 513, ""])
+async def test_an_idempotency_key_that_its_pattern_does_not_allow_is_refused(key):
+    async with desk() as one, one.client() as ada:
+        heads = {"idempotency-key": key.encode("latin-1")}
+        answer = await ada.post("/v1/conversations", headers=heads)
+        assert answer.status_code == 400
+        assert "visible characters of ASCII" in answer.json()["detail"]
+        assert re.search(KEY, key) is None
+
+
+@pytest.mark.anyio
+async def test_an_idempotency_key_may_stand_in_quotes():
+    async with desk() as one, one.client() as ada:
+        found = [
+            (await ada.post("/v1/conversations", headers={"idempotency-key": key})).json()["conversation"]
+            for key in ("!a~", '"!a~"', "other")
+        ]
+    assert found[0] == found[1] != found[2]
+    assert re.search(KEY, '"!a~"')

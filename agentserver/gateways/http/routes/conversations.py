@@ -6,6 +6,7 @@ which one it is about. Refuses to know formats.
 
 from __future__ import annotations
 
+import re
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -62,6 +63,7 @@ def part(holding: Holding, options: DoorOptions) -> DoorPart:
         "conversations",
         (
             Route(f"{CONVERSATION}/messages", these.send, methods=["POST"]),
+            Route(f"{CONVERSATION}/messages/{{listener}}", these.send, methods=["POST"]),
             Route(f"{CONVERSATION}/events", these.events, methods=["GET"]),
             WebSocketRoute(f"{CONVERSATION}/events", these.socket),
             Route("/v1/conversations", these.open, methods=["POST"]),
@@ -193,9 +195,12 @@ class ConversationRoutes:
     def _wanted(self, request: Request) -> _Wanted:
         """Read what a message's request says beside the message. Raises ProblemAnswer for what is none of it."""
         query = request.query_params
-        if set(query) - {"to", "payload", "wait"}:
-            raise ProblemAnswer(400, "A message has to=, payload= and wait=.")
-        to, payload = _short(query.get("to")), _short(query.get("payload"))
+        listener = request.path_params.get("listener")
+        if set(query) - {"payload", "wait"} - (set() if listener else {"to"}):
+            raise ProblemAnswer(
+                400, "A message has payload= and wait=, and to= where its path names no listener."
+            )
+        to, payload = listener or _short(query.get("to")), _short(query.get("payload"))
         prefers = _prefers(request)
         wait = _seconds(query.get("wait", prefers.get("wait")))
         if wait is None:
@@ -254,10 +259,10 @@ def _key(request: Request) -> str | None:
     if b"idempotency-key" not in request.scope[HEADS]:
         return None
     said = header(request, b"idempotency-key")
-    key = said[1:-1] if len(said) > 1 and said[0] == said[-1] == '"' else said
-    if not 0 < len(key) <= receipts.LONGEST:
-        raise ProblemAnswer(400, f"An Idempotency-Key has 1 to {receipts.LONGEST} characters.")
-    return key
+    if re.fullmatch(forms.KEY, said) is None:
+        told = f"An Idempotency-Key has 1 to {receipts.LONGEST} visible characters of ASCII, without quotes and spaces."
+        raise ProblemAnswer(400, told)
+    return said.strip('"')
 
 
 def _prefers(request: Request) -> Mapping[str, str]:

@@ -16,8 +16,10 @@ from tests.hostile.harness import Attack
 from tests.machine import HANGS
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
+    import httpx
     from anyio.abc import SocketStream
 
     from tests.hostile.harness import Target
@@ -124,22 +126,20 @@ async def sessions(server: Target) -> str:
     return f"{dict(answers)}"
 
 
-async def costly(server: Target) -> str:
-    """Send many large messages with one token; another principal wants little, again and again."""
-    large = b'{"name": "%s"}' % (b"x" * 700_000)
+async def beside(server: Target, cost: Callable[[httpx.AsyncClient], Awaitable[int]]) -> str:
+    """Have one principal send costly requests, sixteen at once, while another wants little, again and again."""
     taken: list[float] = []
+    done: Counter[int] = Counter()
     async with server.client("eve") as eve, server.client("bob") as bob, anyio.create_task_group() as tasks:
-        hers, his = [(await one.post("/v1/conversations")).headers["location"] for one in (eve, bob)]
-        sent: Counter[int] = Counter()
+        path = (await bob.post("/v1/conversations")).headers["location"]
 
         async def flood() -> None:
             while True:
-                url = f"{hers}/messages?to=greeter&wait=0"
-                sent[(await eve.post(url, content=large, headers=SHOWN)).status_code] += 1
+                done[await cost(eve)] += 1
 
         async def ask() -> None:
             began = time.monotonic()
-            answer = await bob.post(f"{his}/messages?to=greeter", json={"name": "Bob"})
+            answer = await bob.post(f"{path}/messages?to=greeter", json={"name": "Bob"})
             assert answer.status_code == 200, answer.text
             taken.append(time.monotonic() - began)
 
@@ -154,8 +154,36 @@ async def costly(server: Target) -> str:
             await ask()
         tasks.cancel_scope.cancel()
     taken.sort()
-    assert taken[20] < 1, taken
-    return f"light: median {taken[20] * 1000:.0f} ms (alone {alone * 1000:.0f}), slowest {taken[-1] * 1000:.0f} ms; heavy: {dict(sent)}"
+    told = f"light: median {taken[20] * 1000:.0f} ms (alone {alone * 1000:.0f}), slowest {taken[-1] * 1000:.0f} ms"
+    assert taken[20] < 1, told
+    return f"{told}; heavy: {dict(done)}"
+
+
+async def large_messages(server: Target) -> str:
+    """Send large messages."""
+    large = b'{"name": "%s"}' % (b"x" * 700_000)
+    async with server.client("eve") as eve:
+        path = (await eve.post("/v1/conversations")).headers["location"]
+
+    async def cost(eve: httpx.AsyncClient) -> int:
+        url = f"{path}/messages?to=greeter&wait=0"
+        return (await eve.post(url, content=large, headers=SHOWN)).status_code
+
+    return await beside(server, cost)
+
+
+async def long_histories(server: Target) -> str:
+    """Read all events of a long conversation."""
+    async with server.client("eve") as eve:
+        path = (await eve.post("/v1/conversations")).headers["location"]
+        for _ in range(60):
+            sent = await eve.post(f"{path}/messages?to=greeter", json={"name": "<&>" * 5000})
+            assert sent.status_code == 200, sent.text
+
+    async def cost(eve: httpx.AsyncClient) -> int:
+        return (await eve.get(f"{path}/events?wait=0")).status_code
+
+    return await beside(server, cost)
 
 
 async def smuggled(server: Target) -> str:
@@ -203,7 +231,8 @@ ATTACKS = (
     Attack(
         "MCP: 3,000 sessions of one token", sessions, with_hosts, principals=EVERYBODY, memory=100_000_000
     ),
-    Attack("HTTP: a heavy principal beside a light one", costly, with_hosts, principals=EVERYBODY),
+    Attack("HTTP: large messages beside a light principal", large_messages, with_hosts, principals=EVERYBODY),
+    Attack("HTTP: long histories beside a light principal", long_histories, with_hosts, principals=EVERYBODY),
     Attack(
         "HTTP: Content-Length and Transfer-Encoding", smuggled, with_hosts, principals=EVERYBODY, loop=1.0
     ),

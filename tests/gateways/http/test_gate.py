@@ -254,3 +254,16 @@ async def test_a_request_with_two_lengths_is_refused_and_its_connection_closed(p
         assert said.count(b"HTTP/1.1 ") == 1
         assert b"connection: close" in said.lower()
         assert not door.server.trace.conversations()
+
+
+async def test_a_refusal_for_a_quota_says_what_helps():
+    async with desk(limits={"principal_conversations": 1}) as door, door.client() as ada:
+        path = await opened(ada)
+        refused = await ada.post("/v1/conversations")
+        assert refused.status_code == 429
+        assert refused.json()["detail"] == (
+            "ada has 1 conversations open, which is limits.principal_conversations: close some first; "
+            "DELETE /v1/conversations/ID ends one."
+        )
+        await ada.delete(path)
+        assert (await ada.post("/v1/conversations")).status_code == 201

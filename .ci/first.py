@@ -1,29 +1,33 @@
 """The first hour of somebody who has the README alone: ``./run first``.
 
-A fresh clone, an empty home, a terminal: what the README says is typed, and each step is timed. It fails when the way
-to a blocked attack takes longer than ten minutes, or when a step shows something else than the README promises. The
-environment is set up as by anybody, so it needs the package index.
+A fresh clone, an empty home, a terminal: what the README says is typed, then the quickstart and the tutorial; then a
+project is deployed, served, asked and reloaded. Each step is timed. It fails when the way to a blocked attack takes
+longer than ten minutes, or when a step shows something else than the pages promise. The environments are set up as by
+anybody, so it needs the package index.
 
     python .ci/first.py            the whole, with its own environment
-    python .ci/first.py --short    with the environment of this interpreter, which a test runs too
+    python .ci/first.py --short    with the environment of this interpreter, which a test runs too; the two pages are left
+                                   to tests/test_typed.py, which types them
 """
 
 from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pexpect  # type: ignore[import-untyped]
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).resolve().parent.parent
 BOUND = 600.0
@@ -115,12 +119,77 @@ def walked(folder: Path, *, short: bool) -> Times:
     with timed(times, "why it was refused"):
         listed = said(door(["./run", "agentserver", "conversations"]), clone, outside)
         told = said(door(["./run", "agentserver", "explain", listed.split()[0]]), clone, outside)
-        if "rule:destination" not in told:
-            raise SystemExit(f"explain tells no rule:\n{told}")
+        shows("rule:destination", told)
     with timed(times, "a project of one's own"):
         said(door(commands[1]), clone, outside)
         said(door(["./run", "agentserver", "check"]), clone / commands[1][-1], outside)
+    if not short:
+        type_pages(times, home, clone, outside)
+    serve(times, clone, door, outside)
     return times
+
+
+def type_pages(times: Times, home: Path, clone: Path, outside: dict[str, str]) -> None:
+    """Type the quickstart and the tutorial into one terminal, from top to bottom."""
+    sys.path.insert(0, str(ROOT))
+    typist = import_module("tests.typist").Typist(home, {}, outside)
+    try:
+        for page in ("quickstart", "tutorial"):
+            with timed(times, f"the {page}, typed"):
+                typist.follow(
+                    (clone / "docs" / f"{page}.md").read_text("utf-8"), os.path.relpath(clone, home)
+                )
+    finally:
+        typist.close()
+
+
+def serve(times: Times, clone: Path, door: Callable[[list[str]], list[str]], outside: dict[str, str]) -> None:
+    """Deploy a project, serve it, send it a message, reload it, and end it."""
+    verb, project = ["./run", "agentserver"], clone / "desk"
+    with timed(times, "init --deploy"):
+        said(door([*verb, "init", "desk", "--deploy"]), clone, outside)
+    organism, code = project / "config/organism.yaml", project / "listeners/greeter.py"
+    organism.write_text(organism.read_text("utf-8").replace("127.0.0.1:8420", "127.0.0.1:0"), "utf-8")
+    unit = (project / "deploy/agentserver.service").read_text("utf-8")
+    words = re.search(r"(?m)^ExecStart=/\S+ (.*)$", unit)
+    assert words is not None
+    with timed(times, "serve, as the unit does"):
+        served = subprocess.Popen(
+            door([*verb, *words[1].split()]), cwd=project, env=outside, stderr=subprocess.PIPE, text=True
+        )
+        address = awaited(served, r"http://\S+")
+    token = said(door([*verb, "principals", "add", "ada", "--may", "greeter"]), project, outside).strip()
+    asking = {**outside, "AGENTSERVER_TOKEN": token, "AGENTSERVER_URL": address}
+    send = door([*verb, "send", '{"name": "Ada"}', "--to", "greeter"])
+    with timed(times, "send"):
+        shows("GOOD DAY, ADA!", said(send, project, asking))
+    with timed(times, "reload, and a new answer"):
+        code.write_text(code.read_text("utf-8").replace("Good day, {", "Welcome, {"), "utf-8")
+        served.send_signal(signal.SIGHUP)
+        awaited(served, r".* is reloaded")
+        shows("WELCOME, ADA!", said(send, project, asking))
+    with timed(times, "stopping"):
+        served.send_signal(signal.SIGTERM)
+        served.communicate(timeout=QUICK)
+    if served.returncode:
+        raise SystemExit(f"the server ended with {served.returncode}")
+
+
+def awaited(process: subprocess.Popen[str], pattern: str) -> str:
+    """Read what a process says until a line of this form, and give that line."""
+    assert process.stderr is not None
+    heard = []
+    for line in process.stderr:
+        heard.append(line)
+        if re.fullmatch(pattern, line.strip()):
+            return line.strip()
+    raise SystemExit(f"the server ended and never said {pattern}:\n{''.join(heard)}")
+
+
+def shows(wanted: str, printed: str) -> None:
+    """End with what was printed unless it holds this."""
+    if wanted not in printed:
+        raise SystemExit(f"not {wanted!r} but:\n{printed}")
 
 
 def said(command: list[str], folder: Path, outside: dict[str, str]) -> str:

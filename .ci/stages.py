@@ -265,7 +265,7 @@ def site(*args: str) -> None:
 
 
 def first(*args: str) -> None:
-    """Go the way of the README in a fresh clone, each step timed; see first.py beside this file."""
+    """Go the way of the README and its pages in a fresh clone, each step timed; see first.py beside this file."""
     call(PYTHON, Path(__file__).with_name("first.py"), *args)
 
 

@@ -1,4 +1,4 @@
-"""The README alone leads to a blocked attack: its steps, in a fresh clone and an empty home (`./run first` sets up too)."""
+"""The README leads to a blocked attack and on to a service, in a fresh clone and an empty home (`./run first` sets up too)."""
 
 from __future__ import annotations
 
@@ -29,6 +29,13 @@ def test_the_way_of_the_readme_ends_at_a_blocked_attack(first, tmp_path, capsys)
     with capsys.disabled():
         print("\n" + " | ".join(f"{name} {seconds:.1f} s" for name, seconds in times.items()))  # noqa: T201 - figures
     assert first.reached(times) < first.BOUND
+    assert {
+        "init --deploy",
+        "serve, as the unit does",
+        "send",
+        "reload, and a new answer",
+        "stopping",
+    } <= set(times)
 
 
 def test_the_readme_says_first_what_it_does_then_the_commands_then_shows_it(first):

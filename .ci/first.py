@@ -6,8 +6,8 @@ longer than ten minutes, or when a step shows something else than the pages prom
 anybody, so it needs the package index.
 
     python .ci/first.py            the whole, with its own environment
-    python .ci/first.py --short    with the environment of this interpreter, which a test runs too; the two pages are left
-                                   to tests/test_typed.py, which types them
+    python .ci/first.py --short    with the environment of this interpreter, which a test runs too; the two pages are
+                                   left to tests/test_typed.py, which types them
 """
 
 from __future__ import annotations

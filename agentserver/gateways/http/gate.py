@@ -84,7 +84,9 @@ class Gate:
                 started = True
             await send(message)
 
-        bounded = _Bounded(receive, self.options, heads) if scope["type"] == "http" else receive
+        bounded = (
+            _Bounded(receive, self.options, json=_names_json(scope)) if scope["type"] == "http" else receive
+        )
         try:
             self._check(scope, heads)
             await self.router(scope, bounded, answering)
@@ -126,9 +128,8 @@ class _Bounded:
     parser: some are those of libraries.
     """
 
-    def __init__(self, receive: Receive, options: DoorOptions, heads: Mapping[bytes, bytes]) -> None:
+    def __init__(self, receive: Receive, options: DoorOptions, *, json: bool) -> None:
         self._receive, self._options = receive, options
-        json = heads.get(b"content-type", b"").lower().startswith(b"application/json")
         self._counter = JsonCounter(JsonLimits()) if json else None
         self._left, self._until, self._whole = options.body, 0.0, False
 
@@ -164,6 +165,11 @@ class _Bounded:
             while not self._whole:
                 message = await self._receive()
                 self._whole = not message.get("more_body", False)
+
+
+def _names_json(scope: Scope) -> bool:
+    """True where any of a request's types names JSON: libraries take the first of two, or one of a list."""
+    return any(name == b"content-type" and b"json" in value.lower() for name, value in scope["headers"])
 
 
 def _heads(scope: Scope) -> Mapping[bytes, bytes]:

@@ -54,16 +54,21 @@ async def test_a_request_of_another_site_is_refused(origin):
         assert own.status_code == 201
 
 
-@pytest.mark.parametrize("chunked", [False, True])
-@pytest.mark.parametrize("bomb", ["objects", "texts", "escaped texts", "arrays in arrays"])
-async def test_json_beyond_the_limits_is_refused_before_any_route_reads_it(chunked, bomb):
+def library():
+    """A part whose route reads bodies by itself, as libraries do, and the list of what it has read."""
     read = []
 
     async def route(request):
         read.append(await request.body())
         return Response()
 
-    part = DoorPart("library", (Route("/library", route, methods=["POST"]),))
+    return DoorPart("library", (Route("/library", route, methods=["POST"]),)), read
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize("bomb", ["objects", "texts", "escaped texts", "arrays in arrays"])
+async def test_json_beyond_the_limits_is_refused_before_any_route_reads_it(chunked, bomb):
+    part, read = library()
     body = PLAIN[bomb]
 
     async def pieces():
@@ -78,6 +83,23 @@ async def test_json_beyond_the_limits_is_refused_before_any_route_reads_it(chunk
         assert read == []
         whole = await ada.post("/library", content=b'{"a": "[[[["}', headers=headers)
         assert (whole.status_code, read) == (200, [b'{"a": "[[[["}'])
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        ["Application/JSON; charset=utf-8"],
+        ["text/plain, application/json"],
+        ["application/json", "text/xml"],
+        ["text/xml", "application/json"],
+    ],
+)
+async def test_a_type_that_names_json_anywhere_has_the_body_counted(kinds):
+    part, read = library()
+    async with desk(parts=[part]) as door, door.client() as ada:
+        headers = [("content-type", kind) for kind in kinds]
+        answer = await ada.post("/library", content=PLAIN["objects"], headers=headers)
+        assert (answer.status_code, read) == (422, [])
 
 
 @pytest.mark.parametrize("chunked", [False, True])

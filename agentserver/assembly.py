@@ -177,21 +177,26 @@ class Server(Serving):
         """
         async with self._reloading:
             organism = replace(organism, secrets=self.organism.secrets.also(organism.secrets))
-            passing = await anyio.to_thread.run_sync(succession, self.organism, organism)
-            why = (*fixed(self.organism, organism), *await self._in_use(passing))
-            found = NotReloaded(why) if why else await self._reload(organism, passing)
+            looked = await attempted(anyio.to_thread.run_sync(self._look, organism))
+            found: Reloaded | NotReloaded
+            if isinstance(looked, BaseException):
+                found = refused(looked)
+            else:
+                passing, why = looked
+                found = NotReloaded(why) if why else await self._reload(organism, passing)
             if isinstance(found, NotReloaded):
                 forget(organism)
             return found
 
-    async def _in_use(self, passing: Succession | None) -> tuple[str, ...]:
-        """A line for each object that stays and holds something of a module that would be another."""
+    def _look(self, organism: Organism) -> tuple[Succession | None, tuple[str, ...]]:
+        """The passing of names to another organism, and a line for each thing that stands in the way."""
+        passing, why = succession(self.organism, organism), (*fixed(self.organism, organism),)
         if passing is None:
-            return ()
+            return None, why
         stays: list[tuple[str, object]] = [("a resource of lifespan:", each) for each in self._resources]
         stays += [(f"the guard {name} of the program", guard) for name, guard in self.guards.items()]
         stays += [("an observer of the program", each) for each in self.observers]
-        return await anyio.to_thread.run_sync(lambda: tuple(in_use(passing, stays)))
+        return passing, (*why, *in_use(passing, stays))
 
     async def _reload(self, organism: Organism, passing: Succession | None) -> Reloaded | NotReloaded:
         decided_by = await attempted(anyio.to_thread.run_sync(rules, organism, self.guards))

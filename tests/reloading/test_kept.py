@@ -574,3 +574,14 @@ async def test_packages_without_init_and_modules_that_come_and_go(project):
         assert await project.reload(server) == Reloaded("demo", 0)
         assert await ask(server, "", "teller") == "(9, 3, None)"
         assert "listeners.space.other" not in sys.modules
+
+
+async def test_a_project_that_cannot_be_looked_at_any_more_refuses_the_reload(library):
+    async with await library.server() as server:
+        library.change("listeners/reader.py", "WORD", "new")
+        organism = await library.load(server.organism)
+        library.root.rename(library.root.with_name("elsewhere"))
+        found = await server.reload(organism)
+        assert isinstance(found, NotReloaded)
+        assert found.why[0].startswith("FileNotFoundError: ")
+        assert await ask(server, "1", "reader") == "WORD first True"

@@ -317,9 +317,11 @@ class LineageGuard:
         # What a listener sends itself is its own; any other task the server wrote, so that its values are what is said.
         own = said.root != TASK or said.sender == said.to
         arguments = said.leaves if own else handed(reading.codec.decode(said.element))
-        return Call(
+        filled = reading.filled(arguments) if own else frozenset()
+        call = Call(
             said.to, arguments, memory.step, at, reading.roles, said.sender, exposed, reading.marks.ids
         )
+        return replace(call, filled=filled) if filled else call
 
     def _confined(self, proposal: Proposal) -> Verdict:
         """Hold a quarantined listener to what a closed schema admits."""

@@ -7,16 +7,17 @@ of its schema. Refuses to judge. No constructor of a payload class is called: it
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, is_dataclass
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, get_type_hints
 
 from lxml import etree
 
 from agentserver.payload.fields.field_table import FieldKind, PayloadError, RecordType
-from agentserver.payload.fields.lexical import READERS, ScalarKind
+from agentserver.payload.fields.lexical import READERS, WRITERS, ScalarKind
 from agentserver.payload.names import local
 from agentserver.provenance.evidence.labels import Leaf
 from agentserver.provenance.evidence.leaves import text_of
 from agentserver.provenance.policy.declared import RoleMarks, dataclasses_in, declared
+from agentserver.provenance.policy.paths import bare
 from agentserver.provenance.policy.quarantine import Channel, capacity
 
 if TYPE_CHECKING:
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
     from agentserver.provenance.evidence.labels import Role
 
 
+_NONE: Final = object()
+"""No value is equal to it."""
+
+
 @dataclass(frozen=True, slots=True)
 class ElementReader:
     """The way in which the elements of one payload are read.
@@ -35,11 +40,20 @@ class ElementReader:
         codec: the payload's.
         marks: what its type says of its fields.
         channel: what one message of it can tell.
+        defaults: by the path of a field, the value that stands for it where none was sent.
     """
 
     codec: Codec
     marks: RoleMarks
     channel: Channel
+    defaults: Mapping[str, Any]
+
+    def filled(self, leaves: tuple[Leaf, ...]) -> frozenset[str]:
+        """The paths of scalars with the value that the type fills in: nobody need have sent it."""
+        if not self.defaults:
+            return frozenset()
+        known = ((leaf.path, self.defaults.get(bare(leaf.path), _NONE), leaf.value) for leaf in leaves)
+        return frozenset(path for path, default, value in known if default == value)
 
     def leaves(self, element: etree._Element) -> tuple[Leaf, ...]:
         """The scalars of a valid element, each with the standing that its field declares."""
@@ -137,7 +151,23 @@ def _reading(codec: Codec) -> ElementReader:
         marks = declared(codec.payload)
     except (TypeError, NameError) as error:
         raise PayloadError(f"{codec.payload.__qualname__}: {error}") from None
-    return ElementReader(codec, marks, channel(codec))
+    described = codec.described
+    defaults = {} if described is None else dict(_defaults(described.record))
+    return ElementReader(codec, marks, channel(codec), defaults)
+
+
+def _defaults(
+    record: RecordType, prefix: str = "", above: tuple[RecordType, ...] = ()
+) -> Iterator[tuple[str, Any]]:
+    """The path of each scalar of a record that has a default, and the default as it is read."""
+    for field in record.fields:
+        path, kind = f"{prefix}{field.name}", field.type
+        if isinstance(kind, RecordType):
+            if kind not in above:
+                yield from _defaults(kind, f"{path}.", (*above, record))
+        elif field.default is not None and not field.repeated and (value := field.default.make()) is not None:
+            written = {each: text for text, each in kind.choices}.get(value) if kind.choices else None
+            yield path, _scalar(kind, WRITERS[kind.kind](value) if written is None else written)
 
 
 def _record(element: etree._Element, record: RecordType, space: str) -> dict[str, Any]:

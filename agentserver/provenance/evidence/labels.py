@@ -107,6 +107,7 @@ class Call:
     ``ids`` holds the kinds of things that the type declares arguments to choose, by the same paths.
     ``exposed`` is False only where it is known that the sender was given nothing untrusted. ``put_in`` holds the paths
     of the arguments that it alone is true of, where the sender passes on values that it was not shown; none mean all.
+    ``filled`` holds the paths of arguments with the value that the payload's type fills in where none was sent.
     """
 
     sink: str
@@ -118,6 +119,7 @@ class Call:
     exposed: bool = True
     ids: tuple[tuple[str, str], ...] = ()
     put_in: frozenset[str] = frozenset()
+    filled: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

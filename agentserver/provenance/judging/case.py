@@ -77,7 +77,9 @@ class Case:
         return None if self.policy.plan is PlanSource.OFF else self.ledger.plan
 
     def warranted(self, argument: Argument) -> bool:
-        """True when the plan itself answers for an argument."""
+        """True when the plan itself answers for an argument, or its value is the one that the type fills in."""
+        if argument.leaf.path in self.call.filled:
+            return True
         return self.plan is not None and self.plan.warrants(self.ledger, self.call, argument.leaf) is not None
 
     @cached_property

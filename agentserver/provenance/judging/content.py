@@ -95,7 +95,8 @@ def unfounded(case: Case) -> Iterator[Finding]:
         return
     if case.ledger.asked.mentions(case.call.sink):
         return
-    telling = [argument for argument in case.arguments if argument.rule.role is not Role.INERT]
+    sent = [argument for argument in case.arguments if argument.leaf.path not in case.call.filled]
+    telling = [argument for argument in sent if argument.rule.role is not Role.INERT]
     if not telling and case.listener.known:
         yield case.finding(Rule.UNFOUNDED, None, "it takes nothing from the request")
     aimed = next((each for each in telling if each.rule.role is Role.DESTINATION), None)

@@ -145,8 +145,9 @@ class Models:
 
     async def _answered(self, choice: ModelChoice, prompt: Prompt, request: Request) -> Completion:
         """Ask the backends until one gives a whole answer or no further attempt makes sense."""
-        trying = Trying([self._places[name] for name in choice.backends], choice.retries, self.now)
-        while (place := await self._next(choice, trying, request.until)) is not None:
+        places = self._order(choice, [self._places[name] for name in choice.backends])
+        trying = Trying(places, choice.retries, self.now)
+        while (place := await self._next(trying, request.until)) is not None:
             try:
                 done = await self._ask(choice, place, prompt, request, trying.attempts)
                 return trying.answered(place, done if request.partial else check_whole(choice.name, done))
@@ -158,10 +159,10 @@ class Models:
                     break
         raise trying.error(choice.name)
 
-    async def _next(self, choice: ModelChoice, trying: Trying, until: float) -> RunningBackend | None:
+    async def _next(self, trying: Trying, until: float) -> RunningBackend | None:
         """The backend to ask; waits while all of them rest. None when no one is left, or none before the deadline."""
         while trying.left:
-            places = [place for place in self._order(choice, trying.left) if trying.wait(place) <= 0]
+            places = [place for place in trying.left if trying.wait(place) <= 0]
             if places:
                 return min(places, key=trying.tried)
             if not await self._pause(min(map(trying.wait, trying.left)), until):
@@ -256,7 +257,7 @@ class Trying:
     """The backends that may still answer one completion, and the attempts so far.
 
     Args:
-        places: the backends of the model, in order.
+        places: the backends of the model, in the order in which they are asked.
         retries: further attempts at each one that failed for now.
         now: seconds, by a clock that cannot be set.
     """

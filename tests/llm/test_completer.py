@@ -44,6 +44,14 @@ async def test_round_robin_takes_turns():
     assert said == ["a", "b", "c", "a"]
 
 
+async def test_a_backend_that_fails_takes_its_turn_alone():
+    dead, asked = counting("a", *[CompletionFault.REJECTED] * 9)
+    async with models(dead, counting("b")[0], counting("c")[0], strategy="round-robin") as completer:
+        said = [(await completer.complete("m", request())).content for _ in range(4)]
+    assert said == ["b", "b", "c", "b"]
+    assert len(asked) == 2
+
+
 async def test_least_loaded_asks_who_has_room():
     going = asyncio.Event()
 

@@ -42,6 +42,7 @@ from agentserver.reloading.fixed import (
 )
 from agentserver.reloading.keepers import Keepers, attempted, bound_listeners
 from agentserver.rulebook import NO_GUARDS, rules
+from agentserver.supervision import Ending, start_helper
 from agentserver.trace.store import TraceBook
 
 if TYPE_CHECKING:
@@ -160,6 +161,9 @@ class Server(Serving):
             observers = Observers(tuple(watching), self.approver, engine.answers, self.stalled)
             pump = Pump(self.rules, bound, engine, self.clock, resources, observers)
             self._pump = await stack.enter_async_context(pump)
+            tasks = await stack.enter_async_context(anyio.create_task_group())
+            stack.callback(tasks.cancel_scope.cancel)
+            start_helper(tasks, "watches what editions keep open", Ending.SERVER, self._keepers.watch)
             self._stack = stack.pop_all()
         return self
 

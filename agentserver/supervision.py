@@ -54,9 +54,10 @@ def start_helper(
     work: Callable[[], Awaitable[object]],
     end: Callable[[str], Awaitable[object]] | None = None,
 ) -> None:
-    """Start work that lasts until its group is cancelled. When it raises or returns before, that is logged.
+    """Start work that lasts until its group is cancelled.
 
-    Then it is started again (``RESTART``), or ``end`` has the consequence; without one the group fails.
+    When it raises or returns before, the group fails with what it raised, or a HelperError. With ``RESTART`` it is
+    logged and started again instead; with ``end`` it is logged, and ``end`` has the consequence.
 
     Args:
         tasks: the group.
@@ -75,7 +76,7 @@ def start_errand(
     work: Callable[[], Awaitable[object]],
     end: Callable[[str], Awaitable[object]] | None = None,
 ) -> None:
-    """Start work that comes to an end by itself. What it raises is logged, and has the consequence of a helper's end.
+    """Start work that comes to an end by itself. What it raises has the consequence of a helper's end.
 
     Args are those of ``start_helper``.
     """
@@ -98,7 +99,7 @@ def run_errand(
 
 
 def start_thread(
-    name: str, ending: Ending, work: Callable[[], object], end: Callable[[str], object]
+    name: str, ending: Ending, work: Callable[[], object], end: Callable[[str], object] | None = None
 ) -> threading.Thread:
     """Start a daemon thread. It may return; what it raises is logged and has its consequence.
 
@@ -106,7 +107,7 @@ def start_thread(
         name: for people.
         ending: ``RESTART``, or the consequence of what ``end`` does.
         work: of the thread.
-        end: is called in the thread with the reason, unless it is started again.
+        end: brings the consequence about in the thread; without one it is started again.
     """
 
     def run() -> None:
@@ -118,7 +119,7 @@ def start_thread(
             except Exception as error:
                 reason = _reason(name, ending, error)
                 logger.exception("%s", reason)
-                if ending is not Ending.RESTART:
+                if end is not None:
                     end(reason)
                     return
             else:
@@ -157,15 +158,23 @@ async def _helping(
         if returns and error is None:
             return
         reason = _reason(name, ending, error)
+        if ending is not Ending.RESTART and end is None:
+            raise _noted(error, reason)
         logger.error("%s", reason, exc_info=error)
         if end is not None:
             await end(reason)
             return
-        if ending is not Ending.RESTART:
-            raise HelperError(reason) from error
         failures = 0 if time.monotonic() - began > LATEST else failures
         await anyio.sleep(_pause(failures))
         failures += 1
+
+
+def _noted(error: BaseException | None, reason: str) -> Exception:
+    """The exception for the owner: what the work raised, with a note, since owners know its kind."""
+    if not isinstance(error, Exception):
+        return HelperError(reason)
+    error.add_note(reason)
+    return error
 
 
 def _pause(failures: int) -> float:

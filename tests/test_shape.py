@@ -138,6 +138,26 @@ OWN_JSON = {
 JSON_CALLS = {"validate_json", "validate_python", "validate_strings", "model_validate", "model_validate_json",
               "model_validate_strings", "from_json", "parse_raw", "raw_decode", "JSONDecoder"}  # fmt: skip
 
+BARE_STARTS = {
+    "agentserver/supervision.py": "the one place",
+    "agentserver/pump/steps.py": "a commit, whose end is settled by a callback",
+    "agentserver/pump/asked.py": "waits for nothing; its cancellation is what is looked for",
+    "agentserver/pump/turns/unhurried.py": "is awaited to its end by the one who starts it",
+    "agentserver/cli/ending.py": "two threads that end the process",
+    "agentserver/engines/conformance/*": "tests of engines",
+    "agentserver/gateways/principals/shared.py": "is about to go",
+    "agentserver/broker/*": "is about to go",
+    "agentserver/engines/nats/*": "is about to go",
+    "agentserver/engines/replica/*": "is about to go",
+    "agentserver/engines/noted.py": "is about to go",
+    "agentserver/pump/elsewhere/*": "is about to go",
+    "agentserver/worker/remote/*": "is about to go",
+}
+"""Where tasks and threads are started without agentserver/supervision.py, and why none of them ends unseen."""
+
+STARTS = {"start_soon", "create_task", "ensure_future", "start_new_thread", "run_coroutine_threadsafe"}
+THREADS = {"threading.Thread", "threading.Timer"}
+
 WRITERS = ("agentserver/cli/*", "agentserver/gateways/console/console*")
 """Who may write to standard output and error."""
 
@@ -397,6 +417,24 @@ def catch_alls(module):
         yield Finding("catch-all", module.path, node.lineno, "names the exceptions it means")
 
 
+def bare_starts(module):
+    """Background work that could end without anybody hearing of it."""
+    if not any(fnmatch(module.path, pattern) for pattern in BARE_STARTS):
+        for line in starts(module):
+            yield Finding("bare start", module.path, line, "agentserver/supervision.py starts it by a name")
+
+
+def starts(module):
+    """The lines on which a task or a thread is started, or a way to do so is imported by a bare name."""
+    for node in ast.walk(module.tree):
+        named = ast.unparse(node) if isinstance(node, ast.Attribute) else ""
+        called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+        imported = isinstance(node, ast.ImportFrom) and node.module in {"threading", "asyncio", "_thread"}
+        names = {alias.name for alias in node.names} if imported else set()
+        if named.rpartition(".")[2] in STARTS or called in THREADS or names & {*STARTS, "Thread", "Timer"}:
+            yield node.lineno
+
+
 def is_broad(handler):
     kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
     return any(kind is None or ast.unparse(kind) in {"Exception", "BaseException"} for kind in kinds)
@@ -502,6 +540,7 @@ RULES = (
     frozen_caches,
     getters,
     catch_alls,
+    bare_starts,
     writers,
     markup,
     foreign_json,
@@ -526,6 +565,13 @@ def test_no_waiver_is_idle():
     needed = {(finding.rule, finding.place) for finding in findings()}
     assert set(WAIVERS) <= needed, "these waivers are not needed any more"
     assert all(len(reason) > 10 for reason in WAIVERS.values())
+
+
+def test_each_place_that_may_start_work_by_itself_does():
+    for pattern in BARE_STARTS:
+        assert [each.path for each in modules() if fnmatch(each.path, pattern) and list(starts(each))], (
+            pattern
+        )
 
 
 def test_catch_alls_stand_in_two_places():

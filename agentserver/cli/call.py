@@ -166,6 +166,8 @@ async def _interruptible(ending: GracefulEnd, exchange: Callable[[], Awaitable[i
     """The exchange until a signal cancels it."""
     import anyio
 
+    from agentserver.supervision import Ending, start_errand
+
     status = SILENT
 
     async def listen() -> None:
@@ -176,7 +178,7 @@ async def _interruptible(ending: GracefulEnd, exchange: Callable[[], Awaitable[i
         tasks.cancel_scope.cancel()
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(listen)
+        start_errand(tasks, "hears signals", Ending.OWNER, listen)
         status = await exchange()
         tasks.cancel_scope.cancel()
     return status

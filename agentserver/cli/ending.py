@@ -92,15 +92,19 @@ class GracefulEnd:
         self._handlers: dict[int, Any] = {}
         self._terminal = _terminal()
         self._reading, self._writing = os.pipe()
-        self._thread = threading.Thread(target=self._watch, name="ending", daemon=True)
+        self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
         """Take the signals. Must be called in the main thread."""
+        from agentserver.supervision import Ending, start_thread
+
         os.set_blocking(self._writing, False)
         self._handlers = {number: signal.signal(number, self._note) for number in HEARD}
         self._wakeup = signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
         os.register_at_fork(before=self._fork, after_in_parent=self._unblock, after_in_child=self._forked)
-        self._thread.start()
+        self._thread = start_thread(
+            "hears signals", Ending.SERVER, self._watch, lambda _: self._leave(STALLED)
+        )
         return self
 
     def __exit__(
@@ -112,7 +116,8 @@ class GracefulEnd:
             signal.signal(number, handler)
         self._handlers = {}
         os.close(self._writing)
-        self._thread.join()
+        if self._thread is not None:
+            self._thread.join()
         os.close(self._reading)
 
     async def run(self, session: Callable[[], Awaitable[int]]) -> int:

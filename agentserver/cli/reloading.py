@@ -112,6 +112,8 @@ class Hangups:
 
         import anyio
 
+        from agentserver.supervision import Ending, start_errand, start_helper
+
         heard, loop = asyncio.Event(), asyncio.get_running_loop()
         self._wake = partial(loop.call_soon_threadsafe, heard.set)
         if self._heard:
@@ -126,8 +128,9 @@ class Hangups:
 
         stop = anyio.Event()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(each)
-            tasks.start_soon(_watch, server, heard.set, stop, self._since)
+            start_helper(tasks, "reloads the organism", Ending.SERVER, each)
+            watch = partial(_watch, server, heard.set, stop, self._since)
+            start_errand(tasks, "watches the files of the organism", Ending.SERVER, watch)
             try:
                 yield
             finally:

@@ -77,6 +77,7 @@ def opened_console(server: Server, ending: GracefulEnd) -> Callable[[], Awaitabl
     import anyio
 
     from agentserver.gateways.console.console import Console
+    from agentserver.supervision import Ending, start_errand
     from agentserver.trace.terminal import Screen, columns_of, wants_colour
 
     _escape(sys.stdout)
@@ -99,7 +100,8 @@ def opened_console(server: Server, ending: GracefulEnd) -> Callable[[], Awaitabl
     async def run() -> int:
         async with anyio.create_task_group() as tasks:
             for handle in await _fetch(server, screen):
-                tasks.start_soon(_follow, handle, server, screen)
+                following = partial(_follow, handle, server, screen)
+                start_errand(tasks, "follows an earlier conversation", Ending.OWNER, following)
             with above:
                 status = await console.run(lines)
             tasks.cancel_scope.cancel()

@@ -80,8 +80,11 @@ async def served(server: Server, ending: GracefulEnd, serve: Callable[[], Awaita
     """A session: the server runs until ``serve`` returns, or a signal ends both. The status is 0."""
     import anyio
 
+    from agentserver.supervision import Ending, start_errand
+
     async with server, anyio.create_task_group() as tasks:
-        tasks.start_soon(_signals, ending, tasks.cancel_scope)
+        signals = partial(_signals, ending, tasks.cancel_scope)
+        start_errand(tasks, "hears signals", Ending.SERVER, signals)
         await serve()
         tasks.cancel_scope.cancel()
     return 0

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import queue
-import threading
 import time
 from contextlib import asynccontextmanager
 from inspect import iscoroutinefunction
@@ -18,8 +17,10 @@ import anyio
 from anyio import to_thread
 
 from agentserver.pump.calling.invoke import writable
+from agentserver.supervision import Ending, start_thread
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import AsyncIterator, Callable, Iterable
 
     from agentserver.core.records.audit import AuditRecord
@@ -48,12 +49,12 @@ class Observing:
         self._name = getattr(observer, "__qualname__", type(observer).__qualname__)
         self._queue: queue.SimpleQueue[Records | None] = queue.SimpleQueue()
         self._waiting = waiting
-        self._thread = threading.Thread(target=self._run, name=f"observer {self._name}", daemon=True)
+        self._thread: threading.Thread | None = None
         self._failed = self._missed = 0
 
     def start(self) -> None:
         """Begin to tell it."""
-        self._thread.start()
+        self._thread = start_thread(f"tells the observer {self._name}", Ending.RESTART, self._run)
 
     def observe(self, records: Records) -> None:
         """Have it told of the records of one step, later. Neither blocks nor raises."""
@@ -67,6 +68,7 @@ class Observing:
     def end(self, until: float) -> None:
         """Wait for what it is still to be told, until ``time.monotonic()`` gives this; then say what it lacks."""
         self._queue.put(None)
+        assert self._thread is not None  # it was started
         self._thread.join(max(0.0, until - time.monotonic()))
         if self._thread.is_alive():
             logger.warning("the observer %s did not come to an end: the last steps are left out", self._name)

@@ -45,6 +45,7 @@ from agentserver.pump.turns.reloads import Reloads
 from agentserver.pump.turns.schedule import Door, RunQueue, Schedule, Ticket, backoff
 from agentserver.pump.turns.unhurried import entirely
 from agentserver.pump.waiting import Waiting
+from agentserver.supervision import Ending, start_errand, start_helper
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
@@ -178,16 +179,7 @@ class Pump:
             await self._time.begin()
             await self._taking.begin()
             await self.entrance.views.begin()
-            for _ in range(self._limits.concurrency):
-                self._tasks.start_soon(self._work)
-            self._tasks.start_soon(self._steps.let_go)
-            self._tasks.start_soon(self._taking.follow)
-            parts = self._live, self._engine, self._shares, self._boundary, self._time
-            self._tasks.start_soon(sweep, *parts, lambda: self._limits.idle)
-            self._tasks.start_soon(
-                self._waiting.watch, self._time, self.answer, self.entrance.views.approvals
-            )
-            self._tasks.start_soon(self.entrance.views.follow, self._waiting.stir)
+            self._start_helpers()
             try:
                 with self._watchdog, only_here(), acquitting(self._marks, self._tasks.cancel_scope):
                     yield
@@ -201,6 +193,20 @@ class Pump:
                 with anyio.CancelScope(shield=True):
                     await self._leave()
 
+    def _start_helpers(self) -> None:
+        for number in range(self._limits.concurrency):
+            start_errand(self._tasks, f"takes deliveries, number {number}", Ending.SERVER, self._work)
+        views, waiting = self.entrance.views, self._waiting
+        parts = self._live, self._engine, self._shares, self._boundary, self._time
+        sweeping = partial(sweep, *parts, lambda: self._limits.idle)
+        start_helper(self._tasks, "closes idle conversations", Ending.RESTART, sweeping)
+        watching = partial(waiting.watch, self._time, self.answer, views.approvals)
+        start_helper(self._tasks, "holds approvals to their time", Ending.SERVER, watching)
+        start_helper(self._tasks, "lets committed steps go", Ending.SERVER, self._steps.let_go)
+        start_errand(self._tasks, "follows shares", Ending.SERVER, self._taking.follow)
+        following = partial(views.follow, waiting.stir)
+        start_errand(self._tasks, "follows views of other processes", Ending.SERVER, following)
+
     async def _leave(self) -> None:
         with suppress(EngineError):  # then others take the shares once they have run out
             await self._engine.give_up()
@@ -211,7 +217,7 @@ class Pump:
         return self._editions.rules.blueprint.limits
 
     def _spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        self._tasks.start_soon(work)
+        start_errand(self._tasks, "finishes a step", Ending.SERVER, work)
 
     async def drain(self) -> None:
         """Refuse new messages and let what is in hand finish, until ``limits.drain`` seconds after the first call."""

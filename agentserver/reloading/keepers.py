@@ -9,6 +9,7 @@ import asyncio
 import logging
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import anyio
@@ -16,6 +17,7 @@ import anyio.to_thread
 
 from agentserver.config.organism import elsewhere
 from agentserver.pump import Callee
+from agentserver.supervision import run_errand
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
@@ -41,7 +43,7 @@ async def attempted(work: Coroutine[Any, Any, T]) -> T | BaseException:
         except BaseException as error:  # noqa: BLE001 - a task that ends with SystemExit ends the event loop
             return error
 
-    task = asyncio.create_task(trying())
+    task = run_errand(trying(), "does work of an edition")
     try:
         await asyncio.wait([task])
     finally:
@@ -61,10 +63,14 @@ class EditionKeeper(Generic[T]):
     _over: asyncio.Event = field(default_factory=asyncio.Event)
     _task: asyncio.Task[None] | None = None
 
-    async def open(self) -> T:
-        """Enter, and give what was made. Raises what entering raises."""
+    async def open(self, lost: Callable[[BaseException | None], None]) -> T:
+        """Enter, and give what was made. Raises what entering raises.
+
+        Args:
+            lost: told the reason when everything was left again though nobody closed it.
+        """
         made: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._task = asyncio.create_task(self._keep(made))
+        self._task = run_errand(self._keep(made), "keeps an edition open", (Exception,))
         try:
             waiting: list[asyncio.Future[Any]] = [made, self._task]
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -74,7 +80,12 @@ class EditionKeeper(Generic[T]):
             raise
         if not made.done():
             await self._task
+        self._task.add_done_callback(partial(self._end, lost))
         return made.result()
+
+    def _end(self, lost: Callable[[BaseException | None], None], task: asyncio.Task[None]) -> None:
+        if not self._over.is_set():
+            lost(None if task.cancelled() else task.exception())
 
     async def close(self) -> None:
         """Leave everything that was entered. Raises what leaving raises."""
@@ -94,14 +105,26 @@ class Keepers(Generic[T]):
 
     def __init__(self) -> None:
         self._open: list[EditionKeeper[T]] = []
+        self._lost = asyncio.Event()
+        self._why: BaseException | None = None
         self._retiring: set[asyncio.Task[None]] = set()
 
     async def open(self, enter: Callable[[AsyncExitStack], Coroutine[Any, Any, T]]) -> T:
         """Open what another edition needs. Raises what entering raises."""
         keeper = EditionKeeper(enter)
-        made = await keeper.open()
+        made = await keeper.open(self._lose)
         self._open.append(keeper)
         return made
+
+    def _lose(self, why: BaseException | None) -> None:
+        self._why = why
+        self._lost.set()
+
+    async def watch(self) -> None:
+        """Raise, once what an edition needs is no longer open though nobody closed it; returns for no known reason."""
+        await self._lost.wait()
+        if self._why is not None:
+            raise self._why
 
     async def drop(self) -> None:
         """Close what was opened last: nothing goes by it."""
@@ -109,7 +132,7 @@ class Keepers(Generic[T]):
 
     def retire(self, moved: Callable[[], Coroutine[Any, Any, None]], then: Callable[[], None]) -> None:
         """Close what was opened before the last, once conversations have moved; ``then`` comes after it."""
-        task = asyncio.create_task(self._retire(moved, self._open[:-1], then))
+        task = run_errand(self._retire(moved, self._open[:-1], then), "closes an earlier edition")
         self._retiring.add(task)
         task.add_done_callback(self._retiring.discard)
 

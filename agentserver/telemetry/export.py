@@ -17,6 +17,7 @@ from collections import deque
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from agentserver.supervision import Ending, start_thread
 from agentserver.telemetry.otlp import Encoder, rejected
 from agentserver.trace.traceparent import caller
 
@@ -138,10 +139,7 @@ class Export:
         self._until = 0.0
         self._missed = self._unsent = 0
         self._warned = False
-        self._threads = [
-            threading.Thread(target=run, name=f"telemetry {name}", daemon=True)
-            for name, run in (("telling", self._tell), ("sending", self._send))
-        ]
+        self._threads: list[threading.Thread] = []
 
     @property
     def lost(self) -> int:
@@ -150,8 +148,8 @@ class Export:
 
     def start(self) -> None:
         """Begin to tell."""
-        for thread in self._threads:
-            thread.start()
+        for name, run in (("makes spans of steps", self._tell), ("sends spans", self._send)):
+            self._threads.append(start_thread(name, Ending.RESTART, run))
 
     def observe(self, records: Sequence[AuditRecord]) -> None:
         """Have one committed step told, later. Neither blocks nor raises."""

@@ -9,6 +9,7 @@ import asyncio
 import os
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,6 +25,7 @@ from agentserver.core.messages import Reply
 from agentserver.core.state.approvals import Answer
 from agentserver.gateways.console.view import state
 from agentserver.ports import Unkept, UnkeptError
+from agentserver.supervision import Ending, start_errand
 from agentserver.testing.approvals import Person, say
 from agentserver.testing.clock import FakeClock
 from agentserver.testing.models import ScriptedModel
@@ -310,8 +312,8 @@ async def organism(  # noqa: PLR0913 - a keyword each
     async with _unwrapped(), server:
         bed = Testbed(server, await server.open(PRINCIPAL), standins, strict, timeout, person)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(bed.listen)
-            tasks.start_soon(person.attend, server)
+            start_errand(tasks, "listens for answers", Ending.OWNER, bed.listen)
+            start_errand(tasks, "answers approvals", Ending.OWNER, partial(person.attend, server))
             await anyio.lowlevel.checkpoint()
             yield bed
             await bed.handle.close()

@@ -23,11 +23,12 @@ from agentserver.completion import (
     Usage,
 )
 from agentserver.llm.prompts import messages_of
+from agentserver.supervision import run_errand
 from agentserver.wire.envelope import Malformed, read_payload
 from agentserver.worker.frames import CompletedFrame, CompleteFrame, ProgressFrame, ToolFrame, WordsFrame
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable, Coroutine
 
     from agentserver.contract import Invocation
     from agentserver.payload.codec import Codecs
@@ -50,7 +51,7 @@ class Asker:
     """
 
     call: int
-    write: Callable[[CompleteFrame | ProgressFrame], Awaitable[None]]
+    write: Callable[[CompleteFrame | ProgressFrame], Coroutine[Any, Any, None]]
     codecs: Codecs
     bounds: Bounds
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
@@ -102,7 +103,7 @@ class Asker:
 
     def _pass_on(self, frame: ProgressFrame) -> None:
         if self._telling is None or self._telling.done():
-            self._telling = asyncio.ensure_future(self.write(frame))
+            self._telling = run_errand(self.write(frame), "tells progress", (OSError,))
 
     def hear(self, told: CompletedFrame) -> None:
         """An answer has come."""

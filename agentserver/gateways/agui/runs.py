@@ -27,6 +27,7 @@ from agentserver.gateways.http.parts import DoorPart, acting, host, opened, read
 from agentserver.gateways.http.problems import ProblemAnswer, by_code, stopping, unkept, unknown
 from agentserver.gateways.http.routes.streams import ServerSent
 from agentserver.ports import Ended, Lagged, OtherMessageError, Unkept, WatchEnd
+from agentserver.supervision import Ending, start_errand
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -150,9 +151,10 @@ class Following:
             await say(telling.refused(each.interrupt))
         out, items = anyio.create_memory_object_stream["Item"]()
         async with anyio.create_task_group() as tasks, items, out:
-            tasks.start_soon(self._look, out)
-            tasks.start_soon(self._watch, out)
-            tasks.start_soon(out.send, None)  # after the records are read, so that nothing is missed
+            start_errand(tasks, "looks at a run", Ending.OWNER, partial(self._look, out))
+            start_errand(tasks, "watches a run", Ending.OWNER, partial(self._watch, out))
+            # After the records are read, so that nothing is missed.
+            start_errand(tasks, "begins a run", Ending.OWNER, partial(out.send, None))
             async for item in items:
                 for event in await self._told(item):
                     await say(event)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
@@ -30,6 +31,7 @@ from agentserver.gateways.console.lines import (
 )
 from agentserver.gateways.console.session import ConsoleSessions, CurrentTakers
 from agentserver.ports import QuotaError
+from agentserver.supervision import Ending, start_errand
 from agentserver.trace import text
 from agentserver.trace.terminal import Style, own_lines
 
@@ -140,9 +142,9 @@ class Console:
         stop = self._host.trace.watch(self._note)
         try:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._signals)
-                tasks.start_soon(self._hops.show)
-                tasks.start_soon(self.approvals.watch)
+                start_errand(tasks, "hears signals", Ending.OWNER, self._signals)
+                start_errand(tasks, "shows hops", Ending.OWNER, self._hops.show)
+                start_errand(tasks, "shows approvals", Ending.OWNER, self.approvals.watch)
                 with self._reading:
                     await self._converse(lines, tasks)
                 await self._wind_up()
@@ -211,8 +213,8 @@ class Console:
             self._mistake(str(error))
             return
         self._sessions.began(session)
-        tasks.start_soon(self._hops.follow, session)
-        tasks.start_soon(self._deliver, session, letter)
+        start_errand(tasks, "follows a conversation", Ending.OWNER, partial(self._hops.follow, session))
+        start_errand(tasks, "delivers a line", Ending.OWNER, partial(self._deliver, session, letter))
 
     async def _act(self, meaning: Meaning) -> TypedMessage | None:
         match meaning:

@@ -22,6 +22,7 @@ from agentserver.gateways.http.openapi import described
 from agentserver.gateways.http.parts import DoorPart, caller, header
 from agentserver.gateways.http.problems import ProblemAnswer, stopping
 from agentserver.gateways.http.routes import conversations, deciding
+from agentserver.supervision import Ending, start_helper
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
@@ -93,7 +94,7 @@ class HttpDoor:
             for part in self._parts:
                 if part.lifespan is not None:
                     await stack.enter_async_context(part.lifespan())
-            tasks.start_soon(self.holding.look)
+            start_helper(tasks, "ends what revoked principals hold", Ending.RESTART, self.holding.look)
             yield
 
     def _own(self) -> Iterable[DoorPart]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -17,6 +18,7 @@ from agentserver.core.records.audit import Event
 from agentserver.gateways.live import telling
 from agentserver.payload.names import local
 from agentserver.ports import Lagged, UnkeptError
+from agentserver.supervision import Ending, start_errand
 from agentserver.trace.redact import redacted
 
 if TYPE_CHECKING:
@@ -149,7 +151,7 @@ class Feed:
                     tasks.cancel_scope.cancel()
 
                 for work in (self._read, self._revoked, lambda: _gone(receive), lambda: self._tell(send)):
-                    tasks.start_soon(ending, work)
+                    start_errand(tasks, "feeds a live view", Ending.OWNER, partial(ending, work))
             with suppress(OSError):  # the browser is gone
                 await send({"type": "http.response.body", "body": b"event: ended\ndata: {}\n\n"})
         finally:

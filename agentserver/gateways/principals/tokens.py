@@ -10,6 +10,7 @@ import logging
 import time
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -18,6 +19,7 @@ import anyio
 from agentserver import bearer
 from agentserver.gateways.principals import document, file
 from agentserver.gateways.principals.document import Enrolled
+from agentserver.supervision import Ending, start_helper
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -87,7 +89,8 @@ class Tokens:
         """Look at the file every ``period`` seconds for as long as this lasts, in a thread and once for all."""
         await self.refresh()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._watch, period)
+            watch = partial(self._watch, period)
+            start_helper(tasks, "reads principals again when they change", Ending.RESTART, watch)
             self._watched = True
             try:
                 yield

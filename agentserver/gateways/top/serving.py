@@ -9,12 +9,14 @@ import asyncio
 import json
 import logging
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
 from anyio.to_thread import run_sync
 
 from agentserver.gateways.top import place
+from agentserver.supervision import Ending, start_errand, start_helper
 
 if TYPE_CHECKING:
     import socket
@@ -47,7 +49,8 @@ async def followed(overviews: Overviews, path: Path, every: float = EVERY) -> As
     try:
         marked = await run_sync(place.mark, path)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_Readers(overviews, every).serve, listening)
+            serve = partial(_Readers(overviews, every).serve, listening)
+            start_helper(tasks, "shows the server to agentserver top", Ending.RESTART, serve)
             try:
                 yield
             finally:
@@ -78,7 +81,7 @@ class _Readers:
                     peer.close()
                     continue
                 self._count += 1
-                tasks.start_soon(self._tell, peer)
+                start_errand(tasks, "shows the server to a reader", Ending.OWNER, partial(self._tell, peer))
 
     async def _tell(self, peer: socket.socket) -> None:
         loop = asyncio.get_running_loop()

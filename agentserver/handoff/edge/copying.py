@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -15,6 +16,7 @@ from anyio import to_thread
 
 from agentserver.handoff.audit import HandoffEntry
 from agentserver.handoff.edge.records import AuditFile
+from agentserver.supervision import Ending, start_errand
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -100,7 +102,8 @@ async def copying(
     send, receive = anyio.create_memory_object_stream[HandoffEntry](waiting)
     copy = AuditCopy(path, send, report, heads)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(copy.write, receive)
+        write = partial(copy.write, receive)
+        start_errand(tasks, "copies the record of handoffs", Ending.SERVER, write)
         try:
             yield copy
         finally:

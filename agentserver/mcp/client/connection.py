@@ -23,6 +23,7 @@ from agentserver.foreign_json.threads import ReadingThreads
 from agentserver.mcp.client.messages import UNREADABLE, MessageForms, ServerMessages
 from agentserver.mcp.client.process import piped
 from agentserver.payload.foreign.lock import TOOLS, LockError, differences, tool
+from agentserver.supervision import Ending, start_errand
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
@@ -97,6 +98,12 @@ class Connection:
         self._given_up = True
         self._set(None)
         logger.error("%s: lost %d times in a row and given up", self.server.name, failures)
+
+    async def give_up(self, reason: str) -> None:
+        """Answer every call with a refusal from now on."""
+        logger.error("%s is given up: %s", self.server.name, reason)
+        self._given_up = True
+        self._set(None)
 
     def _set(self, client: Any) -> None:
         self._client = client
@@ -216,9 +223,9 @@ async def _first(waits: tuple[Wait, ...], beside: Wait) -> None:
             await wait()
             tasks.cancel_scope.cancel()
 
-        tasks.start_soon(beside)
+        start_errand(tasks, "listens to an MCP server", Ending.OWNER, beside)
         for each in waits:
-            tasks.start_soon(until, each)
+            start_errand(tasks, "waits for an MCP server", Ending.OWNER, partial(until, each))
 
 
 def told(error: BaseException) -> str:

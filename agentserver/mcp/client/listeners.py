@@ -31,6 +31,7 @@ from agentserver.payload.foreign.results import (
 from agentserver.payload.foreign.shapes import inward, outward
 from agentserver.payload.json.elements import element_of, value_from
 from agentserver.payload.json.values import JsonRefusal
+from agentserver.supervision import Ending, start_errand
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -176,7 +177,8 @@ async def listening(
     try:
         async with anyio.create_task_group() as tasks:
             for connection in connections.values():
-                tasks.start_soon(connection.run)
+                name = f"keeps the connection to {connection.server.name}"
+                start_errand(tasks, name, Ending.LISTENER, connection.run, connection.give_up)
             yield {
                 tool.listener: ToolListener(tool, connections[server.name], deadlines[tool.listener], worker)
                 for server, tool in tools

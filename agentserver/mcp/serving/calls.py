@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import anyio
 
 from agentserver.mcp.serving.unanswered import KnownCalls
 from agentserver.ports import Unkept, UnkeptError
+from agentserver.supervision import Ending, start_errand
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -142,7 +144,8 @@ class Calls:
         replies: list[Reply] = []
         with anyio.move_on_after(self.deadline), waiting:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(waiting.run, beat, tasks.cancel_scope)
+                running = partial(waiting.run, beat, tasks.cancel_scope)
+                start_errand(tasks, "looks after a call", Ending.OWNER, running)
                 replies += await _all(handle.replies(call.message, call.tool.listener, request=own))
                 waiting.over = True
                 tasks.cancel_scope.cancel()

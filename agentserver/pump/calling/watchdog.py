@@ -14,6 +14,8 @@ import traceback
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Self
 
+from agentserver.supervision import Ending, start_thread
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
@@ -99,14 +101,13 @@ class Watchdog:
         self._over = threading.Event()
         self._nap = nap or self._over.wait
         self._round = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
 
     def __enter__(self) -> Self:
         """Begin to look. Must be called on the event loop."""
         self._loop = asyncio.get_running_loop()
         self._ident = threading.get_ident()
         self._round.set()
-        self._thread.start()
+        start_thread("looks whether the event loop is held", Ending.RESTART, self._watch)
         return self
 
     def __exit__(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -21,6 +22,7 @@ from agentserver.gateways.http.held import STOPPING
 from agentserver.payload.json.values import JsonRefusal
 from agentserver.payload.json.values import read as read_json
 from agentserver.ports import Ended
+from agentserver.supervision import Ending, start_errand
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -151,7 +153,8 @@ class ServerSent:
         with self.holding.hold(self.stream.caller) as held:
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._alive, receive, send, held)
+                alive = partial(self._alive, receive, send, held)
+                start_errand(tasks, "keeps a stream alive", Ending.OWNER, alive)
                 await self.stream.run(say)
                 tasks.cancel_scope.cancel()
         last = self.written(self.stream.end(held))
@@ -191,7 +194,7 @@ class OverSocket:
         with suppress(WebSocketDisconnect), self.holding.hold(self.stream.caller) as held:
             await socket.accept()
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._listen, socket, held)
+                start_errand(tasks, "listens to a socket", Ending.OWNER, partial(self._listen, socket, held))
                 with suppress(WebSocketDisconnect):
                     await self.stream.run(say)
                 tasks.cancel_scope.cancel()

@@ -41,6 +41,7 @@ class Ending(StrEnum):
     WORKER = "the process that it serves is ended"
     OWNER = "the connection, request or process that it serves ends"
     RESTART = "it is started again"
+    TOLD = "the one who awaits it is told"
 
 
 class HelperError(Exception):
@@ -84,16 +85,20 @@ def start_errand(
 
 
 def run_errand(
-    work: Coroutine[Any, Any, T], name: str, expected: tuple[type[Exception], ...] = ()
+    work: Coroutine[Any, Any, T],
+    name: str,
+    expected: tuple[type[Exception], ...] = (),
+    ending: Ending = Ending.TOLD,
 ) -> asyncio.Task[T]:
-    """Start a task that comes to an end, and that somebody may await.
+    """Start a task that comes to an end, and that a caller may await.
 
     Args:
         work: of the task.
         name: for people.
         expected: exceptions that are an answer to the one who awaits it; any other is logged at once.
+        ending: the consequence of its end, which its owner brings about.
     """
-    task = asyncio.get_running_loop().create_task(work, name=f"errand {name}")
+    task = asyncio.get_running_loop().create_task(work, name=_named("errand", name, ending))
     task.add_done_callback(partial(_see, name, expected))
     return task
 

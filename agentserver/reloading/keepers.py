@@ -17,7 +17,7 @@ import anyio.to_thread
 
 from agentserver.config.organism import elsewhere
 from agentserver.pump import Callee
-from agentserver.supervision import run_errand
+from agentserver.supervision import Ending, run_errand
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
@@ -70,7 +70,7 @@ class EditionKeeper(Generic[T]):
             lost: told the reason when everything was left again though nobody closed it.
         """
         made: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._task = run_errand(self._keep(made), "keeps an edition open", (Exception,))
+        self._task = run_errand(self._keep(made), "keeps an edition open", (Exception,), Ending.SERVER)
         try:
             waiting: list[asyncio.Future[Any]] = [made, self._task]
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -92,7 +92,8 @@ class EditionKeeper(Generic[T]):
         self._over.set()
         if self._task is not None:
             await asyncio.wait([self._task])
-            self._task.result()
+            if not self._task.cancelled():  # its owner has heard of that
+                self._task.result()
 
     async def _keep(self, made: asyncio.Future[T]) -> None:
         async with AsyncExitStack() as stack:

@@ -197,13 +197,13 @@ async def test_the_kernel_refuses_more_than_the_disk_limit_in_whatever_way_it_is
 
 def test_without_a_file_system_of_its_own_the_disk_limit_is_measured():
     """The same acts in a server that may make no namespaces, as in most containers."""
-    here = Path(__file__)
+    here, program = Path(__file__), Path(__file__).parent / "commands" / "test_commands.py"
     command = [here.with_name("without_namespaces.py"), "-m", "pytest", "-q", "-n0", "-p", "no:randomly"]
     environ = {**os.environ, MEASURED: "1", "PYTHONPATH": str(here.parents[2])}
     for name in [each for each in os.environ if each.startswith("PYTEST_XDIST")]:
         del environ[name]
     done = subprocess.run(
-        [sys.executable, *command, f"{here}::test_what_is_measured"],
+        [sys.executable, *command, f"{here}::test_what_is_measured", f"{program}::test_a_program_is_measured"],
         capture_output=True, text=True, env=environ, cwd=here.parents[2], timeout=HANGS, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-5000:]

@@ -178,6 +178,29 @@ async def test_one_that_writes_without_end_is_refused_by_the_kernel(tmp_path, lo
         assert await run("print(len(os.listdir(os.environ['TMPDIR'])))") == "3\n"
 
 
+MEASURED = {
+    "nested": "p = os.open(os.environ['TMPDIR'], 0)\nfor n in range(1500):\n"
+    " os.mkdir('d', dir_fd=p); q = os.open('d', 0, dir_fd=p); os.close(p); p = q\n",
+    "unlinked by a child": "if os.fork():\n pass\nelse:\n for n in range(5):\n"
+    "  p = os.environ['TMPDIR'] + '/f'; f = open(p, 'wb', buffering=0); f.write(bytes(10**6)); os.unlink(p)\n"
+    "  globals()[str(n)] = f\n import time; time.sleep(1000)\n",
+}
+"""What ends a program whose folder the server measures."""
+
+
+async def test_a_program_is_measured(tmp_path, lock, caplog):
+    """Run by tests/worker/test_hostile.py where no process may have a file system of its own."""
+    if not os.environ.get("AGENTSERVER_TEST_MEASURED"):
+        pytest.skip("the kernel's limit here")
+    async with running(tmp_path, "{disk: 2MB, fork: true}", lock) as run:
+        for act, code in MEASURED.items():
+            got = await run(code + "import time\ntime.sleep(1000)")
+            assert isinstance(got, SystemError), (act, got)
+            assert await run("print(os.listdir(os.environ['TMPDIR']))") == "[]\n"
+    assert "far is ended: it nested folders more than 64 deep" in caplog.messages
+    assert "far is ended: it wrote more than 2000000 bytes" in caplog.messages
+
+
 async def test_nothing_is_left_of_it(tmp_path, lock):
     async with running(tmp_path, "{fork: true}", lock) as run:
         left = await run(

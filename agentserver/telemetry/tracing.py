@@ -22,6 +22,7 @@ from opentelemetry.trace import (
 )
 
 from agentserver.extras import find_version
+from agentserver.supervision import Ending, start_errand
 from agentserver.telemetry.chats import Asked
 from agentserver.telemetry.export import Collector, Export, Sender
 from agentserver.telemetry.names import Attribute
@@ -175,9 +176,10 @@ async def _end(export: Export, metrics: ClientMetrics | None) -> None:
     alone = anyio.CapacityLimiter(2)  # handlers that hang may hold every thread of the usual one
     end = partial(to_thread.run_sync, limiter=alone)
     async with anyio.create_task_group() as ending:
-        ending.start_soon(end, export.end, time.monotonic() + PATIENCE)
+        spans = partial(end, export.end, time.monotonic() + PATIENCE)
+        start_errand(ending, "sends the last spans", Ending.OWNER, spans)
         if metrics is not None:
-            ending.start_soon(end, metrics.end, PATIENCE)
+            start_errand(ending, "sends the last metrics", Ending.OWNER, partial(end, metrics.end, PATIENCE))
 
 
 def _metrics(wanted: Wanted, resource: Mapping[str, str], own: str) -> ClientMetrics:

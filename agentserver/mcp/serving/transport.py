@@ -6,13 +6,8 @@ Imports the SDK, which comes with the extra ``mcp``.
 
 from __future__ import annotations
 
-<<<<<<< HEAD
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
-=======
-from functools import partial
-from typing import TYPE_CHECKING, Any
->>>>>>> c24a33fc (Start every helper by a name and with a stated consequence)
 
 import anyio
 from mcp.server.auth.middleware.auth_context import AuthContextMiddleware, get_access_token
@@ -21,14 +16,7 @@ from mcp.server.auth.provider import AccessToken
 from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from mcp.server.transport_security import TransportSecuritySettings
-<<<<<<< HEAD
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
-=======
-from pydantic import AnyHttpUrl
-
-from agentserver import bearer
-from agentserver.supervision import Ending, start_errand
->>>>>>> c24a33fc (Start every helper by a name and with a stated consequence)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -140,27 +128,7 @@ async def _in_its_share(
 ) -> Any:
     """Serve a message in the share of its host: the SDK does so in a task that the door does not see."""
 
-<<<<<<< HEAD
     async def work() -> Any:
         return await call_next(ctx)
-=======
-    Args:
-        app: what is served.
-        port: 0 for any that is free.
-        started: told the port.
-    """
-    config = uvicorn.Config(app, host=LOOPBACK, port=port, log_config=None, timeout_graceful_shutdown=1)
-    web = uvicorn.Server(config)
-    async with anyio.create_task_group() as tasks:
-        serve = partial(_serve, web, tasks.cancel_scope)
-        start_errand(tasks, "serves MCP over HTTP", Ending.SERVER, serve)
-        try:
-            while not web.started:  # noqa: ASYNC110 - the library tells it in no other way
-                await anyio.sleep(0.01)
-            started(web.servers[0].sockets[0].getsockname()[1])
-            await anyio.sleep_forever()
-        finally:
-            web.should_exit = True
->>>>>>> c24a33fc (Start every helper by a name and with a stated consequence)
 
     return await access().run(work())

@@ -33,6 +33,7 @@ from agentserver.gateways.http.serving import bound, served
 from agentserver.gateways.principals import Tokens
 from agentserver.supervision import Ending
 from agentserver.testing import Testbed
+from agentserver.testing.standins import Standins
 from agentserver.worker.wall.raising import missing
 from tests.gateways.http.desk import NoPace
 from tests.helpers import kill, kill_thread
@@ -107,7 +108,7 @@ async def standing(home, name="organism.yaml"):
             session.followed(server),
             tokens.watching(),
             door.open(),
-            served(door, listening, None, options.connections),
+            served(door, listening, None, door.connections, options.idle),
         ):
             await stack.enter_async_context(each)
         yield SimpleNamespace(server=server, url=f"http://127.0.0.1:{port}")
@@ -208,7 +209,7 @@ async def test_each_helper_of_a_server_has_the_consequence_that_it_states_and_th
         ).listener.payloads
         hello = words.Try("hello", "you")
         whole.words = {"walled": hello, "bystander": hello, "far.run": far(code="print(1)")}
-        whole.bed = Testbed(whole.server, await whole.server.open("ada"), {}, timeout=HANGS)
+        whole.bed = Testbed(whole.server, await whole.server.open("ada"), Standins({}, {}), timeout=HANGS)
         for to in whole.words:
             await until(lambda to=to: serves(whole, to))
         killed = set()
@@ -266,7 +267,7 @@ async def test_each_thread_of_a_server_is_started_again(home, caplog):
     async with standing(home, "small.yaml") as whole:
         await settled()
         words = __import__("words")
-        bed = Testbed(whole.server, await whole.server.open("ada"), {}, timeout=HANGS)
+        bed = Testbed(whole.server, await whole.server.open("ada"), Standins({}, {}), timeout=HANGS)
         found = [thread for thread in threading.enumerate() if thread.name.startswith("helper ")]
         assert len(found) == 4, found
         others = {each.name for each in threading.enumerate()} - {each.name for each in found}

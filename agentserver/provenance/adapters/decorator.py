@@ -71,6 +71,11 @@ class _Tool:
         named.pop("self", None)
         return named
 
+    def filled(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> frozenset[str]:
+        """The arguments that have the default of the tool's author."""
+        given = self.signature.bind(*args, **kwargs).arguments
+        return frozenset(self.signature.parameters.keys() - given.keys())
+
 
 def tracked_tool(
     engine: Engine | EngineHolder, name: str | None = None
@@ -89,7 +94,7 @@ def tracked_tool(
 def _plain(tool: _Tool) -> Callable[..., Any]:
     def called(*args: Any, **kwargs: Any) -> Any:
         engine, given = engine_of(tool.holder), tool.given(args, kwargs)
-        engine.on_tool_call(tool.name, given)
+        engine.on_tool_call(tool.name, given, tool.filled(args, kwargs))
         with Working(engine, tool.name, given):
             result = tool.fn(*args, **kwargs)
         return _result(engine, tool.name, given, result)
@@ -100,7 +105,7 @@ def _plain(tool: _Tool) -> Callable[..., Any]:
 def _coroutine(tool: _Tool) -> Callable[..., Any]:
     async def called(*args: Any, **kwargs: Any) -> Any:
         engine, given = engine_of(tool.holder), tool.given(args, kwargs)
-        await engine.acall(tool.name, given)
+        await engine.acall(tool.name, given, tool.filled(args, kwargs))
         with Working(engine, tool.name, given):
             result = await tool.fn(*args, **kwargs)
         return _result(engine, tool.name, given, result)
@@ -111,7 +116,7 @@ def _coroutine(tool: _Tool) -> Callable[..., Any]:
 def _generator(tool: _Tool) -> Callable[..., Any]:
     def streamed(*args: Any, **kwargs: Any) -> Iterator[Any]:
         engine, given = engine_of(tool.holder), tool.given(args, kwargs)
-        engine.on_tool_call(tool.name, given)
+        engine.on_tool_call(tool.name, given, tool.filled(args, kwargs))
         yield from _chunks(engine, tool.name, given, tool.fn(*args, **kwargs))
 
     return streamed
@@ -120,7 +125,7 @@ def _generator(tool: _Tool) -> Callable[..., Any]:
 def _async_generator(tool: _Tool) -> Callable[..., Any]:
     async def streamed(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
         engine, given = engine_of(tool.holder), tool.given(args, kwargs)
-        await engine.acall(tool.name, given)
+        await engine.acall(tool.name, given, tool.filled(args, kwargs))
         async for chunk in _achunks(engine, tool.name, given, tool.fn(*args, **kwargs)):
             yield chunk
 

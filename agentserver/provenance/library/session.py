@@ -87,8 +87,8 @@ class Engine:
             self.store.ledger = self.store.ledger if planned is None else planned
             return planned is not None
 
-    def on_tool_call(self, name: str, args: Any) -> Violation | None:
-        """Judges a pending call.
+    def on_tool_call(self, name: str, args: Any, filled: frozenset[str] = frozenset()) -> Violation | None:
+        """Judges a pending call. ``filled`` names arguments that have the tool's own default, as nobody gave one.
 
         Returns:
             What was found, or ``None``.
@@ -96,14 +96,14 @@ class Engine:
         Raises:
             TaintViolationError: the call must not run.
         """
-        verdict = self._judge(name, args)
+        verdict = self._judge(name, args, filled)
         if verdict.decision is not Decision.ASK:
             return self._settle(verdict, allowed=verdict.allowed)
         return self._settle(verdict, allowed=self._asked(verdict))
 
-    async def acall(self, name: str, args: Any) -> Violation | None:
+    async def acall(self, name: str, args: Any, filled: frozenset[str] = frozenset()) -> Violation | None:
         """``on_tool_call`` where an answer may be awaited."""
-        verdict = self._judge(name, args)
+        verdict = self._judge(name, args, filled)
         if verdict.decision is not Decision.ASK:
             return self._settle(verdict, allowed=verdict.allowed)
         return self._settle(verdict, allowed=await self._aasked(verdict))
@@ -126,12 +126,12 @@ class Engine:
             )
             self.store.observe(self.rules, seen)
 
-    def _judge(self, name: str, args: Any) -> Verdict:
+    def _judge(self, name: str, args: Any, filled: frozenset[str]) -> Verdict:
         with self._lock:
             self._declared(name)
             self.store.step += 1
             self._calling = True
-            call = Call(name, leaves(args), self.store.step, time.time())
+            call = Call(name, leaves(args), self.store.step, time.time(), filled=filled)
             return judge(self.store.known, self.rules, call)
 
     def _declared(self, name: str) -> None:

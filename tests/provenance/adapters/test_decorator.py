@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from agentserver.provenance import TaintViolationError
+from agentserver.provenance import Mode, Policy, Sleuth, TaintViolationError
+from agentserver.provenance.evidence.labels import Role
+from agentserver.provenance.policy.declarations import ArgumentRule, SinkRule
 from tests.provenance.adapters.scene import FOE, PAGE, came_from, scene, watching
 
 
@@ -72,3 +74,26 @@ def test_a_refusal_within_a_tool_is_no_output_of_it() -> None:
     with pytest.raises(TaintViolationError):
         sleuth.track(read_and_send)()
     assert sleuth.store.ledger.texts == before != ()
+
+
+def test_a_default_of_the_tool_is_its_authors_and_a_value_that_was_given_is_judged() -> None:
+    policy = Policy(
+        mode=Mode.ENFORCE,
+        sources=("read",),
+        sinks=(
+            SinkRule("pay", (ArgumentRule("to", Role.DESTINATION), ArgumentRule("currency", Role.SELECTOR))),
+        ),
+    )
+    sleuth = Sleuth(policy=policy)
+    sleuth.reset("Pay bob@corp.example.")
+
+    def read() -> str:
+        return "The price is 80 EUR, payable to bob@corp.example."
+
+    def pay(to: str, currency: str = "EUR") -> str:
+        return f"{to} {currency}"
+
+    sleuth.track(read)()
+    assert sleuth.track(pay)("bob@corp.example") == "bob@corp.example EUR"
+    with pytest.raises(TaintViolationError):
+        sleuth.track(pay)("bob@corp.example", currency="EUR")

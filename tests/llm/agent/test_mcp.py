@@ -91,7 +91,7 @@ async def test_it_calls_tools_and_what_they_say_orders_nothing(loaded, page, mod
         return calls(("Said", json.dumps({"text": results[1]})))
 
     organism, model = await anyio.to_thread.run_sync(loaded, mode), Model(obey)
-    async with testing.organism(spoken_for(organism, model), timeout=HANGS) as bed:
+    async with testing.organism(spoken_for(organism, model), timeout=HANGS, real_tools=True) as bed:
         wish = next(each for each in organism.listeners if each.listener.name == "agent").listener.payloads[0]
         told = (await bed.ask(wish(f"Tell me what {page} says."), "agent")).text
     assert told.startswith("Said: " if mode == "audit" else "Refused (denied)")

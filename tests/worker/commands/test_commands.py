@@ -117,7 +117,7 @@ async def running(folder, isolation, lock):
     await anyio.to_thread.run_sync(organism_in, folder, isolation, lock)
     loaded = await anyio.to_thread.run_sync(lambda: config.load(folder / "organism.yaml", environ={}))
     (payload,) = loaded.listeners[0].listener.payloads
-    async with testing.organism(loaded, timeout=HANGS) as bed:
+    async with testing.organism(loaded, timeout=HANGS, real_tools=True) as bed:
 
         async def run(code):
             got = await bed.ask(payload(code=code), to="far.run")

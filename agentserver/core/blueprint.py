@@ -31,6 +31,7 @@ class Listener:
         retries: how often a crashed or late invocation is repeated before its caller is told.
         approval: whether a person has to approve every message to it.
         progress: whether it may tell how far it is.
+        answers: the dataclasses of its answers, where it gives no others; none where that is not known.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Listener:
     retries: int = 0
     approval: bool = False
     progress: bool = False
+    answers: tuple[type, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
 from agentserver.completion import ReadyAgent
@@ -83,6 +83,7 @@ class Binder:
         named_by_code = (agent.answer,) if agent else self.discovery.classes(found.function)
         discovered = tuple(dict.fromkeys((*payloads, *replies, *named_by_code)))
         listener, source = _facts(declared, payloads)
+        listener = listener if agent is None else replace(listener, answers=(agent.answer,))
         handler = None if isinstance(code, ReadyAgent) else code
         return BoundListener(
             listener, handler, settings, found.returns_bytes, schema, source, discovered, agent

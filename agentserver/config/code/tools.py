@@ -235,7 +235,7 @@ class ToolReader:
 
 
 def _listener(tool: DeclaredTool, made: ToolForms) -> BoundListener:
-    entry = tool.entry
+    entry, answer = tool.entry, ToolResult if made.gives is None else made.gives.cls
     listener = Listener(
         name=tool.declared.entry.name,
         payloads=(made.takes.cls,),
@@ -244,8 +244,8 @@ def _listener(tool: DeclaredTool, made: ToolForms) -> BoundListener:
         deadline=tool.server.deadline if entry.deadline is None else entry.deadline,
         retries=entry.retries,
         approval=entry.approval == "required",
+        answers=(answer, ToolFailure),
     )
-    answer = ToolResult if made.gives is None else made.gives.cls
     where = tool.declared.where()
     source = SourceLine(where.file, where.line)
     discovered = (made.takes.cls, answer, ToolFailure)

@@ -13,19 +13,20 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import anyio
 
+from agentserver.mcp.serving.hearing import ProgressHearing
 from agentserver.mcp.serving.unanswered import KnownCalls
 from agentserver.ports import Unkept, UnkeptError
 from agentserver.supervision import Ending, start_errand
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+    from typing import Any
 
     from agentserver.core.messages import Reply
     from agentserver.core.records.audit import AuditRecord
     from agentserver.core.state.principals import Principal
     from agentserver.mcp.serving.rooms import McpHost, Rooms
     from agentserver.mcp.serving.tools import ServedTool
-    from agentserver.ports import ConversationHandle
 
     Beat: TypeAlias = Callable[[str], Awaitable[None]]
 
@@ -48,6 +49,7 @@ class HostCall:
         request: of an earlier call that the host comes back to; empty for none.
         leaving: whether to come back at once when a person is asked.
         gone: tells whether the host does not listen any more.
+        progress: whether the host wants to hear how far the call is.
     """
 
     tool: ServedTool
@@ -56,6 +58,7 @@ class HostCall:
     request: str = ""
     leaving: bool = False
     gone: Callable[[], Awaitable[bool]] = _here
+    progress: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,7 @@ class Calls:
     rooms: Rooms
     deadline: float
     _known: dict[str, KnownCalls] = field(default_factory=dict)
+    _hearing: ProgressHearing = field(default_factory=ProgressHearing)
 
     async def call(self, principal: Principal, call: HostCall, beat: Beat) -> CallDone | CallPending:
         """Send a message and wait for its answers.
@@ -110,25 +114,28 @@ class Calls:
         Args:
             principal: whose call it is.
             call: the call.
-            beat: told now and then that the call goes on.
+            beat: told now and then that the call goes on, and the words of its listeners.
 
         Raises QuotaError, UnkeptError and ValueError as the server does.
         """
         handle = await self.rooms.of(principal)
         known, told = self._known_of(principal.name, handle.id), (call.tool.listener, call.message)
         own = call.request or known.find(told, call.host) or known.begin(told)
+        words = handle.progress() if call.progress else None  # from now on, so that the first is not missed
         submitted = await handle.send(call.message, call.tool.listener, request=own)
         if isinstance(submitted.code, Unkept):
             raise UnkeptError(submitted.code)
         again = submitted.again and not call.request
         waiting = _Waiting(self.server, handle.id, submitted.request, call.leaving and not call.request)
-        replies = await self._waited(handle, call, own, beat, waiting)
+        hearing = None if words is None else partial(self._hearing.hear, words, submitted.request, beat)
+        with waiting:
+            await self._wait(handle.replies(*told[::-1], request=own), waiting, beat, hearing)
         if not waiting.over:
             known.keep(told, own)
             return CallPending(own, waiting.approval(), again)
         if not await call.gone():
             known.answer(told, own, call.host)
-        return CallDone(replies, again)
+        return CallDone(tuple(waiting.replies), again)
 
     def _known_of(self, principal: str, conversation: str) -> KnownCalls:
         """Find what is known of a principal's calls, which goes with its conversation."""
@@ -137,19 +144,23 @@ class Calls:
             known = self._known[principal] = KnownCalls(conversation)
         return known
 
-    async def _waited(
-        self, handle: ConversationHandle, call: HostCall, own: str, beat: Beat, waiting: _Waiting
-    ) -> tuple[Reply, ...]:
+    async def _wait(
+        self,
+        answers: AsyncIterator[Reply],
+        waiting: _Waiting,
+        beat: Beat,
+        hearing: Callable[[], Coroutine[Any, Any, None]] | None,
+    ) -> None:
         """Wait for the answers until the deadline."""
-        replies: list[Reply] = []
-        with anyio.move_on_after(self.deadline), waiting:
+        with anyio.move_on_after(self.deadline):
             async with anyio.create_task_group() as tasks:
                 running = partial(waiting.run, beat, tasks.cancel_scope)
                 start_errand(tasks, "looks after a call", Ending.OWNER, running)
-                replies += await _all(handle.replies(call.message, call.tool.listener, request=own))
+                if hearing is not None:
+                    start_errand(tasks, "hears the progress of a call", Ending.OWNER, hearing)
+                waiting.replies += await _all(answers)
                 waiting.over = True
                 tasks.cancel_scope.cancel()
-        return tuple(replies)
 
 
 async def _all(answers: AsyncIterator[Reply]) -> list[Reply]:
@@ -173,6 +184,7 @@ class _Waiting:
         self._leaving = leaving
         self._stirred = anyio.Event()
         self.over = False
+        self.replies: list[Reply] = []
 
     def __enter__(self) -> None:
         self._stop = self._server.trace.watch(self._note)

@@ -6,9 +6,10 @@ Owns how the parts of this package meet. Refuses to know how hosts are reached.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from agentserver.core.state.principals import Principal, weaker
+from agentserver.extras import find_version
 from agentserver.mcp.serving.calls import Calls
 from agentserver.mcp.serving.rooms import McpHost, Rooms
 from agentserver.mcp.serving.tools import ServedTool, tools_of
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
     from agentserver.core.state.principals import Trust
+
+
+RELEASE: Final = find_version() or "from a checkout"
+"""The release of agentserver, as hosts see it: found once, since it is read from a disk."""
 
 
 class Offered(Protocol):
@@ -91,5 +96,5 @@ class Offering:
 
         limits = rules.blueprint.limits
         return protocol_server(
-            Offer(name, rules, self.tools, calls, known, offered.approvals, limits.approval)
+            Offer(name, rules, self.tools, calls, known, offered.approvals, limits.approval, RELEASE)
         )

@@ -57,6 +57,7 @@ class Offer:
         who: the principal of whoever calls, as the transport has authenticated it.
         approvals: address of the page on which a person decides, without the id of the approval; empty without one.
         patience: seconds for which a call that waits for a person may be asked for again.
+        version: of the server, as hosts see it.
     """
 
     name: str
@@ -66,9 +67,10 @@ class Offer:
     who: Callable[[], Principal]
     approvals: str = ""
     patience: float = 3600.0
+    version: str = ""
 
 
-def protocol_server(offer: Offer, version: str = "") -> Server[Any]:
+def protocol_server(offer: Offer) -> Server[Any]:
     """The SDK's server for an offer."""
     connection = token_hex(8)  # of the one host at standard streams
 
@@ -80,14 +82,17 @@ def protocol_server(offer: Offer, version: str = "") -> Server[Any]:
     ) -> types.CallToolResult | types.InputRequiredResult:
         return await _called(offer, ctx, params, _host_id(ctx, connection))
 
-    server: Server[Any] = Server(offer.name, version=version, on_list_tools=listed, on_call_tool=called)
+    server: Server[Any] = Server(offer.name, version=offer.version, on_list_tools=listed, on_call_tool=called)
     security = RequestStateSecurity.ephemeral(ttl=offer.patience)
     server.middleware.append(RequestStateBoundary(security, default_audience=offer.name))
     return server
 
 
 def _tool(tool: ServedTool) -> types.Tool:
-    return types.Tool(name=tool.name, description=tool.description, input_schema=dict(tool.schema))
+    gives = None if tool.gives is None else dict(tool.gives)
+    return types.Tool(
+        name=tool.name, description=tool.description, input_schema=dict(tool.schema), output_schema=gives
+    )
 
 
 async def _called(
@@ -108,7 +113,8 @@ async def _called(
         await ctx.session.report_progress(beats, None, text)
 
     try:
-        call = HostCall(tool, message, host, _request(params), elicits, partial(_is_gone, ctx))
+        progress = "progress_token" in (ctx.meta or {})
+        call = HostCall(tool, message, host, _request(params), elicits, partial(_is_gone, ctx), progress)
         with coming_from((ctx.meta or {}).get("traceparent")):
             outcome = await offer.calls.call(offer.who(), call, beat)
     except QuotaError:
@@ -117,7 +123,7 @@ async def _called(
         logger.exception("a call of %s could not be carried out", tool.name)
         raise MCPError(code=types.INTERNAL_ERROR, message="Internal error") from None
     if isinstance(outcome, CallDone):
-        return _result(answer_of(outcome.replies, offer.rules), again=outcome.again)
+        return _result(answer_of(outcome.replies, offer.rules, tool), again=outcome.again)
     return _asked(offer, outcome) if outcome.approval and elicits else _late(offer, outcome)
 
 

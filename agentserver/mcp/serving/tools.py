@@ -36,6 +36,8 @@ class ServedTool:
         description: what the listener does, in the organism's words.
         codec: of the payload.
         schema: of the arguments.
+        gives: schema of the answer; None where it is not known, or has several parts that no one schema can name.
+        answers: root elements of the answers that ``gives`` is of.
     """
 
     name: str
@@ -43,6 +45,8 @@ class ServedTool:
     description: str
     codec: Codec
     schema: Mapping[str, Any]
+    gives: Mapping[str, Any] | None = None
+    answers: frozenset[str] = frozenset()
 
     def message(self, arguments: Mapping[str, Any]) -> bytes | JsonRefusal:
         """The payload that the arguments of a call mean, or what to correct in them."""
@@ -91,11 +95,27 @@ def _tools(listener: Listener, rules: Rules) -> Iterable[ServedTool]:
             raise ValueError(told)  # noqa: TRY004 - a mistake of whoever exposes it
         several = len(listener.payloads) > 1
         name = f"{listener.name}.{local(codec.name)}" if several else listener.name
-        yield ServedTool(name, listener.name, listener.description, codec, schema)
+        gives, answers = _answers(listener, rules)
+        yield ServedTool(name, listener.name, listener.description, codec, schema, gives, answers)
 
 
-def answer_of(replies: Sequence[Reply], rules: Rules) -> ToolAnswer:
-    """The answer that replies are. None at all is an error: whoever called waits for something."""
+def _answers(listener: Listener, rules: Rules) -> tuple[Mapping[str, Any] | None, frozenset[str]]:
+    """Give the schema of a listener's answers, and their root elements; None where it has none."""
+    codecs = [rules.codecs.of(each) for each in listener.answers]
+    schemas = [json_schema(codec) for codec in codecs]
+    known = [schema for schema in schemas if not isinstance(schema, JsonRefusal)]
+    roots = frozenset(codec.name for codec in codecs)
+    if not known or len(known) < len(schemas):
+        return None, frozenset()
+    if len(known) == 1:
+        return known[0], roots
+    if any("$defs" in schema for schema in known):  # its references are to the root of a schema of its own
+        return None, frozenset()
+    return {"type": "object", "anyOf": known}, roots
+
+
+def answer_of(replies: Sequence[Reply], rules: Rules, tool: ServedTool) -> ToolAnswer:
+    """Give the answer that replies are. None at all is an error, as is one that the tool's schema does not know."""
     if not replies:
         return ToolAnswer(("It ended without an answer.",), error=True)
     values = [_value(reply, rules) for reply in replies]
@@ -104,7 +124,10 @@ def answer_of(replies: Sequence[Reply], rules: Rules) -> ToolAnswer:
     )
     error = any(reply.error for reply in replies)
     only = values[0] if len(values) == 1 and not error else None
-    return ToolAnswer(texts, only if isinstance(only, dict) else None, error)
+    value = only if isinstance(only, dict) else None
+    if tool.gives is not None and (value is None or replies[0].root not in tool.answers):
+        return ToolAnswer(texts, error=True)
+    return ToolAnswer(texts, value, error)
 
 
 def _value(reply: Reply, rules: Rules) -> Any:

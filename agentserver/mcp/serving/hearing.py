@@ -1,0 +1,44 @@
+"""The words of listeners on how far they are, on their way to the calls that they are about.
+
+Owns which call a word goes to. Refuses to keep any: a word is shown or lost.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from agentserver.core.messages import Progress
+
+EARLY: Final = 64
+"""Words that wait for a call whose request is not known yet; of more the oldest are dropped."""
+
+
+class ProgressHearing:
+    """Takes words for all calls: those of one conversation share a queue, and each word goes to one taker."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, Callable[[str], Awaitable[None]]] = {}
+        self._early: deque[Progress] = deque(maxlen=EARLY)
+
+    async def hear(
+        self, words: AsyncIterator[Progress], request: str, tell: Callable[[str], Awaitable[None]]
+    ) -> None:
+        """Pass words on until it is cancelled: those of this request to ``tell``, others to their calls."""
+        early = [word for word in self._early if word.request == request]
+        self._told[request] = tell
+        try:
+            for word in early:
+                self._early.remove(word)
+                await tell(word.text)
+            async for word in words:
+                known = self._told.get(word.request)
+                if known is None:
+                    self._early.append(word)
+                else:
+                    await known(word.text)
+        finally:
+            self._told.pop(request, None)

@@ -137,6 +137,12 @@ class Calls:
             known.answer(told, own, call.host)
         return CallDone(tuple(waiting.replies), again)
 
+    def cancel(self, principal: str, host: str) -> None:
+        """Hear that a host gave up a call, by the id that it has given it. The call goes on."""
+        known = self._known.get(principal)
+        if known is not None:
+            known.reopen(host)
+
     def _known_of(self, principal: str, conversation: str) -> KnownCalls:
         """Find what is known of a principal's calls, which goes with its conversation."""
         known = self._known.get(principal)

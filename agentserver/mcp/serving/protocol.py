@@ -28,7 +28,7 @@ from agentserver.trace.traceparent import coming_from
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from mcp.server.context import ServerRequestContext
+    from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 
     from agentserver.core.guard import Rules
     from agentserver.core.state.principals import Principal
@@ -80,9 +80,17 @@ def protocol_server(offer: Offer) -> Server[Any]:
     async def called(
         ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
-        return await _called(offer, ctx, params, _host_id(ctx, connection))
+        return await _called(offer, ctx, params, _host_id(ctx, connection, ctx.request_id))
 
     server: Server[Any] = Server(offer.name, version=offer.version, on_list_tools=listed, on_call_tool=called)
+
+    async def watched(ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:
+        if ctx.method == "notifications/cancelled":
+            given_up = _host_id(ctx, connection, (ctx.params or {}).get("requestId"))
+            offer.calls.cancel(offer.who().name, given_up)
+        return await call_next(ctx)
+
+    server.middleware.append(watched)
     security = RequestStateSecurity.ephemeral(ttl=offer.patience)
     server.middleware.append(RequestStateBoundary(security, default_audience=offer.name))
     return server
@@ -127,10 +135,10 @@ async def _called(
     return _asked(offer, outcome) if outcome.approval and elicits else _late(offer, outcome)
 
 
-def _host_id(ctx: ServerRequestContext[Any], connection: str) -> str:
+def _host_id(ctx: ServerRequestContext[Any], connection: str, request: object) -> str:
     """The id of a call that no other call of its host has; empty where ids are unique within a request alone."""
     session = connection if ctx.request is None else ctx.request.headers.get(MCP_SESSION_ID_HEADER)
-    return "" if session is None else f"{session} {ctx.request_id!r}"
+    return "" if session is None else f"{session} {request!r}"
 
 
 async def _is_gone(ctx: ServerRequestContext[Any]) -> bool:

@@ -52,6 +52,12 @@ class KnownCalls:
         if self._open.get(call) == own:
             del self._open[call]
 
+    def reopen(self, host: str) -> None:
+        """Know a call as unanswered again: its host gave it up while the answer was on its way."""
+        found = self._answered.pop(host, None)
+        if found is not None:
+            self._open.setdefault(*found)
+
     def answer(self, call: ToldCall, own: str, host: str) -> None:
         """Know a call as answered: from now on it is found by the id of its host alone."""
         self.drop(call, own)

@@ -125,6 +125,11 @@ def test_more_commands_than_are_looked_up_are_beyond_what_is_tracked():
     assert sum(map(len, simple_commands("a -b c " * 2_000, 513))) < 513 * 64 * 7
 
 
+def test_a_command_after_many_repetitions_of_another_is_found():
+    command = f"{'wc -l a.txt; ' * 600}rm -rf /srv"
+    assert read().call("run_command", command=command).decision is Decision.DENY
+
+
 @settings(max_examples=examples(100))
 @given(
     st.lists(st.sampled_from(HONEST), min_size=1, max_size=3),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 READ: Final = 1 << 14
-"""Characters of a text that are parted. What comes after them is one command."""
+"""Characters of a text that are parted. Commands after them are not found."""
 
 WORDS: Final = 64
 """Words of a command that are looked at: what holds the whole of it holds them."""
@@ -56,7 +56,16 @@ _LEAST: Final = 3
 
 def simple_commands(text: str, most: int) -> tuple[str, ...]:
     """The simple commands of a shell text, at most so many. A quoted text is data, but where a shell is given it."""
-    return tuple(dict.fromkeys(islice(_commands(text[:READ], inside=False), most)))
+    return tuple(islice(_different(_commands(text[:READ], inside=False)), most))
+
+
+def _different(commands: Iterator[str]) -> Iterator[str]:
+    """Each command once: repetitions take the place of no other command."""
+    seen: set[str] = set()
+    for command in commands:
+        if command not in seen:
+            seen.add(command)
+            yield command
 
 
 def _commands(text: str, *, inside: bool) -> Iterator[str]:

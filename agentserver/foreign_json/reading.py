@@ -96,7 +96,12 @@ class JsonCounter:
         self._escape = b""
 
     def feed(self, piece: bytes) -> RefusedJson | None:
-        """Count a piece. Returns the limit on values once the text has broken it, else None."""
+        """Count a piece. Returns the limit on values once the text has broken it, else None.
+
+        Refuses UTF-16 and UTF-32, which some parsers read too: their quotes cannot be counted as bytes.
+        """
+        if b"\0" in piece:
+            return RefusedJson(NO_JSON)
         piece = self._escape + piece
         self._escape = b"\\" if (len(piece) - len(piece.rstrip(b"\\"))) & 1 else b""
         if b"\\" in piece:  # from here on each quote begins or ends a text

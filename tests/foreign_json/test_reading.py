@@ -87,6 +87,13 @@ def test_marks_inside_texts_count_for_nothing_wherever_the_text_is_cut():
         assert read(text, LIMITS) == json.loads(text)
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-16", "utf-32"])
+def test_a_text_that_other_parsers_read_as_utf_16_is_refused_before_them(encoding):
+    data = f'["\\"", {"1, " * 100}"last"]'.encode(encoding)
+    assert len(json.loads(data)) > SMALL.values
+    assert JsonCounter(SMALL).feed(data) == RefusedJson(NO_JSON)
+
+
 @given(VALUES, st.integers(1, 9))
 def test_the_count_is_the_same_in_pieces_of_any_size(value, size):
     data = json.dumps(value, ensure_ascii=False).encode()

@@ -122,7 +122,8 @@ def _texts(field: str, text: str) -> Iterator[Line]:
 
 
 def _one_line(value: str) -> str:
-    shown = " ".join(value.split())
+    """A value between quotes on one line. Its own quotes are single ones, since words of ours follow it."""
+    shown = " ".join(value.split()).replace('"', "'")
     return shown if len(shown) <= VALUE else f"{shown[:VALUE]}{CUT}"
 
 

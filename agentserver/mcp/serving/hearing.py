@@ -29,10 +29,10 @@ class ProgressHearing:
     ) -> None:
         """Pass words on until it is cancelled: those of this request to ``tell``, others to their calls."""
         early = [word for word in self._early if word.request == request]
+        self._early = deque((word for word in self._early if word.request != request), EARLY)
         self._told[request] = tell
         try:
             for word in early:
-                self._early.remove(word)
                 await tell(word.text)
             async for word in words:
                 known = self._told.get(word.request)
@@ -41,4 +41,5 @@ class ProgressHearing:
                 else:
                     await known(word.text)
         finally:
-            self._told.pop(request, None)
+            if self._told.get(request) is tell:  # the same call, made once more, has its own
+                del self._told[request]

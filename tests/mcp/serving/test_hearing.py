@@ -1,0 +1,60 @@
+"""The progress of listeners on its way to the calls of hosts, which share the queue of their conversation."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from agentserver.core.messages import Progress
+from agentserver.mcp.serving.hearing import EARLY, ProgressHearing
+
+pytestmark = pytest.mark.anyio
+
+
+def early(request, number):
+    return [Progress("conversation", request, "listener", f"{request} {n}") for n in range(number)]
+
+
+async def produce(words):
+    for word in words:
+        yield word
+
+
+async def test_early_words_reach_their_call_while_others_take_the_places_they_had():
+    hearing, told = ProgressHearing(), []
+    await hearing.hear(produce(early("first", 2)), "other", told.append)
+
+    async def tell(text):
+        told.append(text)
+        await hearing.hear(produce(early("second", EARLY)), "third", told.append)
+
+    await hearing.hear(produce([]), "first", tell)
+    assert told == ["first 0", "first 1"]
+
+
+async def test_a_call_that_comes_again_keeps_its_progress_when_the_one_before_ends():
+    hearing, told, before = ProgressHearing(), [], anyio.CancelScope()
+    sending, receiving = anyio.create_memory_object_stream[Progress](1)
+
+    async def tell(text):
+        told.append(text)
+
+    async def cut_off():
+        with before:
+            await hearing.hear(silence(), "first", told.append)
+
+    async def silence():
+        await anyio.sleep_forever()
+        yield
+
+    async with anyio.create_task_group() as tasks, sending, receiving:
+        tasks.start_soon(cut_off)
+        await anyio.wait_all_tasks_blocked()
+        tasks.start_soon(hearing.hear, receiving, "first", tell)
+        await anyio.wait_all_tasks_blocked()
+        before.cancel()
+        await anyio.wait_all_tasks_blocked()
+        await sending.send(*early("first", 1))
+        await anyio.wait_all_tasks_blocked()
+        tasks.cancel_scope.cancel()
+    assert told == ["first 0"]

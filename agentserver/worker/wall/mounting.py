@@ -33,11 +33,12 @@ def mounted(folder: Path, size: int) -> bool:
     """
     child = os.fork()
     if child == 0:
+        failed = 1
         try:
             _mount(folder, size)
-        except OSError:
-            os._exit(1)
-        os._exit(0)
+            failed = 0
+        finally:  # also for a signal: nothing of the process's own may run twice
+            os._exit(failed)
     if os.waitpid(child, 0)[1]:
         return False
     _mount(folder, size)

@@ -153,12 +153,12 @@ def serve(times: Times, clone: Path, door: Callable[[list[str]], list[str]], out
     unit = (project / "deploy/agentserver.service").read_text("utf-8")
     words = re.search(r"(?m)^ExecStart=/\S+ (.*)$", unit)
     assert words is not None
+    token = said(door([*verb, "principals", "add", "ada", "--may", "greeter"]), project, outside).strip()
     with timed(times, "serve, as the unit does"):
         served = subprocess.Popen(
             door([*verb, *words[1].split()]), cwd=project, env=outside, stderr=subprocess.PIPE, text=True
         )
         address = awaited(served, r"http://\S+")
-    token = said(door([*verb, "principals", "add", "ada", "--may", "greeter"]), project, outside).strip()
     asking = {**outside, "AGENTSERVER_TOKEN": token, "AGENTSERVER_URL": address}
     send = door([*verb, "send", '{"name": "Ada"}', "--to", "greeter"])
     with timed(times, "send"):

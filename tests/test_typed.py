@@ -30,6 +30,7 @@ def typist(tmp_path, tmp_path_factory):
     home = tmp_path / "checkout"
     home.mkdir()
     outside = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
+    outside["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"  # a newer pip would say so in the middle of a page
     outside |= {"PATH": f"{tools}:/usr/bin:/bin", "PIP_CONSTRAINT": str(installed.constraints(folder))}
     made = Typist(home, {"'.[": f"'{wheel}[", "/var/backups": str(home / "backups")}, outside)
     yield made

@@ -87,16 +87,14 @@ def test_without_an_organism_the_way_to_one_is_named(command, tmp_path, monkeypa
     assert "no config/organism.yaml or organism.yaml here" in result.output
 
 
-def test_the_version_without_an_installation(monkeypatch):
+def test_the_version_without_an_installation(monkeypatch, command):
     from importlib.metadata import PackageNotFoundError
-
-    from agentserver import cli
 
     def missing(_):
         raise PackageNotFoundError
 
     monkeypatch.setattr("importlib.metadata.version", missing)
-    assert cli._version() == "from a checkout"
+    assert "from a checkout" in command("--version").output
 
 
 def test_a_misspelt_verb_is_told_the_nearest(command):
@@ -115,7 +113,7 @@ def test_every_verb_is_what_the_table_calls_it():
     ("words", "told"),
     [
         (["journal", "verfy"], "No such command 'verfy'. Did you mean verify?"),
-        (["principals", "x"], "No such command 'x'. There are: add, list, revoke."),
+        (["principals", "x"], "No such command 'x'. There are: add, list, revoke, rotate."),
         (["mcp", "x"], "There are: "),
         (["journal", "aside", "x"], "There are: "),
     ],

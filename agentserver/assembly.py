@@ -193,7 +193,7 @@ class Server(Serving):
             return found
 
     def _look(self, organism: Organism) -> tuple[Succession | None, tuple[str, ...]]:
-        """The passing of names to another organism, and a line for each thing that stands in the way."""
+        """The passing of names to another organism, and a line for each obstacle."""
         passing, why = succession(self.organism, organism), (*fixed(self.organism, organism),)
         if passing is None:
             return None, why

@@ -134,7 +134,7 @@ class Delegation(NamedTuple):
 
 
 class ValueOrigin(NamedTuple):
-    """One place in which a value of a call stands.
+    """One place that holds a value of a call.
 
     Args:
         argument: the path of the argument.

@@ -34,7 +34,7 @@ logger = logging.getLogger("agentserver.helpers")
 
 
 class Ending(StrEnum):
-    """The consequence of the end of a helper that nobody ended."""
+    """The consequence of the end of a helper that its owner did not end."""
 
     SERVER = "the server ends"
     LISTENER = "its listener answers internal"

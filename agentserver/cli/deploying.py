@@ -107,7 +107,7 @@ def lock(organism: Organism, more: Iterable[str]) -> Lock:
 
     Args:
         organism: loaded.
-        more: extras that its code needs beside those that its YAML tells.
+        more: further extras that its code needs.
 
     Raises:
         ValueError: an extra is unknown.

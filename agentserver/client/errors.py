@@ -45,7 +45,7 @@ class UnreachableError(ConnectionError):
 
 @dataclass(frozen=True, slots=True)
 class WaitingMessage:
-    """A message of one's own request that waits for a person, as far as its principal is told of it.
+    """A message of one's own request that waits for a person, as its principal sees it.
 
     Args:
         approval: the id of what a person is asked.

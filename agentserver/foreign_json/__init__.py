@@ -1,1 +1,1 @@
-"""JSON that somebody else wrote: counted before it is read, and read in one place. Internal."""
+"""JSON of other parties: counted before it is parsed, and parsed in one place. Internal."""

@@ -1,7 +1,7 @@
-"""Values that somebody else wrote, as instances of pydantic models, up to the first error.
+"""Values of other parties as instances of pydantic models, up to the first error.
 
-Owns the one place where foreign values meet pydantic. Pydantic goes on after an error and keeps each, so that a list of
-a hundred thousand bad items costs hundreds of megabytes; the validators here stop at the first bad item of any list.
+Owns the one place where foreign values meet pydantic. Pydantic continues after an error and keeps each, so that a list
+of a hundred thousand bad items costs hundreds of megabytes; the validators here stop at the first bad item of any list.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class ForeignModel(Generic[T]):
         schema = _failing_fast(TypeAdapter(kind).core_schema)
         self._validator = SchemaValidator(
             schema, _use_prebuilt=False
-        )  # those of its parts go on after an error
+        )  # those of its parts continue after an error
         self._by_name = by_name
 
     def read(self, data: bytes, limits: JsonLimits) -> T | RefusedJson:
-        """Read a JSON text as an instance, or return the one reason why it is none."""
+        """Read a JSON text as an instance, or return the one reason why it does not fit."""
         found = read(data, limits)
         if isinstance(found, RefusedJson):
             return found

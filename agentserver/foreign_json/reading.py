@@ -1,4 +1,4 @@
-"""JSON text that somebody else wrote, as plain values under limits.
+"""JSON text of other parties as plain values under limits.
 
 Owns the limits and the order of the checks: bytes, values and depth are counted in the text, in linear time and without
 building anything, before the parser sees it. Pure. Refuses to know models (``models.py``) and threads (``threads.py``).
@@ -147,7 +147,7 @@ def read(data: bytes | str, limits: JsonLimits, *, number: Callable[[str], Any] 
         limits: what it may hold.
         number: makes the numbers that have a point or an exponent.
 
-    Refuses what breaks a limit, a member that stands twice in an object, NaN, Infinity and numbers that become it, half
+    Refuses what breaks a limit, a member that an object has twice, NaN, Infinity and numbers that become it, half
     of a surrogate pair, and what is no JSON.
     """
     try:

@@ -1,6 +1,6 @@
 """Reading of large texts in threads, so that the event loop serves others meanwhile.
 
-Owns how large a text has to be for that, and how many are read at once. Refuses to know what is read.
+Owns the size from which a text needs a thread, and the number read at once. Refuses to know the contents.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def said(approval: Approval, codecs: Codecs | None, redact: Callable[[str], str]
 
 
 def traced(origins: Origins | None, redact: Callable[[str], str] = str) -> list[Line]:
-    """The origins of what the message says, and the texts that it answers. A stranger's text stands in quotes."""
+    """The origins of what the message says, and the texts that it answers. A stranger's text is in quotes."""
     if origins is None:
         return []
     lines: list[Line] = [_heading("where it comes from")]

@@ -89,7 +89,7 @@ _FINISHES: Mapping[object, Finish] = MappingProxyType(
         "refusal": Finish.REFUSAL,
     }
 )
-"""The ends of an answer, in the words of the providers. Without one of these an answer is cut."""
+"""The ends of an answer as the providers name them. Without one of these an answer is cut."""
 
 
 class ModelsRefusedError(RuntimeError):

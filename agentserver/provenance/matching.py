@@ -201,7 +201,7 @@ def origin(ledger: Ledger, body: str) -> Evidence | None:
 
 
 def commanded(ledger: Ledger, body: str, listed: tuple[str, ...] = ()) -> Evidence | None:
-    """One untrusted text that holds one of the commands of which a text is composed, however short it is.
+    """One untrusted text that holds one of the commands in a composed text, however short it is.
 
     A command that the principal said, or that is in a list of values, is not looked for.
 

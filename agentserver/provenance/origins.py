@@ -1,8 +1,8 @@
 """The origins of a call's values, for a person who decides about it.
 
-Owns where each value stands (the request, the operator's lists, a directory, a record, a stranger's text), and which
-texts of strangers the call answers. Refuses to judge: a value may have several origins, and each is told. Bounded: what
-is left out is counted.
+Owns the places that hold each value (the request, the operator's lists, a directory, a record, a stranger's text), and
+the texts of strangers that the call answers. Refuses to judge: a value may have several origins, and each is shown.
+Bounded: the rest is counted.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from agentserver.provenance.policy.declarations import Policy
 
 ARGUMENTS: Final = 50
-"""Arguments of a call whose origins are told."""
+"""Arguments of a call whose origins are shown."""
 EACH: Final = 4
-"""Origins of one value that are told."""
+"""Origins of one value that are shown."""
 ANSWERED: Final = 3
 """Texts of strangers that are shown."""
 FIELDS: Final = 50
@@ -65,7 +65,7 @@ def _told(argument: Argument, held: list[tuple[str, Text | None]]) -> Iterator[V
 
 
 def _found(case: Case, argument: Argument) -> Iterator[tuple[str, Text | None]]:
-    """The kind of each origin of a value, and the text in which it stands."""
+    """The kind of each origin of a value, and the text that holds it."""
     if argument.rule.role is Role.DESTINATION:
         yield from _of_places(case, argument)
     else:
@@ -95,7 +95,7 @@ def _of_places(case: Case, argument: Argument) -> Iterator[tuple[str, Text | Non
 
 
 def _strangers(ledger: Ledger, body: str) -> Iterator[Text]:
-    """The untrusted texts in which a value, or a piece of it, stands; one of each record. Raises Crowded."""
+    """The untrusted texts that hold a value, or a piece of it; one of each record. Raises Crowded."""
     whole = matching.origin(ledger, body)
     pieces = () if whole else tuple(islice(matching.content(ledger, body), EACH))
     held = [whole.text] if whole else [match.evidence.text for match in pieces]
@@ -103,7 +103,7 @@ def _strangers(ledger: Ledger, body: str) -> Iterator[Text]:
 
 
 def _answered(ledger: Ledger, held: list[Text]) -> tuple[AnsweredText, ...]:
-    """The records in which values of a call stand; where there is none, the last that was read."""
+    """The records that hold values of a call; without any, the last one that was read."""
     last = [] if held else [*ledger.texts[-1:]]
     chosen = {record_of(text.origin): text for text in (*held, *last)}
     return tuple(

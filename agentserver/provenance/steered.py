@@ -1,4 +1,4 @@
-"""The reach of a source's words: which of them may steer their reader, and what is judged of a reader that was steered.
+"""The influence of a source on its reader, and the judgement of a reader that was steered.
 
 Owns the one rule for it, that of the server and of the library. Refuses to know listeners, threads and runs: each keeps
 whom it steered.
@@ -21,7 +21,7 @@ def steers(policy: Policy, source: str, said: Iterable[Leaf], before: Ledger, af
     """True when a source's words may steer who reads them.
 
     Untrusted text may, and so may a single word in a field of no declared worth: by its form it is bookkeeping, and
-    it tells all the same.
+    it can still carry an instruction.
 
     Args:
         policy: what is declared.

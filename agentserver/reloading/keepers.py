@@ -67,7 +67,7 @@ class EditionKeeper(Generic[T]):
         """Enter, and give what was made. Raises what entering raises.
 
         Args:
-            lost: told the reason when everything was left again though nobody closed it.
+            lost: is given the reason when everything was left again without being closed.
         """
         made: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._task = run_errand(self._keep(made), "keeps an edition open", (Exception,), Ending.SERVER)
@@ -122,7 +122,7 @@ class Keepers(Generic[T]):
         self._lost.set()
 
     async def watch(self) -> None:
-        """Raise, once what an edition needs is no longer open though nobody closed it; returns for no known reason."""
+        """Raise once a need of an edition is lost without being closed; returns for an unknown reason."""
         await self._lost.wait()
         if self._why is not None:
             raise self._why

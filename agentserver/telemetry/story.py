@@ -204,7 +204,7 @@ class Story:
         return _new(Span, (*ids, kind, began, record.at, more, events, error, None, False))
 
     def turn(self, record: AuditRecord, request: _Request) -> tuple[Turn, Turn | None]:
-        """Find the turn that a delivery to an agent belongs to, or begin one; beside it, the one that it ends."""
+        """Find the turn that a delivery to an agent belongs to, or begin one; and give the one that it ends."""
         waiting = request.live.get(record.delivery)
         known = request.turns.get(record.thread)
         if known is not None and (waiting is None or waiting.origin != known.caller):

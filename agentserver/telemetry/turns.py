@@ -1,4 +1,4 @@
-"""One span for each request of an agent, whatever number of deliveries it takes.
+"""One span for each request of an agent, for any number of deliveries.
 
 Owns which deliveries belong together: a request of the agent's caller begins a turn, and all that reaches the agent on
 the same thread until it has answered belongs to it. Two parties need that: spans made of committed records, and the
@@ -88,7 +88,7 @@ class RunningTurns:
     """The turns of the agents that run, by request and thread.
 
     Args:
-        kept: gives a turn that an earlier server began; None where there is none.
+        kept: gives a turn that an earlier server began; None for an unknown one.
     """
 
     def __init__(self, kept: Callable[[str, str], Begun | None]) -> None:

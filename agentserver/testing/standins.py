@@ -41,7 +41,7 @@ class Standins:
     faults: list[AssertionError] = field(default_factory=list)
 
     def check(self) -> None:
-        """Raise the first failure inside a script, or of a call for which there is none."""
+        """Raise the first failure inside a script, or of a call without a script."""
         scripts: list[list[AssertionError]] = [self.faults]
         scripts += [each.faults for each in self.peers.values()]
         scripts += [each.faults for each in self.models.values()]

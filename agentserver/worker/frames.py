@@ -236,7 +236,7 @@ class CompletedFrame:
         output: the answer as markup.
         fault: the kind of a failure; "lookup" and "value" for questions that cannot be asked; None of an answer.
         why: the failure in words of the server's.
-        finish: the end of the answer, which may be partial beside a failure.
+        finish: the end of the answer, which may be partial for a failure.
         kind: the shape.
     """
 

@@ -26,7 +26,7 @@ TICK = 50_000_000
 ROUNDED = 1 << 16
 """Bytes by which a file system rounds up what is written, and what it keeps of its own for it.
 
-The kernel refuses to write beyond the limit: the process that it refused has a file of that size, and goes on."""
+The kernel refuses to write beyond the limit: the process that it refused has a file of that size, and continues."""
 MOST_REMOVED = 4 * MOST_FILES
 """Files that are removed between two calls, while the process may go on making some."""
 

@@ -113,7 +113,7 @@ def unlinked(pid: int, below: Path, largest: int) -> Measure:
     Args:
         pid: of the process; one that is gone holds nothing.
         below: the folder in which it makes files.
-        largest: bytes of one file. One that is only mapped counts as many, since nobody else can look at it.
+        largest: bytes of one file. One that is only mapped counts as many, since no other process can look at it.
     """
     try:
         opened = dict(_opened(Path(f"/proc/{pid}/fd")))
@@ -193,7 +193,7 @@ def _take_out(name: str, folder: int, place: int) -> None:
 
 
 def _permitted(name: str, place: int) -> bool:
-    """False for what is no folder; a folder is made one that this process may read and change."""
+    """True for a folder, which is made one that this process may read and change."""
     seen = os.open(name, _NAME, dir_fd=place)
     try:
         mode = os.fstat(seen).st_mode

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from agentserver.config.validation import DeclaredListener
 
 ROOM = 5.0
-"""Seconds of an invocation beside the attempts at the backends of its model."""
+"""Seconds of an invocation in addition to the attempts at the backends of its model."""
 
 DAY = 86_400.0
 """The longest deadline of a listener, in seconds."""

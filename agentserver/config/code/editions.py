@@ -183,7 +183,7 @@ def _submodule(value: object, name: str) -> bool:
 
 
 def reason(found: Held, replaced: Mapping[str, str]) -> str:
-    """The reason why something in use stands in the way of a reload, as text."""
+    """The reason why an object in use prevents a reload, as text."""
     if not found.module:
         return f"more than {LOOKED} objects, in which a reload cannot look for objects of changed classes"
     return f"{found.name} of {found.module}, which would be another: {replaced[found.module]}"
@@ -245,7 +245,7 @@ def loaded(project: Project, since: float, brought: Iterable[str]) -> LoadedModu
 
 
 def staged(project: Project, since: float, namespace: Namespace, survey: Survey) -> LoadedModules:
-    """The modules of a project after a load beside a running edition."""
+    """The modules of a project after a load during which another edition runs."""
     sources = {name: Source(data, since) for name, data in namespace.sources.items()}
     return LoadedModules(
         project, since, frozenset(), {**survey.sources, **sources}, namespace, survey.replaced
@@ -312,7 +312,7 @@ def _imports(name: str, modules: Mapping[str, ModuleType], source: Source) -> It
 
 
 def _asked(call: ast.Call) -> Iterator[str]:
-    """The module that a call imports whose name stands there."""
+    """The module that a call imports by a literal name."""
     function = call.func
     name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
     first = call.args[0] if call.args else None

@@ -1,4 +1,4 @@
-"""A namespace for the modules of an organism that is loaded beside a running edition of the same project.
+"""A namespace for the modules of an organism that is loaded while another edition of its project runs.
 
 Owns the names. While an organism is loaded, a changed module ``listeners.greeter`` is ``edition2.listeners.greeter`` in
 ``sys.modules``, and the imports of its code are looked up there first. Modules that are kept have an entry there as

@@ -66,7 +66,7 @@ def redrive(conversation: Conversation, redriven: Redriven, rules: Rules, moment
 
     A letter that the principal wrote itself, as orders, is judged as when it came. The words of any other are not taken
     for the principal's: a listener wrote them, out of what strangers may have said, and nothing of that is known here.
-    Guards are told that they missed it, so that lineage objects to every sink.
+    Guards learn that they missed it, so that lineage objects to every sink.
 
     Args:
         conversation: a new one of that principal.
@@ -95,7 +95,7 @@ def redrive(conversation: Conversation, redriven: Redriven, rules: Rules, moment
 
 
 class _Said(NamedTuple):
-    """A letter as it goes on: its proposals, and what guards note of it."""
+    """A letter that is delivered further: its proposals and the notes of guards."""
 
     proposals: tuple[Proposal, ...]
     notes: tuple[Detail, ...]
@@ -122,7 +122,7 @@ def _own(conversation: Conversation, letter: Delivery, draft: Draft, rules: Rule
 def _written(
     conversation: Conversation, letter: Delivery, draft: Draft, rules: Rules, moment: Moment
 ) -> _Said:
-    """Judge a letter as one of which nobody knows where its words come from. Raises LookupError."""
+    """Judge a letter whose origins are unknown. Raises LookupError."""
     principal, root = conversation.principal, conversation.tree.root
     sender = rules.blueprint.principal(principal)
     proposal = Proposal(sender, root, letter.to, Route.REDRIVEN, letter.root, draft.markup, draft.element)

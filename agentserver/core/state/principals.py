@@ -42,7 +42,7 @@ class Trust(StrEnum):
 
 
 def weaker(one: Trust, other: Trust) -> Trust:
-    """The trust of words that count for no more than each of two says."""
+    """The lower one of two trusts."""
     return min(one, other, key=(Trust.STRANGER, Trust.RELAY, Trust.ORDERS).index)
 
 
@@ -114,7 +114,7 @@ def unfit(name: str, taken: Collection[str]) -> str:
 
 
 def unknown_to_network(name: str) -> str:
-    """The reason why nobody who shows a token can bear a name; empty when somebody can."""
+    """The reason why no principal with a token can have a name; empty for a permitted name."""
     own = skeleton(name.rstrip("-0123456789")) in taken(LOCAL)  # one that a listener has gets a number
     return unfit(name, ()) or ("is the name of a principal of this machine, or looks like it" if own else "")
 

@@ -80,7 +80,7 @@ async def a_committed_conversation_is_there(subject: Subject) -> None:
 
 
 async def an_opening_is_kept_before_anything_is_said(subject: Subject) -> None:
-    """A conversation that was opened and told nothing is open, after a restart as well; nothing of it is at work."""
+    """A conversation without messages is open, after a restart as well; nothing of it is at work."""
     sample = SampleConversation()
     async with subject.open() as engine:
         begun = sample.begun(sample.opened("ada"))

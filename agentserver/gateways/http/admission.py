@@ -1,4 +1,4 @@
-"""Admission: every request of every part is counted by its principal before it is dealt with.
+"""Admission: every request of every part is counted by its principal before it is handled.
 
 Owns whose request it is, whether its role may pass, and that rate, streams, connections and CPU time are counted for
 its principal. Refuses to know routes, and what a token is.
@@ -68,7 +68,7 @@ class TokenKeeper:
             raise too_many(f"You may make {found.rate} requests: {helps}.", str(seconds))
 
     def standing(self, found: Caller, receive: Receive) -> Receive:
-        """The body of a request, of one who still has to stand when the last of it comes.
+        """The body of a request whose token must still be valid when the body ends.
 
         Raises ProblemAnswer there (401): a body takes its time, in which a token may be revoked.
         """

@@ -160,7 +160,7 @@ def event_json(event: Reply | Done | Progress, rules: Rules) -> Mapping[str, Any
 
 
 def waiting_json(one: Approval, rules: Rules) -> Mapping[str, Any]:
-    """A message that waits for a person, as far as its principal is told of it."""
+    """A message that waits for a person, as its principal sees it."""
     return {"approval": one.id, "to": one.delivery.to, "until": one.at + rules.blueprint.limits.approval}
 
 

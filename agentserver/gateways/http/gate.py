@@ -124,7 +124,7 @@ class Gate:
 class _Bounded:
     """The body of a request, of which no more is taken than is allowed, and for no longer.
 
-    A client that sends no more of it at all is cut off by its connection. JSON is counted here, before any route's
+    A client that stops sending is cut off by its connection. JSON is counted here, before any route's
     parser: some are those of libraries.
     """
 

@@ -115,7 +115,7 @@ def too_many(detail: str, seconds: str = AGAIN) -> ProblemAnswer:
 
 
 def nobody() -> ProblemAnswer:
-    """No token was shown, or one that counts for nobody."""
+    """No token was shown, or an unknown one."""
     return ProblemAnswer(401, "A token is needed.", {"www-authenticate": "Bearer"})
 
 

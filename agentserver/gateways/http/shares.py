@@ -33,7 +33,7 @@ class Share:
     """The share of one principal.
 
     Args:
-        loop: of which it is a share.
+        loop: the shares of all principals.
 
     ``cpu`` is the CPU time that its requests have used, in seconds, and ``read`` the bytes that were read for it.
     """

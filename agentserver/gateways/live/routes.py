@@ -132,7 +132,7 @@ class LiveView:
         ]
 
     def streams(self) -> list[Route]:
-        """The routes of which each request lasts."""
+        """The routes whose requests last."""
         return [self._seen("/live/feed", self._feed)]
 
     def seen(self) -> list[Route]:

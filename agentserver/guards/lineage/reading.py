@@ -40,7 +40,7 @@ class ElementReader:
         codec: the payload's.
         marks: what its type says of its fields.
         channel: what one message of it can tell.
-        defaults: by the path of a field, the value that stands for it where none was sent.
+        defaults: the default value of each field, by its path.
     """
 
     codec: Codec
@@ -49,7 +49,7 @@ class ElementReader:
     defaults: Mapping[str, Any]
 
     def filled(self, leaves: tuple[Leaf, ...]) -> frozenset[str]:
-        """The paths of scalars with the value that the type fills in: nobody need have sent it."""
+        """The paths of scalars with the value that the type fills in: possibly nothing was sent."""
         if not self.defaults:
             return frozenset()
         known = ((leaf.path, self.defaults.get(bare(leaf.path), _NONE), leaf.value) for leaf in leaves)

@@ -210,7 +210,7 @@ class Agent:
         return [*sent, HandlerResponse(TodoUntil("*", count=len(sent), hold=True), TODO)]
 
     def _continue(self, now: Invocation, state: AgentState, error: CompletionError) -> HandlerResult:
-        """Have the model go on after an answer that the limit of tokens has cut. None of its calls is made."""
+        """Have the model continue an answer that the limit of tokens has cut. None of its calls is made."""
         state = replace(state, repairs=state.repairs + 1)
         if state.repairs > self._facts.repairs:
             return self._fail(now, state, error.fault, error.why)

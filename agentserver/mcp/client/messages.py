@@ -25,7 +25,7 @@ UNREADABLE: Final = -32019
 """The error code of an answer that cannot be read; of those that the protocol leaves to implementations."""
 
 INTERNAL: Final = -32603
-"""The error code of an answer that is beyond its limits, which its caller is told in words."""
+"""The error code of an answer that is beyond its limits, with a text for its caller."""
 
 _ID: Final = rb'"id"\s*+:\s*+(?:(?P<number>\d{1,18})|"(?P<text>[\w.:-]{1,64})")\s*+'
 _FIRST: Final = re.compile(rb'\s*+\{\s*+(?:"jsonrpc"\s*+:\s*+"2\.0"\s*+,\s*+)?+' + _ID + rb"[,}]")
@@ -35,7 +35,7 @@ _TAIL: Final = 200
 
 
 class OverLimitError(Exception):
-    """A message that is beyond its limits and that answers no request that could be told so."""
+    """A message beyond its limits that answers no known request."""
 
 
 class MessageForms:
@@ -109,7 +109,7 @@ def error_for(key: int | str, code: int, text: str) -> Any:
 
 
 def _answered(data: bytes) -> int | str | None:
-    """The id of the request that a message answers, without parsing it; None where it cannot be told."""
+    """The id of the request that a message answers, without parsing it; None for an unknown one."""
     found = _FIRST.match(data[:_TAIL]) or _LAST.search(data[-_TAIL:])
     if found is None:
         return None

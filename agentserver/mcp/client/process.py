@@ -51,7 +51,7 @@ class Launch(NamedTuple):
     Args:
         command: the program and its arguments.
         env: all of its environment.
-        watch: runs beside it, and is given the id of its group of processes; the program ends with its failure.
+        watch: runs meanwhile, and is given the id of its group of processes; the program ends with its failure.
     """
 
     command: tuple[str, ...]
@@ -153,7 +153,7 @@ def _program(name: str, directory: Path) -> str:
 async def _read(
     process: Process, incoming: Any, lost: anyio.Event, name: str, messages: ServerMessages
 ) -> None:
-    """Give every line as a message; what is none, as the exception that says so. One beyond its limits is the last."""
+    """Give every line as a message, or as the exception for a line without one. One beyond its limits is the last."""
     assert process.stdout is not None
     try:
         async with incoming:
@@ -170,7 +170,7 @@ async def _read(
 async def _messages(
     stream: ByteReceiveStream, name: str, messages: ServerMessages
 ) -> AsyncGenerator[Any, None]:
-    """Give each message, and the exception for each line that is none. Raises OverLimitError."""
+    """Give each message, and the exception for each line without one. Raises OverLimitError."""
     threads = ReadingThreads()
     async for line in _lines(stream, name):
         message = await _message(line, name, messages, threads)

@@ -100,7 +100,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
                     yield b"event: message\ndata: %b\n\n" % checked
 
     async def _checked(self, data: bytes, key: int | str | None) -> bytes:
-        """The text of a message, or of the error that stands in for it; empty for one that is dropped."""
+        """The text of a message, or of the error in its place; empty for one that is dropped."""
         try:
             message: Any = await self._threads.read(self._messages.read, data)
         except (ValueError, OverLimitError) as error:

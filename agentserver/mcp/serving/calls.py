@@ -1,7 +1,7 @@
-"""A call of a tool, from the message that it is to what came of it by the deadline.
+"""A call of a tool, from its message to its result by the deadline.
 
 Owns how long a call is waited for, and that one which comes again is made once. Refuses to know the protocol, and to
-approve anything: it can tell that a person is asked, and no more.
+approve anything: it only reports that a person is asked.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Calls:
         Args:
             principal: whose call it is.
             call: the call.
-            beat: told now and then that the call goes on, and the words of its listeners.
+            beat: shows a text to the host: now and then that the call runs, and the progress of its listeners.
 
         Raises QuotaError, UnkeptError and ValueError as the server does.
         """
@@ -138,7 +138,7 @@ class Calls:
         return CallDone(tuple(waiting.replies), again)
 
     def cancel(self, principal: str, host: str) -> None:
-        """Hear that a host gave up a call, by the id that it has given it. The call goes on."""
+        """Note that a host gave up a call, by its id of the call. The call itself continues."""
         known = self._known.get(principal)
         if known is not None:
             known.reopen(host)

@@ -1,6 +1,6 @@
-"""The words of listeners on how far they are, on their way to the calls that they are about.
+"""Progress of listeners, passed on to the calls that they work for.
 
-Owns which call a word goes to. Refuses to keep any: a word is shown or lost.
+Owns the choice of the call. Refuses to keep any: progress is shown or lost.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Progress
 
 EARLY: Final = 64
-"""Words that wait for a call whose request is not known yet; of more the oldest are dropped."""
+"""Reports that wait for a call whose request is not known yet; beyond them the oldest are dropped."""
 
 
 class ProgressHearing:

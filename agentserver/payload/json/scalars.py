@@ -1,6 +1,6 @@
 """Scalars in JSON: their schema, their text in XML, and the value of that text.
 
-Owns which JSON value stands for which scalar. Refuses to know single facets: their table states each, the XSD judges.
+Owns the JSON value of each scalar. Refuses to know single facets: their table states each, the XSD judges.
 
 Integers are JSON integers of up to DIGITS digits; their -0 is 0. A ``float`` is a number, -0 kept, or one of the texts
 NaN, INF and -INF, for which JSON has no number. A ``Decimal`` is given as text, which keeps every digit, and taken

@@ -88,7 +88,7 @@ class Engine:
             return planned is not None
 
     def on_tool_call(self, name: str, args: Any, filled: frozenset[str] = frozenset()) -> Violation | None:
-        """Judges a pending call. ``filled`` names arguments that have the tool's own default, as nobody gave one.
+        """Judges a pending call. ``filled`` names arguments that have the tool's own default.
 
         Returns:
             What was found, or ``None``.

@@ -1,8 +1,8 @@
 """A file system of a process's own, as large as it may write: the kernel refuses what does not fit.
 
-Owns the namespaces in which an ordinary user may mount one, and the attempt. Refuses to stand half-way: a child tries
-it first, and where the child cannot, nothing is changed. Whatever holds a file of it, open, mapped, nameless or on its
-way to another process, uses up the same bytes.
+Owns the namespaces in which an ordinary user may mount one, and the attempt. Refuses to do half of it: a child tries
+it first, and where the child cannot, nothing is changed. Each file counts towards the same bytes: open, mapped,
+nameless, or on its way to another process.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ GENESIS: Final = bytes(32)
 """The predecessor of the first link in the chain of a conversation."""
 
 STATE: Final = 16
-"""Bytes of the digest that stands for a state in the row of its conversation."""
+"""Bytes of the digest of a state in the row of its conversation."""
 
 WAITS, GONE = b"\x01", b"\x00"
 """The marks of an event that waits in the outbox, and of one that has left it."""

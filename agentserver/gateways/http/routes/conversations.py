@@ -215,7 +215,7 @@ class ConversationRoutes:
 async def _given(
     server: DoorHost, who: Caller, conversation: str, submitted: Submitted
 ) -> Reply | Done | None:
-    """Find the first answer to a message that was there before; None while there is none."""
+    """Find the first answer to an earlier message; None before it has one."""
     with suppress(EngineError, LookupError):
         return await server.find_answer(who.name, conversation, submitted.request)
     return None

@@ -141,7 +141,7 @@ class Calls:
         """Note that a host gave up a call, by its id of the call. The call itself continues."""
         known = self._known.get(principal)
         if known is not None:
-            known.reopen(host)
+            known.cancel(host)
 
     def _known_of(self, principal: str, conversation: str) -> KnownCalls:
         """Find what is known of a principal's calls, which goes with its conversation."""

@@ -29,6 +29,7 @@ class KnownCalls:
     conversation: str
     _open: OrderedDict[ToldCall, str] = field(default_factory=OrderedDict)
     _answered: OrderedDict[str, tuple[ToldCall, str]] = field(default_factory=OrderedDict)
+    _cancelled: OrderedDict[str, None] = field(default_factory=OrderedDict)
 
     def find(self, call: ToldCall, host: str) -> str:
         """Find the id under which a call was made before; empty for a new one. ``host`` is its host's id, or empty."""
@@ -47,20 +48,27 @@ class KnownCalls:
         if len(self._open) > MOST:
             self._open.popitem(last=False)
 
-    def drop(self, call: ToldCall, own: str) -> None:
-        """Know a call no longer as unanswered."""
-        if self._open.get(call) == own:
-            del self._open[call]
+    def cancel(self, host: str) -> None:
+        """Know a call as unanswered whose host gave it up, by the id of its host, before or after the answer.
 
-    def reopen(self, host: str) -> None:
-        """Know a call as unanswered again: its host gave it up while the answer was on its way."""
+        An answer that is computed later goes to a host that does not read it. A call that was answered under another id
+        since then is not unanswered again.
+        """
+        if not host:
+            return
+        self._cancelled[host] = None
+        if len(self._cancelled) > MOST:
+            self._cancelled.popitem(last=False)
         found = self._answered.pop(host, None)
-        if found is not None:
+        if found is not None and found not in self._answered.values():
             self._open.setdefault(*found)
 
     def answer(self, call: ToldCall, own: str, host: str) -> None:
-        """Know a call as answered: from now on it is found by the id of its host alone."""
-        self.drop(call, own)
+        """Know a call as answered, unless its host gave it up: from now on it is found by the id of its host alone."""
+        if host in self._cancelled:
+            return
+        if self._open.get(call) == own:
+            del self._open[call]
         if host:
             self._answered[host] = call, own
         if len(self._answered) > MOST:

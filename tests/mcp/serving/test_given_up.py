@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -90,7 +91,7 @@ async def booked(book, lines):
             await anyio.sleep(0.01)
 
 
-@pytest.mark.parametrize("way", WAYS[:3])  # in a session of HTTP the cancellation may come after the answer
+@pytest.mark.parametrize("way", WAYS)
 async def test_a_call_that_the_host_timed_out_has_one_effect_when_it_comes_again(home, book, way):
     async with served(home, way) as connect, connect() as client:
         for _ in range(3):
@@ -198,12 +199,10 @@ async def test_a_call_that_waits_for_a_person_asks_once_however_often_its_host_g
         assert server.trace.conversations() == (server.approvals()[0].delivery.conversation,)
 
 
-async def test_a_message_that_comes_twice_under_the_id_of_its_host_is_one_call(home, book):
-    book.go()
-    async with (
-        behind(home, ADA) as here,
-        here.http("ada", accept="application/json, text/event-stream") as http,
-    ):
+@asynccontextmanager
+async def in_session(here):
+    """A function that posts messages in a session of an earlier version of the protocol."""
+    async with here.http("ada", accept="application/json, text/event-stream") as http:
 
         async def post(method, params, **more):
             message = {"jsonrpc": "2.0", "method": method, "params": params, **more}
@@ -217,9 +216,51 @@ async def test_a_message_that_comes_twice_under_the_id_of_its_host_is_one_call(h
         begun = await post("initialize", about, id=1)
         http.headers["mcp-session-id"] = begun.headers["mcp-session-id"]
         await post("notifications/initialized", {})
-        call = {"name": "transfer", "arguments": ASKED}
-        first, again, other = [await post("tools/call", call, id=number) for number in (7, 7, 8)]
-        assert "not made a second time" not in first.text
-        assert "not made a second time" in again.text
-        assert "not made a second time" not in other.text
+        yield post
+
+
+CALL = {"name": "transfer", "arguments": ASKED}
+REPEATED = "not made a second time"
+
+
+async def test_a_message_that_comes_twice_under_the_id_of_its_host_is_one_call(home, book):
+    book.go()
+    async with behind(home, ADA) as here, in_session(here) as post:
+        first, again, other = [await post("tools/call", CALL, id=number) for number in (7, 7, 8)]
+        assert [REPEATED in each.text for each in (first, again, other)] == [False, True, False]
+    assert await book.lines() == ["bob 5", "bob 5"]
+
+
+async def test_a_call_of_a_session_cancelled_before_its_answer_has_one_effect(home, book):
+    async with behind(home, ADA) as here, in_session(here) as post:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(partial(post, "tools/call", CALL, id=7))  # its connection stays open
+            await booked(book, ["bob 5"])
+            await post("notifications/cancelled", {"requestId": 7})
+            book.go()
+        again, other = [await post("tools/call", CALL, id=number) for number in (8, 9)]
+        assert [REPEATED in each.text for each in (again, other)] == [True, False]
+    assert await book.lines() == ["bob 5", "bob 5"]
+
+
+async def test_a_call_of_a_session_cancelled_after_its_answer_has_one_effect(home, book):
+    book.go()
+    async with behind(home, ADA) as here, in_session(here) as post:
+        for number in range(10, 30, 2):  # each cancellation counts, however soon the next message comes
+            await post("tools/call", CALL, id=number)
+            await post("notifications/cancelled", {"requestId": number})
+            again = await post("tools/call", CALL, id=number + 1)
+            assert REPEATED in again.text
+    assert await book.lines() == ["bob 5"] * 10
+
+
+async def test_a_late_cancellation_does_not_open_a_call_that_was_answered_again(home, book):
+    book.go()
+    async with behind(home, ADA) as here, in_session(here) as post:
+        await post("tools/call", CALL, id=7)
+        await post("notifications/cancelled", {"requestId": 7})
+        await post("tools/call", CALL, id=8)
+        await post("notifications/cancelled", {"requestId": 7})
+        other = await post("tools/call", CALL, id=9)
+        assert REPEATED not in other.text
     assert await book.lines() == ["bob 5", "bob 5"]

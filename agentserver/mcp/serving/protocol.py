@@ -10,6 +10,7 @@ import json
 import logging
 from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
@@ -136,9 +137,12 @@ async def _called(
 
 
 def _host_id(ctx: ServerRequestContext[Any], connection: str, request: object) -> str:
-    """The id of a call that no other call of its host has; empty where ids are unique within a request alone."""
+    """The id of a call that no other call of its host has; empty where ids are unique within a request alone.
+
+    It is a digest, so that an id that is kept is small however long the host's is.
+    """
     session = connection if ctx.request is None else ctx.request.headers.get(MCP_SESSION_ID_HEADER)
-    return "" if session is None else f"{session} {request!r}"
+    return "" if session is None else sha256(f"{session} {request!r}".encode()).hexdigest()
 
 
 async def _is_gone(ctx: ServerRequestContext[Any]) -> bool:

@@ -75,5 +75,11 @@ def _failing_fast(schema: Any) -> Any:
 def _first(error: ValidationError) -> RefusedJson:
     """The first fault, without what was sent."""
     fault = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    pointer = "".join(f"/{str(step)[:STEP]}" for step in fault["loc"][:STEPS])
+    pointer = "".join(f"/{_step(step)}" for step in fault["loc"][:STEPS])
     return RefusedJson(fault["type"], pointer)
+
+
+def _step(step: int | str) -> str:
+    """A step of a JSON pointer. The sender may have chosen it, so what is not printable is escaped for logs."""
+    printable = repr(str(step)[:STEP])[1:-1]
+    return printable[:STEP].replace("~", "~0").replace("/", "~1")

@@ -62,6 +62,11 @@ def test_a_long_list_of_bad_items_is_one_error(many):
         assert isinstance(form.fit(value), RefusedJson)
 
 
+def test_the_names_of_a_foreign_object_write_no_line_and_no_other_path():
+    found = ForeignModel(dict[str, int]).read(b'{"a\\nERROR \\u001b[2J\\u202e/b~": "x"}', LIMITS)
+    assert found == RefusedJson("int_parsing", r"/a\nERROR \x1b[2J\u202e~1b~0")
+
+
 def test_a_refusal_shows_a_bounded_part_of_a_path():
     found = ForeignModel(Tree).read(b'{"leaves":[],"more":{"%s":[1]}}' % (b"x" * 10_000), LIMITS)
     assert isinstance(found, RefusedJson)

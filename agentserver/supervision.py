@@ -41,7 +41,7 @@ class Ending(StrEnum):
     WORKER = "the process that it serves is ended"
     OWNER = "the connection, request or process that it serves ends"
     RESTART = "it is started again"
-    TOLD = "the one who awaits it is told"
+    TOLD = "its caller gets the error"
 
 
 class HelperError(Exception):

@@ -182,7 +182,7 @@ def _late(offer: Offer, outcome: CallPending) -> types.CallToolResult:
     )
     before = f"{AGAIN} " if outcome.again else ""
     return _failed(
-        f"{before}{why} It goes on. The same call once more, with the same arguments, tells what came of it."
+        f"{before}{why} It continues. Make the same call again, with the same arguments, to get its result."
     )
 
 

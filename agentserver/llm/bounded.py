@@ -41,12 +41,19 @@ class AnswerBounds:
         request.headers["accept-encoding"] = "identity"
 
     async def bound(self, response: httpx2.Response) -> None:
-        """Count the body of an answer while it is read. Raises UnreadableAnswerError for a compressed one."""
-        if is_compressed(response):
-            await response.aclose()
-            raise UnreadableAnswerError("the answer is compressed, which was not asked for")
+        """Count the body of an answer while it is read. Raises UnreadableAnswerError for a compressed one.
+
+        A compressed error loses its body alone: its status and its headers decide about the next attempt.
+        """
         stream = response.stream
         assert isinstance(stream, httpx2.AsyncByteStream)
+        if is_compressed(response):
+            await stream.aclose()
+            if not response.is_error:
+                raise UnreadableAnswerError("the answer is compressed, which was not asked for")
+            del response.headers["content-encoding"]
+            response.stream = httpx2.ByteStream(b"")
+            return
         counted = self._events(stream) if is_stream(response) else self._whole(stream)
         response.stream = CheckedBody(stream, counted)
 

@@ -124,5 +124,11 @@ def _shown(where: tuple[str, int, str], texts: Sequence[Text], *, holds: bool) -
 
 
 def _latest(queries: tuple[str, ...]) -> str:
-    """The end of the principal's words."""
-    return "\n".join(queries[-EACH:])[-SHOWN:]
+    """The principal's latest words, each cut at its end alone, where a secret is still recognised."""
+    room = SHOWN
+    shown: list[str] = []
+    for query in reversed(queries[-EACH:]):
+        if room > 0:
+            shown.append(query[:room])
+        room -= len(query) + 1
+    return "\n".join(reversed(shown))

@@ -23,11 +23,13 @@ ANSWERS = {
     "deep": ("application/json", b'{"choices":' + b"[" * 5000 + b"]" * 5000 + b"}", {}),
     "long": ("application/json", b" " * (ANSWER.bytes + 1), {}),
     "compressed": ("application/json", gzip.compress(b" " * 10_000_000), {"content-encoding": "gzip"}),
+    "refused": ("application/json", gzip.compress(b"{}"), {"content-encoding": "gzip", "retry-after": "7"}),
     "streamed": ("text/event-stream", CHUNK * 1000, {}),
     "an event of many": ("text/event-stream", CHUNK + b'data: {"choices":[' + b",".join([b"{}"] * 9000) + b"]}\n\n", {}),
     "an event without end": ("text/event-stream", CHUNK + b"data: " + b"a" * (EVENT.bytes + 1), {}),
 }  # fmt: skip
 SOUND = ("fine", "streamed")
+REFUSED = "refused"
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -37,7 +39,7 @@ class Handler(BaseHTTPRequestHandler):
         self.rfile.read(int(self.headers.get("content-length", 0)))
         self.asked.append(self.headers["accept-encoding"])
         kind, data, headers = ANSWERS[self.path.strip("/").replace("-", " ")]
-        self.send_response(200)
+        self.send_response(429 if self.path == "/refused" else 200)
         for name, value in {"content-type": kind, "content-length": str(len(data)), **headers}.items():
             self.send_header(name, value)
         self.end_headers()
@@ -72,16 +74,16 @@ async def taken(url, name):
     hooks = {"request": [bounds.ask], "response": [bounds.bound]}
     client = await anyio.to_thread.run_sync(lambda: httpx2.AsyncClient(event_hooks=hooks, trust_env=False))
     async with client:
-        return (await client.post(f"{url}/{name.replace(' ', '-')}", json={})).content
+        return await client.post(f"{url}/{name.replace(' ', '-')}", json={})
 
 
 @pytest.mark.parametrize("name", SOUND)
 async def test_a_sound_answer_is_what_was_sent(provider, name):
-    assert await taken(provider, name) == ANSWERS[name][1]
+    assert (await taken(provider, name)).content == ANSWERS[name][1]
     assert set(Handler.asked) == {"identity"}
 
 
-@pytest.mark.parametrize("name", [name for name in ANSWERS if name not in SOUND])
+@pytest.mark.parametrize("name", [name for name in ANSWERS if name not in (*SOUND, REFUSED)])
 async def test_a_bomb_is_an_answer_that_breaks_the_protocol(provider, name):
     tracemalloc.start()
     try:
@@ -91,3 +93,9 @@ async def test_a_bomb_is_an_answer_that_breaks_the_protocol(provider, name):
     finally:
         tracemalloc.stop()
     assert peak < 4 * len(ANSWERS[name][1]) + 4_000_000
+
+
+async def test_a_compressed_error_keeps_its_status_and_its_headers(provider):
+    """A gateway's 429 in gzip counted as malformed: its backend was asked again at once."""
+    answer = await taken(provider, REFUSED)
+    assert (answer.status_code, answer.headers["retry-after"], answer.content) == (429, "7", b"")

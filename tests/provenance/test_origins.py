@@ -85,7 +85,7 @@ def test_a_value_has_each_of_its_origins():
 
 
 def test_what_is_told_is_bounded():
-    scene = Scenario(POLICY, "go " * SHOWN)
+    scene = Scenario(POLICY, "begin " + "go " * SHOWN)
     for number in range(10):
         scene.read("inbox", {"text": f"{IBAN} {number} " + "filler words " * 1_000})
     found = told(scene, "send", **{f"a{number}": IBAN for number in range(ARGUMENTS + 7)})
@@ -93,6 +93,7 @@ def test_what_is_told_is_bounded():
     assert len(found.answered) <= ANSWERED
     assert all(sum(len(one.text) for one in text.texts) <= SHOWN and text.cut for text in found.answered)
     assert len(found.request) <= SHOWN
+    assert found.request.startswith("begin")  # a secret is recognised by its beginning
 
 
 def test_beyond_what_is_tracked_it_is_said_that_nobody_knows():

@@ -56,7 +56,9 @@ class Sending(NamedTuple):
 )
 @click.option("--conversation", help="A conversation that is open; left out, one is opened for this message.")
 @click.option("--keep", is_flag=True, help="Leave the conversation open, and print its id to standard error.")
-@click.option("--key", help="An id of your own: the same message under it is one message.")
+@click.option(
+    "--key", help="An id of your own: the same message under it is one message, and one conversation."
+)
 @click.option(
     "--within", type=click.FloatRange(0.1, 86_400.0), default=60.0, show_default=True, help="Seconds to wait."
 )
@@ -70,9 +72,10 @@ def command(ctx: click.Context, /, message: str, url: str, token_file: Path | No
     MESSAGE is the text itself, or - for standard input. A message that was sent before a connection was lost is not
     sent twice. Needs the extra client.
 
-    The conversation that is opened for MESSAGE is ended once its answer is there. Without an answer in time it stays
-    open, and what waits for a person's approval goes on waiting. The exit code is 0 with an answer, 1 when the door or
-    a listener has refused, 2 when no door can be reached, 3 without an answer in time, 4 while a person has to approve.
+    The conversation that is opened for MESSAGE is ended once its answer is there. Without an answer in time, or
+    after an interrupt, it stays open, and what waits for a person's approval goes on waiting. The exit code is 0
+    with an answer, 1 when the door or a listener has refused, 2 when no door can be reached, 3 without an answer in
+    time, 4 while a person has to approve.
     """
     plain = asked.pop("plain")
     sending = Sending(**asked)
@@ -131,10 +134,13 @@ async def _send(client: Client, message: Message, sending: Sending) -> int:
 
 
 async def _asked(client: Client, message: Message, sending: Sending) -> ReplyEvent | None:
-    own = sending.conversation is None
+    import anyio
+
     from agentserver.client import UnansweredError
 
-    conversation = await client.open() if own else client.conversation(sending.conversation or "")
+    own = sending.conversation is None
+
+    conversation = await client.open(sending.key) if own else client.conversation(sending.conversation or "")
     if sending.keep:
         project.say(f"conversation {conversation.id}", err=True)
     ended = own and not sending.keep
@@ -145,6 +151,11 @@ async def _asked(client: Client, message: Message, sending: Sending) -> ReplyEve
     except UnansweredError as error:
         ended = False
         raise _LeftError(conversation.id, error) from error
+    except anyio.get_cancelled_exc_class():
+        if ended:
+            project.say(f"interrupted; the message continues in conversation {conversation.id}", err=True)
+        ended = False
+        raise
     finally:
         if ended:
             await _closed(conversation)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 
 import anyio
@@ -80,6 +81,36 @@ async def test_no_answer_in_time_says_how_to_wait_for_it_again():
         async with scripted(*before, answer(202, {"request": "r1", "after": "2-0"})) as (door, _):
             assert await send(door, "{}", "--within", "0.1", "--key", "mine", *words) == (3, "", told)
         assert door.heard[-1].path.endswith("/messages"), "its conversation stays open"
+
+
+async def test_the_same_message_under_a_key_is_one_payment_without_a_conversation_too():
+    async with desk() as door, Client(door.url, "olga") as olga:
+
+        async def pay():
+            return await send(
+                door, '{"amount": 5}', "--to", "vault", "--within", "1", "--key", "mine", token="ada"
+            )
+
+        assert [(await pay())[0], (await pay())[0]] == [4, 4]
+        (waiting,) = await olga.approvals()
+        await olga.decide(waiting, "once")
+        assert await pay() == (0, '{"text": "paid 5"}\n', "")
+        assert await pay() == (1, "", "The conversation is over.\n")
+        assert door.books.paid == 1
+
+
+async def test_a_payment_that_waits_for_an_approval_survives_an_interrupt():
+    async with desk() as door, Client(door.url, "olga") as olga:
+        environ = {**os.environ, "AGENTSERVER_URL": door.url, "AGENTSERVER_TOKEN": "ada"}
+        command = [sys.executable, "-m", "agentserver", "send", '{"amount": 5}', "--to", "vault"]
+        async with await anyio.open_process(command, env=environ) as sending:
+            while not (waiting := await olga.approvals()):  # noqa: ASYNC110 - another process tells nothing
+                await anyio.sleep(0.05)
+            sending.send_signal(signal.SIGINT)
+            told = b"".join([piece async for piece in sending.stderr])
+            assert await sending.wait() == 130
+        assert f"continues in conversation {waiting[0].conversation}" in told.decode()
+        assert await olga.approvals() == waiting
 
 
 async def test_a_payment_that_waits_for_an_approval_lives_on_and_is_answered_later():

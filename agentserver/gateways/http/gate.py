@@ -74,8 +74,12 @@ class Gate:
         extra: list[tuple[bytes, bytes]] = []
         scope[EXTRA] = extra
 
+        body = _Bounded(receive, self.options, json=_names_json(scope)) if scope["type"] == "http" else None
+
         async def answering(message: Message) -> None:
             nonlocal started
+            if body is not None and body.refusal is not None:
+                return  # a library's own answer to the error that a refused body is for it
             kind = message["type"]
             if kind in ("http.response.start", "websocket.http.response.start"):
                 message["headers"] = [*message.get("headers", ()), *_HEADERS, *extra]
@@ -84,21 +88,24 @@ class Gate:
                 started = True
             await send(message)
 
-        bounded = (
-            _Bounded(receive, self.options, json=_names_json(scope)) if scope["type"] == "http" else receive
-        )
         try:
             self._check(scope, heads)
-            await self.router(scope, bounded, answering)
+            await self._pass_on(scope, body, receive, answering)
         except ClientDisconnect:  # there is no client to answer
             return
         except Exception as error:  # the connection's loop: others go on
             refused = _refused(error)
-            if refused.status in (413, 422) and isinstance(bounded, _Bounded):
-                await bounded.linger()
+            if body is not None:
+                await body.end(refused)
             if started:
                 raise
             await _answer(refused, scope, answering)
+
+    async def _pass_on(self, scope: Scope, body: _Bounded | None, receive: Receive, send: Send) -> None:
+        """Pass a request on. Raises the refusal of its body also where a library has caught it."""
+        await self.router(scope, body or receive, send)
+        if body is not None and body.refusal is not None:
+            raise body.refusal
 
     def _check(self, scope: Scope, heads: Mapping[bytes, bytes]) -> None:
         """Raise ProblemAnswer for a request that comes from elsewhere, or whose body is too large or has two lengths.
@@ -132,9 +139,17 @@ class _Bounded:
         self._receive, self._options = receive, options
         self._counter = JsonCounter(JsonLimits()) if json else None
         self._left, self._until, self._whole = options.body, 0.0, False
+        self.refusal: ProblemAnswer | None = None
 
     async def __call__(self) -> MutableMapping[str, Any]:
-        """The next piece. Raises ProblemAnswer when it is too much or too late."""
+        """The next piece. Raises ProblemAnswer, which is kept in ``refusal``, when it is too much or too late."""
+        try:
+            return await self._take()
+        except ProblemAnswer as error:
+            self.refusal = error
+            raise
+
+    async def _take(self) -> MutableMapping[str, Any]:
         message = await self._receive()
         if self._whole:
             return message
@@ -159,8 +174,11 @@ class _Bounded:
             self._counter = None
             raise ProblemAnswer(422, f"A JSON body {refused.rule}.", _CLOSED)
 
-    async def linger(self) -> None:
-        """Throw away what else comes, for a moment."""
+    async def end(self, refused: ProblemAnswer) -> None:
+        """Let the refusal be answered; throw away what else comes of a body that is too much, for a moment."""
+        self.refusal = None
+        if refused.status not in (413, 422):
+            return
         with anyio.move_on_after(LINGER):
             while not self._whole:
                 message = await self._receive()

@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack, suppress
 
 import anyio
 import pytest
+from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -83,6 +84,22 @@ async def test_json_beyond_the_limits_is_refused_before_any_route_reads_it(chunk
         assert read == []
         whole = await ada.post("/library", content=b'{"a": "[[[["}', headers=headers)
         assert (whole.status_code, read) == (200, [b'{"a": "[[[["}'])
+
+
+async def test_a_refused_body_is_refused_too_where_a_library_answers_errors_itself():
+    """The library of MCP made a 500 with a traceback of each bomb."""
+
+    async def read(request):
+        await request.body()
+        return Response()
+
+    inner = Starlette(routes=[Route("/library", read, methods=["POST"])])
+    part = DoorPart("library", (Route("/library", inner, methods=["POST"]),))
+    async with desk(parts=[part]) as door, door.client() as ada:
+        headers = {"content-type": "application/json"}
+        answer = await ada.post("/library", content=PLAIN["objects"], headers=headers)
+        assert (answer.status_code, answer.headers["content-type"]) == (422, "application/problem+json")
+        assert (await ada.post("/library", content=b"[]", headers=headers)).status_code == 200
 
 
 @pytest.mark.parametrize(

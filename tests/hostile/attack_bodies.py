@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from tests.hostile.harness import Target
 
 MB = 1_000_000
-FRONT = {"content-type": "application/json", "accept": "text/event-stream"}
+FRONT = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
 
 
 def with_front_end(home: Path) -> None:
-    """Write an organism that AG-UI front ends reach."""
-    write(home, "http: {bind: '127.0.0.1:0', agui: yes}")
+    """Write an organism that AG-UI front ends and MCP hosts reach."""
+    write(home, "http: {bind: '127.0.0.1:0', agui: yes}\nmcp_server: {expose: [greeter], trust: orders}")
 
 
 def tool_calls(many: int) -> bytes:
@@ -60,7 +60,12 @@ async def every_bomb(server: Target) -> str:
     """Send each bomb of the corpus once, to each route that reads JSON."""
     async with server.client() as client:
         opened = (await client.post("/v1/conversations")).json()["conversation"]
-    paths = (f"/v1/conversations/{opened}/messages?to=greeter", "/v1/agui/greeter", "/v1/approvals/1")
+    paths = (
+        f"/v1/conversations/{opened}/messages?to=greeter",
+        "/v1/agui/greeter",
+        "/v1/approvals/1",
+        "/mcp",
+    )
     answers: Counter[int] = Counter()
     for bomb in PLAIN.values():
         for path in paths:
@@ -81,5 +86,5 @@ ATTACKS = (
         loop=3.0,
         memory=150 * MB,
     ),
-    Attack("HTTP and AG-UI: every bomb", every_bomb, with_front_end, loop=6.0, memory=150 * MB),
+    Attack("HTTP, AG-UI and MCP: every bomb", every_bomb, with_front_end, loop=6.0, memory=150 * MB),
 )

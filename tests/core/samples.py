@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agentserver.core.encoding.detail_form import attempt
 from agentserver.core.records.details import (
     Answered,
     Charge,
@@ -23,6 +24,15 @@ from agentserver.core.records.details import (
 from agentserver.core.records.wording import PHRASES, DetailWording
 from agentserver.findings import PHRASES as FINDINGS
 from agentserver.findings import Delegation, Exposed, FindingFacts, Findings, RecordText, Trail, TrailHop
+
+UNSAID = {**dict.fromkeys(HandoffAttempt._fields), "timestamp": "", "source": "", "params_keys": ()}
+
+
+def handoff(members):
+    """Make an attempt of the members of the record of handoffs; those left out say nothing."""
+    known = {**UNSAID, "result": members["result"], **members}
+    return attempt(*(known[key] for key in HandoffAttempt._fields))
+
 
 TRAIL = Trail(
     "fetcher",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 
-from agentserver.core.encoding.detail_form import dump, handoff, load
+from agentserver.core.encoding.detail_form import dump, load
 from agentserver.core.records.audit import AuditRecord, Event
 from agentserver.guards.intents import HandoffRecord
 from agentserver.handoff.audit import HandoffEntry, Seal, sealed
+from tests.core.samples import handoff
 
 HASH = "0" * 64
 

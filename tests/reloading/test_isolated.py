@@ -12,26 +12,12 @@ from agentserver.config import forget, load
 from agentserver.wire.envelope import read
 from agentserver.worker.wall.raising import missing
 from tests.machine import HANGS
+from tests.reloading.projects import FORMS
 
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.skipif(bool(missing(ports=False)), reason="this system cannot hold a wall: NOT tested"),
 ]
-
-FORMS = """
-from dataclasses import dataclass
-from agentserver import xmlify
-
-@xmlify
-@dataclass
-class Ask:
-    text: str
-
-@xmlify
-@dataclass
-class Told:
-    text: str
-"""
 
 CODE = """
 import os

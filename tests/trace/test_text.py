@@ -5,14 +5,13 @@ import json
 import pytest
 from lxml import etree
 
-from agentserver.core.encoding import detail_form
 from agentserver.core.records.audit import AuditRecord, Event
 from agentserver.core.records.details import Answered, KeptText
 from agentserver.core.records.wording import WORDING
 from agentserver.trace.html import page
 from agentserver.trace.terminal import Style
 from agentserver.trace.text import json_lines, line, quiet, read, tree, tree_text
-from tests.core.samples import SAMPLES, altered
+from tests.core.samples import SAMPLES, altered, handoff
 
 
 def rec(event, at, thread, sender="", to="", root="", **more):
@@ -177,7 +176,7 @@ def test_json_lines_keep_a_detail_whole():
 
 
 def attempted(account):
-    return rec(Event.ATTEMPTED, 1.0, "t1", "agent", "counsel", detail=detail_form.handoff(account))
+    return rec(Event.ATTEMPTED, 1.0, "t1", "agent", "counsel", detail=handoff(account))
 
 
 @pytest.mark.parametrize(

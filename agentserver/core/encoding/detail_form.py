@@ -78,18 +78,6 @@ def _fits(value: Any, hint: Any) -> bool:
 _CHOICES: Final = (Union, UnionType)
 
 
-def handoff(members: Mapping[str, Any]) -> HandoffAttempt:
-    """An attempt by the keys of the record of handoffs. Raises LookupError, TypeError or AttributeError for no such."""
-    known = {**_UNSAID, "result": members["result"], **members}
-    return attempt(*(known[key] for key in HandoffAttempt._fields))
-
-
-_UNSAID: Final[Mapping[str, Any]] = MappingProxyType(
-    {**dict.fromkeys(HandoffAttempt._fields), "timestamp": "", "source": "", "params_keys": ()}
-)
-"""The members of an attempt of which nothing is said."""
-
-
 def members(detail: HandoffAttempt) -> dict[str, Any]:
     """The attempt by the keys of the record of handoffs."""
     found: dict[str, Any] = fields(detail)

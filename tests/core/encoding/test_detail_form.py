@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agentserver.core.encoding.detail_form import dump, handoff, load
+from agentserver.core.encoding.detail_form import dump, load
 from agentserver.core.records.audit import AuditRecord, Event
 from agentserver.core.records.details import (
     Answered,
@@ -29,6 +29,7 @@ from agentserver.core.records.wording import WORDING
 from agentserver.findings import Delegation, Exposed, FindingFacts, Findings, RecordText, Trail, TrailHop
 from agentserver.trace.redact import EVERY, Redaction, redacted
 from agentserver.trace.text import json_lines, tree_text
+from tests.core.samples import handoff
 
 TRAIL = Trail("fetcher", "text", 2, "eve", "Eve", "base64", (TrailHop("router", "text", 3),), "d")
 FOUND = Findings(

@@ -23,6 +23,7 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "http": ("prometheus_client", "starlette", "uvicorn", "websockets"),
         "client": ("httpx",),
         "agui": ("ag_ui",),
+        "postgres": ("asyncpg",),
         "reload": ("watchfiles",),
         "otel": ("opentelemetry.sdk", "opentelemetry.proto"),
         "llm": ("pydantic_ai", "openai", "anthropic"),

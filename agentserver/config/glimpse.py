@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pydantic import ValidationError
 
 from agentserver.config.findings import Mistakes, Severity
+from agentserver.config.keys.engine import sound_engine
 from agentserver.config.keys.models import JournalEntry, OrganismFile, unjournalled
 from agentserver.config.places import JOURNAL, astray, misplaced, project_directory, shown_directory
 from agentserver.config.validation import parse
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from agentserver.config.findings import ConfigMistake
+    from agentserver.config.organism import PostgresKeys
     from agentserver.config.yaml.document import Document
     from agentserver.payload.foreign.servers import McpServer
 
@@ -35,6 +37,7 @@ class Glimpse(NamedTuple):
         unread: why there may be more, a mistake a line; empty when there are no others.
         journal: the file of its journal; None when it keeps none or it cannot be told.
         unkept: whether it says that it keeps none.
+        engine: the database that it has in place of a journal; None when there is none or it cannot be told.
         limit: bytes that its journal may hold; None when it keeps none or it cannot be told.
         astray: why the file that it names for its journal is not taken: it is out of the project.
     """
@@ -43,6 +46,7 @@ class Glimpse(NamedTuple):
     unread: str = ""
     journal: Path | None = None
     unkept: bool = False
+    engine: PostgresKeys | None = None
     limit: int | None = None
     astray: str = ""
 
@@ -68,6 +72,8 @@ def glimpse(path: Path, environ: Mapping[str, str]) -> Glimpse:
 def _kept(found: Glimpse, main: Document, path: Path) -> Glimpse:
     """The known facts, with the place where conversations are kept. Raises ValidationError when that cannot be told."""
     project = project_directory(path)
+    if "engine" in main.data:
+        return found._replace(engine=sound_engine(main))
     said = unjournalled(main.data.get("journal"))
     if said is None:
         return found._replace(unkept=True)

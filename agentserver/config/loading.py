@@ -19,6 +19,7 @@ from agentserver.config.code.otel import proofs, read_otel
 from agentserver.config.code.userland import Importer, Project
 from agentserver.config.findings import ConfigError, ConfigMistake, Mistakes, Severity, Where, did_you_mean
 from agentserver.config.handoffs import read_handoffs
+from agentserver.config.keys.engine import read_engine
 from agentserver.config.keys.http import read_http
 from agentserver.config.keys.models import IncludedFile, OrganismFile
 from agentserver.config.keys.serving import McpServerEntry
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from agentserver.completion import LanguageModels
     from agentserver.config.code.editions import Source
     from agentserver.config.code.tools import DeclaredTool, ToolReader
-    from agentserver.config.organism import BoundListener, DoorKeys, Handoffs, Otel, Provenance
+    from agentserver.config.organism import BoundListener, DoorKeys, Handoffs, Otel, PostgresKeys, Provenance
     from agentserver.config.validation import DeclaredListener, Parsed
     from agentserver.config.yaml.document import Document
     from agentserver.core.blueprint import Limits
@@ -300,6 +301,7 @@ class _Outward(TypedDict):
     serving: McpServing | None
     otel: Otel | None
     door: DoorKeys | None
+    engine: PostgresKeys | None
 
 
 def _outward(
@@ -308,9 +310,10 @@ def _outward(
     environ: Mapping[str, str],
     report: Mistakes,
 ) -> _Outward:
-    """Offers to others, and what they are told."""
-    otel, door = read_otel(files[0], environ, report), read_http(files[0].document, files[0].faulty, report)
-    return {"serving": _serving(files, declared, report), "otel": otel, "door": door}
+    """The parts of an organism that reach out of its process."""
+    otel, main = read_otel(files[0], environ, report), (files[0].document, files[0].faulty)
+    door, engine = read_http(*main, report), read_engine(*main, report)
+    return {"serving": _serving(files, declared, report), "otel": otel, "door": door, "engine": engine}
 
 
 def _serving(

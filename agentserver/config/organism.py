@@ -137,6 +137,29 @@ class Journal:
 
 
 @dataclass(frozen=True, slots=True)
+class PostgresKeys:
+    """The Postgres database that keeps conversations for all servers of an organism.
+
+    Args:
+        url: of the database, perhaps with a password; PG* variables say what it leaves out.
+        schema: that holds the tables.
+        migrate: auto, where a server that starts makes or upgrades them.
+        wait: seconds for which a start waits for a database that is away.
+        lease: seconds of silence after which the conversations of a server are taken over.
+        durability: relaxed, where a database is taken that acknowledges commits before they are on its disk.
+        retention: seconds for which finished conversations are kept.
+    """
+
+    url: str = field(default="", repr=False)
+    schema: str = "agentserver"
+    migrate: Literal["auto", "never"] = "auto"
+    wait: float = 0.0
+    lease: float = 5.0
+    durability: Literal["full", "relaxed"] = "full"
+    retention: float = 30 * 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
 class Handoffs:
     """The rules by which listeners hand work to one another.
 
@@ -254,7 +277,8 @@ class Organism:
         lifespan: called without arguments, gives the async context manager of the resources; or None.
         secrets: what log output must not show.
         files: every YAML file that was read, the main one first, absolute.
-        journal: where conversations are kept; None is in memory only.
+        journal: the file in which conversations are kept; None where there is none.
+        engine: the database that keeps them in place of a journal; without either they are in memory only.
         provenance: whom it trusts with what; None when origins are not tracked.
         modules: the project's modules after this load (see ``forget``).
         handoffs: how work is handed over; None where no intents are declared.
@@ -276,6 +300,7 @@ class Organism:
     files: tuple[Path, ...]
     modules: LoadedModules | None = field(default=None, repr=False)
     journal: Journal | None = None
+    engine: PostgresKeys | None = None
     handoffs: Handoffs | None = None
     provenance: Provenance | None = None
     guards: Mapping[str, Guard] = field(default_factory=dict, repr=False)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from agentserver.config.findings import did_you_mean
+from agentserver.config.keys.engine import SCHEMA_PATTERN, EngineEntry, PostgresEntry
 from agentserver.config.keys.fields import DOTTED_PATTERN, NAME_PATTERN, NO_PATH, UnitError, alone
 from agentserver.config.keys.http import PUBLIC_PATTERN, HttpEntry, TlsEntry
 from agentserver.config.keys.intents import (
@@ -186,7 +187,7 @@ def _sound_limits(document: Document, bad: set[Loc]) -> Mapping[str, Any]:
 
 def _sound_journal(document: Document, bad: set[Loc]) -> Journal | None:
     data = unjournalled(document.data.get("journal"))
-    if data is None or any(loc[:1] == ("journal",) for loc in bad):
+    if data is None or "engine" in document.data or any(loc[:1] == ("journal",) for loc in bad):
         return None
     return Journal(**JournalEntry.model_validate(data).model_dump())
 
@@ -222,6 +223,8 @@ def _unknown_key(model: type[IncludedFile], loc: Loc) -> tuple[str, str]:
             ("listeners", "isolation"): IsolationEntry,
             ("mcp", "isolation"): CommandIsolationEntry,
             ("journal",): JournalEntry,
+            ("engine",): EngineEntry,
+            ("engine", "postgres"): PostgresEntry,
             ("lifespan",): LifespanEntry,
             ("intents",): IntentEntry,
             ("handoffs",): HandoffsEntry,
@@ -299,6 +302,7 @@ _SYNTAX = {
     PUBLIC_PATTERN: "is an address such as https://desk.example, without a path",
     NAME_PATTERN: "may hold letters, digits and _ - . only, and begins with a letter, a digit or _",
     DOTTED_PATTERN: NO_PATH,
+    SCHEMA_PATTERN: "may hold a to z, digits and _ only, at most 63, and begins with a letter or _",
     INTENT_PATTERN: "may hold letters, digits and - _ . only, at most 64, and begins with a letter",
     TOOL_PATTERN: "may hold letters, digits and _ - . / only",
     VARIABLE_PATTERN: "is the name of an environment variable: letters, digits and _",

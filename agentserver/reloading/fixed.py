@@ -89,7 +89,7 @@ class Belonging(Protocol):
 
 def fixed(before: Organism, after: Organism) -> Iterator[str]:
     """A line for each thing that cannot change while an organism runs, and does."""
-    keys = {"journal": "journal:", "project": "the project directory", "door": "http:"}
+    keys = {"journal": "journal:", "engine": "engine:", "project": "the project directory", "door": "http:"}
     for each in fields(before):
         if each.name not in FREE and getattr(before, each.name) != getattr(after, each.name):
             yield f"{keys.get(each.name, f'{each.name}:')} has changed: {RESTART}"

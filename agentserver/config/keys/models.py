@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
+from agentserver.config.keys.engine import MaybeEngine  # noqa: TC001 - pydantic reads it
 from agentserver.config.keys.fields import (
     Deadline,
     Dotted,
@@ -360,6 +361,7 @@ class OrganismFile(IncludedFile):
         title="Journal",
         description="Where conversations are kept across restarts; none keeps them in memory only.",
     )
+    engine: MaybeEngine = None
     intents: list[IntentEntry] = Field(
         default_factory=list,
         max_length=1000,

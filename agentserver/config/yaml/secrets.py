@@ -9,7 +9,7 @@ import json
 import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote, quote_plus, unquote, urlsplit
 
 from agentserver.characters.printing import CUTS
 
@@ -38,7 +38,8 @@ class Secrets:
     def of(cls, values: Iterable[str]) -> Secrets:
         """Hide these values, their single lines, and the forms they take in Python, JSON, URLs and XML.
 
-        Values under 4 characters and single lines under 8 are left alone.
+        So is the password of a value that is an address. Values under 4 characters and single lines under 8 are left
+        alone.
         """
         forms = {form for value in values for form in _forms(value) if len(form) >= MIN_LENGTH}
         return cls(tuple(sorted(forms)))
@@ -102,9 +103,19 @@ def _merged(spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
         yield current
 
 
+def _passwords(value: str) -> Iterator[str]:
+    """The password in a value that is an address, as it is written there and as it is meant."""
+    try:
+        written = urlsplit(value.strip()).password
+    except ValueError:
+        return
+    if written:
+        yield from (written, unquote(written))
+
+
 def _forms(value: str) -> Iterator[str]:
     lines = [line for line in map(str.strip, value.splitlines()) if len(line) >= MIN_LINE]
-    for text in {value, value.strip(), *lines}:
+    for text in {value, value.strip(), *lines, *_passwords(value)}:
         yield text
         yield repr(text)[1:-1]
         yield json.dumps(text)[1:-1]

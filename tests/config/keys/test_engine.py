@@ -1,0 +1,97 @@
+"""The keys of the engine that several servers share: the values, and the refusals with their place and correction."""
+
+from __future__ import annotations
+
+import pytest
+
+from agentserver.config import glimpse
+from agentserver.config.organism import PostgresKeys
+from tests.config.conftest import ONE
+
+SECRET = "pass-word/of the desk"  # noqa: S105 - of no database
+QUOTED = "pass-word%2Fof%20the%20desk"
+URL = f"postgresql://desk:{QUOTED}@db.example/desk"
+
+
+def test_an_organism_with_an_engine_has_no_journal(project):
+    organism = project.load(ONE + "engine: {postgres: {}}\n")
+    assert (organism.journal, organism.engine) == (None, PostgresKeys())
+
+
+def test_every_key_has_its_place(project):
+    project.environ["DATABASE_URL"] = URL
+    organism = project.load(
+        ONE
+        + "engine: {postgres: {url: '${DATABASE_URL}', schema: desk_2, migrate: never, wait: 60s, lease: 3s, "
+        + "durability: relaxed, retention: 7d}}\n"
+    )
+    assert organism.engine == PostgresKeys(URL, "desk_2", "never", 60.0, 3.0, "relaxed", 7 * 86_400.0)
+
+
+def test_the_password_is_in_no_text(project):
+    project.environ["DATABASE_URL"] = URL
+    organism = project.load(ONE + "engine: {postgres: {url: '${DATABASE_URL}'}}\n")
+    assert SECRET not in repr(organism)
+    assert QUOTED not in repr(organism)
+    for form in (URL, SECRET, QUOTED):
+        assert organism.secrets.redact(f"cannot: {form}.") == "cannot: [redacted]."
+
+
+def test_a_password_in_the_file_is_refused_and_not_repeated(project):
+    (found,) = project.findings(ONE + f"engine:\n  postgres:\n    url: {URL}\n")
+    assert found == (
+        "organism.yaml:9: engine.postgres.url: the password lies in the file, for everybody who may read it "
+        "(url: ${DATABASE_URL}, or the variable PGPASSWORD)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        ("url: 'mysql://desk@db/desk'", "url: is no address of a database such as"),
+        ("url: 'host=db password=hidden'", "url: is no address of a database such as"),
+        ("url: 'postgresql://[db/desk'", "url: is no address of a database such as"),
+        ("schema: Desk", 'schema: may hold a to z, digits and _ only, at most 63'),
+        ("schema: pg_desk", 'schema: "pg_desk" is a schema of the database itself'),
+        ("lease: 500ms", "lease: must be at least 1 s"),
+        ("durability: some", "durability: must be 'full' or 'relaxed'"),
+        ("migrate: always", "migrate: must be 'auto' or 'never'"),
+        ("shema: desk", 'shema: unknown key "shema" (did you mean "schema"?)'),
+    ],
+)
+def test_a_mistake_names_its_key(project, keys, told):
+    (found,) = project.findings(ONE + f"engine: {{postgres: {{{keys}}}}}\n")
+    assert found.startswith(f"organism.yaml:7: engine.postgres.{told}")
+    assert "hidden" not in found
+
+
+def test_a_journal_beside_an_engine_is_refused(project):
+    (found,) = project.findings(ONE + "journal: {path: a.db}\nengine: {postgres: {}}\n")
+    assert found == (
+        "organism.yaml:7: journal: journal: and engine: are both there, and conversations are kept in one place "
+        "(remove journal:, or engine:)"
+    )
+    assert not project.findings(ONE + "journal: none\nengine: {postgres: {}}\n")
+
+
+@pytest.mark.parametrize("asked", ["synchronous_commit=off", "options=-c%20synchronous_commit%3Doff"])
+def test_a_database_that_loses_acknowledged_commits_is_refused_unless_asked_for(project, asked):
+    engine = f"engine:\n  postgres:\n    url: postgresql://db/desk?{asked}\n"
+    (found,) = project.findings(ONE + engine)
+    assert found == (
+        "organism.yaml:9: engine.postgres.url: synchronous_commit=off acknowledges messages that a loss of power takes "
+        'back ("durability: relaxed", if that is what is meant)'
+    )
+    assert not project.findings(ONE + engine + "    durability: relaxed\n")
+
+
+def test_the_engine_without_its_extra_names_the_command(project, monkeypatch):
+    monkeypatch.setattr("agentserver.config.keys.engine.installed", lambda extra: extra != "postgres")
+    (found,) = project.findings(ONE + "engine: {postgres: {}}\n")
+    assert found.startswith("organism.yaml:7: engine.postgres: needs the extra postgres: in a checkout, pip install")
+
+
+def test_verbs_learn_the_engine_of_an_organism_that_does_not_load(project):
+    path = project.write("organism.yaml", ONE.replace("listeners.greet", "nowhere.greet") + "engine: {postgres: {}}\n")
+    seen = glimpse.glimpse(path, {})
+    assert (seen.engine, seen.journal, seen.unkept) == (PostgresKeys(), None, False)

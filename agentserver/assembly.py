@@ -53,15 +53,18 @@ if TYPE_CHECKING:
 
     from agentserver.config import Organism
     from agentserver.config.code.editions import Succession
+    from agentserver.config.organism import PostgresKeys
     from agentserver.core.guard import Rules
     from agentserver.core.records.audit import AuditRecord
     from agentserver.core.state.approvals import Approval, ApprovalAnswer
     from agentserver.core.state.conversation import Conversation
+    from agentserver.engines.postgres.principals import PrincipalTable
     from agentserver.engines.sqlite.care.handoffs import JournalHeads
     from agentserver.guards.base import Guard
     from agentserver.handoff.edge.heads import Heads
     from agentserver.observers import Observer
     from agentserver.ports import Approver, Clock, Completer, Engine, EngineReader
+    from agentserver.ports.principals import PaceStore, PrincipalStore
     from agentserver.telemetry.tracing import Tracing
 
 __all__ = ["NotReloaded", "Principal", "Reloaded", "Server", "Trust", "build"]
@@ -327,6 +330,24 @@ async def traced(organism: Organism, engine: Engine, stack: AsyncExitStack, *, a
 def journal_path(organism: Organism) -> Path | None:
     """The path of the organism's journal; None when it keeps none."""
     return None if organism.journal is None else organism.project / organism.journal.path
+
+
+def principal_stores(organism: Organism) -> tuple[PrincipalStore, PaceStore | None]:
+    """Find the principals of an organism, and where servers add up their pace: its database, or a file alone."""
+    if organism.engine is not None:
+        shared = shared_principals(organism.engine)
+        return shared, shared
+    from agentserver.gateways.principals.file import beside
+
+    return beside(journal_path(organism) or organism.files[0]), None
+
+
+def shared_principals(keys: PostgresKeys) -> PrincipalTable:
+    """Find the principals, and the pace of each, that servers share. Raises MissingExtraError."""
+    require("engine: postgres:", "postgres")
+    from agentserver.engines.postgres.principals import PrincipalTable
+
+    return PrincipalTable(keys.url, keys.schema)
 
 
 def handoff_record(organism: Organism) -> Path | None:

@@ -74,6 +74,8 @@ async def answer(payload: Ask, metadata: HandlerMetadata) -> HandlerResponse:
 class People:
     """Principals without a file: p0, p1, and an operator."""
 
+    away = False
+
     def __init__(self) -> None:
         self._known = {
             name: Caller(Principal(name), Role.USER, Rate(100_000, "s"), 1000)

@@ -31,6 +31,7 @@ from agentserver.gateways.http import DoorOptions, HttpDoor, TokenKeeper
 from agentserver.gateways.http.options import names
 from agentserver.gateways.http.serving import bound, served
 from agentserver.gateways.principals import Tokens
+from agentserver.gateways.principals.file import PrincipalFile
 from agentserver.supervision import Ending
 from agentserver.testing import Testbed
 from agentserver.testing.standins import Standins
@@ -98,7 +99,7 @@ async def standing(home, name="organism.yaml"):
         server = build(
             replace(loaded, otel=Otel(collector.endpoint + "/v1/traces")), observers=[lambda _: None]
         )
-        tokens = Tokens(home / "out" / "principals.json")
+        tokens = Tokens(PrincipalFile(home / "out" / "principals.json"))
         listening = bound("127.0.0.1", 0)
         port = listening.getsockname()[1]
         options = DoorOptions(*names(port, local=True, secure=False))

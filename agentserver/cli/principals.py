@@ -8,9 +8,8 @@ from __future__ import annotations
 import json
 import re
 import time
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,20 +18,20 @@ from agentserver.cli.reading import READERS, journal_option, when
 from agentserver.cli.verbs import Verbs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from agentserver.gateways.principals import Caller, Rate
+    from agentserver.gateways.principals import Rate
     from agentserver.gateways.principals.document import Enrolled
-
-T = TypeVar("T")
+    from agentserver.ports.principals import PrincipalStore
 
 
 @click.group("principals", cls=Verbs, short_help="Say who may reach the organism by the network.")
 def command() -> None:
     """Add, list, rotate and revoke principals, who show a token to agentserver serve.
 
-    They are kept in a file of mode 0600 next to the journal, or next to the organism's file without one. Only the
-    SHA-256 of each token is kept. A running server takes a change within a second.
+    They are kept in a file of mode 0600 next to the journal, or next to the organism's file without one; servers that
+    share a database keep them there. Only the SHA-256 of each token is kept. A change counts at every running server
+    within a second.
     """
 
 
@@ -83,26 +82,26 @@ def add(ctx: click.Context, /, name: str, organism: Path | None, journal: Path |
     token, and what it had before is its own again.
     """
     from agentserver.core.state.principals import Principal, Trust
-    from agentserver.gateways.principals import Caller, Role, document
+    from agentserver.gateways.principals import Caller, Role, document, tokens
 
     may = tuple(dict.fromkeys(part.strip() for part in said["may"].split(",") if part.strip()))
     declared = _declared(organism)
     principal = Principal(name, Trust(said["trust"]), may)
     _check(ctx, principal, declared)
     caller = Caller(principal, Role(said["role"]), said["rate"], said["most"])
-    book = _book(ctx, organism, journal)
+    store = _store(ctx, organism, journal)
     try:
-        token = book.add(caller)
+        token = tokens.add(store, caller)
     except document.KnownError as error:
         told = f"{error}: agentserver principals revoke {name} first, or choose another name"
         raise click.ClickException(told) from None
     except ValueError as error:
         project.refuse(ctx, str(error))
     except OSError as error:
-        project.refuse(ctx, f"{book.told}: {error.strerror or error}")
+        project.refuse(ctx, f"{store}: {error.strerror or error}")
     if caller.acts and not may:
         project.say(f"{name} may address nobody: --may names listeners", err=True)
-    project.say(f"{name} is in {book.told}; its token is shown once:", err=True)
+    project.say(f"{name} is in {store}; its token is shown once:", err=True)
     project.say(token)
 
 
@@ -112,10 +111,10 @@ def add(ctx: click.Context, /, name: str, organism: Path | None, journal: Path |
 @click.pass_context
 def listing(ctx: click.Context, organism: Path | None, journal: Path | None, *, as_json: bool) -> None:
     """List the principals, those that are revoked too. Nothing of a token is shown."""
-    book = _book(ctx, organism, journal)
-    found = _entries(ctx, book)
+    store = _store(ctx, organism, journal)
+    found = _entries(ctx, store)
     if not found:
-        told = f"nobody is in {book.told}: agentserver principals add NAME --may LISTENER adds a principal"
+        told = f"nobody is in {store}: agentserver principals add NAME --may LISTENER adds a principal"
         project.say(told, err=True)
     for each in found:
         click.echo(json.dumps(_fields(each))) if as_json else project.say(_shown(each))
@@ -127,9 +126,11 @@ def listing(ctx: click.Context, organism: Path | None, journal: Path | None, *, 
 @click.pass_context
 def revoke(ctx: click.Context, name: str, organism: Path | None, journal: Path | None) -> None:
     """Revoke the principal NAME. A running server ends its streams within a second; its conversations stay."""
-    book = _book(ctx, organism, journal)
+    from agentserver.gateways.principals import tokens
+
+    store = _store(ctx, organism, journal)
     try:
-        book.revoke(name)
+        tokens.revoke(store, name)
     except LookupError:
         raise click.ClickException(
             f"no principal {name!r} has a token; agentserver principals list"
@@ -137,7 +138,7 @@ def revoke(ctx: click.Context, name: str, organism: Path | None, journal: Path |
     except ValueError as error:
         project.refuse(ctx, str(error))
     except OSError as error:
-        project.refuse(ctx, f"{book.told}: {error.strerror or error}")
+        project.refuse(ctx, f"{store}: {error.strerror or error}")
     project.say(f"{name} is revoked")
 
 
@@ -166,9 +167,11 @@ def rotate(ctx: click.Context, name: str, organism: Path | None, journal: Path |
     The token that it has counts on for the time of --grace, in which programs are given the new one. One that was still
     counting from an earlier rotation ends at once. Rights, conversations and streams stay as they are.
     """
-    book = _book(ctx, organism, journal)
+    from agentserver.gateways.principals import tokens
+
+    store = _store(ctx, organism, journal)
     try:
-        token = book.rotate(name, grace)
+        token = tokens.rotate(store, name, grace)
     except LookupError:
         raise click.ClickException(
             f"no principal {name!r} has a token; agentserver principals list"
@@ -176,57 +179,39 @@ def rotate(ctx: click.Context, name: str, organism: Path | None, journal: Path |
     except ValueError as error:
         project.refuse(ctx, str(error))
     except OSError as error:
-        project.refuse(ctx, f"{book.told}: {error.strerror or error}")
+        project.refuse(ctx, f"{store}: {error.strerror or error}")
     project.say(
         f"{name} has another token; the former one counts until {when(time.time() + grace)}:", err=True
     )
     project.say(token)
 
 
-class _Book(NamedTuple):
-    """The principals, wherever they stand; each function raises what the ones of tokens do."""
-
-    told: str
-    entries: Callable[[], Sequence[Enrolled]]
-    add: Callable[[Caller], str]
-    revoke: Callable[[str], None]
-    rotate: Callable[[str, float], str]
-
-
-def _book(ctx: click.Context, organism: Path | None, journal: Path | None) -> _Book:
-    """The principals that are meant. Ends the command when it cannot be told where they stand."""
+def _store(ctx: click.Context, organism: Path | None, journal: Path | None) -> PrincipalStore:
+    """Find the principals that are meant. Ends the command when it cannot be told where they are."""
     from agentserver.config.organism import Journal
     from agentserver.gateways.principals import file
 
     if journal is not None:
-        return _in_file(file.beside(journal))
+        return file.beside(journal)
     if READERS in ctx.meta and organism is None:
         project.refuse(ctx, "name the organism with --organism: its principals stand beside it")
     default = Path(Journal().path)
     if project.found(organism) is None and project.is_file(default):
-        return _in_file(file.beside(default))
+        return file.beside(default)
     main = project.located(organism)
     seen = project.glimpse(ctx, main)
+    if seen.engine is not None:
+        from agentserver.assembly import shared_principals  # most organisms have a file
+
+        return shared_principals(seen.engine)
     if seen.unkept:
-        return _in_file(file.beside(main))
+        return file.beside(main)
     if seen.journal is None:
         told = seen.astray or seen.unread or f"{main}: journal: it cannot be read"
         project.refuse(
             ctx, *told.split("\n"), "which journal the organism has is not known: name it with --journal"
         )
-    return _in_file(file.beside(seen.journal))
-
-
-def _in_file(path: Path) -> _Book:
-    from agentserver.gateways.principals import tokens
-
-    return _Book(
-        str(path),
-        partial(tokens.entries, path),
-        partial(tokens.add, path),
-        partial(tokens.revoke, path),
-        partial(tokens.rotate, path),
-    )
+    return file.beside(seen.journal)
 
 
 def _declared(organism: Path | None) -> frozenset[str]:
@@ -250,13 +235,15 @@ def _check(ctx: click.Context, principal: Any, declared: frozenset[str]) -> None
             project.refuse(ctx, f"--may: no listener is called {each!r}{hint}")
 
 
-def _entries(ctx: click.Context, book: _Book) -> Sequence[Enrolled]:
+def _entries(ctx: click.Context, store: PrincipalStore) -> Sequence[Enrolled]:
+    from agentserver.gateways.principals import tokens
+
     try:
-        return book.entries()
+        return tokens.entries(store)
     except ValueError as error:
         project.refuse(ctx, str(error))
     except OSError as error:
-        project.refuse(ctx, f"{book.told}: {error.strerror or error}")
+        project.refuse(ctx, f"{store}: {error.strerror or error}")
 
 
 def _fields(entry: Enrolled) -> dict[str, object]:

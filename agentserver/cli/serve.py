@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from agentserver.config.organism import DoorKeys
     from agentserver.core.state.approvals import Approval
     from agentserver.gateways.http import DoorOptions, DoorPart, HttpDoor
-    from agentserver.gateways.principals import Tokens
+    from agentserver.gateways.principals import Rates, Tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,13 +194,13 @@ def _serve(
     from agentserver.cli.run import opened_console
     from agentserver.gateways.http import HttpDoor, TokenKeeper
     from agentserver.gateways.http.serving import served
-    from agentserver.gateways.principals import Rates
     from agentserver.telemetry.metrics import Metrics
 
     server = project.server(ctx, organism, durable=True)
     server.approver = _Waiting()
     ending, options = session.ending_of(server), doorway.options()
-    serving = DoorServing(server, organism, _tokens(organism), options.body)
+    tokens, rates = _principals(organism)
+    serving = DoorServing(server, organism, tokens, options.body)
     try:
         parts = [part for each in PARTS for part in each(serving)]
     except ValueError as error:
@@ -211,7 +211,7 @@ def _serve(
     def measured() -> bytes:
         return metrics.text(server.queues(), len(server.approvals()), len(door.holding), server.lost)
 
-    keeper = TokenKeeper(serving.tokens, Rates(time.monotonic))
+    keeper = TokenKeeper(tokens, rates)
     door = HttpDoor(server, options, keeper, parts, metrics=measured, name=organism.name)
     beside = opened_console(server, ending) if console else partial(_closing, ending, server, door)
 
@@ -220,7 +220,8 @@ def _serve(
             server,
             session.followed(server),
             hangups.reloading(server, organism.files[0]) if hangups else unreloaded(),
-            serving.tokens.watching(),
+            tokens.watching(),
+            rates.sharing(),
             door.open(),
             served(door, doorway.listening, doorway.secure, door.connections, options.idle),
         ):
@@ -248,15 +249,10 @@ class _Waiting:
         """A message waits."""
 
 
-def _tokens(organism: Organism) -> Tokens:
-    from agentserver.gateways.principals import Tokens
+def _principals(organism: Organism) -> tuple[Tokens, Rates]:
+    """Make what knows the principals by their tokens, and how often each may come."""
+    from agentserver.assembly import principal_stores
+    from agentserver.gateways.principals import Rates, Tokens
 
-    return Tokens(_principals(organism))
-
-
-def _principals(organism: Organism) -> Path:
-    """Locate the file of principals."""
-    from agentserver.assembly import journal_path
-    from agentserver.gateways.principals import file
-
-    return file.beside(journal_path(organism) or organism.files[0])
+    store, shared = principal_stores(organism)
+    return Tokens(store), Rates(time.monotonic, shared)

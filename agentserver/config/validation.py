@@ -302,7 +302,7 @@ _SYNTAX = {
     PUBLIC_PATTERN: "is an address such as https://desk.example, without a path",
     NAME_PATTERN: "may hold letters, digits and _ - . only, and begins with a letter, a digit or _",
     DOTTED_PATTERN: NO_PATH,
-    SCHEMA_PATTERN: "may hold a to z, digits and _ only, at most 63, and begins with a letter or _",
+    SCHEMA_PATTERN: "may hold a to z, digits and _ only, at most 40, and begins with a letter or _",
     INTENT_PATTERN: "may hold letters, digits and - _ . only, at most 64, and begins with a letter",
     TOOL_PATTERN: "may hold letters, digits and _ - . / only",
     VARIABLE_PATTERN: "is the name of an environment variable: letters, digits and _",

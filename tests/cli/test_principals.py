@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from agentserver.cli import cli
 from agentserver.gateways.principals import Tokens
+from agentserver.gateways.principals.file import PrincipalFile
 
 YAML = """\
 name: desk
@@ -34,7 +35,7 @@ def run(*args):
 
 def whose(path, token):
     async def main():
-        tokens = Tokens(path)
+        tokens = Tokens(PrincipalFile(path))
         async with tokens.watching():
             return tokens.authenticate(token)
 

@@ -1,4 +1,4 @@
-"""The keys below ``engine:`` in ``organism.yaml``: types, bounds, help texts, and the rules about more than one of them.
+"""The keys below ``engine:`` in ``organism.yaml``: types, bounds, help texts, and rules about several keys.
 
 Owns the pydantic models, and that a password does not lie in the file. Refuses to connect.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from agentserver.config.findings import Loc, Mistakes
     from agentserver.config.yaml.document import Document
 
-SCHEMA_PATTERN: Final = r"^[a-z_][a-z0-9_]{0,62}$"
+SCHEMA_PATTERN: Final = r"^[a-z_][a-z0-9_]{0,39}$"
 _DEFAULTS: Final = PostgresKeys()
 _URL: Final[Loc] = ("engine", "postgres", "url")
 _RESERVED: Final = re.compile(r"pg_|information_schema$")
@@ -83,7 +83,7 @@ class PostgresEntry(Strict):
     )
     durability: Literal["full", "relaxed"] = Field(
         default=_DEFAULTS.durability,
-        description="full: a server does not start where the database acknowledges commits before they are on its disk. "
+        description="full: a server does not start where the database acknowledges commits that are not on its disk. "
         "relaxed: it starts, says so, and acknowledged messages may be lost with the power of the database.",
     )
     retention: Retention = Field(
@@ -103,7 +103,7 @@ MaybeEngine: TypeAlias = Annotated[
     Annotated[EngineEntry | None, BeforeValidator(given, json_schema_input_type=EngineEntry)],
     Field(
         title="Engine",
-        description="The storage of conversations in place of a journal: one that several servers of the organism share.",
+        description="The storage of conversations in place of a journal: one that several servers share.",
     ),
 ]
 
@@ -125,7 +125,7 @@ def sound_engine(document: Document) -> PostgresKeys | None:
 
 
 def read_engine(document: Document, faulty: Collection[str], report: Mistakes) -> PostgresKeys | None:
-    """Read the engine of an organism; None where it has none, or one with mistakes. Keys that contradict are reported."""
+    """Read the engine of an organism; None where it has none, or one with mistakes. Contradictions are reported."""
     if "engine" not in document.data.keys() - faulty:
         return None
     found = sound_engine(document)
@@ -142,7 +142,9 @@ def read_engine(document: Document, faulty: Collection[str], report: Mistakes) -
         report.error(ConfigCode.SECRET, at, told, "url: ${DATABASE_URL}, or the variable PGPASSWORD")
     settings = parse_qs(parts.query)
     unsafe = {"off", "false", "no", "0"}.intersection(settings.get("synchronous_commit", ()))
-    if found.durability == "full" and (unsafe or "synchronous_commit=off" in settings.get("options", [""])[0]):
+    if found.durability == "full" and (
+        unsafe or "synchronous_commit=off" in settings.get("options", [""])[0]
+    ):
         told = "synchronous_commit=off acknowledges messages that a loss of power takes back"
         report.error(ConfigCode.VALUE, at, told, '"durability: relaxed", if that is what is meant')
     return found

@@ -14,7 +14,7 @@ import anyio
 
 from agentserver.gateways.http.held import STOPPING
 from agentserver.gateways.http.parts import CALLER, HEADS, SHARE
-from agentserver.gateways.http.problems import ProblemAnswer, crowded, nobody, stopping, too_many
+from agentserver.gateways.http.problems import ProblemAnswer, crowded, nobody, stopping, too_many, unavailable
 from agentserver.gateways.http.shares import LoopShares
 from agentserver.gateways.principals import Role
 
@@ -53,11 +53,17 @@ class TokenKeeper:
         self.known, self._pace = known, pace
 
     def caller(self, scope: Scope) -> Caller:
-        """The principal whose token a request shows. Raises ProblemAnswer (401) for an unknown token."""
+        """The principal whose token a request shows.
+
+        Raises ProblemAnswer: 401 for an unknown token, 503 while no token can be known.
+        """
         found = self.known.authenticate(_token(scope))
         if found is None:
-            raise nobody()
+            raise self._unknown()
         return found
+
+    def _unknown(self) -> ProblemAnswer:
+        return unavailable() if self.known.away else nobody()
 
     def count(self, found: Caller) -> None:
         """Count a request. Raises ProblemAnswer (429) for one that comes too soon."""
@@ -77,7 +83,7 @@ class TokenKeeper:
             message = await receive()
             whole = message["type"] == "http.request" and not message.get("more_body", False)
             if whole and not self.known.stands(found):
-                raise nobody()
+                raise self._unknown()
             return message
 
         return taken

@@ -78,6 +78,11 @@ class KnownTokens(Protocol):
         """The caller whose token it is; None for an unknown one."""
         ...
 
+    @property
+    def away(self) -> bool:
+        """True while no token is known because the store of principals does not answer."""
+        ...
+
     def stands(self, caller: Caller) -> bool:
         """True while the caller is as it was authenticated."""
         ...

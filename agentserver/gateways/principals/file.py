@@ -11,10 +11,13 @@ import os
 import stat
 import tempfile
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from agentserver.ports.principals import KeptPrincipals, UnusableError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 SUFFIX: Final = ".principals"
@@ -28,63 +31,60 @@ State: TypeAlias = tuple[int, ...]
 """A file's as the operating system tells it: another one means that it may hold something else."""
 
 
-class UnusableError(ValueError):
-    """The file is there and cannot be used. The text says why."""
+NONE: Final = KeptPrincipals(None, b"")
 
 
-class Contents(NamedTuple):
-    """The file as it was read.
+@dataclass(frozen=True, slots=True)
+class PrincipalFile:
+    """A file of principals, which need not be there: their store where one server works on an organism."""
 
-    Args:
-        state: of the file that was read; None when there is none.
-        data: what it holds.
-    """
+    path: Path
 
-    state: State | None
-    data: bytes
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def edition(self) -> State | None:
+        """Look at the state of the file; None when there is none, or nobody can tell."""
+        try:
+            return _state(os.stat(self.path, follow_symlinks=False))  # noqa: PTH116 - a Path makes it three times as dear
+        except OSError:
+            return None
+
+    def read(self) -> KeptPrincipals:
+        """Read the file; NONE when there is none.
+
+        Raises UnusableError for a link, for one that others may read or write, and for one that cannot be read.
+        """
+        try:
+            with _opened(self.path) as descriptor:
+                facts = os.fstat(descriptor)
+                why = _unusable(facts)
+                data = b"" if why else _content(descriptor)
+        except FileNotFoundError:
+            return NONE
+        except OSError as error:
+            raise UnusableError(f"{self}: {error.strerror}") from None
+        if why or len(data) > MOST:
+            raise UnusableError(f"{self}: {why or f'has more than {MOST} bytes'}")
+        return KeptPrincipals(_state(facts), data)
+
+    def change(self, change: Callable[[bytes], bytes]) -> None:
+        """Put what ``change`` makes of the file in its place. Raises UnusableError, OSError, and what it raises."""
+        with _changing(self.path):
+            _replace(self.path, change(self.read().data))
 
 
-NONE: Final = Contents(None, b"")
-
-
-def beside(kept: Path) -> Path:
+def beside(kept: Path) -> PrincipalFile:
     """The file of principals that belongs to a journal, or to the organism's own file where it keeps no journal.
 
     It lies beside the real file, so that every name of it leads there.
     """
     real = kept.resolve()
-    return real.with_name(f"{real.name}{SUFFIX}")
-
-
-def state(path: Path) -> State | None:
-    """The state of the file; None when there is none, or nobody can tell."""
-    try:
-        return _state(os.stat(path, follow_symlinks=False))  # noqa: PTH116 - a Path makes it three times as dear
-    except OSError:
-        return None
-
-
-def read(path: Path) -> Contents:
-    """The file, or NONE when there is none.
-
-    Raises UnusableError for a link, for one that others may read or write, and for one that cannot be read.
-    """
-    try:
-        with _opened(path) as descriptor:
-            facts = os.fstat(descriptor)
-            why = _unusable(facts)
-            data = b"" if why else _content(descriptor)
-    except FileNotFoundError:
-        return NONE
-    except OSError as error:
-        raise UnusableError(f"{path}: {error.strerror}") from None
-    if why or len(data) > MOST:
-        raise UnusableError(f"{path}: {why or f'has more than {MOST} bytes'}")
-    return Contents(_state(facts), data)
+    return PrincipalFile(real.with_name(f"{real.name}{SUFFIX}"))
 
 
 @contextmanager
-def changing(path: Path) -> Iterator[None]:
+def _changing(path: Path) -> Iterator[None]:
     """Be the only one who changes the file. The folder is locked, since the file itself is replaced.
 
     Raises OSError.
@@ -99,8 +99,8 @@ def changing(path: Path) -> Iterator[None]:
         os.close(folder)
 
 
-def replace(path: Path, data: bytes) -> None:
-    """Put a new file of mode 0600 where the path says; within ``changing``. Raises OSError.
+def _replace(path: Path, data: bytes) -> None:
+    """Put a new file of mode 0600 where the path says; within ``_changing``. Raises OSError.
 
     Where root does it, the file is the folder's owner's, whose server has to read it.
     """

@@ -8,7 +8,7 @@ from agentserver.config import glimpse
 from agentserver.config.organism import PostgresKeys
 from tests.config.conftest import ONE
 
-SECRET = "pass-word/of the desk"  # noqa: S105 - of no database
+SECRET = "pass-word/of the desk"
 QUOTED = "pass-word%2Fof%20the%20desk"
 URL = f"postgresql://desk:{QUOTED}@db.example/desk"
 
@@ -51,7 +51,7 @@ def test_a_password_in_the_file_is_refused_and_not_repeated(project):
         ("url: 'mysql://desk@db/desk'", "url: is no address of a database such as"),
         ("url: 'host=db password=hidden'", "url: is no address of a database such as"),
         ("url: 'postgresql://[db/desk'", "url: is no address of a database such as"),
-        ("schema: Desk", 'schema: may hold a to z, digits and _ only, at most 63'),
+        ("schema: Desk", "schema: may hold a to z, digits and _ only, at most 40"),
         ("schema: pg_desk", 'schema: "pg_desk" is a schema of the database itself'),
         ("lease: 500ms", "lease: must be at least 1 s"),
         ("durability: some", "durability: must be 'full' or 'relaxed'"),
@@ -88,10 +88,14 @@ def test_a_database_that_loses_acknowledged_commits_is_refused_unless_asked_for(
 def test_the_engine_without_its_extra_names_the_command(project, monkeypatch):
     monkeypatch.setattr("agentserver.config.keys.engine.installed", lambda extra: extra != "postgres")
     (found,) = project.findings(ONE + "engine: {postgres: {}}\n")
-    assert found.startswith("organism.yaml:7: engine.postgres: needs the extra postgres: in a checkout, pip install")
+    assert found.startswith(
+        "organism.yaml:7: engine.postgres: needs the extra postgres: in a checkout, pip install"
+    )
 
 
 def test_verbs_learn_the_engine_of_an_organism_that_does_not_load(project):
-    path = project.write("organism.yaml", ONE.replace("listeners.greet", "nowhere.greet") + "engine: {postgres: {}}\n")
+    path = project.write(
+        "organism.yaml", ONE.replace("listeners.greet", "nowhere.greet") + "engine: {postgres: {}}\n"
+    )
     seen = glimpse.glimpse(path, {})
     assert (seen.engine, seen.journal, seen.unkept) == (PostgresKeys(), None, False)

@@ -106,6 +106,8 @@ def organism(books: Books, **limits: Any):
 class People:
     """Tokens without a file: a name is its own token."""
 
+    away = False
+
     def __init__(self, *callers: Caller) -> None:
         self.known = {each.name: each for each in callers}
 

@@ -15,6 +15,7 @@ from agentserver.gateways.http import DoorOptions, HttpDoor, TokenKeeper
 from agentserver.gateways.http.options import names
 from agentserver.gateways.http.serving import bound, served
 from agentserver.gateways.principals import Caller, Rate, Rates, Role, Tokens, tokens
+from agentserver.gateways.principals.file import PrincipalFile
 from tests.gateways.http.desk import Books, Looking, organism
 from tests.machine import HANGS
 
@@ -37,7 +38,7 @@ class Town:
 
     async def add(self, name, role=Role.USER, rate="1000/s", most=20, may=("cashier", "pauser", "vault")):
         caller = Caller(Principal(name, Trust.ORDERS, may), role, Rate.of(rate), most)
-        self.tokens[name] = await run_sync(tokens.add, self.path, caller)
+        self.tokens[name] = await run_sync(tokens.add, PrincipalFile(self.path), caller)
 
     def client(self, name):
         headers = {"authorization": f"Bearer {self.tokens[name]}"}
@@ -51,7 +52,7 @@ async def town(tmp_path, *people):
     listening = bound("127.0.0.1", 0)
     port = listening.getsockname()[1]
     options = DoorOptions(*names(port, local=True, secure=False))
-    known, found = Tokens(path), Town(port, path, clock, server)
+    known, found = Tokens(PrincipalFile(path)), Town(port, path, clock, server)
     for each in people:
         await found.add(*each)
     async with server, known.watching(0.05):
@@ -69,7 +70,7 @@ async def refresh(client, wanted):
 
 async def test_an_unknown_a_revoked_and_a_malformed_token_get_the_same_bytes(tmp_path):
     async with town(tmp_path, ["ada"], ["olga", Role.OPERATOR]) as here:
-        await run_sync(tokens.revoke, here.path, "olga")
+        await run_sync(tokens.revoke, PrincipalFile(here.path), "olga")
         async with here.client("olga") as client:
             await refresh(client, 401)
         shown = {
@@ -109,7 +110,7 @@ async def test_revoking_ends_the_streams_of_that_token_and_no_others(tmp_path):
             for name in ("ada", "ada", "bob"):
                 tasks.start_soon(watch, name)
             await until(lambda: len(opened) == 3)
-            await run_sync(tokens.revoke, here.path, "ada")
+            await run_sync(tokens.revoke, PrincipalFile(here.path), "ada")
             await until(lambda: len(ended) == 2)
             await anyio.sleep(0.5)
             assert ended == ["ada", "ada"]

@@ -1,7 +1,9 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agentserver.gateways.principals import Rates
+from agentserver.ports.principals import AwayError
 from tests.gateways.principals.people import caller
 
 
@@ -62,3 +64,60 @@ def test_full_buckets_are_forgotten():
     clock.now += 3600
     rates.take(caller("ada"))
     assert len(rates) <= 1
+
+
+class Sum:
+    """A place where servers add up, for those of one process."""
+
+    def __init__(self, clock):
+        self.clock, self.full, self.away = clock, {}, False
+
+    def exchange(self, spent):
+        if self.away:
+            raise AwayError("the database is away")
+        for name, seconds in spent.items():
+            self.full[name] = max(self.full.get(name, 0.0), self.clock.now) + seconds
+        return {name: self.full[name] - self.clock.now for name in spent}
+
+
+@pytest.mark.anyio
+async def test_servers_together_let_through_what_the_rate_allows():
+    clock = Hand()
+    shared = Sum(clock)
+    servers, ada = [Rates(clock, shared) for _ in range(3)], caller(rate="6/s")
+    taken = 0
+    for _ in range(100):  # 10 seconds in which each server is asked more than it may give
+        for server in servers:
+            taken += sum(server.take(ada) == 0.0 for _ in range(2))
+            await server.exchange(shared)
+        clock.now += 0.1
+    assert 6 + 60 - 1 <= taken <= 6 + 60 + 6, (
+        "the bucket, what flows in, and a little until servers have exchanged"
+    )
+
+
+@pytest.mark.anyio
+async def test_a_principal_of_one_server_has_its_whole_rate_there():
+    clock = Hand()
+    shared = Sum(clock)
+    here, ada = Rates(clock, shared), caller(rate="6/s")
+    assert [here.take(ada) > 0 for _ in range(7)] == [False] * 6 + [True]
+    await here.exchange(shared)
+    assert here.take(ada) > 0
+    clock.now += 0.5
+    assert [here.take(ada) > 0 for _ in range(4)] == [False] * 3 + [True]
+
+
+@pytest.mark.anyio
+async def test_requests_that_could_not_be_added_up_are_added_later():
+    clock = Hand()
+    shared = Sum(clock)
+    here, there, ada = Rates(clock, shared), Rates(clock, shared), caller(rate="2/m")
+    shared.away = True
+    assert [here.take(ada) for _ in range(2)] == [0.0, 0.0]
+    await here.exchange(shared)
+    shared.away = False
+    await here.exchange(shared)
+    assert there.take(ada) == 0.0
+    await there.exchange(shared)
+    assert there.take(ada) > 0.0

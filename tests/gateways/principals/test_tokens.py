@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from agentserver import bearer
 from agentserver.gateways.principals import Tokens, document, file, tokens
+from agentserver.gateways.principals.file import PrincipalFile
 from tests.gateways.principals.people import caller
 from tests.machine import HANGS
 
@@ -25,7 +26,7 @@ def known_by(path, do=None):
     """What ``do`` says of the tokens of a file, which it is given while they are watched."""
 
     async def main():
-        known = Tokens(path)
+        known = Tokens(PrincipalFile(path))
         async with known.watching():
             return do(known)
 
@@ -42,12 +43,12 @@ def path(tmp_path):
 
 
 def test_the_caller_of_a_token_is_known_as_it_was_added(path):
-    (found,) = known(path, tokens.add(path, caller()))
+    (found,) = known(path, tokens.add(PrincipalFile(path), caller()))
     assert (found.name, found.principal.may, str(found.rate)) == ("ada", ("greeter",), "10/s")
 
 
 def test_a_token_has_256_bits_and_only_its_digest_is_kept(path):
-    token = tokens.add(path, caller())
+    token = tokens.add(PrincipalFile(path), caller())
     assert len(token) == bearer.LENGTH
     assert token not in path.read_text("utf-8")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -55,7 +56,7 @@ def test_a_token_has_256_bits_and_only_its_digest_is_kept(path):
 
 def test_without_a_file_nobody_is_known(path):
     assert known(path, "x" * bearer.LENGTH) == [None]
-    assert tokens.entries(path) == ()
+    assert tokens.entries(PrincipalFile(path)) == ()
 
 
 def wrong(token):
@@ -75,7 +76,7 @@ def wrong(token):
 
 
 def test_what_is_not_the_token_is_nobodys(path):
-    token = tokens.add(path, caller())
+    token = tokens.add(PrincipalFile(path), caller())
     assert known(path, *wrong(token).values()) == [None] * len(wrong(token))
 
 
@@ -99,10 +100,10 @@ def work(known, token):
 
 
 def test_an_unknown_a_revoked_and_a_malformed_token_cost_the_same_work(path):
-    revoked = tokens.add(path, caller("eve"))
+    revoked = tokens.add(PrincipalFile(path), caller("eve"))
     for number in range(50):
-        token = tokens.add(path, caller(f"p{number}"))
-    tokens.revoke(path, "eve")
+        token = tokens.add(PrincipalFile(path), caller(f"p{number}"))
+    tokens.revoke(PrincipalFile(path), "eve")
     shown = {"revoked": revoked, "known": token, **wrong(token)}
     counted = known_by(path, lambda known: {why: work(known, text) for why, text in shown.items()})
     assert len(set(map(tuple, counted.values()))) == 1, counted
@@ -115,56 +116,56 @@ def test_any_text_is_answered(tmp_path_factory, texts):
 
 
 def test_who_is_revoked_stays_on_the_list(path):
-    token = tokens.add(path, caller())
-    tokens.revoke(path, "ada")
+    token = tokens.add(PrincipalFile(path), caller())
+    tokens.revoke(PrincipalFile(path), "ada")
     assert known(path, token) == [None]
-    (entry,) = tokens.entries(path)
+    (entry,) = tokens.entries(PrincipalFile(path))
     assert entry.revoked >= entry.added
     with pytest.raises(LookupError):
-        tokens.revoke(path, "ada")
+        tokens.revoke(PrincipalFile(path), "ada")
 
 
 def test_a_new_token_does_not_bring_the_old_one_back(path):
-    old = tokens.add(path, caller())
-    tokens.revoke(path, "ada")
-    new = tokens.add(path, caller())
+    old = tokens.add(PrincipalFile(path), caller())
+    tokens.revoke(PrincipalFile(path), "ada")
+    new = tokens.add(PrincipalFile(path), caller())
     nobody, ada = known(path, old, new)
     assert (nobody, ada.name) == (None, "ada")
-    assert len(tokens.entries(path)) == 1
+    assert len(tokens.entries(PrincipalFile(path))) == 1
 
 
 @pytest.mark.parametrize("name", ["ada", "аda", "ADA"])
 def test_nobody_is_added_who_looks_like_one_that_is_there(path, name):
-    tokens.add(path, caller("ada"))
+    tokens.add(PrincipalFile(path), caller("ada"))
     with pytest.raises(document.KnownError):
-        tokens.add(path, caller(name))
+        tokens.add(PrincipalFile(path), caller(name))
 
 
 def test_nobody_takes_the_look_of_one_that_was_there(path):
-    tokens.add(path, caller("ada"))
-    tokens.revoke(path, "ada")
+    tokens.add(PrincipalFile(path), caller("ada"))
+    tokens.revoke(PrincipalFile(path), "ada")
     with pytest.raises(document.KnownError):
-        tokens.add(path, caller("аda"))
+        tokens.add(PrincipalFile(path), caller("аda"))
 
 
 async def test_a_file_is_read_when_it_has_changed_and_only_then(path):
-    await run_sync(tokens.add, path, caller())
-    known = Tokens(path)
+    await run_sync(tokens.add, PrincipalFile(path), caller())
+    known = Tokens(PrincipalFile(path))
     for _ in range(20):
         await known.refresh()
     assert known.reads == 1
-    await run_sync(tokens.add, path, caller("eve"))
+    await run_sync(tokens.add, PrincipalFile(path), caller("eve"))
     for _ in range(20):
         await known.refresh()
     assert known.reads == 2
 
 
 async def test_a_file_that_is_not_there_is_looked_for_and_not_read(path):
-    known = Tokens(path)
+    known = Tokens(PrincipalFile(path))
     async with known.watching():
         await known.refresh()
         assert (known.reads, known.fault) == (1, "")
-        token = await run_sync(tokens.add, path, caller())
+        token = await run_sync(tokens.add, PrincipalFile(path), caller())
         await known.refresh()
         assert known.authenticate(token).name == "ada"
 
@@ -202,8 +203,8 @@ HARM = [
 
 @pytest.mark.parametrize("harm", HARM)
 async def test_a_file_that_cannot_be_used_knows_nobody_and_says_why(path, harm, caplog):
-    token = await run_sync(tokens.add, path, caller())
-    known = Tokens(path)
+    token = await run_sync(tokens.add, PrincipalFile(path), caller())
+    known = Tokens(PrincipalFile(path))
     async with known.watching(3600):
         await run_sync(harm, path)
         with caplog.at_level(logging.ERROR):
@@ -214,13 +215,13 @@ async def test_a_file_that_cannot_be_used_knows_nobody_and_says_why(path, harm, 
     assert len(caplog.records) == 1
     assert token not in caplog.text
     with pytest.raises(ValueError, match="principals"):
-        await run_sync(tokens.entries, path)
+        await run_sync(tokens.entries, PrincipalFile(path))
 
 
 async def test_a_file_that_can_be_used_again_is_used(path):
-    token = await run_sync(tokens.add, path, caller())
+    token = await run_sync(tokens.add, PrincipalFile(path), caller())
     await run_sync(path.chmod, 0o644)
-    known = Tokens(path)
+    known = Tokens(PrincipalFile(path))
     async with known.watching(3600):
         assert known.authenticate(token) is None
         await run_sync(path.chmod, 0o600)
@@ -232,7 +233,8 @@ async def test_a_file_that_can_be_used_again_is_used(path):
 def test_those_who_add_at_the_same_time_do_not_lose_each_other(path):
     made = []
     threads = [
-        threading.Thread(target=lambda n=n: made.append(tokens.add(path, caller(f"p{n}")))) for n in range(12)
+        threading.Thread(target=lambda n=n: made.append(tokens.add(PrincipalFile(path), caller(f"p{n}"))))
+        for n in range(12)
     ]
     for each in threads:
         each.start()
@@ -243,19 +245,19 @@ def test_those_who_add_at_the_same_time_do_not_lose_each_other(path):
 
 
 def test_what_cannot_be_written_leaves_the_file_as_it_was(path, monkeypatch):
-    tokens.add(path, caller())
+    tokens.add(PrincipalFile(path), caller())
     before = path.read_bytes()
     monkeypatch.setattr(os, "replace", lambda *_: Path("/nowhere/at/all").stat())
     with pytest.raises(OSError, match="nowhere"):
-        tokens.add(path, caller("eve"))
+        tokens.add(PrincipalFile(path), caller("eve"))
     assert path.read_bytes() == before
     assert [each.name for each in path.parent.iterdir()] == [path.name]
 
 
 async def test_all_who_wait_are_told_when_a_token_is_revoked_by_one_read(path):
-    token = await run_sync(tokens.add, path, caller())
-    other = await run_sync(tokens.add, path, caller("eve"))
-    known, told = Tokens(path), []
+    token = await run_sync(tokens.add, PrincipalFile(path), caller())
+    other = await run_sync(tokens.add, PrincipalFile(path), caller("eve"))
+    known, told = Tokens(PrincipalFile(path)), []
 
     async def wait(who):
         await known.revoked(who)
@@ -268,7 +270,7 @@ async def test_all_who_wait_are_told_when_a_token_is_revoked_by_one_read(path):
         tasks.start_soon(wait, known.authenticate(other))
         await anyio.wait_all_tasks_blocked()
         before = known.reads
-        await run_sync(tokens.revoke, path, "ada")
+        await run_sync(tokens.revoke, PrincipalFile(path), "ada")
         with anyio.fail_after(HANGS):
             while len(told) < 100:  # noqa: ASYNC110 - told by a task of the watcher
                 await anyio.sleep(0.01)
@@ -289,8 +291,8 @@ def put(path, text):
 
 
 async def test_a_change_of_what_one_may_counts_as_revoked(path):
-    token = await run_sync(tokens.add, path, caller())
-    known = Tokens(path)
+    token = await run_sync(tokens.add, PrincipalFile(path), caller())
+    known = Tokens(PrincipalFile(path))
     async with known.watching(0.01):
         ada = known.authenticate(token)
         await run_sync(put, path, path.read_text("utf-8").replace("user", "operator"))
@@ -300,7 +302,7 @@ async def test_a_change_of_what_one_may_counts_as_revoked(path):
 
 
 async def test_nobody_is_known_by_a_file_that_is_not_watched(path):
-    known = Tokens(path)
+    known = Tokens(PrincipalFile(path))
     with pytest.raises(RuntimeError):
         known.authenticate("A" * bearer.LENGTH)
     async with known.watching():
@@ -312,8 +314,8 @@ async def test_nobody_is_known_by_a_file_that_is_not_watched(path):
 
 
 async def test_who_waits_no_more_leaves_nothing(path):
-    token = await run_sync(tokens.add, path, caller())
-    known = Tokens(path)
+    token = await run_sync(tokens.add, PrincipalFile(path), caller())
+    known = Tokens(PrincipalFile(path))
     async with known.watching():
         with anyio.move_on_after(0):
             await known.revoked(known.authenticate(token))
@@ -323,17 +325,17 @@ async def test_who_waits_no_more_leaves_nothing(path):
 def test_a_file_lies_beside_the_real_journal(tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "link.sqlite").symlink_to(tmp_path / "real" / "journal.sqlite")
-    assert file.beside(tmp_path / "link.sqlite") == tmp_path / "real" / "journal.sqlite.principals"
+    assert file.beside(tmp_path / "link.sqlite").path == tmp_path / "real" / "journal.sqlite.principals"
 
 
 async def test_after_a_rotation_both_tokens_count_until_the_grace_is_over(path):
     now = [0.0]
-    former = await run_sync(tokens.add, path, caller())
-    known = Tokens(path, lambda: now[0])
+    former = await run_sync(tokens.add, PrincipalFile(path), caller())
+    known = Tokens(PrincipalFile(path), lambda: now[0])
     async with known.watching(1000):
         before = known.authenticate(former)
-        token = await run_sync(tokens.rotate, path, "ada", 3600.0)
-        (entry,) = await run_sync(tokens.entries, path)
+        token = await run_sync(tokens.rotate, PrincipalFile(path), "ada", 3600.0)
+        (entry,) = await run_sync(tokens.entries, PrincipalFile(path))
         now[0] = entry.former.until - 1
         await known.refresh()
         assert known.stands(before)
@@ -356,21 +358,21 @@ async def test_after_a_rotation_both_tokens_count_until_the_grace_is_over(path):
 
 
 async def test_a_second_rotation_ends_the_token_before_the_former_one(path):
-    first = await run_sync(tokens.add, path, caller())
-    second = await run_sync(tokens.rotate, path, "ada", 3600.0)
-    third = await run_sync(tokens.rotate, path, "ada", 3600.0)
-    known = Tokens(path)
+    first = await run_sync(tokens.add, PrincipalFile(path), caller())
+    second = await run_sync(tokens.rotate, PrincipalFile(path), "ada", 3600.0)
+    third = await run_sync(tokens.rotate, PrincipalFile(path), "ada", 3600.0)
+    known = Tokens(PrincipalFile(path))
     async with known.watching():
         found = [known.authenticate(each) for each in (first, second, third)]
     assert [each and each.name for each in found] == [None, "ada", "ada"]
 
 
 async def test_revoking_ends_a_former_token_too(path):
-    former = await run_sync(tokens.add, path, caller())
-    token = await run_sync(tokens.rotate, path, "ada", 3600.0)
-    await run_sync(tokens.revoke, path, "ada")
-    known = Tokens(path)
+    former = await run_sync(tokens.add, PrincipalFile(path), caller())
+    token = await run_sync(tokens.rotate, PrincipalFile(path), "ada", 3600.0)
+    await run_sync(tokens.revoke, PrincipalFile(path), "ada")
+    known = Tokens(PrincipalFile(path))
     async with known.watching():
         assert [known.authenticate(each) for each in (former, token)] == [None, None]
     with pytest.raises(LookupError):
-        await run_sync(tokens.rotate, path, "ada", 1.0)
+        await run_sync(tokens.rotate, PrincipalFile(path), "ada", 1.0)

@@ -265,13 +265,16 @@ POOLS = (
 
 
 async def test_each_thread_of_a_server_is_started_again(home, caplog):
+    before = {
+        each.name for each in threading.enumerate()
+    }  # pools that other tests of this process have left idle
     async with standing(home, "small.yaml") as whole:
         await settled()
         words = __import__("words")
         bed = Testbed(whole.server, await whole.server.open("ada"), Standins({}, {}), timeout=HANGS)
         found = [thread for thread in threading.enumerate() if thread.name.startswith("helper ")]
         assert len(found) == 4, found
-        others = {each.name for each in threading.enumerate()} - {each.name for each in found}
+        others = {each.name for each in threading.enumerate()} - {each.name for each in found} - before
         assert all(name.startswith(POOLS) for name in others), others
         for thread in found:
             name, ending = told(thread.name)

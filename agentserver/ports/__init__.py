@@ -4,6 +4,7 @@ Owns the seams: Engine, EngineReader, Clock, Ingress, Approver, Answers, Complet
 """
 
 from agentserver.completion import Completer
+from agentserver.ports.claims import Arrival, Claim, Fate, Gained, Lost, News
 from agentserver.ports.engine import Engine
 from agentserver.ports.errors import (
     ConflictError,
@@ -31,7 +32,6 @@ from agentserver.ports.ingress import (
 from agentserver.ports.marks import NO_PAST, Marks, Past
 from agentserver.ports.people import Answers, Approver
 from agentserver.ports.reading import EngineReader
-from agentserver.ports.sharing import Arrival, Fate, Heard, Share
 from agentserver.ports.time import Clock
 
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
     "Answers",
     "Approver",
     "Arrival",
+    "Claim",
     "Clock",
     "Completer",
     "ConflictError",
@@ -52,15 +53,16 @@ __all__ = [
     "Fate",
     "FencedError",
     "ForgottenError",
-    "Heard",
+    "Gained",
     "Ingress",
     "Lagged",
+    "Lost",
     "Marks",
+    "News",
     "OtherMessageError",
     "Past",
     "QuotaError",
     "RepeatedError",
-    "Share",
     "Submitted",
     "UnfitError",
     "UnheardError",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.conversation import Conversation
     from agentserver.core.state.elapsed import Calendar
+    from agentserver.ports.claims import Arrival, Claim, Fate, Gained, Lost, News
     from agentserver.ports.ingress import ConversationFound
     from agentserver.ports.marks import Marks
     from agentserver.ports.people import Answers
     from agentserver.ports.reading import EngineReader
-    from agentserver.ports.sharing import Arrival, Fate, Heard, Share
 
 T = TypeVar("T")
 
@@ -69,33 +69,49 @@ class Engine(Protocol):
         """
         ...
 
-    # Who works on what
+    # Claims
 
-    def shares(self) -> AsyncIterator[frozenset[Share]]:
-        """Everything that this process may work on: at once, and again after each change.
+    @property
+    def shared(self) -> bool:
+        """True where other processes work on the same storage. An engine that is not shared has every conversation."""
+        ...
 
-        Once it ends, what it gave last stays. A share that is lost and regained comes back with another epoch.
-        Raises EngineError, after it gave none, when this process can work on nothing any more: it has to end.
+    def held(self, conversation: str) -> Claim | None:
+        """The claim that this process has on a conversation, from memory; None when it has none.
+
+        An engine that is not shared gives its one claim for every id.
         """
         ...
 
-    def share_of(self, conversation: str) -> Share | None:
-        """The share that a conversation is in, known or not; None when another process has it, or none has."""
+    async def claim(self, conversation: str) -> Claim | None:
+        """Claim a conversation that belongs to nobody, has rested long enough, or is this process's already.
+
+        Returns: None while another process has it, and while deliveries of an earlier owner are queued in it: those
+        are taken up with a ``Gained``, by this process or another. Raises EngineError.
+        """
         ...
 
-    def homely(self, conversation: str) -> bool:
-        """True for an id of a new conversation that would be this process's."""
+    def begin_claim(self, conversation: str) -> Claim:
+        """Claim a conversation that begins here. Its first commit keeps the claim, or raises FencedError."""
         ...
 
-    def minted(self, conversation: str) -> str:
-        """The id of a new conversation, made of one that was drawn; of an id that was made so it is the same.
+    def changes(self) -> AsyncIterator[Gained | Lost]:
+        """The claims that come and go other than by ``claim`` and ``release``: asked for once.
 
-        Where several processes share a storage it is marked, so that one which none of them gave out can be told.
+        The first is a ``Gained``, perhaps empty, of what is to be taken up at the start. What ``held`` says is newer:
+        a change that it contradicts is out of date. Raises EngineError when this process has lost the right to work.
+        """
+        ...
+
+    async def release(self, conversations: Collection[str]) -> None:
+        """Give back conversations in which nothing is at work; those with unread arrivals stay held, and these come.
+
+        Not held any more from the moment of the call on, except for those that stay. Raises EngineError.
         """
         ...
 
     async def give_up(self) -> None:
-        """Give all shares up on purpose: other processes take them without waiting. Nothing is regained.
+        """Give back everything, on purpose: other processes take it without waiting. Nothing is claimed after it.
 
         Commits that wait come to their end, in seconds, whether or not they are kept. Raises EngineError.
         """
@@ -103,7 +119,7 @@ class Engine(Protocol):
 
     # Work
 
-    def commit(self, share: Share, outcome: Outcome) -> Awaitable[None]:
+    def commit(self, claim: Claim, outcome: Outcome) -> Awaitable[None]:
         """Make an outcome permanent, whole or not at all. Commits of one conversation come one after the other.
 
         A coroutine, or a future of the loop: then the commit goes on by itself, and no worker waits for it.
@@ -111,11 +127,11 @@ class Engine(Protocol):
         The key of an outside message is kept with it, and nothing is committed under a key of that name again.
 
         Args:
-            share: the one that the conversation was in when the outcome was decided.
+            claim: the one under which the outcome was decided.
             outcome: of one step.
 
-        Raises FencedError when the share is this process's no more, ConflictError when the stored conversation is not
-        of version ``outcome.before``, RepeatedError when the key is there, UnfitError when this outcome cannot be kept,
+        Raises FencedError when the claim is lost, ConflictError when the stored conversation is not of version
+        ``outcome.before``, RepeatedError when the key is there, UnfitError when this outcome cannot be kept,
         EngineError when nothing can be kept at present.
         """
         ...
@@ -139,16 +155,22 @@ class Engine(Protocol):
         """
         ...
 
-    def at_work(self, share: Share) -> AsyncIterator[str]:
-        """Open conversations of which a delivery was committed and not consumed: what is taken up with a share."""
+    def open_conversations(self) -> AsyncIterator[tuple[str, str]]:
+        """The open conversations that the pump counts at its start, each with its principal.
+
+        All of an engine that is not shared, none of a shared one (``open_count``).
+        """
         ...
 
-    def open_conversations(self, share: Share) -> AsyncIterator[tuple[str, str]]:
-        """Each open conversation of a share with its principal."""
+    async def open_count(self, principal: str) -> int | None:
+        """Open conversations of a principal, over all processes; None where the pump's own count is whole.
+
+        Raises EngineError.
+        """
         ...
 
-    def idle(self, share: Share, before: float) -> AsyncIterator[str]:
-        """Open conversations of a share in which nothing has happened since, in seconds since the epoch."""
+    def idle(self, before: float) -> AsyncIterator[str]:
+        """Open conversations that have not changed since, in seconds since the epoch, and that no other process has."""
         ...
 
     async def expire(self, now: float, calendar: Calendar = ...) -> int:
@@ -190,11 +212,11 @@ class Engine(Protocol):
         """
         ...
 
-    async def claimed(self, name: str) -> str | None:
+    async def named(self, name: str) -> str | None:
         """The conversation that has a name of its principal's own; None when none has it. Raises EngineError."""
         ...
 
-    async def claim(self, name: str, conversation: str, at: float) -> str:
+    async def give_name(self, name: str, conversation: str, at: float) -> str:
         """Give a conversation that is about to begin the name of its principal's own id, or find the one that has it.
 
         A name goes with its conversation; one whose conversation never began may go with time.
@@ -258,35 +280,40 @@ class Engine(Protocol):
     # Conversations that another process has
 
     async def hand_in(self, arrival: Arrival) -> asyncio.Future[Fate]:
-        """Keep something for the process that has a conversation, or will have it; returns once it is kept.
+        """Keep an arrival for the process that has its conversation, or will have it; returns once it is kept.
 
         What is handed in under one id is one arrival, however often it is.
 
-        Returns: the future of what becomes of it, which is cancelled when the engine closes before. Raises EngineError.
+        Returns: the future of its fate, which is cancelled when the engine closes before. Raises EngineError.
         """
         ...
 
-    def arrivals(self, share: Share) -> AsyncIterator[Arrival]:
-        """Everything handed in for a share that is not done with, in order, and what comes; ends when it is lost."""
-        ...
+    def arrivals(self) -> AsyncIterator[Arrival]:
+        """Everything handed in for conversations of this process, in order for each; ends when the engine closes.
 
-    def arrived(self, share: Share, arrival: Arrival, fate: Fate) -> None:
-        """An arrival is done with: what was decided about it is committed. Not waited for.
-
-        Where this is not kept the arrival is given again, to the one that has the share then.
+        An arrival that was not settled may be given again, and is when its conversation was lost and is claimed again.
+        A conversation of nobody for which something is handed in is claimed for it.
         """
         ...
 
-    def heard(self) -> AsyncIterator[Heard]:
-        """News of the conversations that other processes have, in order: ``left`` gives what has left them.
+    def settle(self, arrival: Arrival, fate: Fate) -> None:
+        """Keep what became of an arrival, whose step is committed. Not waited for.
 
-        Ends at once where there is no other process.
+        Where this is not kept the arrival is given again, to the process that has the conversation then.
         """
         ...
 
-    def alone(self, name: str) -> AbstractAsyncContextManager[None]:
+    def news(self, wanted: Callable[[], Collection[str]]) -> AsyncIterator[News]:
+        """News of conversations that this process does not have, in order for each: ``left`` gives what has left them.
+
+        Those of ``wanted``, which is asked again and again, and each that begins or ceases to wait for a person. May
+        name one more often than necessary. Ends at once where there is no other process.
+        """
+        ...
+
+    def exclusive(self, name: str) -> AbstractAsyncContextManager[None]:
         """Be the only one, among all processes, that is inside under a name; waits for that. Raises EngineError.
 
-        A process that is taken for dead is inside no more, and is not told so: it is for order, not for safety.
+        A process that is taken for dead is inside no more, and is not informed: it is for order, not for safety.
         """
         ...

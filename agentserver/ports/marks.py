@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from agentserver.ports.sharing import Share
-
 
 class Past(NamedTuple):
     """The end of the server before, as far as it is known.
@@ -41,19 +39,19 @@ class Marks(Protocol):
         """True where a mark is there as soon as it is entered: ``kept`` needs not be waited for then."""
         ...
 
-    async def past(self, share: Share) -> Past:
-        """The end of the server that had a share before; NO_PAST when that cannot be read, or it gave the share up.
+    async def past(self, previous: int) -> Past:
+        """The end of the process that had a lease before; NO_PAST when that cannot be read, or it gave everything back.
 
-        Raises FencedError when the share is lost by then: what is not known of it may not run here.
+        Raises FencedError when this process has lost what it gained: it may not run here.
 
-        What is running there is all of that server's, also of other shares: one that ran beside others is no culprit.
+        What is running there is all of that process's: a delivery that ran beside others is no culprit.
         """
         ...
 
-    async def begin(self, share: Share, suspects: Mapping[str, int], calls: int) -> None:
-        """Keep the suspects of a share with their ends for good, and make room for so many calls at once.
+    async def begin(self, suspects: Mapping[str, int], calls: int) -> None:
+        """Keep suspects with their ends for good, and make room for so many calls at once.
 
-        Called once for each share that is gained. Suspects of other shares stay. Raises FencedError as ``past``.
+        Called at the start, and for each ``Gained`` that has suspects. Earlier suspects stay. Raises FencedError.
         """
         ...
 

@@ -57,6 +57,10 @@ class EngineReader(Protocol):
         """The messages of an open conversation that wait for a person."""
         ...
 
+    def asking(self) -> Sequence[str]:
+        """The open conversations in which something waits for a person."""
+        ...
+
     def answers(self) -> Sequence[tuple[ApprovalAnswer, float]]:
         """The answers of people that no server has taken, each with its time in seconds since the epoch."""
         ...

@@ -1,93 +1,91 @@
-"""The engine of one process: all conversations are one share, held by the engine that opened the storage last.
+"""The engine of one process, which has every conversation from its opening on.
 
-Owns the answers to what an engine is asked about shares. Refuses to know what is kept.
+Owns the answers to questions about claims. Refuses to know what is kept.
 """
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from agentserver.ports import EngineError, FencedError, Share
+from agentserver.ports import Claim, EngineError, FencedError, Gained
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    import asyncio
+    from collections.abc import AsyncIterator, Callable, Collection
 
-    from agentserver.ports import Arrival, Fate, Heard
+    from agentserver.ports import Arrival, Fate, Lost, News
 
-WHOLE = 0
-"""The one partition."""
+LEASE = 1
+"""The number of the one lease."""
 
 
 class Undivided:
-    """The one share of an engine, from its opening on.
+    """The one claim of an engine, on every conversation.
 
     Engines call ``own`` when they open, and ``fenced`` before they keep an outcome.
     """
 
-    _mine: Share | None = None
+    shared = False
+    _mine: Claim
     _nothing: tuple[Any, ...] = ()
 
     def own(self, epoch: int) -> None:
         """Have all conversations from now on."""
-        self._mine = Share(WHOLE, epoch)
-        self._changed = asyncio.Event()
+        self._mine = Claim(LEASE, epoch)
 
-    def take_from(self, other: Undivided) -> None:
-        """Have what another engine of the same storage had until now. Raises LookupError when that has nothing."""
-        if other._mine is None:
-            raise LookupError("a third engine has it")
-        self.own(other._mine.epoch + 1)
-        other._mine = None
-        other._changed.set()
+    def fenced(self, claim: Claim) -> FencedError | None:
+        """The error for a commit under another claim than that of this opening."""
+        return None if claim == self._mine else FencedError("another process has the conversation")
 
-    def fenced(self, share: Share) -> FencedError | None:
-        """The error for a commit under a share that is no more this engine's."""
-        if share == self._mine:
-            return None
-        return FencedError("another process has the conversation")
+    def active(self) -> AsyncIterator[str]:
+        """Open conversations in which something waits: an engine's own."""
+        raise NotImplementedError
 
-    async def shares(self) -> AsyncIterator[frozenset[Share]]:
-        """The one share, and none once it is lost."""
-        while True:
-            self._changed.clear()
-            yield frozenset() if self._mine is None else frozenset({self._mine})
-            await self._changed.wait()
-
-    def share_of(self, conversation: str) -> Share | None:  # noqa: ARG002 - an engine's signature
-        """The one share."""
+    def held(self, conversation: str) -> Claim | None:  # noqa: ARG002 - an engine's signature
+        """The one claim."""
         return self._mine
 
-    def homely(self, conversation: str) -> bool:  # noqa: ARG002 - an engine's signature
-        """Every id is."""
-        return True
+    async def claim(self, conversation: str) -> Claim | None:  # noqa: ARG002 - an engine's signature
+        """The one claim."""
+        return self._mine
 
-    def minted(self, conversation: str) -> str:
-        """The id as it is: who has every conversation knows those that there are."""
-        return conversation
+    def begin_claim(self, conversation: str) -> Claim:  # noqa: ARG002 - an engine's signature
+        """The one claim."""
+        return self._mine
+
+    async def changes(self) -> AsyncIterator[Gained | Lost]:
+        """Everything that an earlier server left; nothing changes after it."""
+        yield Gained({key: self._mine async for key in self.active()}, LEASE)
+
+    async def release(self, conversations: Collection[str]) -> None:
+        """No other process is there to have them."""
 
     async def give_up(self) -> None:
-        """No other process is there to take it."""
+        """No other process is there to take anything."""
+
+    async def open_count(self, principal: str) -> int | None:  # noqa: ARG002 - an engine's signature
+        """The pump's count is whole."""
+        return None
 
     async def hand_in(self, arrival: Arrival) -> asyncio.Future[Fate]:  # noqa: ARG002 - an engine's signature
         """No other process is there: raises EngineError."""
         raise EngineError("no other process has conversations here")
 
-    async def arrivals(self, share: Share) -> AsyncIterator[Arrival]:  # noqa: ARG002 - an engine's signature
+    async def arrivals(self) -> AsyncIterator[Arrival]:
         """Nothing is handed in."""
         for nothing in self._nothing:
             yield nothing
 
-    def arrived(self, share: Share, arrival: Arrival, fate: Fate) -> None:
+    def settle(self, arrival: Arrival, fate: Fate) -> None:
         """Nothing is handed in."""
+
+    async def news(self, wanted: Callable[[], Collection[str]]) -> AsyncIterator[News]:  # noqa: ARG002 - an engine's signature
+        """Nothing happens elsewhere."""
+        for nothing in self._nothing:
+            yield nothing
 
     @asynccontextmanager
-    async def alone(self, name: str) -> AsyncIterator[None]:  # noqa: ARG002 - an engine's signature
+    async def exclusive(self, name: str) -> AsyncIterator[None]:  # noqa: ARG002 - an engine's signature
         """No other process is there to be inside."""
         yield
-
-    async def heard(self) -> AsyncIterator[Heard]:
-        """Nothing leaves elsewhere."""
-        for nothing in self._nothing:
-            yield nothing

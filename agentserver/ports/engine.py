@@ -92,7 +92,10 @@ class Engine(Protocol):
         ...
 
     def begin_claim(self, conversation: str) -> Claim:
-        """Claim a conversation that begins here. Its first commit keeps the claim, or raises FencedError."""
+        """Claim a conversation that begins here: its first commit keeps the claim, or raises FencedError.
+
+        One that never begins is forgotten with ``release``.
+        """
         ...
 
     def changes(self) -> AsyncIterator[Gained | Lost]:
@@ -306,8 +309,9 @@ class Engine(Protocol):
     def news(self, wanted: Callable[[], Collection[str]]) -> AsyncIterator[News]:
         """News of conversations that this process does not have, in order for each: ``left`` gives what has left them.
 
-        Those of ``wanted``, which is asked again and again, and each that begins or ceases to wait for a person. May
-        name one more often than necessary. Ends at once where there is no other process.
+        Those of ``wanted``, which is asked again and again, and each that begins or ceases to wait for a person. One
+        that was not wanted before is named at once, and any may be named more often than necessary. Ends at once where
+        there is no other process.
         """
         ...
 

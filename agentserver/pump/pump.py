@@ -26,14 +26,15 @@ from agentserver.pump.calling.invoke import Invoker
 from agentserver.pump.calling.purse import Purses
 from agentserver.pump.calling.suspects import Probation, Unmarked
 from agentserver.pump.calling.watchdog import Watchdog
-from agentserver.pump.elsewhere.exclusive import TokenHolder
+from agentserver.pump.claims.copies import Copies
+from agentserver.pump.claims.finding import Finder
+from agentserver.pump.claims.releasing import Releasing
+from agentserver.pump.claims.table import ClaimTable
+from agentserver.pump.claims.taking import Taking
 from agentserver.pump.ingress.entrance import Conversations, Entrance, unkept
 from agentserver.pump.parsed import ParsedPayloads
+from agentserver.pump.remote.exclusive import TokenHolder
 from agentserver.pump.reporting import NOBODY, Observers, Reporter
-from agentserver.pump.sharing.finding import Finder
-from agentserver.pump.sharing.leaving import Leaving
-from agentserver.pump.sharing.shares import Shares
-from agentserver.pump.sharing.taking import Taking
 from agentserver.pump.steps import Steps
 from agentserver.pump.tidying import sweep
 from agentserver.pump.timekeeper import Timekeeper
@@ -48,7 +49,7 @@ from agentserver.pump.waiting import Waiting
 from agentserver.supervision import Ending, start_errand, start_helper
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
     from types import TracebackType
 
     from agentserver.core.blueprint import Limits
@@ -104,11 +105,12 @@ class Pump:
         self._waits = not self._marks.at_once
         purses = Purses(editions, clock, self._charge)
         self._live: dict[str, Conversation] = {}
-        self._shares = Shares(engine)
-        seen = self._marks, self._shares
+        self._claims = ClaimTable()
+        seen = self._marks, self._claims
         self._invoker = Invoker(editions, resources, self._apart, seen, purses, self._tell)
-        self._finder = Finder(engine, self._shares, self._live, self._set_aside)
-        self._steps = Steps(engine, self._shares, self._live, self._finder.find, self._release, self._forget)
+        self._lay_out(editions)
+        self._finder = Finder(self._copies, self._set_aside, self._gained)
+        self._steps = Steps(engine, self._claims, self._live, self._finder.find, self._release, self._forget)
         self._boundary = Boundary(
             editions,
             clock,
@@ -119,18 +121,17 @@ class Pump:
         )
         stall = rules.blueprint.limits.stall
         self._watchdog = Watchdog(stall, self._invoker.holder, self._marks, observers.stalled)
-        self._lay_out(editions)
-        kept = Conversations(self._live, self._finder.find, engine, self._accounts)
+        self._connect(editions)
+        kept = Conversations(self._live, self._claims, self._finder.find, engine, self._accounts)
         self.entrance = Entrance(editions, kept, clock, self._boundary, self._door, self.receive)
         self._handles, self._watches = self.entrance.handles, self.entrance.watches
-        self._taking.elsewhere = self.entrance.gained, self.entrance.arrivals.take
         self._reporter = Reporter(observers.observers, self.entrance.readers, self._invoker.crashes)
         self._stopping = self._halted = False
         self._drained = 0.0
         self._life = self._run()
 
     def _lay_out(self, editions: Editions) -> None:
-        """Make the turns of deliveries, and what a reload has to know of them."""
+        """Make the turns of deliveries, and the copies of conversations at work."""
         self._accounts = Accounts(self._limits)
         self._queue = RunQueue()
         self._door = Door()
@@ -138,21 +139,25 @@ class Pump:
         self._tokens = TokenHolder(self._engine, self._schedule.tokens, self._spawn, self._queue.put)
         self._probation = Probation(self._marks, self._schedule.put)
         self._put = (self._probation if self._marked else self._schedule).put
+        self._parsed = ParsedPayloads()
+        kept, bounds = (self._engine, self._claims), (self._accounts, self._waiting)
+        work, turns = (self._live, self._parsed, editions), (self._queue, self._schedule, self._probation)
+        self._copies = Copies(kept, work, bounds, turns, self._invoker.cancel, self._moved)
+        self._claims.lost = self._copies.lose
+
+    def _connect(self, editions: Editions) -> None:
+        """Make the ways of deliveries, and what a reload has to know of them."""
         probation, conclude = self._probation if self._marked else None, self._boundary.conclude
         self._dispatcher = Dispatcher(
-            editions, self._schedule, probation, conclude, self._spawn, self._shares
+            editions, self._schedule, probation, conclude, self._spawn, self._claims
         )
-        self._parsed = ParsedPayloads()
-        kept, bounds = (self._engine, self._shares), (self._accounts, self._waiting)
-        work, turns = (self._live, self._parsed, editions), (self._queue, self._schedule, self._probation)
-        self._leaving = Leaving(kept, work, bounds, turns, self._invoker.cancel, self._moved)
         ways = self._dispatcher, self._probation, self._boundary.bury
-        self._taking = Taking(self._leaving, self._set_aside, ways, self._clock)
-        self._shares.lost = self._taking.let_go
+        self._taking = Taking(self._copies, self._set_aside, self._gained, ways, self._clock)
+        self.releasing = Releasing(self._copies, self._steps.alone.inside)
         self.reloads = Reloads(
             editions,
             (self._live, self._steps.alone, self._parsed),
-            (*bounds, self._schedule),
+            (self._accounts, self._waiting, self._schedule),
             self._dispatcher,
             self._spawn,
         )
@@ -197,18 +202,22 @@ class Pump:
         for number in range(self._limits.concurrency):
             start_errand(self._tasks, f"takes deliveries, number {number}", Ending.SERVER, self._work)
         views, waiting = self.entrance.views, self._waiting
-        parts = self._live, self._engine, self._shares, self._boundary, self._time
+        parts = self._live, self._engine, self._boundary, self._time
         sweeping = partial(sweep, *parts, lambda: self._limits.idle)
         start_helper(self._tasks, "closes idle conversations", Ending.RESTART, sweeping)
-        watching = partial(waiting.watch, self._time, self.answer, views.approvals)
+        answering = self.answer, self.entrance.answered
+        watching = partial(waiting.watch, self._time, answering, views.approvals)
         start_helper(self._tasks, "holds approvals to their time", Ending.SERVER, watching)
         start_helper(self._tasks, "lets committed steps go", Ending.SERVER, self._steps.let_go)
-        start_errand(self._tasks, "follows shares", Ending.SERVER, self._taking.follow)
+        start_errand(self._tasks, "follows claims", Ending.SERVER, self._taking.follow)
+        start_errand(self._tasks, "takes arrivals", Ending.SERVER, self.entrance.arrivals.take)
+        if self._engine.shared:
+            start_helper(self._tasks, "gives conversations back", Ending.RESTART, self.releasing.run)
         following = partial(views.follow, waiting.stir)
         start_errand(self._tasks, "follows views of other processes", Ending.SERVER, following)
 
     async def _leave(self) -> None:
-        with suppress(EngineError):  # then others take the shares once they have run out
+        with suppress(EngineError):  # then others take the conversations once its lease is over
             await self._engine.give_up()
         await self._steps.rest()
 
@@ -329,7 +338,7 @@ class Pump:
             bound = editions.bound[delivery.to]
             mark = marks.enter(delivery.id, delivery.conversation) if self._marked else 0
             try:
-                if self._waits and not await self._shares.stays(delivery.conversation, marks.kept(mark)):
+                if self._waits and not await self._claims.keeps(delivery.conversation, marks.kept(mark)):
                     self._probation.withdraw(delivery)
                     marks.leave(mark)
                     continue
@@ -360,8 +369,12 @@ class Pump:
             self._watches.tell(progress)
 
     def _moved(self, conversations: Sequence[Conversation]) -> None:
-        """Have gateways see on what another process has now."""
+        """Go on showing gateways conversations that are not this process's any more."""
         self.entrance.views.lost(conversations)
+
+    async def _gained(self, conversations: Collection[str]) -> None:
+        """Show gateways what has left conversations before anything leaves them here."""
+        await self.entrance.views.gained(conversations)
 
     async def _set_aside(self, conversation: str, error: Exception) -> None:
         """Let a conversation go on no more that cannot: its principal is told, the others are served."""
@@ -369,7 +382,7 @@ class Pump:
 
     async def _put_aside(self, conversation: str, error: Exception) -> None:
         events = await set_aside(self._engine, conversation, error, self._clock.moment().now)
-        self._leaving.forget(conversation)
+        self._copies.forget(conversation)
         self._handles.deliver(conversation, events)
         self._watches.deliver(conversation, events)
         self._forget(conversation)
@@ -403,7 +416,7 @@ class Pump:
 
     def _forget(self, conversation: str) -> None:
         self._live.pop(conversation, None)
-        self._shares.pop(conversation, None)
+        self._claims.pop(conversation, None)
         if self._editions.earlier:
             self._editions.forget(conversation)
         self._accounts.close(conversation)

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from agentserver.core.state.conversation import Conversation
-    from agentserver.ports import Engine, Share
-    from agentserver.pump.sharing.shares import Shares
+    from agentserver.ports import Claim, Engine
+    from agentserver.pump.claims.table import ClaimTable
     from agentserver.pump.turns.unhurried import Decision
 
     ToItsEnd: TypeAlias = Callable[[Coroutine[Any, Any, EngineError | None]], Awaitable[EngineError | None]]
@@ -40,7 +40,7 @@ class UndecidedError(Exception):
 
 
 class _HandedOver(NamedTuple):
-    share: Share
+    claim: Claim
     outcome: Outcome
     settled: Callable[[bool], None]
     kept: bool
@@ -51,7 +51,7 @@ class Steps:
 
     Args:
         engine: where conversations are kept.
-        shares: the share of each; a step is committed under the one that its conversation had when it began.
+        claims: of those at work; a step is committed under the one that its conversation had when it began.
         live: those at work, as last committed.
         find: gives one from the engine, if it goes on.
         release: lets go what was committed.
@@ -61,13 +61,13 @@ class Steps:
     def __init__(
         self,
         engine: Engine,
-        shares: Shares,
+        claims: ClaimTable,
         live: MutableMapping[str, Conversation],
         find: Callable[[str], Awaitable[Conversation | None]],
         release: Callable[[Outcome], None],
         forget: Callable[[str], None],
     ) -> None:
-        self._engine, self._shares, self._live = engine, shares, live
+        self._engine, self._claims, self._live = engine, claims, live
         self._find, self._release, self._forget = find, release, forget
         self.alone = Alone()
         self._committing: dict[str, asyncio.Future[None]] = {}
@@ -95,14 +95,14 @@ class Steps:
                 self.alone.leave(conversation)
         return failure is None
 
-    def _commit(self, share: Share, outcome: Outcome, settled: Callable[[bool], None]) -> None:
-        committing = asyncio.ensure_future(self._engine.commit(share, outcome))
+    def _commit(self, claim: Claim, outcome: Outcome, settled: Callable[[bool], None]) -> None:
+        committing = asyncio.ensure_future(self._engine.commit(claim, outcome))
         self._committing[outcome.conversation.id] = committing
-        committing.add_done_callback(partial(self._settle, share, outcome, settled))
+        committing.add_done_callback(partial(self._settle, claim, outcome, settled))
 
     def _settle(
         self,
-        share: Share,
+        claim: Claim,
         outcome: Outcome,
         settled: Callable[[bool], None],
         committing: asyncio.Future[None],
@@ -110,10 +110,10 @@ class Steps:
         error = asyncio.CancelledError() if committing.cancelled() else committing.exception()
         kept, fenced = error is None, isinstance(error, FencedError)
         self._failing = not (kept or fenced)
-        self._settled.append(_HandedOver(share, outcome, settled, kept))
+        self._settled.append(_HandedOver(claim, outcome, settled, kept))
         self._some.set()
         if fenced:
-            self._shares.lost(share)
+            self._claims.lost(outcome.conversation.id, claim)
 
     async def let_go(self) -> None:
         """Let the consequences of what is committed go, for ever. Commits of one transaction wake it once."""
@@ -135,10 +135,10 @@ class Steps:
 
     def _let_go(self) -> None:
         while self._settled:
-            share, outcome, settled, kept = self._settled.popleft()
+            claim, outcome, settled, kept = self._settled.popleft()
             del self._committing[outcome.conversation.id]
             try:
-                if kept and self._shares.get(outcome.conversation.id) is share:
+                if kept and self._claims.get(outcome.conversation.id) is claim:
                     self._release(outcome)
             finally:
                 self.alone.leave(outcome.conversation.id)
@@ -215,26 +215,24 @@ class Steps:
 
         Done to its end for callers that give up and when the pump stops: nothing may be committed and never handled.
         """
-        share = None
+        claim = None
         try:
-            share = self._shares[current.id]
+            claim = self._claims[current.id]
             found = decide(current)
             outcome = found if found is None or isinstance(found, Outcome) else await unhurried(found)
             if outcome is None:
                 return None
             if settled is not None and not self._over:
-                self._commit(share, outcome, settled)
+                self._commit(claim, outcome, settled)
                 return None
-            await self._engine.commit(share, outcome)
+            await self._engine.commit(claim, outcome)
             self._failing = False
         except Exception as error:
-            if isinstance(error, FencedError) and share is not None:
-                self._shares.lost(share)
+            if isinstance(error, FencedError) and claim is not None:
+                self._claims.lost(current.id, claim)
             if isinstance(error, EngineError) and not isinstance(error, UnfitError):
                 return error
             raise UndecidedError from error
-        if (
-            self._shares.get(current.id) is share
-        ):  # else it was let go meanwhile, and is another process's to release
+        if self._claims.get(current.id) is claim:  # else another process has it, and releases this
             self._release(outcome)
         return None

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from agentserver.core.state.conversation import Conversation
     from agentserver.ports import Engine
     from agentserver.pump.boundary import Boundary
-    from agentserver.pump.sharing.shares import Shares
     from agentserver.pump.timekeeper import Timekeeper
 
 AT_ONCE = 500
@@ -36,7 +35,6 @@ LOOK = 3600.0
 async def sweep(
     live: Mapping[str, Conversation],
     engine: Engine,
-    shares: Shares,
     boundary: Boundary,
     time: Timekeeper,
     limit: Callable[[], float],
@@ -44,13 +42,12 @@ async def sweep(
     """Close conversations in which nothing has happened for ``limit()`` seconds, for ever."""
     while True:
         await anyio.sleep(min(limit() / 4, LOOK))
-        await tidy(live, engine, shares, boundary, time, limit())
+        await tidy(live, engine, boundary, time, limit())
 
 
 async def tidy(
     live: Mapping[str, Conversation],
     engine: Engine,
-    shares: Shares,
     boundary: Boundary,
     time: Timekeeper,
     limit: float,
@@ -70,7 +67,7 @@ async def tidy(
         if idle(conversation):
             await _close(boundary, conversation.id, idle)
     try:
-        for key in await _idle(engine, shares, before):
+        for key in await _idle(engine, before):
             if key not in live:
                 await _close(boundary, key, idle, patient=False)
         await time.expire()
@@ -86,11 +83,10 @@ async def _close(
         await boundary.close(conversation, "idle", idle, patient=patient)
 
 
-async def _idle(engine: Engine, shares: Shares, before: float) -> list[str]:
+async def _idle(engine: Engine, before: float) -> list[str]:
     found: list[str] = []
-    for share in shares.held:
-        async for key in engine.idle(share, before):
-            found.append(key)
-            if not len(found) % AT_ONCE:
-                await turn()
+    async for key in engine.idle(before):
+        found.append(key)
+        if not len(found) % AT_ONCE:
+            await turn()
     return found

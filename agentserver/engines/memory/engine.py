@@ -5,18 +5,17 @@ Owns the committed conversations. Refuses to promise anything across a restart.
 
 from __future__ import annotations
 
-import asyncio
 from itertools import takewhile
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from agentserver.core.aside import last_words
-from agentserver.core.messages import UNDECIDED, EventPlace, Finished
+from agentserver.core.messages import EventPlace, Finished
 from agentserver.core.receipts import given
 from agentserver.core.state.elapsed import STEADY, Calendar
 from agentserver.engines.memory.left import EACH, LeftEvents
 from agentserver.engines.memory.record import MemoryReader, MemoryRecord
 from agentserver.engines.undivided import Undivided
-from agentserver.ports import ConflictError, ConversationFound, Heard, RepeatedError
+from agentserver.ports import ConflictError, ConversationFound, RepeatedError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from agentserver.core.receipts import Receipt
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.conversation import Conversation
-    from agentserver.ports import Answers, EngineReader, Marks, Share
+    from agentserver.ports import Answers, Claim, EngineReader, Marks
 
 __all__ = ["MemoryEngine"]
 
@@ -53,21 +52,7 @@ class MemoryEngine(Undivided):
         self._names: dict[str, str] = {}
         self._receipts: dict[str, dict[str, Receipt]] = {}
         self._keyed: dict[tuple[str, str], list[Reply | Done]] = {}
-        self._news: asyncio.Queue[Heard] = asyncio.Queue()
         self.own(1)
-
-    def beside(self) -> MemoryEngine:
-        """Another engine for the same conversations, as a second process would have; it has them from now on."""
-        return _SecondEngine(self)
-
-    async def heard(self) -> AsyncIterator[Heard]:
-        """The conversations that an engine beside this one has let something go of."""
-        while True:
-            yield await self._news.get()
-
-    def tell(self, heard: Heard) -> None:
-        """Hear of a commit of another engine."""
-        self._news.put_nowait(heard)
 
     async def __aenter__(self) -> Self:
         """Nothing to open."""
@@ -78,12 +63,12 @@ class MemoryEngine(Undivided):
     ) -> None:
         """Nothing to close."""
 
-    async def commit(self, share: Share, outcome: Outcome) -> None:
+    async def commit(self, claim: Claim, outcome: Outcome) -> None:
         """Keep the conversation as the outcome leaves it. Raises ConflictError on a stale version, FencedError."""
         after = outcome.conversation
         before = self._kept.get(after.id)
-        if (0 if before is None else before.version) != outcome.before or share != self._mine:
-            raise self.fenced(share) or ConflictError(after.id)
+        if (0 if before is None else before.version) != outcome.before or claim != self._mine:
+            raise self.fenced(claim) or ConflictError(after.id)
         step = None if self._record is None else self._record.encoded(outcome)
         if type(outcome.cause) is not Finished:  # as of most steps; no receipt is given for one
             self._keep_receipt(outcome)
@@ -156,18 +141,18 @@ class MemoryEngine(Undivided):
         self._end(gone)
         return events
 
-    async def at_work(self, share: Share) -> AsyncIterator[str]:  # noqa: ARG002 - an engine's signature
+    async def active(self) -> AsyncIterator[str]:
         """Conversations in which something waits."""
         for conversation in list(self._kept.values()):
             if not all(thread.quiet for thread in conversation.tree.nodes.values()):
                 yield conversation.id
 
-    async def open_conversations(self, share: Share) -> AsyncIterator[tuple[str, str]]:  # noqa: ARG002 - an engine's signature
+    async def open_conversations(self) -> AsyncIterator[tuple[str, str]]:
         """Every conversation with its principal."""
         for conversation in list(self._kept.values()):
             yield conversation.id, conversation.principal
 
-    async def idle(self, share: Share, before: float) -> AsyncIterator[str]:  # noqa: ARG002 - an engine's signature
+    async def idle(self, before: float) -> AsyncIterator[str]:
         """Conversations that nothing touched since."""
         for conversation in list(self._kept.values()):
             if conversation.touched < before:
@@ -206,11 +191,11 @@ class MemoryEngine(Undivided):
         """Take a dead letter off the list."""
         return self._record is not None and self._record.discard(delivery)
 
-    async def claimed(self, name: str) -> str | None:
+    async def named(self, name: str) -> str | None:
         """The conversation that has the name, while this engine knows it."""
         return self._claimed.get(name)
 
-    async def claim(self, name: str, conversation: str, at: float) -> str:  # noqa: ARG002 - an engine's signature
+    async def give_name(self, name: str, conversation: str, at: float) -> str:  # noqa: ARG002 - an engine's signature
         """Give a conversation the name, unless another has it."""
         found = self._claimed.setdefault(name, conversation)
         if found == conversation:
@@ -258,24 +243,3 @@ class MemoryEngine(Undivided):
         """Let all that has left go."""
         for each in list(self._left.waiting.get(conversation, ())):
             self.acknowledge(conversation, each)
-
-
-class _SecondEngine(MemoryEngine):
-    """An engine on the storage of another one, which hears of everything that is committed here."""
-
-    def __init__(self, first: MemoryEngine) -> None:
-        vars(self).update(vars(first))
-        self._news = asyncio.Queue()
-        self._first = first
-        self.take_from(first)
-
-    async def commit(self, share: Share, outcome: Outcome) -> None:
-        """Keep the conversation, and tell the other engine."""
-        await super().commit(share, outcome)
-        place = outcome.replies[-1].place if outcome.replies else UNDECIDED
-        self._first.tell(Heard(outcome.conversation.id, place, asks=bool(outcome.asked)))
-
-    def tell(self, heard: Heard) -> None:
-        """Hear of a commit, as the first does."""
-        super().tell(heard)
-        self._first.tell(heard)

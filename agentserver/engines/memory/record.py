@@ -175,6 +175,10 @@ class MemoryReader(NamedTuple):
         found = self.kept.get(conversation)
         return () if found is None else found.approvals()
 
+    def asking(self) -> list[str]:
+        """The open conversations in which something waits for a person."""
+        return [key for key in self.active() if self.approvals(key)]
+
     def answers(self) -> tuple[tuple[ApprovalAnswer, float], ...]:
         """None: no other process can leave an answer."""
         return ()

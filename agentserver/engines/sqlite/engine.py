@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Done, EventPlace, Reply
     from agentserver.core.records.outcome import Outcome
     from agentserver.engines.sqlite.steps.step import Encoded
-    from agentserver.ports import Answers, Share
+    from agentserver.ports import Answers, Claim
 
     Waiting = tuple[Encoded, asyncio.Future[None]]
 
@@ -140,15 +140,15 @@ class SqliteEngine(JournalReads, Undivided):
 
     # Writing
 
-    def commit(self, share: Share, outcome: Outcome) -> asyncio.Future[None]:
+    def commit(self, claim: Claim, outcome: Outcome) -> asyncio.Future[None]:
         """Make an outcome permanent, together with all others that wait.
 
-        The future raises FencedError under another share than that of this opening, ConflictError on a stale version,
+        The future raises FencedError under another claim than that of this opening, ConflictError on a stale version,
         EngineError when it cannot be kept.
         """
         done = asyncio.get_running_loop().create_future()
         # Here rather than in the thread: two threads that both run Python slow each other down.
-        encoded = self.fenced(share) or self._writer.encode(outcome)
+        encoded = self.fenced(claim) or self._writer.encode(outcome)
         if isinstance(encoded, EngineError):
             done.set_exception(encoded)
             return done
@@ -230,17 +230,17 @@ class SqliteEngine(JournalReads, Undivided):
         """Let a conversation go on no more. Commits to it that are waiting are stale."""
         return await self._do(lambda: self._writer.set_aside(conversation, reason, at))
 
-    async def at_work(self, share: Share) -> AsyncIterator[str]:  # noqa: ARG002 - an engine's signature
+    async def active(self) -> AsyncIterator[str]:
         """Conversations of which a delivery is not consumed."""
         for key in await self._do(self._reader.active):
             yield key
 
-    async def open_conversations(self, share: Share) -> AsyncIterator[tuple[str, str]]:  # noqa: ARG002 - an engine's signature
+    async def open_conversations(self) -> AsyncIterator[tuple[str, str]]:
         """Each open conversation with its principal."""
         for key, principal in await self._do(self._reader.open_conversations):
             yield key, principal
 
-    async def idle(self, share: Share, before: float) -> AsyncIterator[str]:  # noqa: ARG002 - an engine's signature
+    async def idle(self, before: float) -> AsyncIterator[str]:
         """Open conversations that nothing touched since."""
         for key in await self._do(lambda: self._reader.idle(before)):
             yield key
@@ -260,7 +260,7 @@ class SqliteEngine(JournalReads, Undivided):
         self._writer.check()
         return maintenance.discard(self._connection, delivery)
 
-    async def claim(self, name: str, conversation: str, at: float) -> str:
+    async def give_name(self, name: str, conversation: str, at: float) -> str:
         """The conversation that has a name; on the disk when this returns."""
         return await self._do(lambda: self._claim(name, conversation, at))
 

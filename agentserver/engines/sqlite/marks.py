@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from agentserver.ports import Share
-
 HEADER: Final = struct.Struct("<8sIIB47x64s")
 """Magic with the version, suspects, marks, 1 if the end is no call's fault, the slot of the one that held the loop."""
 
@@ -42,7 +40,7 @@ logger = logging.getLogger("agentserver.engines")
 
 
 class MarkFile:
-    """The marks of one server, also of one with many shares. The holder of the journal's lock has them.
+    """The marks of one server. The holder of the journal's lock has them.
 
     Args:
         journal: the journal's path; the marks are beside it.
@@ -54,16 +52,16 @@ class MarkFile:
         self._path = journal.with_name(f"{journal.name}.marks")
         self._map: mmap.mmap | None = None
         self._past: Past | None = None
-        self._begun: set[Share] = set()
+        self._begun = False
         self._ends: dict[str, int] = {}
         self._suspects: dict[str, int] = {}
         self._first = self._room = 0
         self._free: list[int] = []
         self._entered: dict[int, bytes] = {}
 
-    async def past(self, share: Share) -> Past:
-        """The marks of the last server, the same for every share. A share that has begun begins for another pump."""
-        if share in self._begun:
+    async def past(self, previous: int) -> Past:  # noqa: ARG002 - a port's signature
+        """The marks of the last server. After ``begin`` it is asked for another pump."""
+        if self._begun:
             self._unmap()
         if self._past is None:
             try:
@@ -72,9 +70,9 @@ class MarkFile:
                 self._past = NO_PAST
         return self._past
 
-    async def begin(self, share: Share, suspects: Mapping[str, int], calls: int) -> None:
+    async def begin(self, suspects: Mapping[str, int], calls: int) -> None:
         """Make the file anew where it has to be: durably what is known of suspects, and room for so many calls."""
-        self._begun.add(share)
+        self._begun = True
         known = {key: self._ends[key] for key in self._suspects}
         ends = known | dict(suspects)
         room = max(min(calls, MOST), self._room)
@@ -163,8 +161,8 @@ class MarkFile:
         self._unmap()
 
     def _unmap(self) -> None:
-        self._past, self._first, self._room = None, 0, 0
-        for kept in (self._begun, self._ends, self._suspects, self._free, self._entered):
+        self._past, self._first, self._room, self._begun = None, 0, 0, False
+        for kept in (self._ends, self._suspects, self._free, self._entered):
             kept.clear()
         mapped, self._map = self._map, None
         if mapped is not None:

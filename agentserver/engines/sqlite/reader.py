@@ -196,6 +196,10 @@ class Reader:
         kept = self.snapshot(conversation)
         return () if kept is None else snapshot.approvals(kept)
 
+    def asking(self) -> list[str]:
+        """The open conversations in which something waits for a person. Raises UnreadableError."""
+        return [key for key in self.active() if self.approvals(key)]
+
     def answers(self) -> list[tuple[ApprovalAnswer, float]]:
         """The answers that other processes have left."""
         return journal_answers.found(self._connection)

@@ -54,7 +54,7 @@ class JournalReads:
         for key in await self._do(lambda: self._reader.conversations_of(principal)):
             yield key
 
-    async def claimed(self, name: str) -> str | None:
+    async def named(self, name: str) -> str | None:
         """The conversation that has a name."""
         return await self._do(lambda: openings.claimed(self._connection, name))
 

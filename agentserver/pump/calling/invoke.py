@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Call, Progress
     from agentserver.ports import Marks
     from agentserver.pump.calling.purse import Purses
-    from agentserver.pump.sharing.shares import Shares
+    from agentserver.pump.claims.table import ClaimTable
     from agentserver.pump.turns.apart import Apart
     from agentserver.pump.turns.editions import Callee, Editions
 
@@ -73,7 +73,7 @@ class Invoker:
         editions: codecs and bounds for what handlers answer and store.
         resources: what the organism's lifespan provides.
         apart: reads results.
-        seen: where it is marked what runs, and the share of each conversation.
+        seen: the marks of deliveries that run, and the claims on conversations at work.
         purses: what invocations charge their work to. Their clock also says how long an invocation took.
         tell: passes on a word of progress.
     """
@@ -83,14 +83,14 @@ class Invoker:
         editions: Editions,
         resources: Sequence[object],
         apart: Apart,
-        seen: tuple[Marks, Shares],
+        seen: tuple[Marks, ClaimTable],
         purses: Purses,
         tell: Callable[[Accepted, Progress], None],
     ) -> None:
         self._tell = tell
         self._purses = purses
         self._steady = purses.clock.steady
-        self._marks, self._shares = seen
+        self._marks, self._claims = seen
         self._editions = editions
         self._apart = apart
         self._resources = tuple(resources)
@@ -149,7 +149,7 @@ class Invoker:
         began = self._steady()
         # asyncio.get_running_loop() would ask the system for the id of the process.
         call: _Call = RunningCall(self, worker.get_loop(), listener, delivery)
-        call.epoch = self._shares[delivery.conversation].epoch
+        call.epoch = self._claims[delivery.conversation].epoch
         self._calls[delivery.thread] = call
         try:
             run = self._run if bound.remote is None else self._run_elsewhere

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from agentserver.core.messages import Delivery
-    from agentserver.ports import Marks, Past, Share
+    from agentserver.ports import Marks, Past
     from agentserver.pump.turns.schedule import Ticket
 
 logger = logging.getLogger("agentserver.pump")
@@ -61,7 +61,7 @@ def judge(past: Past, queued: Sequence[str], fatal: int) -> SuspectVerdict:
 class Probation:
     """Lets suspects run alone, then everything else. Without suspects nothing waits.
 
-    Suspects that come while others run, with a share that is gained, wait until these are done; what comes meanwhile
+    Suspects that come while others run, with conversations that are gained, wait until these are done; what comes meanwhile
     waits for the suspects.
 
     Args:
@@ -78,23 +78,30 @@ class Probation:
         self._holding = False
         self._now: str | None = None
 
-    async def look(self, share: Share, queued: Iterable[str], fatal: int, calls: int) -> SuspectVerdict:
-        """Decide about what an earlier server left in a share; nothing of it is let run yet. Raises EngineError.
+    async def look(
+        self, previous: int, queued: Sequence[str], fatal: int, calls: int, *, anew: bool
+    ) -> SuspectVerdict:
+        """Decide about what another server left; nothing of it is let run yet. Raises EngineError.
 
         Args:
-            share: that was gained.
+            previous: the lease under which it was worked on; 0 where none is known.
             queued: the deliveries that may run now.
             fatal: ends after which a delivery is given up.
             calls: how many may be worked on at once.
+            anew: whether this server begins.
         """
-        verdict = judge(await self._marks.past(share), tuple(queued), fatal)
-        await self._marks.begin(share, verdict.ends, calls)
+        past = await self._marks.past(previous) if previous and (queued or anew) else NO_PAST
+        verdict = judge(past, queued, fatal)
+        if anew or verdict.ends:
+            await self._marks.begin(verdict.ends, calls)
         return verdict
 
     def begin(self, verdict: SuspectVerdict, queued: Iterable[Ticket]) -> tuple[list[Ticket], list[Ticket]]:
         """Let the suspects run; gives what is to be given up, and the rest."""
         known = {ticket.delivery.id: ticket for ticket in queued}
-        dead, alone = [known.pop(key) for key in verdict.dead], [known.pop(key) for key in verdict.alone]
+        dead, alone = (
+            [known.pop(key) for key in keys if key in known] for keys in (verdict.dead, verdict.alone)
+        )
         self._suspects += alone
         for ticket in alone:
             to, key = ticket.delivery.to, ticket.delivery.id
@@ -160,11 +167,11 @@ class Unmarked:
 
     at_once = True
 
-    async def past(self, share: Share) -> Past:  # noqa: ARG002 - the port's signature
+    async def past(self, previous: int) -> Past:  # noqa: ARG002 - the port's signature
         """Nothing is known."""
         return NO_PAST
 
-    async def begin(self, share: Share, suspects: Mapping[str, int], calls: int) -> None:
+    async def begin(self, suspects: Mapping[str, int], calls: int) -> None:
         """There is nothing to begin."""
 
     def enter(self, delivery: str, conversation: str) -> int:  # noqa: ARG002 - the port's signature

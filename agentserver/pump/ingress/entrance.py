@@ -16,9 +16,9 @@ from agentserver.core.messages import Cancelling, Closing
 from agentserver.core.state.conversation import Conversation
 from agentserver.ports import ConversationFound, EngineError, FencedError, Submitted, Unkept, UnkeptError
 from agentserver.pump.boundary import CLOSED, staying_open
-from agentserver.pump.elsewhere.arrivals import Arrivals
-from agentserver.pump.elsewhere.owners import Owners
-from agentserver.pump.elsewhere.views import Views
+from agentserver.pump.remote.arrivals import Arrivals
+from agentserver.pump.remote.owners import Owners
+from agentserver.pump.remote.views import Views
 from agentserver.pump.ingress.handles import Handles
 from agentserver.pump.ingress.letters import DeadLetters
 from agentserver.pump.ingress.records import RecordReaders
@@ -32,15 +32,12 @@ if TYPE_CHECKING:
     from agentserver.core.records.audit import AuditRecord
     from agentserver.core.state.approvals import ApprovalAnswer
     from agentserver.core.state.principals import Principal
-    from agentserver.ports import Clock, Ended, Engine, Lagged, Share
+    from agentserver.ports import Claim, Clock, Ended, Engine, Lagged
     from agentserver.pump.boundary import Boundary
     from agentserver.pump.ingress.handle import ServerHandle
     from agentserver.pump.turns.accounts import Accounts
     from agentserver.pump.turns.editions import Editions
     from agentserver.pump.turns.schedule import Door
-
-DRAWN = 1_000
-"""Ids that are drawn until one is found for a conversation of this process."""
 
 logger = logging.getLogger("agentserver.pump")
 
@@ -53,12 +50,14 @@ class Conversations(NamedTuple):
 
     Args:
         live: those at work, as last committed.
-        find: gives one from the engine, if it goes on.
+        claims: on those at work.
+        find: claims one and reads it, if it is open.
         engine: where they are kept.
         accounts: the quotas of their principals.
     """
 
     live: MutableMapping[str, Conversation]
+    claims: MutableMapping[str, Claim]
     find: Callable[[str], Awaitable[Conversation | None]]
     engine: Engine
     accounts: Accounts
@@ -86,11 +85,11 @@ class Entrance:
         receive: Callable[[str, str, Outside], Awaitable[Submitted]],
     ) -> None:
         self._editions = editions
-        self._live, self._find, self._engine, self._accounts = conversations
+        self._live, self._claims, self._find, self._engine, self._accounts = conversations
         self._clock, self._boundary = clock, boundary
         self._door = door
         self.receive = receive
-        self._owners = Owners(self._engine, clock, self._live)
+        self._owners = Owners(self._engine, clock)
         self.handles = handles = Handles(self._engine, clock, self, self._owners)
         self.watches = Watches(self._engine)
         self.readers = RecordReaders()
@@ -105,13 +104,14 @@ class Entrance:
     ) -> ServerHandle:
         """Open a conversation, in which the principal keeps the rights that it has now, or find the one of this key.
 
-        ``kept`` has the opening committed before this returns; ``door`` is noted with it (``left_over``).
+        ``kept`` has the opening committed before this returns, as a shared engine always has, so that every process
+        finds the conversation; ``door`` is noted with it (``left_over``).
 
         Raises ValueError when no principal can bear the name (core/state/principals.py), no envelope can carry it,
         one of those whom it may address is no listener, or the key is none; QuotaError when it has as many
         conversations open as it may, UnkeptError when the engine cannot keep the key or the opening.
         """
-        conversation = self._fresh(principal)
+        conversation = Conversation.opened(principal, self._clock.moment())
         name, may = conversation.principal, conversation.rights.may
         self._editions.check(name, may)
         envelope.write(name, None, None, "")
@@ -120,10 +120,10 @@ class Entrance:
         await self._door.enter(name, conversation.id)
         try:
             if named is None:
-                handle = self._begin(conversation, most)
+                handle = await self._begin(conversation, most)
             else:
                 handle = await self._named(conversation, named, most)
-            if kept:
+            if kept or self._engine.shared:
                 await self._keep(handle)
         except EngineError as error:
             raise UnkeptError(Unkept.UNKEPT) from error
@@ -138,45 +138,46 @@ class Entrance:
             undo.callback(handle.detach)
             try:
                 await self._boundary.open(handle.id)
+            except FencedError:  # another process began the conversation of this name a moment ago
+                await self._drop(handle.id)
+                if await self._engine.standing(handle.id) is None:
+                    raise
             except EngineError:
-                self._live.pop(handle.id, None)
-                self._accounts.close(handle.id)
+                await self._drop(handle.id)
                 raise
-            if handle.id not in self._live:  # another task has tried the same, and could not
-                raise EngineError(handle.id)
+            else:
+                if handle.id not in self._live:  # another task has tried the same, and could not
+                    raise EngineError(handle.id)
             undo.pop_all()
 
-    def _fresh(self, principal: Principal | str) -> Conversation:
-        """A conversation of this process, if one can be found: it lives where its gateway is."""
-        for _ in range(DRAWN):
-            drawn = Conversation.opened(principal, self._clock.moment())
-            conversation = drawn._replace(id=self._engine.minted(drawn.id))
-            if self._engine.homely(conversation.id):
-                break
-        return conversation
+    async def _drop(self, conversation: str) -> None:
+        """Forget a conversation whose opening could not be kept."""
+        self._live.pop(conversation, None)
+        self._claims.pop(conversation, None)
+        self._accounts.close(conversation)
+        with suppress(EngineError):
+            await self._engine.release([conversation])
 
-    def _begin(self, conversation: Conversation, most: int | None) -> ServerHandle:
-        if self._engine.share_of(conversation.id) is None:
-            self._accounts.check(conversation.principal, most)
-            self._owners.opened(conversation)
-            return self.handles.open(conversation.principal, conversation.id)
-        self._accounts.begin(conversation.id, conversation.principal, most)
+    async def _begin(self, conversation: Conversation, most: int | None) -> ServerHandle:
+        """Begin a conversation. Raises QuotaError, and EngineError."""
+        principal = conversation.principal
+        count = await self._engine.open_count(principal)
+        if count is not None:  # those that are not committed yet are known here alone
+            count += sum(not one.version for one in self._live.values() if one.principal == principal)
+        self._accounts.check(principal, most, count)
+        self._claims[conversation.id] = self._engine.begin_claim(conversation.id)
         self._live[conversation.id] = conversation
-        return self.handles.open(conversation.principal, conversation.id)
+        self._accounts.open(conversation.id, principal)
+        return self.handles.open(principal, conversation.id)
 
     async def _named(self, fresh: Conversation, name: str, most: int | None) -> ServerHandle:
         """The conversation that has a name. One that never began, before an earlier server ended, begins now."""
-        known = await self._engine.claimed(name)
+        known = await self._engine.named(name)
         if known is None:
-            self._accounts.check(fresh.principal, most)
-            known = await self._engine.claim(name, fresh.id, fresh.touched)
-        if self._owners.has(known):
-            if await self._engine.standing(known) is None:
-                self._owners.opened(fresh._replace(id=known))
-            return await self.handles.take(fresh.principal, known)
-        begun = await self._find(known) is not None or await self._engine.standing(known) is not None
-        if not begun and known not in self._live:
-            return self._begin(fresh._replace(id=known), most)
+            self._accounts.check(fresh.principal, most, await self._engine.open_count(fresh.principal))
+            known = await self._engine.give_name(name, fresh.id, fresh.touched)
+        if await self._engine.standing(known) is None and known not in self._live:
+            return await self._begin(fresh._replace(id=known), most)
         return await self.handles.take(fresh.principal, known)
 
     async def standing(self, principal: str | None, conversation: str) -> ConversationFound:
@@ -188,8 +189,6 @@ class Entrance:
         if live is not None and principal in {None, live.principal}:
             return ConversationFound(conversation, live.principal, over=False)
         found = await self._engine.standing(conversation)
-        if found is None and self._owners.has(conversation):
-            found = await self._owners.found(principal, conversation)
         if found is None or principal not in {None, found.principal}:
             raise LookupError("no such conversation")
         return found
@@ -234,10 +233,7 @@ class Entrance:
         """The version of a conversation that takes messages, here or elsewhere. Raises EngineError."""
         live = self._live.get(conversation)
         if live is None:
-            elsewhere = self._owners.has(conversation)
-            live = await (self.views.look if elsewhere else self._find)(conversation)
-        if live is None:  # it may have begun, though nobody here was told so
-            live = self._owners.fresh(conversation)
+            live = await (self.views.look if self._engine.shared else self._find)(conversation)
         return None if live is None else live.version
 
     async def confirm(self, principal: str, conversation: str, place: EventPlace) -> None:
@@ -259,7 +255,7 @@ class Entrance:
 
     async def _watched(self, principal: str | None, conversation: str) -> ConversationFound:
         found = await self.standing(principal, conversation)
-        if self._owners.has(conversation):
+        if self._engine.held(conversation) is None:
             await self.views.look(conversation)
         return found
 
@@ -275,8 +271,7 @@ class Entrance:
         """Hand in a message. Raises LookupError, OtherMessageError, and ValueError when ``own`` is no id."""
         outside = self.handles.outside(principal, conversation, data, to, own)
         try:
-            if conversation in self._live or not self._owners.has(conversation):
-                await self.standing(principal, conversation)  # or its owner looks
+            await self.standing(principal, conversation)
             return await self.handles.submit(principal, conversation, outside)
         except EngineError as error:
             return unkept(outside, error)
@@ -287,24 +282,7 @@ class Entrance:
         told = await self.handles.told(conversation, request)
         return told[0] if told else None
 
-    # What other processes had
-
-    async def gained(self, share: Share) -> None:
-        """A share is this process's: what gateways look at of it is at work here, and what was opened here may begin.
-
-        Raises EngineError.
-        """
-        looked_at = await self.views.gained(share)
-        for one in (*looked_at, *await self._owners.back(share)):
-            self._accounts.open(one.id, one.principal)
-            self._live[one.id] = one
-
-    def begin_for(self, opener: Principal, conversation: str) -> None:
-        """Begin a conversation that was opened elsewhere. Raises ValueError and QuotaError."""
-        opened = Conversation.opened(opener, self._clock.moment())._replace(id=conversation)
-        self._editions.check(opened.principal, opened.rights.may)
-        self._accounts.begin(conversation, opened.principal, None)
-        self._live[conversation] = opened
+    # What other processes hand in
 
     async def received(self, principal: str, conversation: str, outside: Outside) -> Submitted:
         """Commit a message here. Raises OtherMessageError and EngineError."""

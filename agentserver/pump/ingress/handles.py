@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Done, Progress, Reply
     from agentserver.core.receipts import Receipt
     from agentserver.ports import Clock, Engine
-    from agentserver.pump.elsewhere.owners import Owners
+    from agentserver.pump.remote.owners import Owners
 
 
 class Receiver(Protocol):
@@ -80,7 +80,7 @@ class Handles:
 
     async def _opened_by(self, principal: str, door: str, conversation: str) -> bool:
         name = receipts.opened_by(principal, door, conversation)
-        return await self._engine.claimed(name) == conversation
+        return await self._engine.named(name) == conversation
 
     async def resume(self, principal: str, conversation: str) -> ServerHandle:
         """A handle with what left before. Raises LookupError when the principal has none such to resume."""

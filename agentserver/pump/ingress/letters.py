@@ -14,14 +14,14 @@ from agentserver.core.state.conversation import Conversation
 from agentserver.ports import FencedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from agentserver.core.encoding.recorded import DeadLetter
     from agentserver.core.messages import Delivery
     from agentserver.core.state.principals import Principal
     from agentserver.ports import Clock, Engine, EngineReader
     from agentserver.pump.boundary import Boundary
-    from agentserver.pump.elsewhere.owners import Owners
+    from agentserver.pump.remote.owners import Owners
     from agentserver.pump.ingress.handle import ServerHandle
     from agentserver.pump.turns.editions import Editions
 
@@ -43,7 +43,7 @@ class DeadLetters:
         editions: Editions,
         clock: Clock,
         ways: tuple[Boundary, Owners],
-        begin: Callable[[Conversation, int | None], ServerHandle],
+        begin: Callable[[Conversation, int | None], Awaitable[ServerHandle]],
     ) -> None:
         self._engine, self._editions, self._clock = engine, editions, clock
         (self._boundary, self._owners), self._begin = ways, begin
@@ -57,7 +57,7 @@ class DeadLetters:
         redriven = Redriven(letter.delivery, next(self._clock.moment().ids()), by)
         # Decided here first, so that no conversation begins for one that may not go.
         redrive(opened, redriven, self._editions.rules, self._clock.moment())
-        self._begin(opened, None).detach()  # what it is answered waits for its principal
+        (await self._begin(opened, None)).detach()  # what it is answered waits for its principal
         await self._boundary.redrive(opened.id, redriven)
         return opened.id
 

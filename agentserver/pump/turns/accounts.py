@@ -84,19 +84,20 @@ class Accounts:
         account = self._accounts.get(principal)
         return (0, 0, 0) if account is None else (account.messages, account.bytes, account.conversations)
 
-    def begin(self, conversation: str, principal: str, most: int | None = None) -> None:
-        """Count a new conversation. Raises QuotaError when the principal has as many open as it may."""
-        self.check(principal, most)
-        self.open(conversation, principal)
+    def check(self, principal: str, own: int | None = None, count: int | None = None) -> None:
+        """Raises QuotaError when the principal has as many conversations open as it may.
 
-    def check(self, principal: str, own: int | None = None) -> None:
-        """Raises QuotaError when the principal has as many conversations open as it may: everybody, or itself."""
+        Args:
+            principal: that wants another.
+            own: as many as this principal may have; None for as many as every other.
+            count: those that it has open, over all processes; None where all are counted here.
+        """
         most = self._limits.principal_conversations
         if own is not None and own <= most:
             most, why = own, "as many as this principal may have"
         else:
             why = "which is limits.principal_conversations"
-        if self.of(principal)[2] >= most:
+        if (self.of(principal)[2] if count is None else count) >= most:
             raise QuotaError(f"{principal} has {most} conversations open, {why}: close some first")
 
     def open(self, conversation: str, principal: str) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from agentserver.core.messages import Delivery
     from agentserver.pump.calling.suspects import Probation
-    from agentserver.pump.sharing.shares import Shares
+    from agentserver.pump.claims.table import ClaimTable
     from agentserver.pump.turns.editions import Editions
     from agentserver.pump.turns.schedule import Schedule, Ticket
 
@@ -38,7 +38,7 @@ class Dispatcher:
         probation: lets suspects run before everything else; None where nothing is known of an earlier server.
         conclude: commits what follows from a delivery that fails.
         spawn: starts a task of the pump's.
-        shares: the share of each conversation; a repetition that is due after its loss is not this process's.
+        claims: those of conversations at work; a repetition that is due after the loss of one is not this process's.
     """
 
     editions: Editions
@@ -46,7 +46,7 @@ class Dispatcher:
     probation: Probation | None
     conclude: Callable[[Finished], Coroutine[Any, Any, None]]
     spawn: Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
-    shares: Shares
+    claims: ClaimTable
 
     def dispatch(self, ticket: Ticket) -> None:
         """Let a delivery run when its turn comes. One for a listener that is gone since it was queued fails."""
@@ -88,7 +88,7 @@ class Dispatcher:
 
     async def _wait(self, ticket: Ticket, delay: float) -> None:
         conversation = ticket.delivery.conversation
-        share = self.shares.get(conversation)
+        claim = self.claims.get(conversation)
         await anyio.sleep(delay)
-        if self.shares.get(conversation) is share:
+        if self.claims.get(conversation) is claim:
             self.dispatch(ticket)

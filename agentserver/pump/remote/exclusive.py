@@ -1,6 +1,6 @@
 """Listeners of which one invocation runs at a time in the whole organism, in all its processes together.
 
-Owns who of the deliveries of this process has its listener's token. Refuses to know how processes agree on one.
+Owns which delivery of this process has its listener's token. Refuses to know how processes agree on one.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class TokenHolder:
         listener, done, failures = ticket.delivery.to, asyncio.Event(), 0
         while not done.is_set():
             try:
-                async with self._engine.alone(listener):
+                async with self._engine.exclusive(listener):
                     self._held[listener] = done
                     self._hand_on(ticket)
                     await done.wait()

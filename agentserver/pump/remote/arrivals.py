@@ -1,6 +1,6 @@
-"""The things that other processes hand in for conversations of this one.
+"""Arrivals: wishes for conversations of this process that other processes hand in.
 
-Owns that each is decided about once, also when the conversation moves meanwhile, and what is told of it. Refuses to
+Owns that each is decided about once, also when the conversation moves meanwhile, and its fate. Refuses to
 decide anything itself: it goes the way of what gateways of this process hand in.
 """
 
@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import anyio
 
 from agentserver.core.messages import Cancelling, Closing, Outside, Requeued
 from agentserver.core.state.approvals import ApprovalAnswer
-from agentserver.ports import ConversationFound, EngineError, Fate, FencedError, OtherMessageError, Unkept
-from agentserver.pump.elsewhere.owners import NO, OTHER, OVER, UNFIT, UNKNOWN
+from agentserver.ports import EngineError, Fate, FencedError, OtherMessageError, Unkept
+from agentserver.pump.remote.owners import NO, OTHER, OVER, UNFIT, UNKNOWN
 from agentserver.pump.turns.alone import Alone
 from agentserver.pump.turns.schedule import backoff
 
@@ -24,18 +23,13 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from agentserver.core.messages import Delivery
-    from agentserver.core.state.principals import Principal
-    from agentserver.ports import Arrival, Engine, Share, Submitted
+    from agentserver.ports import Arrival, ConversationFound, Engine, Submitted
 
     class Deciding(Protocol):
         """The way of what gateways of this process hand in. Each raises EngineError, FencedError among them."""
 
         async def standing(self, principal: str | None, conversation: str) -> ConversationFound:
             """The owner of a conversation. Raises LookupError."""
-            ...
-
-        def begin_for(self, opener: Principal, conversation: str) -> None:
-            """Begin a conversation that was opened elsewhere. Raises ValueError and QuotaError."""
             ...
 
         async def received(self, principal: str, conversation: str, outside: Outside) -> Submitted:
@@ -62,14 +56,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger("agentserver.pump")
 
 AT_ONCE: Final = 64
-"""Arrivals of a share that are dealt with at once."""
+"""Arrivals that are dealt with at once."""
 
 REMEMBERED: Final = 1_000
 """Arrivals of which it is remembered what became of them."""
 
 
 class Arrivals:
-    """Takes what is handed in for the shares of this process.
+    """Takes what is handed in for conversations of this process.
 
     Args:
         engine: keeps it.
@@ -81,37 +75,37 @@ class Arrivals:
         self._alone = Alone()
         self._fates: dict[str, Fate] = {}
 
-    async def take(self, share: Share) -> None:
-        """Deal with everything that is handed in for a share, until it is lost."""
+    async def take(self) -> None:
+        """Deal with everything that is handed in, until the engine closes."""
         room = asyncio.Semaphore(AT_ONCE)
         async with anyio.create_task_group() as tasks:
-            async for arrival in self._engine.arrivals(share):
+            async for arrival in self._engine.arrivals():
                 await room.acquire()
-                tasks.start_soon(self._deal, share, arrival, room)
+                tasks.start_soon(self._deal, arrival, room)
 
-    async def _deal(self, share: Share, arrival: Arrival, room: asyncio.Semaphore) -> None:
-        """Decide about one. What cannot be kept at present is tried again; what is fenced is the next owner's."""
+    async def _deal(self, arrival: Arrival, room: asyncio.Semaphore) -> None:
+        """Decide about one; those of a conversation one after the other, in order.
+
+        What cannot be kept at present is tried again. Once another process has the conversation, it decides.
+        """
         failures = 0
-        await self._alone.enter(
-            arrival.id
-        )  # a share that was lost and is back gives again what is being dealt with
+        await self._alone.enter(arrival.conversation)
         try:
-            while self._engine.share_of(arrival.conversation) == share:
+            while self._engine.held(arrival.conversation):
                 try:
                     fate = self._fates.get(arrival.id) or await self._fate(arrival)
-                except FencedError:
-                    return
                 except EngineError as error:
                     failures += 1
-                    logger.error("what was handed in elsewhere waits until it can be kept: %s", error)  # noqa: TRY400 - the text says it all
+                    if not isinstance(error, FencedError):  # else it is lost, or about to be taken up
+                        logger.error("what was handed in waits until it can be kept: %s", error)  # noqa: TRY400 - the text says it all
                     await asyncio.sleep(backoff(failures))
                     continue
                 if fate is not None:
                     self._remember(arrival.id, fate)
-                    self._engine.arrived(share, arrival, fate)
+                    self._engine.settle(arrival, fate)
                 return
         finally:
-            self._alone.leave(arrival.id)
+            self._alone.leave(arrival.conversation)
             room.release()
 
     def _remember(self, arrival: str, fate: Fate) -> None:
@@ -122,36 +116,23 @@ class Arrivals:
 
     async def _fate(self, arrival: Arrival) -> Fate | None:
         """Decide; None when it is left to the next owner, because this server stops. Raises EngineError."""
-        found = await self._found(arrival)
-        if found is None:
-            return Fate(UNKNOWN)
-        conversation, what, done = arrival.conversation, arrival.what, True
-        match what:
-            case Outside():
-                return await self._received(found.principal, conversation, what)
-            case Requeued():
-                return await self._requeued(what)
-            case Cancelling():
-                done = await self._deciding.cancelled(conversation, what)
-            case Closing():
-                await self._deciding.closed(arrival.principal, conversation, what)
-            case ApprovalAnswer():
-                done = await self._deciding.answered(conversation, what)
-        return Fate("" if done else NO, found.principal)
-
-    async def _found(self, arrival: Arrival) -> ConversationFound | None:
-        """The conversation, which begins here if it was only opened so far. Raises EngineError."""
-        key, opener = arrival.conversation, arrival.opener
-        with suppress(LookupError):
-            return await self._deciding.standing(arrival.principal, key)
-        if opener is None or await self._engine.standing(key) is not None:
-            return None
+        conversation, content, done = arrival.conversation, arrival.content, True
         try:
-            self._deciding.begin_for(opener, key)
-        except (ValueError, RuntimeError) as error:
-            logger.warning("what was opened elsewhere cannot begin here: %s", error)
-            return None
-        return ConversationFound(key, opener.name, over=False)
+            found = await self._deciding.standing(arrival.principal, conversation)
+        except LookupError:
+            return Fate(UNKNOWN)
+        match content:
+            case Outside():
+                return await self._received(found.principal, conversation, content)
+            case Requeued():
+                return await self._requeued(content)
+            case Cancelling():
+                done = await self._deciding.cancelled(conversation, content)
+            case Closing():
+                await self._deciding.closed(arrival.principal, conversation, content)
+            case ApprovalAnswer():
+                done = await self._deciding.answered(conversation, content)
+        return Fate("" if done else NO)
 
     async def _requeued(self, requeued: Requeued) -> Fate:
         try:

@@ -1,4 +1,4 @@
-"""The view that is had here of conversations that other processes have.
+"""The view from here of conversations that this process does not have.
 
 Owns that gateways which look at one from here see what leaves it, and what waits in it for a person, also over a move.
 Refuses to decide anything about them.
@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from agentserver.core.messages import UNDECIDED
-from agentserver.ports import DamagedError, EngineError, Heard
+from agentserver.ports import DamagedError, EngineError, News
 from agentserver.pump.turns.schedule import backoff
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from agentserver.core.state.approvals import Approval
     from agentserver.core.state.conversation import Conversation
-    from agentserver.ports import Engine, EngineReader, Share
+    from agentserver.ports import Engine
     from agentserver.pump.ingress.handles import Handles
     from agentserver.pump.ingress.records import RecordReaders
     from agentserver.pump.ingress.watching import Watches
@@ -33,7 +33,7 @@ SEEN: Final = 1_000
 
 
 class Views:
-    """Shows conversations of other processes to those who look at them from here.
+    """Shows conversations that this process does not have to gateways that look at them from here.
 
     Args:
         engine: tells of them, and has them to read.
@@ -46,7 +46,6 @@ class Views:
         self._engine = engine
         self._handles, self._watches, self._readers = handles, watches, readers
         self.known: dict[str, Conversation] = {}
-        self._told = False
         self._gone: asyncio.Queue[Conversation] = asyncio.Queue()
         self._unread: dict[str, bool] = {}  # with whether a person is asked
         self._missed = asyncio.Event()
@@ -57,27 +56,27 @@ class Views:
 
     async def begin(self) -> None:
         """Find what waits for a person elsewhere. Raises EngineError."""
-        for conversation in await self._engine.read(self._asking):
-            await self.look(conversation)
+        if self._engine.shared:
+            for conversation in await self._engine.read(lambda reader: reader.asking()):
+                if self._engine.held(conversation) is None:
+                    await self.look(conversation)
 
     async def follow(self, stir: Callable[[], None]) -> None:
         """Show what the engine tells of, for as long as it does; ``stir`` is called for what asks a person."""
-        self._told = True
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._follow_moves)
             tasks.start_soon(self._hear_again, stir)
-            async for heard in self._engine.heard():
-                await self.hear(heard)
-                if heard.asks:
+            async for news in self._engine.news(self._wanted):
+                await self.hear(news)
+                if news.asks:
                     stir()
-            self._told = False
             tasks.cancel_scope.cancel()
 
     async def _follow_moves(self) -> None:
         """Go on showing what another process has now."""
         while True:
             one = await self._gone.get()
-            await self.hear(Heard(one.id, UNDECIDED, asks=bool(one.approvals())))
+            await self.hear(News(one.id, UNDECIDED, asks=bool(one.approvals())))
 
     async def _hear_again(self, stir: Callable[[], None]) -> None:
         """Show what could not be read when it came, as soon as it can be."""
@@ -88,27 +87,27 @@ class Views:
             self._missed.clear()
             unread, self._unread = self._unread, {}
             for conversation, asks in unread.items():
-                await self.hear(Heard(conversation, UNDECIDED, asks=asks))
+                await self.hear(News(conversation, UNDECIDED, asks=asks))
                 if asks:
                     stir()
             failures = failures + 1 if self._unread else 1
 
-    async def hear(self, heard: Heard) -> None:
+    async def hear(self, news: News) -> None:
         """Something is new in a conversation. It is shown later if it cannot be read now."""
-        conversation = heard.conversation
-        shown = conversation in self._handles.known or conversation in self._watches.of
+        conversation = news.conversation
+        shown = self._looked_at(conversation)
         try:
             if shown:
                 await self._show(conversation)
-            if shown or heard.asks or conversation in self.known:
+            if shown or news.asks or conversation in self.known:
                 await self.look(conversation)
         except DamagedError as error:
             logger.error("what left elsewhere cannot be read: %s", error)  # noqa: TRY400 - the text says it all
         except EngineError as error:
             logger.error("what left elsewhere cannot be read at present: %s", error)  # noqa: TRY400 - the text says it all
-            self._unread[conversation] = heard.asks or self._unread.get(conversation, False)
+            self._unread[conversation] = news.asks or self._unread.get(conversation, False)
             self._missed.set()
-        if heard.asks and conversation in self.known:
+        if news.asks and conversation in self.known:
             self._readers.miss(self.known[conversation].principal)
 
     async def _show(self, conversation: str) -> None:
@@ -126,7 +125,7 @@ class Views:
             found = await self._engine.load(conversation)
         except DamagedError:  # its owner deals with that
             found = None
-        if found is None or self._engine.share_of(conversation) is not None:
+        if found is None or self._engine.held(conversation) is not None:
             self.known.pop(conversation, None)
         else:
             self.known[conversation] = found
@@ -135,43 +134,28 @@ class Views:
 
     def _forget(self) -> None:
         if len(self.known) > SEEN:
-            for key in [key for key, one in self.known.items() if not self._wanted(one)]:
+            for key in [key for key, one in self.known.items() if not (self._looked_at(key) or one.approvals())]:
                 del self.known[key]
 
-    def _wanted(self, one: Conversation) -> bool:
-        return bool(one.id in self._handles.known or one.id in self._watches.of or one.approvals())
+    def _looked_at(self, conversation: str) -> bool:
+        return conversation in self._handles.known or conversation in self._watches.of
+
+    def _wanted(self) -> list[str]:
+        """The conversations of which gateways here have to be shown news."""
+        looked_at = {*self._handles.known, *self._watches.of}
+        return [key for key in looked_at if self._engine.held(key) is None]
 
     # Moves
 
-    async def gained(self, share: Share) -> list[Conversation]:
-        """A share is this process's: show what left its conversations before; gives those that gateways look at.
-
-        Raises EngineError.
-        """
-        looked_at = {*self._handles.known, *self._watches.of}
-        found: list[Conversation | None] = []
-        for conversation in {*self.known, *looked_at}:
-            if self._engine.share_of(conversation) == share:
-                if conversation in looked_at:
-                    await self._show(conversation)
-                    found.append(await self.look(conversation))
-                self.known.pop(conversation, None)
-        return [one for one in found if one is not None]
+    async def gained(self, conversations: Collection[str]) -> None:
+        """Show what has left conversations that are this process's from now on. Raises EngineError."""
+        for conversation in conversations:
+            if self._looked_at(conversation):
+                await self._show(conversation)
+            self.known.pop(conversation, None)
 
     def lost(self, conversations: Iterable[Conversation]) -> None:
-        """Conversations are another process's now. One that has not begun begins there, with its first message.
-
-        Where the engine tells nothing of other processes, gateways that look at one have to come back to that process.
-        """
+        """Go on showing conversations that are not this process's any more."""
         for one in conversations:
-            if self._told and not one.version:
-                self._handles.owners.opened(one)
-            elif self._told:
+            if self._looked_at(one.id) or one.approvals():
                 self._gone.put_nowait(one)
-            else:
-                self._watches.moved(one.id)
-                self._handles.over(one.id)
-
-    def _asking(self, reader: EngineReader) -> list[str]:
-        elsewhere = [key for key in reader.active() if self._engine.share_of(key) is None]
-        return [key for key in elsewhere if reader.approvals(key)]

@@ -1,0 +1,1 @@
+"""Conversations that other processes have, as far as this one has to do with them. Internal."""

@@ -1,0 +1,131 @@
+"""The wishes of this process's gateways about conversations that another process has: they are handed in for that one.
+
+Owns what a gateway is told of it, and how long it is waited for. Refuses to decide anything: the owner does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from agentserver.contract import Code
+from agentserver.core import receipts
+from agentserver.core.messages import LAST, UNDECIDED, EventPlace
+from agentserver.ports import (
+    Arrival,
+    OtherMessageError,
+    Submitted,
+    UnheardError,
+    Unkept,
+)
+
+if TYPE_CHECKING:
+    from agentserver.core.messages import Cancelling, Closing, Outside, Requeued
+    from agentserver.core.state.approvals import ApprovalAnswer
+    from agentserver.ports import Clock, Engine, Fate
+    from agentserver.ports.claims import Arriving
+
+logger = logging.getLogger("agentserver.pump")
+
+PATIENCE: Final = 10.0
+"""Seconds that a gateway is kept waiting for what became of something. It is kept, and decided whenever that can be."""
+
+NO: Final = "no"
+"""Said of what found nothing to do."""
+
+UNKNOWN: Final = "unknown"
+"""Said of a conversation that there is not, or that is another principal's."""
+
+UNFIT: Final = "unfit"
+"""Said of a dead letter that may not go again."""
+
+OTHER: Final = "other"
+"""Said of a message under an id that its sender gave another message."""
+
+OVER: Final = "over"
+"""Said of a message for a conversation that takes none any more."""
+
+
+class Owners:
+    """Hands in what is for conversations of other processes.
+
+    Args:
+        engine: keeps it for their owners.
+        clock: time and randomness.
+    """
+
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        self._engine, self._clock = engine, clock
+        self.patience = PATIENCE
+        self._stopped = asyncio.Event()
+
+    def stop(self) -> None:
+        """The server stops: end every wait."""
+        self._stopped.set()
+
+    async def submit(self, principal: str, conversation: str, outside: Outside) -> Submitted:
+        """Hand in a message; gives what became of it.
+
+        Where nothing is heard of it in time it is accepted: it is kept, and its answer comes when it does. One under an
+        id of its sender's is said to be unkept then: it may be there already, as another request, for whose answers its
+        sender would wait in vain. Sent again, it is answered.
+
+        Raises LookupError, OtherMessageError and EngineError.
+        """
+        if self._stopped.is_set():
+            return Submitted(outside.request, Unkept.STOPPING)
+        named = outside.key is not None
+        if not named:  # by it the owner knows a message that an owner before it has decided
+            outside = outside._replace(key=receipts.arriving(conversation, outside))
+        try:
+            fate = await self._ask(principal, conversation, outside)
+        except UnheardError:
+            return Submitted(outside.request, Unkept.UNKEPT if named else None)
+        if fate.word == OTHER:
+            raise OtherMessageError("another message was sent under this id; nothing of this one is kept")
+        if fate.word == OVER:
+            return Submitted(outside.request, Unkept.OVER)
+        after = UNDECIDED if fate.again else EventPlace(fate.version, LAST)
+        return Submitted(fate.request, Code(fate.word) if fate.word else None, fate.again, after)
+
+    async def cancel(self, principal: str | None, conversation: str, cancelling: Cancelling) -> bool:
+        """End one request; False when it is at rest or unknown. Raises LookupError and EngineError."""
+        return (await self._ask(principal, conversation, cancelling)).word != NO
+
+    async def requeue(self, requeued: Requeued) -> bool:
+        """Queue a dead letter again. False when its thread does not wait for it. Raises LookupError and EngineError."""
+        return (await self._ask(None, requeued.delivery.conversation, requeued)).word != NO
+
+    async def close(self, principal: str | None, conversation: str, closing: Closing) -> None:
+        """End a conversation. Raises LookupError and EngineError."""
+        await self._ask(principal, conversation, closing)
+
+    async def answer(self, conversation: str, answered: ApprovalAnswer) -> bool:
+        """Answer a question. False when nothing waits for it. Raises EngineError."""
+        try:
+            return (await self._ask(None, conversation, answered)).word != NO
+        except LookupError:
+            return False
+
+    async def _ask(self, principal: str | None, conversation: str, content: Arriving) -> Fate:
+        """Hand something in and wait a while for its fate.
+
+        Raises UnheardError where nothing is heard of it, LookupError, and EngineError.
+        """
+        key = next(self._clock.moment().ids())
+        coming = await self._engine.hand_in(Arrival(key, conversation, principal, content))
+        stopped = asyncio.ensure_future(self._stopped.wait())
+        try:
+            await asyncio.wait((coming, stopped), timeout=self.patience, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopped.cancel()
+        if not coming.done() or coming.cancelled():
+            logger.warning("what was handed in for another process was not decided about in time: it is kept")
+            raise UnheardError
+        fate = coming.result()
+        if fate.word == UNKNOWN:
+            raise LookupError("no such conversation")
+        if fate.word == UNFIT:
+            raise LookupError("it may not go again")
+        return fate

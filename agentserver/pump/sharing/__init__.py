@@ -1,1 +1,0 @@
-"""Shares of the conversations: held, gained and lost. Internal."""

@@ -16,7 +16,7 @@ from agentserver.core.messages import UNDECIDED, Outside
 from agentserver.core.receipts import refused_with
 from agentserver.core.state.approvals import ApprovalAnswer
 from agentserver.engines.conformance.sample import BrokenPromiseError, hold
-from agentserver.ports import Arrival, Fate, FencedError, RepeatedError
+from agentserver.ports import Arrival, Fate, FencedError, Gained, RepeatedError
 from agentserver.ports.tasks import ended
 
 if TYPE_CHECKING:
@@ -28,13 +28,7 @@ if TYPE_CHECKING:
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.conversation import Conversation
     from agentserver.engines.conformance.sample import SampleConversation
-    from agentserver.ports import Engine, Share
-
-DRAWN = 10_000
-"""Ids that are drawn for a conversation of one's own."""
-
-SETTLED = 3
-"""Looks in a row at which two processes hold what they held before: a busy storage hands over slowly."""
+    from agentserver.ports import Claim, Engine
 
 NAP = 0.01
 """Seconds between two looks at what an engine does not tell of by itself."""
@@ -49,6 +43,7 @@ class SharedSubject:
         still: stops a process, as SIGSTOP does, until its lease is over; returns when it is.
         moving: lets a stopped process go on.
         away: a context in which no process reaches the storage; it lasts ten seconds by the storage's own clock.
+        rest: lets all conversations rest long enough that another process may claim them; no lease is over by it.
         prompt: seconds, less than a lease, in which what is given up on purpose is taken.
     """
 
@@ -56,6 +51,7 @@ class SharedSubject:
     still: Callable[[str], Awaitable[None]]
     moving: Callable[[str], Awaitable[None]]
     away: Callable[[], AbstractAsyncContextManager[None]]
+    rest: Callable[[], Awaitable[None]]
     prompt: float = 1.0
 
 
@@ -64,15 +60,17 @@ class Process:
 
     Args:
         engine: of the process; not yet open.
+
+    ``gained`` has what it was to take up, with the lease before.
     """
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self.held: frozenset[Share] = frozenset()
+        self.gained: dict[str, int] = {}
         self._following: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        """Open the engine, and follow what it holds."""
+        """Open the engine, and follow its claims."""
         await self.engine.__aenter__()
         self._following = asyncio.create_task(self._follow())
         return self
@@ -86,54 +84,56 @@ class Process:
         await self.engine.__aexit__(kind, error, trace)
 
     async def _follow(self) -> None:
-        async for held in self.engine.shares():
-            self.held = held
+        async for change in self.engine.changes():
+            if isinstance(change, Gained):
+                self.gained.update(dict.fromkeys(change.claims, change.previous))
+            else:
+                for key in change.conversations:
+                    self.gained.pop(key, None)
 
     async def until(self, there: Callable[[], bool]) -> None:
         """Wait until something is so."""
         while not there():  # noqa: ASYNC110 - what is awaited has no event of its own
             await asyncio.sleep(NAP)
 
-    async def begun(self) -> None:
-        """Wait until this process holds something."""
-        await self.until(lambda: bool(self.held))
-
-    async def settled(self, other: Process) -> None:
-        """Wait until both hold something, and nothing moves between them any more."""
-        before, looks = (self.held, other.held), 0
-        while looks < SETTLED:
-            await asyncio.sleep(10 * NAP)
-            now = self.held, other.held
-            looks = looks + 1 if all(now) and now == before else 0
-            before = now
-
     async def owning(self, conversation: str) -> None:
-        """Wait until a conversation is this process's."""
-        await self.until(lambda: self.engine.share_of(conversation) in self.held)
+        """Wait until this process is to take a conversation up."""
+        await self.until(lambda: conversation in self.gained and self.engine.held(conversation) is not None)
+
+    async def claim(self, conversation: str) -> Claim:
+        """Claim a conversation as soon as that may be."""
+        while (claim := await self.engine.claim(conversation)) is None:
+            await asyncio.sleep(NAP)
+        return claim
 
     async def sees(self, outcome: Outcome) -> None:
         """Wait until a commit of another process can be read here."""
         while await self.engine.load(outcome.conversation.id) != outcome.conversation:  # noqa: ASYNC110 - what is awaited has no event of its own
             await asyncio.sleep(NAP)
 
-    def share(self, outcome: Outcome) -> Share:
-        """The share of what is to be committed here."""
-        share = self.engine.share_of(outcome.conversation.id)
-        hold(share is not None, "an owner has a share")
-        assert share is not None
-        return share
+    def held(self, conversation: str) -> Claim:
+        """The claim of a conversation that this process has."""
+        claim = self.engine.held(conversation)
+        hold(claim is not None, "an owner holds a claim")
+        assert claim is not None
+        return claim
 
     async def commit(self, outcome: Outcome) -> None:
         """Commit as the owner."""
-        await self.engine.commit(self.share(outcome), outcome)
+        await self.engine.commit(self.held(outcome.conversation.id), outcome)
+
+    async def fenced(self, claim: Claim, outcome: Outcome) -> None:
+        """Commit under a claim that was lost: it is refused, and not held after it."""
+        with suppress(FencedError):
+            await self.engine.commit(claim, outcome)
+            raise BrokenPromiseError("a commit under a claim that was lost raises FencedError")
+        hold(self.engine.held(outcome.conversation.id) != claim, "a fenced claim is not held")
 
     def begin(self, sample: SampleConversation) -> Conversation:
-        """A new conversation that is this process's."""
-        for _ in range(DRAWN):
-            conversation = sample.opened()
-            if self.engine.homely(conversation.id):
-                return conversation
-        raise BrokenPromiseError("a process that holds a share finds ids in it")
+        """A new conversation of this process."""
+        conversation = sample.opened()
+        self.engine.begin_claim(conversation.id)
+        return conversation
 
     @asynccontextmanager
     async def deciding(self, sample: SampleConversation) -> AsyncIterator[list[Outcome]]:
@@ -146,48 +146,38 @@ class Process:
             await ended([task])
 
     async def _decide(self, sample: SampleConversation, decided: list[Outcome]) -> None:
-        tasks: dict[Share, asyncio.Task[None]] = {}
-        try:
-            while True:
-                for share in self.held - tasks.keys():
-                    tasks[share] = asyncio.create_task(self._take(share, sample, decided))
-                await asyncio.sleep(NAP)
-        finally:
-            for task in tasks.values():
-                await ended([task])
-
-    async def _take(self, share: Share, sample: SampleConversation, decided: list[Outcome]) -> None:
-        async for arrival in self.engine.arrivals(share):
-            with suppress(FencedError):
-                fate = await self._fate(share, arrival, sample, decided)
-                self.engine.arrived(share, arrival, fate)
+        async for arrival in self.engine.arrivals():
+            claim = self.engine.held(arrival.conversation)
+            if claim is not None:
+                with suppress(FencedError):
+                    self.engine.settle(arrival, await self._fate(claim, arrival, sample, decided))
 
     async def _fate(
-        self, share: Share, arrival: Arrival, sample: SampleConversation, decided: list[Outcome]
+        self, claim: Claim, arrival: Arrival, sample: SampleConversation, decided: list[Outcome]
     ) -> Fate:
-        now, what = await self.engine.load(arrival.conversation), arrival.what
+        now, content = await self.engine.load(arrival.conversation), arrival.content
         if now is None:
             return Fate("over")
-        if isinstance(what, ApprovalAnswer):
-            outcome = approving.decide(now, what, sample.rules, sample.moment())
+        if isinstance(content, ApprovalAnswer):
+            outcome = approving.decide(now, content, sample.rules, sample.moment())
             if outcome is None:
                 return Fate("no")
-            await self.engine.commit(share, outcome)
+            await self.engine.commit(claim, outcome)
             decided.append(outcome)
             return Fate()
-        hold(isinstance(what, Outside), "what was handed in comes as it was")
-        assert isinstance(what, Outside)
-        if what.request in now.requests:  # an owner before this one has decided, and its word was lost
-            return Fate(request=what.request)
-        outcome = decisions.receive(now, what, sample.rules, sample.moment())
+        hold(isinstance(content, Outside), "what was handed in comes as it was")
+        assert isinstance(content, Outside)
+        if content.request in now.requests:  # an owner before this one has decided, and its word was lost
+            return Fate(request=content.request)
+        outcome = decisions.receive(now, content, sample.rules, sample.moment())
         try:
-            await self.engine.commit(share, outcome)
+            await self.engine.commit(claim, outcome)
         except RepeatedError as error:
             return Fate(
-                error.receipt.code, error.receipt.request, again=error.receipt.request != what.request
+                error.receipt.code, error.receipt.request, again=error.receipt.request != content.request
             )
         decided.append(outcome)
-        return Fate(refused_with(outcome.records), what.request, outcome.before)
+        return Fate(refused_with(outcome.records), content.request, outcome.before)
 
     @asynccontextmanager
     async def hearing(self, conversation: str) -> AsyncIterator[Hearing]:
@@ -196,6 +186,22 @@ class Process:
         task = asyncio.create_task(hearing.listen())
         try:
             yield hearing
+        finally:
+            await ended([task])
+
+    @asynccontextmanager
+    async def asked(self) -> AsyncIterator[set[str]]:
+        """Follow which conversations of other processes begin or cease to wait for a person."""
+        heard: set[str] = set()
+
+        async def listen() -> None:
+            async for news in self.engine.news(tuple):
+                if news.asks:
+                    heard.add(news.conversation)
+
+        task = asyncio.create_task(listen())
+        try:
+            yield heard
         finally:
             await ended([task])
 
@@ -216,8 +222,8 @@ class Hearing:
     async def listen(self) -> None:
         """Read after each piece of news."""
         engine = self._process.engine
-        async for heard in engine.heard():
-            conversation = heard.conversation
+        async for news in engine.news(lambda: [self._conversation]):
+            conversation = news.conversation
             if conversation != self._conversation:
                 continue
             last = self._events[-1].place if self._events else UNDECIDED
@@ -234,6 +240,6 @@ class Hearing:
         hold(plain == list(events), "what leaves elsewhere is read once, in order")
 
 
-def handed_in(conversation: Conversation, what: Outside | ApprovalAnswer) -> Arrival:
+def handed_in(conversation: Conversation, content: Outside | ApprovalAnswer) -> Arrival:
     """An arrival for a conversation, from an operator."""
-    return Arrival(str(uuid4()), conversation.id, None, what)
+    return Arrival(str(uuid4()), conversation.id, None, content)

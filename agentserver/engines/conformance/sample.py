@@ -34,6 +34,7 @@ from agentserver.core.state.budget import Room
 from agentserver.core.state.conversation import Conversation
 from agentserver.payload.codec import Codecs
 from agentserver.payload.xmlify import xmlify
+from agentserver.ports import Gained
 from agentserver.spending import Amount
 from agentserver.wire.envelope import Bounds
 
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Delivery
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.approvals import Approval
-    from agentserver.ports import Engine, Share
+    from agentserver.ports import Engine
 
 
 class BrokenPromiseError(AssertionError):
@@ -77,30 +78,29 @@ class Subject:
 
 def keep(engine: Engine, outcome: Outcome) -> Awaitable[None]:
     """Commit an outcome, as a pump does that has the conversation."""
-    share = engine.share_of(outcome.conversation.id)
-    if share is None:
+    claim = engine.held(outcome.conversation.id)
+    if claim is None:
         raise BrokenPromiseError("an engine that is alone has every conversation")
-    return engine.commit(share, outcome)
-
-
-async def held(engine: Engine) -> list[Share]:
-    """The shares that an engine has now."""
-    return sorted(await anext(engine.shares()))
+    return engine.commit(claim, outcome)
 
 
 async def at_work(engine: Engine) -> list[str]:
-    """The conversations that are taken up with the shares of an engine."""
-    return [key for share in await held(engine) async for key in engine.at_work(share)]
+    """The conversations that an engine gives to be taken up at the start."""
+    first = await anext(engine.changes())
+    hold(isinstance(first, Gained), "the first change is what is to be taken up")
+    assert isinstance(first, Gained)
+    hold(all(engine.held(key) == claim for key, claim in first.claims.items()), "what is gained is held")
+    return list(first.claims)
 
 
 async def going(engine: Engine) -> list[tuple[str, str]]:
-    """The open conversations of an engine's shares, with their principals."""
-    return [one for share in await held(engine) async for one in engine.open_conversations(share)]
+    """The open conversations of an engine, with their principals."""
+    return [one async for one in engine.open_conversations()]
 
 
 async def idle(engine: Engine, before: float) -> list[str]:
-    """The conversations of an engine's shares in which nothing has happened since."""
-    return [key for share in await held(engine) async for key in engine.idle(share, before)]
+    """The conversations of an engine in which nothing has happened since."""
+    return [key async for key in engine.idle(before)]
 
 
 @xmlify

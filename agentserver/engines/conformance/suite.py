@@ -33,7 +33,7 @@ from agentserver.engines.conformance.sample import (
     idle,
     keep,
 )
-from agentserver.engines.conformance.sharing import SHARING
+from agentserver.engines.conformance.claiming import CLAIMING
 from agentserver.engines.conformance.watching import WATCHING
 from agentserver.engines.conformance.whole import WHOLE
 from agentserver.ports import ConflictError, ConversationFound
@@ -361,7 +361,7 @@ _CHECKS: tuple[Check, ...] = (
     a_question_waits_for_its_answer,
     what_left_is_there_until_it_is_acknowledged,
     a_commit_is_there_when_it_is_told,
-    *SHARING,
+    *CLAIMING,
     *WHOLE,
     *LEFT,
     *RECEIPTS,

@@ -27,7 +27,7 @@ from agentserver.engines.conformance.sample import (
     SampleConversation,
     hold,
 )
-from agentserver.engines.conformance.sharing import the_next_owner_knows_what_ended_the_one_before
+from agentserver.engines.conformance.claiming import the_next_owner_knows_what_ended_the_one_before
 from agentserver.ports import ConflictError, Engine, EngineError, FencedError
 
 if TYPE_CHECKING:
@@ -50,47 +50,158 @@ Check: TypeAlias = Callable[[SharedSubject], Awaitable[None]]
 
 
 async def a_conversation_has_one_owner_at_a_time(subject: SharedSubject) -> None:
-    """Every conversation, known or not, is in a share of one process, and a share with its epoch is of one process."""
+    """The process in which it began; no other one can claim it, or begin it as well."""
     sample = SampleConversation()
     async with _two(subject) as (a, b):
-        ids = [sample.opened().id for _ in range(200)]
-        for key in ids:
-            owners = [one for one in (a, b) if one.engine.share_of(key) is not None]
-            hold(len(owners) == 1, "a conversation is in a share of one process")
-            hold(owners[0].engine.homely(key), "a new conversation of it would be that process's")
-        hold(not a.held & b.held, "no share is held by two")
         for one, other in ((a, b), (b, a)):
             outcome = sample.said(one.begin(sample), "1")
-            hold(other.engine.share_of(outcome.conversation.id) is None, "it is elsewhere for the other")
+            key = outcome.conversation.id
             await one.commit(outcome)
             await other.sees(outcome)
+            hold(one.engine.shared and other.engine.shared, "engines on one storage say so")
+            hold(other.engine.held(key) is None, "it is elsewhere for the other")
+            hold(await other.engine.claim(key) is None, "and cannot be claimed there")
+            hold(await one.engine.claim(key) == one.held(key), "its owner has it")
+            other.engine.begin_claim(key)
+            await other.fenced(other.held(key), outcome)
+            answered = sample.answered(outcome.conversation, outcome.ready[0])
+            await one.commit(answered)
+            hold(await other.engine.claim(key) is None, "not just after its last step either")
 
 
 async def an_owner_stopped_past_its_lease_cannot_commit(subject: SharedSubject) -> None:
     """It is told so by FencedError, and what it decided is nowhere; the next owner goes on from its last commit."""
     sample = SampleConversation()
     async with Process(subject.open("a")) as a:
-        await a.begun()
-        first = await _said(sample, a)
-        key, share = first.conversation.id, a.share(first)
+        first, resting = await _said(sample, a), await _rested(sample, a)
+        key, claim, at_rest = first.conversation.id, a.held(first.conversation.id), resting.conversation.id
+        before = a.held(at_rest)
         async with Process(subject.open("b")) as b:
             await subject.still("a")
             await b.owning(key)
-            hold(
-                await b.engine.load(key) == first.conversation,
-                "what was committed is what the next one loads",
-            )
+            hold(b.gained[key] != 0, "the lease before is known")
+            hold(await b.engine.load(key) == first.conversation, "what was committed is what the next one loads")
             second = sample.answered(first.conversation, first.ready[0])
             await b.commit(second)
-            hold(b.share(second).epoch > share.epoch, "the next owner's epoch is greater")
+            hold(b.held(key).epoch > claim.epoch, "the next owner's epoch is greater")
+            hold((await b.claim(at_rest)).epoch > before.epoch, "what rests can be claimed")
             await subject.moving("a")
-            late = sample.answered(first.conversation, first.ready[0])
-            with suppress(FencedError):
-                await a.engine.commit(share, late)
-                raise BrokenPromiseError("a commit under a share that was lost raises FencedError")
+            await a.fenced(claim, sample.answered(first.conversation, first.ready[0]))
+            await a.fenced(before, sample.said(resting.conversation, "late"))
             hold(await b.engine.load(key) == second.conversation, "a fenced commit changes nothing")
+            await a.until(lambda: a.engine.held(key) is None and a.engine.held(at_rest) is None)
             await a.sees(second)
             hold(await _left(b.engine, key) == list(second.replies), "nothing of it has left")
+
+
+async def what_rests_can_be_taken_from_a_living_owner(subject: SharedSubject) -> None:
+    """Its copy is stale then: it is told so, and cannot commit. What is queued is not taken."""
+    sample = SampleConversation()
+    async with _two(subject) as (a, b):
+        busy, resting = await _said(sample, a, b), await _rested(sample, a)
+        key, claim = resting.conversation.id, a.held(resting.conversation.id)
+        await b.sees(resting)
+        hold(await b.engine.claim(key) is None, "what has not rested is not taken")
+        await subject.rest()
+        hold((await b.claim(key)).epoch > claim.epoch, "what has rested is taken")
+        hold(await b.engine.claim(busy.conversation.id) is None, "what is queued is not")
+        await a.fenced(claim, sample.said(resting.conversation, "2"))
+        await a.until(lambda: a.engine.held(key) is None)
+        said = sample.said(resting.conversation, "3")
+        await b.commit(said)
+        await a.sees(said)
+
+
+async def what_is_released_can_be_claimed_by_any(subject: SharedSubject) -> None:
+    """At once; but for what was handed in for it and is not decided, which its owner decides first."""
+    sample = SampleConversation()
+    async with _two(subject) as (a, b):
+        first = await _rested(sample, a)
+        key = first.conversation.id
+        await b.sees(first)
+        await a.engine.release([key])
+        hold(a.engine.held(key) is None, "what is released is not held")
+        hold(await a.engine.idle(first.conversation.touched + 1.0).__anext__() == key, "it is idle for any")
+        claim = await b.claim(key)
+        hold(await a.engine.claim(key) is None, "and claimed by one")
+        fate = await a.engine.hand_in(handed_in(first.conversation, sample.outside("2")))
+        await b.engine.release([key])
+        hold(b.engine.held(key) == claim, "what was handed in and is not decided keeps it held")
+        async with b.deciding(sample):
+            hold(not (await fate).word, "and is decided")
+        now = await a.engine.load(key)
+        hold(now is not None and list(now.requests) == ["2"], "where it is held")
+
+
+async def what_is_handed_in_for_a_conversation_of_nobody_is_decided(subject: SharedSubject) -> None:
+    """By one of the processes, which claims it."""
+    sample = SampleConversation()
+    async with _two(subject) as (a, b):
+        first = await _rested(sample, a)
+        key = first.conversation.id
+        await b.sees(first)
+        await a.engine.release([key])
+        async with a.deciding(sample), b.deciding(sample):
+            fates = [
+                await b.engine.hand_in(handed_in(first.conversation, sample.outside(str(number))))
+                for number in range(2, 5)
+            ]
+            hold([(await fate).word for fate in fates] == ["", "", ""], "each is decided")
+        now = await b.engine.load(key)
+        hold(now is not None and list(now.requests) == ["2", "3", "4"], "once, in order")
+
+
+async def quotas_and_names_are_the_same_everywhere(subject: SharedSubject) -> None:
+    """A principal's open conversations are counted over all processes; a name is given once."""
+    sample = SampleConversation()
+    async with _two(subject) as (a, b):
+        one, other = await _rested(sample, a), await _rested(sample, b)
+        await a.sees(other)
+        await b.sees(one)
+        for process in (a, b):
+            hold(await process.engine.open_count("console") == 2, "those of all processes are counted")
+            hold(await process.engine.open_count("ada") == 0, "for each principal")
+        await b.commit(sample.closed(other.conversation))
+        hold(await a.engine.open_count("console") == 1, "while they are open")
+        mine = [key async for key in a.engine.idle(one.conversation.touched + 1.0)]
+        theirs = [key async for key in b.engine.idle(one.conversation.touched + 1.0)]
+        hold((mine, theirs) == ([one.conversation.id], []), "what another process has is not idle here")
+        given = await asyncio.gather(
+            a.engine.give_name("name", "first", 1.0), b.engine.give_name("name", "second", 1.0)
+        )
+        hold(given[0] == given[1] == await a.engine.named("name"), "a name is given once")
+
+
+async def one_process_at_a_time_is_inside(subject: SharedSubject) -> None:
+    """Under each name; one that is taken for dead is inside no more."""
+    order: list[str] = []
+    async with _two(subject) as (a, b):
+        inside, leave = asyncio.Event(), asyncio.Event()
+
+        async def enters(process: Process, name: str) -> None:
+            async with process.engine.exclusive("token"):
+                order.append(name)
+                inside.set()
+                await leave.wait()
+                order.append(f"not {name}")
+
+        first = asyncio.create_task(enters(a, "a"))
+        await inside.wait()
+        second = asyncio.create_task(enters(b, "b"))
+        async with b.engine.exclusive("another"):
+            hold(order == ["a"], "one waits while another is inside, under the same name")
+        leave.set()
+        await asyncio.gather(first, second)
+        hold(order == ["a", "not a", "b", "not b"], "and enters after it")
+        inside.clear()
+        leave.clear()
+        first = asyncio.create_task(enters(a, "a"))
+        await inside.wait()
+        await subject.still("a")
+        async with b.engine.exclusive("token"):
+            first.cancel()
+        with suppress(asyncio.CancelledError):
+            await first
 
 
 async def what_is_handed_in_is_decided_once(subject: SharedSubject) -> None:
@@ -129,16 +240,12 @@ async def what_is_handed_in_outlives_the_owner(subject: SharedSubject) -> None:
         async with b.deciding(sample):
             fate = await waiting
         hold((fate.word, fate.request) == ("", "3"), "what was handed in before a move is decided after it")
-        now = await b.engine.load(key)
-        assert now is not None
-        hold(list(now.requests) == ["1", "2", "3"], "and nothing that was decided before is decided again")
+        await _has(b, key, ["1", "2", "3"])
         await subject.moving("a")
         async with a.deciding(sample), b.deciding(sample):
             fate = await (await b.engine.hand_in(handed_in(first.conversation, sample.outside("4"))))
             hold(not fate.word, "what is handed in is decided")
-        now = await b.engine.load(key)
-        assert now is not None
-        hold(list(now.requests) == ["1", "2", "3", "4"], "an owner that comes back decides nothing again")
+        await _has(b, key, ["1", "2", "3", "4"])
 
 
 async def one_request_id_at_two_processes_is_one_message(subject: SharedSubject) -> None:
@@ -206,22 +313,36 @@ async def an_approval_is_spent_once(subject: SharedSubject) -> None:
             hold(now is not None and not now.approvals(), "nothing waits for an answer any more")
 
 
-async def a_share_given_up_on_purpose_is_taken_without_waiting(subject: SharedSubject) -> None:
+async def what_waits_for_a_person_is_known_everywhere(subject: SharedSubject) -> None:
+    """Before news come, and by news when it begins and when it ends."""
+    sample = SampleConversation(guards=(AskingGuard(),))
+    async with _two(subject) as (a, b):
+        asked = await _said(sample, a, b)
+        key = asked.conversation.id
+        hold(list(await b.engine.read(lambda reader: reader.asking())) == [key], "what asks can be found")
+        async with b.asked() as heard:
+            other = await _said(sample, a, b)
+            await b.until(lambda: other.conversation.id in heard)
+            heard.clear()
+            (approval,) = asked.conversation.approvals()
+            await a.commit(sample.denied(asked.conversation, approval))
+            await b.until(lambda: key in heard)
+
+
+async def what_is_given_up_on_purpose_is_taken_without_waiting(subject: SharedSubject) -> None:
     """The next owner has it before a lease could be over, and the one before cannot commit."""
     sample = SampleConversation()
     async with Process(subject.open("a")) as a:
-        await a.begun()
         first = await _said(sample, a)
-        share = a.share(first)
+        key, claim = first.conversation.id, a.held(first.conversation.id)
         async with Process(subject.open("b")) as b:
-            await b.begun()
             await a.engine.give_up()
             async with asyncio.timeout(subject.prompt):
-                await b.owning(first.conversation.id)
-            hold(await b.engine.load(first.conversation.id) == first.conversation, "it goes on from there")
-            with suppress(FencedError):
-                await a.engine.commit(share, sample.answered(first.conversation, first.ready[0]))
-                raise BrokenPromiseError("who has given a share up cannot commit")
+                await b.owning(key)
+            hold(await b.engine.load(key) == first.conversation, "it goes on from there")
+            with suppress(EngineError):
+                await a.engine.commit(claim, sample.answered(first.conversation, first.ready[0]))
+                raise BrokenPromiseError("a process that has given up cannot commit")
             await b.commit(sample.answered(first.conversation, first.ready[0]))
 
 
@@ -229,15 +350,11 @@ async def clocks_an_hour_apart_change_nothing(subject: SharedSubject) -> None:
     """Versions go on, what leaves is in order, and no time of a conversation is before an earlier one of it."""
     fast, slow = SampleConversation(since=2 * HOUR), SampleConversation(since=HOUR)
     async with Process(subject.open("a")) as a:
-        await a.begun()
-        first = await _said(fast, a)
-        answered = fast.answered(first.conversation, first.ready[0])
-        await a.commit(answered)
-        key = first.conversation.id
+        answered = await _rested(fast, a)
+        key = answered.conversation.id
         async with Process(subject.open("b")) as b:
-            await b.begun()
             await a.engine.give_up()
-            await b.owning(key)
+            await b.claim(key)
             now = await b.engine.load(key)
             assert now is not None
             second = slow.said(now, "2")
@@ -266,7 +383,7 @@ async def storage_away_for_ten_seconds_loses_nothing(subject: SharedSubject) -> 
         fate = await handing
         async with a.deciding(sample), b.deciding(sample):
             hold(not (await fate).word, "what is handed in when the storage is back is decided")
-        # Who has lost a share may not know it yet: whoever has the later state has decided about it.
+        # A process that has lost it may not know it yet: the one with the later state has decided about it.
         reads = [(now.version, one, now) for one in (a, b) if (now := await one.engine.load(key)) is not None]
         _, owner, now = max(reads, key=lambda read: read[0])
         hold((now.version, list(now.requests)) == (3, ["2"]), "each step is there, once")
@@ -275,10 +392,8 @@ async def storage_away_for_ten_seconds_loses_nothing(subject: SharedSubject) -> 
 
 @asynccontextmanager
 async def _two(subject: SharedSubject) -> AsyncIterator[tuple[Process, Process]]:
-    """Two processes that have begun, and have settled which shares each of them has."""
+    """Two processes."""
     async with Process(subject.open("a")) as a, Process(subject.open("b")) as b:
-        await b.begun()
-        await a.settled(b)
         yield a, b
 
 
@@ -291,18 +406,31 @@ async def _said(sample: SampleConversation, owner: Process, *others: Process) ->
     return outcome
 
 
+async def _rested(sample: SampleConversation, owner: Process) -> Outcome:
+    """The second commit of a new conversation of the owner's, after which nothing is queued."""
+    first = await _said(sample, owner)
+    outcome = sample.answered(first.conversation, first.ready[0])
+    await owner.commit(outcome)
+    return outcome
+
+
+async def _has(process: Process, key: str, requests: list[str]) -> None:
+    now = await process.engine.load(key)
+    hold(now is not None and list(now.requests) == requests, "each is decided once, in order")
+
+
 async def _insist(outcome: Outcome, processes: tuple[Process, ...]) -> None:
     """Commit as the owner of the conversation, until that is done."""
     key = outcome.conversation.id
     while True:
         for process in processes:
-            share = process.engine.share_of(key)
-            if share is None:
+            claim = process.engine.held(key)
+            if claim is None:
                 continue
             now = await process.engine.load(key)
             hold(now is not None and now.version == outcome.before, "what raised EngineError was not kept")
             try:
-                await process.engine.commit(share, outcome)
+                await process.engine.commit(claim, outcome)
             except ConflictError as error:
                 raise BrokenPromiseError("what raised EngineError was not kept") from error
             except EngineError:
@@ -331,12 +459,18 @@ async def _left(engine: Engine, key: str) -> list[Reply | Done]:
 _CHECKS: tuple[Check, ...] = (
     a_conversation_has_one_owner_at_a_time,
     an_owner_stopped_past_its_lease_cannot_commit,
+    what_rests_can_be_taken_from_a_living_owner,
+    what_is_released_can_be_claimed_by_any,
+    what_is_handed_in_for_a_conversation_of_nobody_is_decided,
+    quotas_and_names_are_the_same_everywhere,
+    one_process_at_a_time_is_inside,
     what_is_handed_in_is_decided_once,
     what_is_handed_in_outlives_the_owner,
     one_request_id_at_two_processes_is_one_message,
     what_leaves_elsewhere_is_heard_and_read_in_order,
     an_approval_is_spent_once,
-    a_share_given_up_on_purpose_is_taken_without_waiting,
+    what_waits_for_a_person_is_known_everywhere,
+    what_is_given_up_on_purpose_is_taken_without_waiting,
     clocks_an_hour_apart_change_nothing,
     storage_away_for_ten_seconds_loses_nothing,
     the_next_owner_knows_what_ended_the_one_before,

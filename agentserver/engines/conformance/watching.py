@@ -107,18 +107,18 @@ async def a_name_is_given_once(subject: Subject) -> None:
     async with subject.open() as engine:
         one = sample.said(sample.opened(), "1")
         key = one.conversation.id
-        hold(await engine.claimed("name") is None, "no name is given at first")
-        hold(await engine.claim("name", key, 1.0) == key, "a name is given")
-        hold(await engine.claim("name", "other", 1.0) == key, "and not to another one")
-        hold(await engine.claim("another", "other", 1.0) == "other", "which may have another")
-        hold(await engine.claimed("name") == key, "it is known before the first commit")
+        hold(await engine.named("name") is None, "no name is given at first")
+        hold(await engine.give_name("name", key, 1.0) == key, "a name is given")
+        hold(await engine.give_name("name", "other", 1.0) == key, "and not to another one")
+        hold(await engine.give_name("another", "other", 1.0) == "other", "which may have another")
+        hold(await engine.named("name") == key, "it is known before the first commit")
         await keep(engine, one)
         await keep(engine, sample.closed(one.conversation))
-        hold(await engine.claimed("name") == key, "it is known when the conversation is over")
+        hold(await engine.named("name") == key, "it is known when the conversation is over")
     if subject.durable:
         async with subject.open() as engine:
-            hold(await engine.claimed("name") == key, "and after a restart")
-            hold(await engine.claim("name", "third", 9.0) == key, "and not given again")
+            hold(await engine.named("name") == key, "and after a restart")
+            hold(await engine.give_name("name", "third", 9.0) == key, "and not given again")
 
 
 async def a_receipt_says_that_a_message_was_refused(subject: Subject) -> None:

@@ -1,4 +1,4 @@
-"""The subject of the checks of several engines, over a broker in this process."""
+"""The subject of the checks of several engines, over storage in memory."""
 
 from __future__ import annotations
 
@@ -7,37 +7,31 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from agentserver.engines.conformance.together import SharedSubject
+from tests.engines.together.storage import REST, Storage
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from agentserver.ports import Engine
-    from tests.engines.together.broker import MemoryBroker, MemoryLog
+    from collections.abc import AsyncIterator
 
 
-def over(broker: MemoryBroker, opened: Callable[[str], tuple[Engine, MemoryLog]]) -> SharedSubject:
-    """Engines over this broker; ``opened`` gives the engine of a process of that name, with its log."""
-    logs: dict[str, MemoryLog] = {}
-
-    def open_(name: str) -> Engine:
-        engine, logs[name] = opened(name)
-        return engine
+def over(storage: Storage) -> SharedSubject:
+    """Engines on this storage."""
 
     async def still(name: str) -> None:
-        broker.still(name)
-        broker.advance(1.5)
-        broker.advance(1.5)
-        await asyncio.sleep(0)
+        storage.still(name)
 
     async def moving(name: str) -> None:
-        broker.moving(logs[name])
+        storage.moving(name)
+
+    async def rest() -> None:
+        storage.advance(REST)
 
     @asynccontextmanager
     async def away() -> AsyncIterator[None]:
-        broker.away = True
+        storage.away = True
         yield
-        broker.advance(10.0)
+        storage.advance(10.0)
         await asyncio.sleep(0.05)
-        broker.come_back()
+        storage.away = False
+        storage.stir()
 
-    return SharedSubject(open_, still, moving, away)
+    return SharedSubject(storage.engine, still, moving, away, rest)

@@ -1,0 +1,103 @@
+"""Checks of claims: of an engine that is alone on its storage, and the marks that the next owner is told of.
+
+Owns the promises about who may commit, and what is known of the owner before. Refuses to know any engine.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agentserver.engines.conformance.process import Process
+from agentserver.engines.conformance.sample import BrokenPromiseError, SampleConversation, Subject, hold
+from agentserver.ports import FencedError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from agentserver.engines.conformance.process import SharedSubject
+    from agentserver.ports import Marks, Past
+
+
+async def a_claim_that_is_not_held_commits_nothing(subject: Subject) -> None:
+    """An outcome under another epoch is refused whole, and the epoch grows from one opening to the next."""
+    sample = SampleConversation()
+    async with subject.open() as engine:
+        said = sample.said(sample.opened(), "1")
+        key = said.conversation.id
+        claim = engine.begin_claim(key)
+        hold(claim == engine.held(key) == await engine.claim(key), "the claim of a conversation is held")
+        for epoch in (claim.epoch - 1, claim.epoch + 1):
+            try:
+                await engine.commit(claim._replace(epoch=epoch), said)
+            except FencedError:
+                continue
+            raise BrokenPromiseError("a commit under another epoch raises FencedError")
+        hold(await engine.load(key) is None, "a fenced commit leaves nothing")
+        await engine.commit(claim, said)
+    if subject.durable:
+        async with subject.open() as engine:
+            later = await engine.claim(key)
+            hold(later is not None and later.epoch > claim.epoch, "the epoch grows")
+
+
+async def the_next_owner_knows_what_ended_the_one_before(subject: SharedSubject) -> None:
+    """Owners end while they work on something: the next one is told on what, and of the ends before.
+
+    An end on purpose is no delivery's fault. An engine without marks promises nothing of it.
+    """
+    sample = SampleConversation()
+    async with Process(subject.open("a")) as a:
+        if a.engine.marks is None:
+            return
+        said = sample.said(a.begin(sample), "1")
+        key, poison = said.conversation.id, said.ready[0].id
+        await a.commit(said)
+        await _marks(a).begin({}, 8)
+        await _run(a, key, poison)
+        async with Process(subject.open("b")) as b:
+            await subject.still("a")
+            found = await _taken(b, key, {poison: 0})
+            hold(poison in found.running, "what ran is known")
+            await _run(b, key, poison)
+            async with Process(subject.open("c")) as c:
+                await subject.still("b")
+                found = await _taken(c, key, {poison: 1})
+                hold(found.running == {poison} and found.ends == {poison: 0}, "and what ran alone")
+                await _run(c, key, poison)
+                async with Process(subject.open("d")) as d:
+                    await subject.still("c")
+                    found = await _taken(d, key, {poison: 2})
+                    hold(found.running == {poison} and found.ends == {poison: 1}, "from owner to owner")
+                    await _run(d, key, poison)
+                    await _ends_on_purpose(subject, d, key, poison)
+
+
+async def _ends_on_purpose(subject: SharedSubject, d: Process, key: str, poison: str) -> None:
+    _marks(d).end()
+    await d.engine.give_up()
+    async with Process(subject.open("e")) as e:
+        found = await _taken(e, key, {})
+        hold(not found.running, "an end on purpose is no delivery's fault")
+        hold(found.ends == {poison: 2}, "and what is known of suspects stays known")
+
+
+async def _taken(process: Process, key: str, suspects: dict[str, int]) -> Past:
+    """Have a process take up a conversation; gives what it is told of the owner before."""
+    await process.owning(key)
+    past = await _marks(process).past(process.gained[key])
+    await _marks(process).begin(suspects, 8)
+    return past
+
+
+async def _run(process: Process, key: str, delivery: str) -> None:
+    """Have a process work on a delivery, as far as the next owner is concerned."""
+    await _marks(process).kept(_marks(process).enter(delivery, key))
+
+
+def _marks(process: Process) -> Marks:
+    marks = process.engine.marks
+    assert marks is not None  # asked before
+    return marks
+
+
+CLAIMING: tuple[Callable[[Subject], Awaitable[None]], ...] = (a_claim_that_is_not_held_commits_nothing,)

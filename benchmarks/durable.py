@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from agentserver.core.records.outcome import Outcome
-    from agentserver.ports import Share
+    from agentserver.ports import Claim
 
 IN_FLIGHT = (1, 16, 64, 256)
 LATENCY = (1, 16, 256)
@@ -73,7 +73,7 @@ class Order:
 class Alone(SqliteEngine):
     """One commit per message: what grouping is compared with."""
 
-    def commit(self, share: Share, outcome: Outcome) -> asyncio.Future[None]:  # noqa: ARG002 - there is one
+    def commit(self, claim: Claim, outcome: Outcome) -> asyncio.Future[None]:  # noqa: ARG002 - there is one
         """Commit by itself."""
         return asyncio.ensure_future(self._alone(outcome))
 

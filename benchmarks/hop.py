@@ -42,7 +42,6 @@ import shop
 
 from agentserver.engines.sqlite.marks import MarkFile
 from agentserver.payload.codec import Codecs
-from agentserver.ports import Share
 from agentserver.wire import envelope
 
 if TYPE_CHECKING:
@@ -175,7 +174,7 @@ def marking(calls: int) -> float:
     """CPU microseconds for which a call is marked beside the journal and the mark is cleared."""
     with tempfile.TemporaryDirectory() as folder:
         marks = MarkFile(Path(folder) / "journal.sqlite")
-        anyio.run(marks.begin, Share(0, 1), {}, 64)
+        anyio.run(marks.begin, {}, 64)
         start = time.process_time()
         for _ in range(calls):
             marks.leave(marks.enter(THREAD, THREAD))

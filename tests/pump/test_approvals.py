@@ -396,8 +396,8 @@ class Gated(MemoryEngine):
         self.open, self.committing = asyncio.Event(), asyncio.Event()
         self.open.set()
 
-    async def commit(self, share, outcome):
-        await super().commit(share, outcome)
+    async def commit(self, claim, outcome):
+        await super().commit(claim, outcome)
         self.committing.set()
         await self.open.wait()
 

@@ -137,10 +137,10 @@ async def test_guards_miss_nothing_of_a_message_that_no_listener_was_given(monke
 class Choosy(MemoryEngine):
     """Cannot keep what says ``poison``."""
 
-    async def commit(self, share, outcome):
+    async def commit(self, claim, outcome):
         if any(b"poison" in event.message for event in outcome.replies if hasattr(event, "message")):
             raise UnfitError("it does not fit")
-        await super().commit(share, outcome)
+        await super().commit(claim, outcome)
 
 
 async def test_an_outcome_that_cannot_be_kept_is_given_up():

@@ -331,12 +331,12 @@ class Contrary(MemoryEngine):
         super().__init__()
         self.turn = 0
 
-    async def commit(self, share, outcome):
+    async def commit(self, claim, outcome):
         await asyncio.sleep(0)
         self.turn += 1
         if self.turn % 2 and outcome.before:
             raise ConflictError
-        await super().commit(share, outcome)
+        await super().commit(claim, outcome)
 
 
 async def test_a_stale_commit_is_decided_again_without_calling_the_handler_again():

@@ -26,11 +26,11 @@ class Full(MemoryEngine):
 
     full = False
 
-    async def commit(self, share, outcome):
+    async def commit(self, claim, outcome):
         await asyncio.sleep(0)
         if self.full:
             raise EngineError("no space left")
-        await super().commit(share, outcome)
+        await super().commit(claim, outcome)
 
 
 async def test_what_a_handler_did_waits_until_the_engine_can_keep_it(caplog):
@@ -60,10 +60,10 @@ class Broken(MemoryEngine):
 
     broken = False
 
-    async def commit(self, share, outcome):
+    async def commit(self, claim, outcome):
         if self.broken:
             raise ZeroDivisionError
-        await super().commit(share, outcome)
+        await super().commit(claim, outcome)
 
 
 async def test_an_engine_that_cannot_keep_anything_of_a_conversation_sets_it_aside():
@@ -182,7 +182,7 @@ class Overlap(MemoryEngine):
         super().__init__()
         self.busy, self.overlaps, self.turns = set(), 0, 0
 
-    async def commit(self, share, outcome):
+    async def commit(self, claim, outcome):
         conversation = outcome.conversation.id
         self.overlaps += conversation in self.busy
         self.busy.add(conversation)
@@ -191,7 +191,7 @@ class Overlap(MemoryEngine):
         self.busy.discard(conversation)
         if self.turns % 5 == 0 and outcome.before:
             raise ConflictError
-        await super().commit(share, outcome)
+        await super().commit(claim, outcome)
 
 
 async def test_a_conversations_steps_are_decided_and_committed_one_after_the_other():
@@ -341,11 +341,11 @@ class Gated(MemoryEngine):
         super().__init__()
         self.closing, self.gate = anyio.Event(), anyio.Event()
 
-    async def commit(self, share, outcome):
+    async def commit(self, claim, outcome):
         if outcome.conversation.closed:
             self.closing.set()
             await self.gate.wait()
-        await super().commit(share, outcome)
+        await super().commit(claim, outcome)
 
 
 async def test_a_conversation_that_is_used_while_others_are_swept_stays_open():
@@ -396,8 +396,8 @@ class Slow(MemoryEngine):
         super().__init__()
         self.committing, self.gate = anyio.Event(), anyio.Event()
 
-    async def commit(self, share, outcome):
-        await super().commit(share, outcome)
+    async def commit(self, claim, outcome):
+        await super().commit(claim, outcome)
         self.committing.set()
         await self.gate.wait()
 

@@ -115,10 +115,10 @@ async def test_idle_conversations_of_an_earlier_run_are_closed(tmp_path):
 class Full(MemoryEngine):
     full = False
 
-    async def commit(self, share, outcome):
+    async def commit(self, claim, outcome):
         if self.full:
             raise EngineError("the disk is full")
-        await super().commit(share, outcome)
+        await super().commit(claim, outcome)
 
 
 async def test_while_nothing_can_be_kept_messages_are_refused_and_results_wait(monkeypatch):

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from agentserver.engines.conformance.suite import SampleConversation
-from agentserver.ports import ConflictError, EngineError, Share, UnfitError
+from agentserver.ports import Claim, ConflictError, EngineError, UnfitError
 from agentserver.pump.steps import Steps, UndecidedError
 from tests.pump.desk import until
 
@@ -22,7 +22,7 @@ class Slow:
     def __init__(self):
         self.commits = []
 
-    def commit(self, share, outcome):
+    def commit(self, claim, outcome):
         self.commits.append((outcome, asyncio.get_running_loop().create_future()))
         return self.commits[-1][1]
 
@@ -46,7 +46,7 @@ class Desk:
         self.released, self.told = [], []
         self.steps = Steps(
             self.engine,
-            {self.conversation.id: Share(0, 1)},
+            {self.conversation.id: Claim(1, 1)},
             self.live,
             self.find,
             self.release,

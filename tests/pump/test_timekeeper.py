@@ -27,7 +27,7 @@ pytestmark = pytest.mark.anyio
 
 async def tidied(d):
     pump = d.pump
-    await tidy(pump._live, pump._engine, pump._shares, pump._boundary, pump._time, pump._limits.idle)
+    await tidy(pump._live, pump._engine, pump._boundary, pump._time, pump._limits.idle)
 
 
 async def test_the_event_loop_turns_while_many_conversations_are_looked_at():

@@ -53,11 +53,10 @@ class MarkFile:
         self._map: mmap.mmap | None = None
         self._past: Past | None = None
         self._begun = False
-        self._ends: dict[str, int] = {}
         self._suspects: dict[str, int] = {}
-        self._first = self._room = 0
+        self._first = 0
         self._free: list[int] = []
-        self._entered: dict[int, bytes] = {}
+        self._entered: set[int] = set()
 
     async def past(self, previous: int) -> Past:  # noqa: ARG002 - a port's signature
         """The marks of the last server. After ``begin`` it is asked for another pump."""
@@ -71,18 +70,14 @@ class MarkFile:
         return self._past
 
     async def begin(self, suspects: Mapping[str, int], calls: int) -> None:
-        """Make the file anew where it has to be: durably what is known of suspects, and room for so many calls."""
+        """Make the file anew: durably what is known of suspects, and room for so many calls."""
         self._begun = True
-        known = {key: self._ends[key] for key in self._suspects}
-        ends = known | dict(suspects)
-        room = max(min(calls, MOST), self._room)
-        if self._map is None or ends.keys() != self._suspects.keys() or room != self._room:
-            mapped = await asyncio.to_thread(self._made, blank(ends, room))
-            acquitted = known.keys() - self._suspects.keys()
-            if mapped is not None:
-                self._swap(mapped, ends, room)
-            for key in acquitted:
-                self.acquit(key)
+        room = min(calls, MOST)
+        mapped = await asyncio.to_thread(self._made, blank(suspects, room))
+        if mapped is not None:
+            self._map, self._first = mapped, HEADER.size + SLOT.size * len(suspects)
+            self._suspects = {key: HEADER.size + SLOT.size * number for number, key in enumerate(suspects)}
+            self._free = list(range(room))
 
     def _made(self, data: bytes) -> mmap.mmap | None:
         new = self._path.with_name(f"{self._path.name}.new")
@@ -103,19 +98,6 @@ class MarkFile:
             logger.warning("%s: no marks are kept: %s", self._path, error)
             return None
 
-    def _swap(self, mapped: mmap.mmap, ends: dict[str, int], room: int) -> None:
-        """Go on in another file, with what is marked by now."""
-        before, self._map = self._map, mapped
-        self._ends, self._first = ends, HEADER.size + SLOT.size * len(ends)
-        self._suspects = {key: HEADER.size + SLOT.size * number for number, key in enumerate(ends)}
-        self._free += range(self._room, room)
-        self._room = room
-        for slot, key in self._entered.items():
-            self._put(slot, key)
-        if before is not None:
-            mapped[OURS] = before[OURS]
-            before.close()
-
     def _put(self, slot: int, key: bytes) -> None:
         assert self._map is not None  # there are no slots without it
         at = self._first + SLOT.size * slot
@@ -126,14 +108,14 @@ class MarkFile:
         if not self._free or self._map is None:
             return UNMARKED
         slot = self._free.pop()
-        self._entered[slot] = SLOT.pack(delivery.encode(), 0)
-        self._put(slot, self._entered[slot])
+        self._entered.add(slot)
+        self._put(slot, SLOT.pack(delivery.encode(), 0))
         return slot
 
     def leave(self, slot: int) -> None:
         """Clear a mark."""
         if slot in self._entered and self._map is not None:
-            del self._entered[slot]
+            self._entered.remove(slot)
             self._put(slot, NONE)
             self._free.append(slot)
 
@@ -161,8 +143,8 @@ class MarkFile:
         self._unmap()
 
     def _unmap(self) -> None:
-        self._past, self._first, self._room, self._begun = None, 0, 0, False
-        for kept in (self._ends, self._suspects, self._free, self._entered):
+        self._past, self._first, self._begun = None, 0, False
+        for kept in (self._suspects, self._free, self._entered):
             kept.clear()
         mapped, self._map = self._map, None
         if mapped is not None:

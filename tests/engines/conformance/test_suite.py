@@ -64,16 +64,16 @@ class Forgetful(MemoryEngine):
 
 
 class Careless(MemoryEngine):
-    async def commit(self, share, outcome):
+    async def commit(self, claim, outcome):
         self._kept[outcome.conversation.id] = outcome.conversation
 
 
 class Late(MemoryEngine):
     """Refuses a stale commit after having made it."""
 
-    async def commit(self, share, outcome):
+    async def commit(self, claim, outcome):
         try:
-            await super().commit(share, outcome)
+            await super().commit(claim, outcome)
         except ConflictError:
             self._kept[outcome.conversation.id] = outcome.conversation
             raise
@@ -82,14 +82,14 @@ class Late(MemoryEngine):
 class Impatient(MemoryEngine):
     """Takes what only waits for a person for finished."""
 
-    async def at_work(self, share):
-        async for key in super().at_work(share):
+    async def active(self):
+        async for key in super().active():
             if any(thread.inbox for thread in self._kept[key].tree.nodes.values()):
                 yield key
 
 
 class Idle(MemoryEngine):
-    async def at_work(self, share):
+    async def active(self):
         return
         yield
 
@@ -99,7 +99,7 @@ class Global(MemoryEngine):
 
     version = 0
 
-    async def commit(self, share, outcome):
+    async def commit(self, claim, outcome):
         if outcome.before != self.version:
             raise ConflictError
         self.version += 1
@@ -203,9 +203,9 @@ class Rash(MemoryEngine):
 class Leaking(MemoryEngine):
     """Lets go what a refused commit would have let go."""
 
-    async def commit(self, share, outcome):
+    async def commit(self, claim, outcome):
         try:
-            await super().commit(share, outcome)
+            await super().commit(claim, outcome)
         except ConflictError:
             left = {event.place: event for event in outcome.replies}
             self._left.waiting.setdefault(outcome.conversation.id, {}).update(left)
@@ -215,9 +215,9 @@ class Leaking(MemoryEngine):
 class Receiving(MemoryEngine):
     """Gives a receipt for a commit that it refuses."""
 
-    async def commit(self, share, outcome):
+    async def commit(self, claim, outcome):
         try:
-            await super().commit(share, outcome)
+            await super().commit(claim, outcome)
         except ConflictError:
             if not isinstance(outcome.cause, Finished):
                 self._keep_receipt(outcome)

@@ -43,8 +43,8 @@ async def test_the_journal_keeps_every_promise(check, tmp_path):
 class Hasty(SqliteEngine):
     """Says committed before it is."""
 
-    async def commit(self, share, outcome):
-        task = asyncio.ensure_future(super().commit(share, outcome))
+    async def commit(self, claim, outcome):
+        task = asyncio.ensure_future(super().commit(claim, outcome))
         task.add_done_callback(lambda done: done.exception())
         await asyncio.sleep(0)
 
@@ -80,9 +80,9 @@ class Oblivious(SqliteEngine):
         self._earlier = {key for key, _ in await going(self)}
         return self
 
-    def commit(self, share, outcome):
+    def commit(self, claim, outcome):
         if outcome.before or outcome.conversation.id not in self._earlier:
-            return super().commit(share, outcome)
+            return super().commit(claim, outcome)
         done = asyncio.get_running_loop().create_future()
         done.set_result(None)
         return done

@@ -13,12 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentserver.engines.sqlite.marks import HEADER, MAGIC, MarkFile, blank, read
-from agentserver.ports import NO_PAST, Past, Share
+from agentserver.ports import NO_PAST, Past
 
 KEY = "7c9e6679-7425-40de-944b-e07fc1f90ae7"
 OTHER = "00000000-7425-40de-944b-e07fc1f90ae7"
-
-ONE = Share(0, 1)
 
 
 @pytest.fixture
@@ -32,15 +30,14 @@ def left_by(journal, code):
 import asyncio, os
 from pathlib import Path
 from agentserver.engines.sqlite.marks import MarkFile
-from agentserver.ports import Share
 marks = MarkFile(Path({str(journal)!r}))
-asyncio.run(marks.begin(Share(0, 1), {{"s": 2, "t": 0}}, 3))
+asyncio.run(marks.begin({{"s": 2, "t": 0}}, 3))
 slots = [marks.enter({KEY!r}, "c"), marks.enter({OTHER!r}, "c")]
 {code}
 os._exit(1)
 """
     subprocess.run([sys.executable, "-c", script], check=False, cwd=Path(__file__).parents[3])
-    return asyncio.run(MarkFile(journal).past(ONE))
+    return asyncio.run(MarkFile(journal).past(1))
 
 
 def test_what_ran_is_known_when_the_process_is_gone(journal):
@@ -63,13 +60,13 @@ def test_whose_fault_an_end_was_is_known(journal, code, found):
 
 
 def seen(journal):
-    return asyncio.run(MarkFile(journal).past(ONE))
+    return asyncio.run(MarkFile(journal).past(1))
 
 
 def test_there_are_as_many_marks_as_there_is_room_for(journal):
     marks = MarkFile(journal)
-    assert asyncio.run(marks.past(ONE)) == NO_PAST
-    asyncio.run(marks.begin(ONE, {}, 2))
+    assert asyncio.run(marks.past(1)) == NO_PAST
+    asyncio.run(marks.begin({}, 2))
     slots = [marks.enter(f"{number}", "c") for number in range(3)]
     assert seen(journal).running == {"0", "1"}
     for slot in slots:
@@ -104,14 +101,14 @@ def test_any_file_can_be_read(data):
 )
 def test_what_is_torn_foreign_or_of_another_version_says_nothing(journal, data):
     (journal.parent / "journal.sqlite.marks").write_bytes(data)
-    assert asyncio.run(MarkFile(journal).past(ONE)) == NO_PAST
+    assert asyncio.run(MarkFile(journal).past(1)) == NO_PAST
 
 
 def test_what_is_no_file_says_nothing_and_is_done_without(journal, caplog):
     (journal.parent / "journal.sqlite.marks").mkdir()
     marks = MarkFile(journal)
-    assert asyncio.run(marks.past(ONE)) == NO_PAST
-    asyncio.run(marks.begin(ONE, {}, 1))
+    assert asyncio.run(marks.past(1)) == NO_PAST
+    asyncio.run(marks.begin({}, 1))
     assert "no marks are kept" in caplog.text
     marks.leave(marks.enter("x", "c"))
     marks.hold("x")
@@ -130,8 +127,8 @@ def test_what_has_no_end_says_nothing_and_gives_way(journal, made):
     path = journal.parent / "journal.sqlite.marks"
     made(path)
     marks = MarkFile(journal)
-    assert asyncio.run(marks.past(ONE)) == NO_PAST
-    asyncio.run(marks.begin(ONE, {"s": 1}, 1))
+    assert asyncio.run(marks.past(1)) == NO_PAST
+    asyncio.run(marks.begin({"s": 1}, 1))
     assert seen(journal) == Past(frozenset(), "", {"s": 1})
     assert path.is_file()
     assert not path.is_symlink()
@@ -141,51 +138,23 @@ def test_what_has_no_end_says_nothing_and_gives_way(journal, made):
 def test_a_directory_that_cannot_be_written_is_done_without(journal):
     journal.parent.chmod(0o500)
     marks = MarkFile(journal)
-    asyncio.run(marks.begin(ONE, {}, 1))
+    asyncio.run(marks.begin({}, 1))
     journal.parent.chmod(0o700)
-    assert asyncio.run(marks.past(ONE)) == NO_PAST
+    assert asyncio.run(marks.past(1)) == NO_PAST
 
 
-async def gained(marks, number, suspects, calls=2):
-    """What is known of the server before when a share is gained, after which it begins."""
-    found = await marks.past(Share(number, 1))
-    await marks.begin(Share(number, 1), suspects, calls)
-    return found
-
-
-def test_shares_that_are_gained_one_after_the_other_have_the_same_past_and_lose_no_mark(journal):
+def test_marks_that_begin_anew_are_asked_for_what_the_server_before_has_left(journal):
     left_by(journal, "")
     before, marks = seen(journal), MarkFile(journal)
     assert before.running == {KEY, OTHER}
-    assert asyncio.run(gained(marks, 0, {"s": 2})) == before
+    assert asyncio.run(marks.past(1)) == before
+    asyncio.run(marks.begin({"s": 2, "t": 0}, 2))
     one = marks.enter("one", "c")
-    assert asyncio.run(gained(marks, 1, {"t": 0})) == before
-    other = marks.enter("other", "c")
-    assert seen(journal) == Past(frozenset({"one", "other"}), "", {"s": 2, "t": 0})
+    marks.enter("other", "c")
     marks.acquit("s")
     marks.leave(one)
-    assert asyncio.run(gained(marks, 2, {"u": 1}, 4)) == before
-    assert seen(journal) == Past(frozenset({"other"}), "", {"t": 0, "u": 1})
-    marks.leave(other)
-    marks.leave(other)
-    assert asyncio.run(gained(marks, 3, {})) == before
-    slots = [marks.enter(f"{number}", "c") for number in range(5)]
-    assert len(set(slots)) == 5
-    assert seen(journal).running == {"0", "1", "2", "3"}
-
-
-def test_a_share_without_suspects_makes_no_file_anew(journal):
-    marks = MarkFile(journal)
-    asyncio.run(gained(marks, 0, {"s": 1}))
-    made = (journal.parent / "journal.sqlite.marks").stat().st_ino
-    for number in range(1, 64):
-        asyncio.run(gained(marks, number, {}))
-    assert (journal.parent / "journal.sqlite.marks").stat().st_ino == made
-
-
-def test_another_pump_of_the_same_share_learns_what_was_left(journal):
-    marks = MarkFile(journal)
-    asyncio.run(gained(marks, 0, {}))
-    marks.enter("one", "c")
-    assert asyncio.run(gained(marks, 0, {})).running == {"one"}
-    assert seen(journal).running == frozenset()
+    marks.leave(one)
+    left = Past(frozenset({"other"}), "", {"t": 0})
+    assert seen(journal) == asyncio.run(marks.past(1)) == left
+    asyncio.run(marks.begin({}, 4))
+    assert len({marks.enter(f"{number}", "c") for number in range(5)}) == 5

@@ -440,10 +440,10 @@ class Full(MemoryEngine):
 
     full = False
 
-    async def commit(self, share, outcome):
+    async def commit(self, claim, outcome):
         if self.full:
             raise EngineError("no space left")
-        await super().commit(share, outcome)
+        await super().commit(claim, outcome)
 
 
 @pytest.mark.parametrize("end", ["/quit", send(signal.SIGTERM)])

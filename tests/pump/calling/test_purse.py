@@ -216,10 +216,10 @@ async def test_what_cannot_be_kept_is_not_done():
     class Full(MemoryEngine):
         failing = False
 
-        async def commit(self, share, outcome):
+        async def commit(self, claim, outcome):
             if self.failing:
                 raise EngineError("full")
-            await super().commit(share, outcome)
+            await super().commit(claim, outcome)
 
     engine, told = Full(), []
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from agentserver.core.messages import Delivery
 from agentserver.core.records.audit import Event
 from agentserver.engines.memory import MemoryEngine
-from agentserver.ports import NO_PAST, Past, Share
+from agentserver.ports import NO_PAST, Past
 from agentserver.pump.calling.suspects import Probation, Unmarked, judge
 from agentserver.pump.turns.schedule import Ticket
 from tests.core.paper import Answer, Ask, listener
@@ -100,10 +100,10 @@ class Noted(Unmarked):
     def __init__(self, found=NO_PAST):
         self.found, self.running, self.ends, self.asked = found, {}, {}, False
 
-    async def past(self, share):
+    async def past(self, previous):
         return self.found
 
-    async def begin(self, share, suspects, calls):
+    async def begin(self, suspects, calls):
         self.ends = dict(suspects)
 
     def enter(self, delivery, conversation):
@@ -188,19 +188,18 @@ class Ward:
         self.ran.append(ticket.delivery.id)
         self.given[ticket.delivery.id] = ticket.delivery
 
-    async def past(self, share):
-        return self.pasts.get(share, NO_PAST)
+    async def past(self, previous):
+        return self.pasts.get(previous, NO_PAST)
 
-    async def begin(self, share, suspects, calls):
-        self.begun = share, dict(suspects)
+    async def begin(self, suspects, calls):
+        self.begun = dict(suspects)
 
     def acquit(self, delivery):
         self.acquitted.append(delivery)
 
-    async def gain(self, number, running, *queued):
-        share = Share(number, 1)
-        self.pasts[share] = past(*running)
-        verdict = await self.probation.look(share, queued, 3, 9)
+    async def gain(self, previous, running, *queued):
+        self.pasts[previous] = past(*running)
+        verdict = await self.probation.look(previous, queued, 3, 9, anew=False)
         dead, rest = self.probation.begin(verdict, [ticket(key) for key in queued])
         for one in rest:
             self.probation.put(one)
@@ -215,11 +214,11 @@ def ticket(key):
 
 
 @pytest.mark.anyio
-async def test_suspects_of_a_share_that_is_gained_wait_for_what_runs_and_hold_what_comes():
+async def test_suspects_that_are_gained_wait_for_what_runs_and_hold_what_comes():
     ward = Ward()
-    await ward.gain(0, (), "a1", "b1")
+    await ward.gain(1, (), "a1", "b1")
     assert ward.ran == ["a1", "b1"]
-    await ward.gain(1, ("c1", "d1"), "c1", "d1", "e1")
+    await ward.gain(2, ("c1", "d1"), "c1", "d1", "e1")
     ward.probation.put(ticket("f1"))
     assert ward.ran == ["a1", "b1"]
     ward.done("a1")
@@ -231,14 +230,14 @@ async def test_suspects_of_a_share_that_is_gained_wait_for_what_runs_and_hold_wh
     ward.done("d1")
     assert ward.ran[4:] == ["e1", "f1"]
     assert ward.acquitted == ["c1", "d1"]
-    assert ward.begun == (Share(1, 1), {"c1": 0, "d1": 0})
+    assert ward.begun == {"c1": 0, "d1": 0}
 
 
 @pytest.mark.anyio
-async def test_suspects_of_two_shares_run_one_after_the_other():
+async def test_suspects_of_two_servers_run_one_after_the_other():
     ward = Ward()
-    await ward.gain(0, ("a1",), "a1", "b1")
-    await ward.gain(1, ("c1",), "c1", "d1")
+    await ward.gain(1, ("a1",), "a1", "b1")
+    await ward.gain(2, ("c1",), "c1", "d1")
     assert ward.ran == ["a1"]
     ward.done("a1")
     assert ward.ran == ["a1", "c1"]
@@ -247,10 +246,10 @@ async def test_suspects_of_two_shares_run_one_after_the_other():
 
 
 @pytest.mark.anyio
-async def test_a_suspect_whose_share_is_lost_holds_nothing_up():
+async def test_a_suspect_that_is_lost_holds_nothing_up():
     ward = Ward()
-    await ward.gain(0, ("a1",), "a1", "b1")
-    await ward.gain(1, ("c1",), "c1", "d1")
+    await ward.gain(1, ("a1",), "a1", "b1")
+    await ward.gain(2, ("c1",), "c1", "d1")
     ward.probation.drop({"a", "b"})
     assert ward.ran == ["a1", "c1"]
     ward.probation.drop({"c"})
@@ -262,12 +261,12 @@ async def test_a_suspect_whose_share_is_lost_holds_nothing_up():
 
 
 @pytest.mark.anyio
-async def test_one_whose_share_was_lost_and_is_back_is_not_done_when_the_worker_that_had_it_before_ends():
+async def test_one_that_was_lost_and_is_back_is_not_done_when_the_worker_that_had_it_before_ends():
     ward = Ward()
-    await ward.gain(0, ("a1",), "a1", "b1")
+    await ward.gain(1, ("a1",), "a1", "b1")
     before = ward.given["a1"]
     ward.probation.drop({"a", "b"})
-    await ward.gain(0, ("a1",), "a1", "b1")
+    await ward.gain(1, ("a1",), "a1", "b1")
     ward.probation.done(before)
     assert (ward.ran, ward.acquitted) == (["a1", "a1"], [])
     ward.done("a1")
@@ -277,8 +276,8 @@ async def test_one_whose_share_was_lost_and_is_back_is_not_done_when_the_worker_
 @pytest.mark.anyio
 async def test_one_that_does_not_run_any_more_holds_nothing_up_and_acquits_nobody():
     ward = Ward()
-    await ward.gain(0, (), "a1", "b1")
-    await ward.gain(1, ("c1", "d1"), "c1", "d1")
+    await ward.gain(1, (), "a1", "b1")
+    await ward.gain(2, ("c1", "d1"), "c1", "d1")
     ward.probation.withdraw(ward.given["a1"])
     ward.done("b1")
     assert ward.ran == ["a1", "b1", "c1"]
@@ -288,18 +287,18 @@ async def test_one_that_does_not_run_any_more_holds_nothing_up_and_acquits_nobod
 
 
 @pytest.mark.anyio
-async def test_nothing_runs_of_a_share_before_it_is_known_to_be_kept():
-    ward, share = Ward(), Share(0, 1)
-    ward.pasts[share] = past("a1")
-    verdict = await ward.probation.look(share, ("a1", "b1"), 3, 9)
+async def test_nothing_that_is_gained_runs_before_it_is_known_to_be_kept():
+    ward = Ward()
+    ward.pasts[1] = past("a1")
+    verdict = await ward.probation.look(1, ("a1", "b1"), 3, 9, anew=False)
     ward.probation.put(ticket("c1"))
     assert (verdict.alone, ward.ran) == (("a1",), ["c1"])
 
 
 @pytest.mark.anyio
-async def test_one_that_ran_beside_others_of_its_server_is_no_culprit_whichever_share_they_are_of():
+async def test_one_that_ran_beside_others_of_its_server_is_no_culprit_whichever_conversation_they_are_of():
     ward = Ward()
     for _ in range(5):
-        assert await ward.gain(0, ("a1", "z9"), "a1") == []
-        assert ward.begun[1] == {"a1": 0}
+        assert await ward.gain(1, ("a1", "z9"), "a1") == []
+        assert ward.begun == {"a1": 0}
         ward.done("a1")

@@ -121,7 +121,7 @@ async def test_an_opening_that_is_kept_is_one_step_and_the_first_message_without
 class Full(MemoryEngine):
     """Keeps nothing."""
 
-    async def commit(self, share, outcome):
+    async def commit(self, claim, outcome):
         raise EngineError("no space left")
 
 

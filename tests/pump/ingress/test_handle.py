@@ -18,8 +18,8 @@ respond = HandlerResponse.respond
 class Slow(MemoryEngine):
     """Keeps an outcome at once and says so later."""
 
-    async def commit(self, share, outcome):
-        await super().commit(share, outcome)
+    async def commit(self, claim, outcome):
+        await super().commit(claim, outcome)
         await asyncio.sleep(0.02)
 
 
@@ -77,8 +77,8 @@ async def test_the_answer_comes_before_the_end_however_slow_the_engine():
     class Jittery(MemoryEngine):
         turns = 0
 
-        async def commit(self, share, outcome):
-            await super().commit(share, outcome)
+        async def commit(self, claim, outcome):
+            await super().commit(claim, outcome)
             self.turns += 1
             await asyncio.sleep(0.004 if self.turns % 2 else 0)
 

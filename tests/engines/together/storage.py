@@ -189,10 +189,11 @@ class SharedEngine(MemoryEngine):
     def gain(self, claims: Mapping[str, Claim]) -> None:
         """Have conversations that the pump is to take up."""
         self.mine.update(claims)
-        self._changes.put_nowait(Gained(claims, self.storage.rows[next(iter(claims))].previous))
+        previous = self.storage.rows[next(iter(claims))].previous
+        self._changes.put_nowait(Gained(claims, 0 if self.storage.living(previous) else previous))
 
     def _reach(self) -> None:
-        if self.storage.away or self._given_up:
+        if self.storage.away:
             raise EngineError("the storage is away")
 
     def _has(self, conversation: str, claim: Claim) -> bool:
@@ -214,7 +215,7 @@ class SharedEngine(MemoryEngine):
         await asyncio.sleep(0)
         if conversation not in self.mine:
             self._reach()
-            if not self._free(conversation):
+            if self._given_up or not self._free(conversation):
                 return None
             self.mine[conversation] = self.storage.give(conversation, self.number)
             self.storage.stir()
@@ -247,6 +248,9 @@ class SharedEngine(MemoryEngine):
         self._reach()
         self._given_up = True
         self.mine.clear()
+        for row in self.storage.rows.values():
+            if row.owner == self.number:
+                row.owner, row.previous = 0, self.number
         self.storage.leases[self.number].expires = 0.0
         self.storage.leases[self.number].ended = True
         self.storage.stir()
@@ -257,7 +261,7 @@ class SharedEngine(MemoryEngine):
         await asyncio.sleep(0)
         self._reach()
         key = outcome.conversation.id
-        begins = not outcome.before and key not in self.storage.rows
+        begins = not (outcome.before or key in self.storage.rows or self._given_up)
         if self.storage.fencing and not (begins or self._keeps(key, claim)):
             if self.mine.get(key) == claim:
                 del self.mine[key]

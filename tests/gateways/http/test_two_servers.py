@@ -9,8 +9,7 @@ from types import SimpleNamespace
 import anyio
 import pytest
 
-from tests.engines.together.broker import MemoryBroker
-from tests.engines.together.member import Storage
+from tests.engines.together.storage import Storage
 from tests.gateways.http.desk import desk, heard, opened, server_sent, until
 
 pytestmark = pytest.mark.anyio
@@ -19,11 +18,9 @@ pytestmark = pytest.mark.anyio
 @asynccontextmanager
 async def doors():
     """Two doors with their engines; conversations are opened at the first, and both are asked."""
-    storage = Storage(MemoryBroker())
-    one, other = storage.engine("a"), storage.engine("b")
-    async with desk(engine=one) as first, desk(engine=other) as second:
-        await until(lambda: one.held and other.held and one.held | other.held == storage.broker.owned())
-        yield SimpleNamespace(first=first, second=second, engines=(one, other), broker=storage.broker)
+    storage = Storage()
+    async with desk(engine=storage.engine("a")) as first, desk(engine=storage.engine("b")) as second:
+        yield SimpleNamespace(first=first, second=second, storage=storage)
 
 
 async def read(client, path, **headers):
@@ -71,9 +68,7 @@ async def test_a_stream_at_one_server_goes_on_when_the_other_one_dies():
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(follow)
             await until(lambda: len(found) == 2)
-            two.broker.still("a")
-            two.broker.advance(1.5)
-            two.broker.advance(1.5)
+            two.storage.still("a")
             answer = await there.post(f"{path}/messages?to=greeter&payload=Greet", json={"name": "2"})
             assert answer.json()["value"] == {"text": "Hello, 2"}
             await until(lambda: len(found) == 4)

@@ -16,7 +16,7 @@ from agentserver.ports import UnheardError
 from agentserver.pump import Observers, waiting
 from tests.core.paper import Answer, Ask, listener
 from tests.pump.desk import answer, until
-from tests.pump.elsewhere.pair import pair, watched
+from tests.pump.remote.pair import pair, watched
 
 pytestmark = pytest.mark.anyio
 
@@ -82,13 +82,13 @@ async def test_an_answer_of_which_nothing_is_heard_in_time_is_not_told_as_one_to
     async with shop() as two:
         key, approval = await asked(two)
         two.b.pump.entrance.handles.owners.patience = 0.001
-        two.engines["a"].log.pause()
+        two.engines["a"].still = True
         with pytest.raises(UnheardError):
             await two.b.pump.answer(key, says(approval, Said.ONCE))
         request = approval.delivery.request
         with pytest.raises(UnheardError):
             await two.b.pump.entrance.cancel(None, key, request, "ada")
-        two.engines["a"].log.go_on()
+        two.go_on("a")
         await until(lambda: not two.a.pump.approvals())
 
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from agentserver.core.messages import UNDECIDED, Reply
 from agentserver.ports import Ended
-from tests.engines.together.broker import MemoryBroker
-from tests.engines.together.member import Storage
+from tests.engines.together.storage import REST, SharedEngine, Storage
 from tests.machine import HANGS
 from tests.pump.desk import Desk, desk, until
 
@@ -17,8 +16,8 @@ from tests.pump.desk import Desk, desk, until
 class Pair:
     """Two pumps, a and b."""
 
-    broker: MemoryBroker
-    engines: dict[str, object]
+    storage: Storage
+    engines: dict[str, SharedEngine]
     desks: dict[str, Desk]
 
     @property
@@ -29,41 +28,37 @@ class Pair:
     def b(self):
         return self.desks["b"]
 
+    def owner(self, conversation):
+        """The process that has a conversation; an empty name where none has it."""
+        row = self.storage.rows.get(conversation)
+        return next((name for name, one in self.engines.items() if row and row.owner == one.number), "")
+
     async def stop(self, name):
-        """Stop a process as SIGSTOP does, until the other one has what it had."""
-        self.broker.still(name)
-        self.broker.advance(1.5)
-        self.broker.advance(1.5)
-        other = "b" if name == "a" else "a"
-        await self._has_all(other)
+        """Stop a process as SIGSTOP does, until its lease is over."""
+        self.storage.still(name)
 
     async def give_up(self, name):
         """Give up on purpose."""
         await self.engines[name].give_up()
-        await self._has_all("b" if name == "a" else "a")
-
-    async def _has_all(self, name):
-        await until(lambda: len(self.desks[name].pump._shares.held) == self.broker.partitions)
-
-    async def settled(self):
-        """Wait until each has taken up what is its."""
-        await until(
-            lambda: (
-                frozenset().union(*(one.pump._shares.held for one in self.desks.values()))
-                == self.broker.owned()
-            )
-        )
 
     def go_on(self, name):
         """Let a stopped process go on."""
-        self.broker.moving(self.broker.logs[name])
+        self.storage.moving(name)
+
+    async def rest(self, name):
+        """Let time pass until a process gives back what rests."""
+        for _ in range(2):
+            await self.desks[name].pump.releasing.release()
+
+    async def rested(self):
+        """Let conversations rest so long that they can be taken from a living process."""
+        self.storage.advance(REST)
 
 
 @asynccontextmanager
 async def pair(*listeners, **settings):
-    """Two pumps with the same listeners; each has some of the conversations."""
-    broker = MemoryBroker()
-    storage = Storage(broker)
+    """Two pumps with the same listeners; a setting or handler may be a mapping of those of each."""
+    storage = Storage()
 
     async with AsyncExitStack() as stack:
         engines = {name: await stack.enter_async_context(storage.engine(name)) for name in ("a", "b")}
@@ -74,10 +69,8 @@ async def pair(*listeners, **settings):
                 (one, handler[name] if isinstance(handler, dict) else handler) for one, handler in listeners
             ]
             desks[name] = await stack.enter_async_context(desk(*pairs, engine=engine, **mine))
-            desks[name].pump.entrance.handles.owners.patience = HANGS  # who tries what comes late says so
-        two = Pair(broker, engines, desks)
-        await two.settled()
-        yield two
+            desks[name].pump.entrance.handles.owners.patience = HANGS  # a test of patience sets it itself
+        yield Pair(storage, engines, desks)
 
 
 async def watched(pump, conversation, principal="console", after=UNDECIDED, enough=None):

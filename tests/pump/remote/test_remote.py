@@ -9,12 +9,12 @@ import pytest
 
 from agentserver.core.blueprint import Listener
 from agentserver.core.messages import Done, Reply
-from agentserver.ports import EngineError, OtherMessageError, Unkept, WatchEnd
-from agentserver.pump.elsewhere import views
+from agentserver.ports import EngineError, OtherMessageError, QuotaError, Unkept, WatchEnd
+from agentserver.pump.remote import views
 from tests.core.paper import Note
 from tests.machine import HANGS
 from tests.pump.desk import answer, until
-from tests.pump.elsewhere.pair import pair, watched
+from tests.pump.remote.pair import pair, watched
 
 pytestmark = pytest.mark.anyio
 
@@ -35,11 +35,39 @@ async def opened(desk, ask="1"):
     return handle.id
 
 
-async def test_a_conversation_lives_where_its_gateway_is():
+async def test_a_conversation_is_claimed_where_it_is_opened_and_found_everywhere():
     async with pair((A, answer)) as two:
-        for desk, engine in ((two.a, two.engines["a"]), (two.b, two.engines["b"])):
-            for _ in range(20):
-                assert engine.share_of((await desk.open()).id) is not None
+        for name, desk in two.desks.items():
+            handle = await desk.open()
+            assert two.owner(handle.id) == name
+            for other in two.desks.values():
+                assert (await other.pump.entrance.standing("console", handle.id)).principal == "console"
+
+
+async def test_nothing_that_only_reads_claims_anything():
+    async with pair((A, answer)) as two:
+        key = await opened(two.a)
+        await two.rest("a")
+        assert two.owner(key) == ""
+        gate = two.b.pump.entrance
+        assert not (await gate.standing("console", key)).over
+        found, _ = await watched(two.b.pump, key, enough=1)
+        assert said(two.b, found) == ["re: 1"]
+        assert await gate.find_answer("console", key, "unknown") is None
+        await gate.confirm("console", key, found[-1].place)
+        handle = await two.b.pump.resume("console", key)
+        assert [type(event) for event in handle.waiting()] == [Done]
+        assert (two.owner(key), two.b.pump._live) == ("", {})
+
+
+async def test_a_quota_of_open_conversations_is_of_all_processes_together():
+    async with pair((A, answer), principal_conversations=3) as two:
+        handles = [await desk.open() for desk in (two.a, two.b, two.a)]
+        for desk in (two.a, two.b):
+            with pytest.raises(QuotaError, match="3 conversations open"):
+                await desk.open()
+        await handles[0].close()
+        await two.b.open()
 
 
 async def test_a_message_to_a_conversation_of_another_process_is_answered_by_it():
@@ -49,14 +77,13 @@ async def test_a_message_to_a_conversation_of_another_process_is_answered_by_it(
         assert (submitted.code, submitted.again) == (None, False)
         found, _ = await watched(two.b.pump, key, after=submitted.after, enough=1)
         assert said(two.b, found) == ["re: 2"]
-        assert two.a.pump.conversation(key).version == 4
+        assert two.a.pump.conversation(key).version == 5  # with its opening
 
 
-async def test_a_conversation_that_was_opened_at_one_process_begins_with_a_message_to_another():
+async def test_a_conversation_that_was_opened_at_one_process_is_answered_through_another():
     async with pair((A, answer)) as two:
         handle = await two.a.open()
         handle.detach()
-        assert (await two.b.pump.entrance.standing("console", handle.id)).principal == "console"
         submitted = await two.b.pump.entrance.submit("console", handle.id, two.b.markup(Note("1")), "a", None)
         assert submitted.code is None
         found, _ = await watched(two.b.pump, handle.id, enough=1)
@@ -204,9 +231,9 @@ async def test_a_reply_that_was_read_before_its_news_came_does_not_come_again_wi
         views, handles, late = two.b.pump.entrance.views, two.b.pump.entrance.handles, asyncio.Event()
         hear, told = views.hear, handles.told
 
-        async def held_up(heard):
+        async def held_up(news):
             await late.wait()
-            await hear(heard)
+            await hear(news)
 
         async def read(conversation, request):
             while len(found := await told(conversation, request)) < 2:  # noqa: ASYNC110 - it has no event

@@ -4,37 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from contextlib import closing
+from contextlib import AsyncExitStack, closing
 from itertools import pairwise
 
 import pytest
 
 from agentserver import HandlerResponse, invocation
-from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions
 from tests.core.paper import Answer, Ask, listener
+from tests.engines.together.storage import Storage
 from tests.pump.desk import desk, until
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_it_grows_with_each_server_that_a_conversation_goes_to():
-    seen, engine = [], MemoryEngine()
+    seen, storage = [], Storage()
 
     async def telling(payload, metadata):
         seen.append(invocation().epoch)
         await asyncio.Event().wait()
 
-    async with desk((listener("a"), telling), engine=engine) as one:
-        await one.send(await one.open(), Ask("x"))
-        await until(lambda: len(seen) == 1)
-        second = engine.beside()
-        async with desk((listener("a"), telling), engine=second):
-            await until(lambda: len(seen) == 2)
-            async with desk((listener("a"), telling), engine=second.beside()):
-                await until(lambda: len(seen) == 3)
-    assert seen == [1, 2, 3]
+    async with AsyncExitStack() as stack:
+        for number, name in enumerate("abc"):
+            engine = await stack.enter_async_context(storage.engine(name))
+            one = await stack.enter_async_context(desk((listener("a"), telling), engine=engine, drain=0.0))
+            if not number:
+                await one.send(handle := await one.open(), Ask("x"))
+            else:
+                storage.move(handle.id, name)
+            await until(lambda: len(seen) == number + 1)  # noqa: B023 - within this round
+        assert seen == [1, 2, 3]
 
 
 async def test_it_grows_over_restarts_on_a_journal_and_stays_over_repetitions(tmp_path):
@@ -64,12 +65,12 @@ async def test_it_grows_over_restarts_on_a_journal_and_stays_over_repetitions(tm
 async def test_a_journal_whose_count_was_written_over_says_so(tmp_path, caplog):
     path = tmp_path / "journal.sqlite"
     async with SqliteEngine(JournalOptions(path)) as engine:
-        assert engine.share_of("any").epoch == 1
+        assert engine.held("any").epoch == 1
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("update claim set epoch = 7")
         connection.commit()
     async with SqliteEngine(JournalOptions(path)) as engine:
-        assert engine.share_of("any").epoch == 8
+        assert engine.held("any").epoch == 8
     assert "epoch may go back" in caplog.text
 
 

@@ -15,7 +15,7 @@ from agentserver.ports import EngineError
 from agentserver.pump.turns import schedule
 from tests.core.paper import Answer, Note
 from tests.pump.desk import desk
-from tests.pump.elsewhere.pair import pair
+from tests.pump.remote.pair import pair
 
 pytestmark = pytest.mark.anyio
 
@@ -121,7 +121,7 @@ async def test_a_token_that_cannot_be_had_is_asked_for_again(monkeypatch):
 
     class Failing(MemoryEngine):
         @asynccontextmanager
-        async def alone(self, name):
+        async def exclusive(self, name):
             if len(failures) < 3:
                 failures.append(name)
                 raise EngineError("away")

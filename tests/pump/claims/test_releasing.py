@@ -1,0 +1,131 @@
+"""A conversation at rest is given back, and any server may have it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from agentserver.core.state.approvals import Answer as Said
+from agentserver.ports import EngineError
+from agentserver.pump.claims.releasing import REST
+from agentserver.pump.timekeeper import Timekeeper
+from agentserver.pump.waiting import ANSWERS_NAP
+from tests.core.paper import Answer, Ask, listener
+from tests.pump.desk import answer, until
+from tests.pump.remote.pair import pair, watched
+from tests.pump.remote.test_approvals import asked, says, shop
+
+pytestmark = pytest.mark.anyio
+
+A = listener("a")
+
+
+async def test_what_rests_is_given_back_and_claimed_where_the_next_message_arrives():
+    async with pair((A, answer)) as two:
+        handle = await two.a.open()
+        assert (await two.a.ask(Ask("1"), handle=handle)).text == "re: 1"
+        await two.a.pump.releasing.release()
+        assert two.owner(handle.id) == "a", "it has to rest for a while"
+        await two.a.pump.releasing.release()
+        assert (two.owner(handle.id), two.a.pump._live, two.a.pump._claims) == ("", {}, {})
+        assert two.a.pump._accounts.of("console") == (0, 0, 0)
+        there = await two.b.pump.resume("console", (await _detached(handle)).id)
+        assert (await two.b.ask(Ask("2"), handle=there)).text == "re: 2"
+        assert (two.owner(there.id), two.storage.inbox) == ("b", {})
+
+
+async def _detached(handle):
+    handle.detach()
+    return handle
+
+
+async def test_a_gateway_goes_on_over_a_release_and_gets_everything_once():
+    async with pair((A, answer)) as two:
+        handle = await two.a.open()
+        watching = asyncio.ensure_future(watched(two.a.pump, handle.id, enough=3))
+        for number in range(3):
+            assert (await two.a.ask(Ask(f"{number}"), handle=handle)).text == f"re: {number}"
+            await two.rest("a")
+            assert two.owner(handle.id) == ""
+        found, _ = await watching
+        assert len(found) == len({event.place for event in found})
+
+
+async def test_what_runs_or_changes_is_kept():
+    going = asyncio.Event()
+
+    async def slow(payload, metadata):
+        await going.wait()
+        return await answer(payload, metadata)
+
+    async with pair((A, slow)) as two:
+        handle = await two.a.open()
+        asking = asyncio.ensure_future(two.a.ask(Ask("1"), handle=handle))
+        await until(lambda: two.a.pump.running())
+        for _ in range(3):
+            await two.a.pump.releasing.release()
+        assert two.owner(handle.id) == "a"
+        going.set()
+        await asking
+        await two.a.pump.releasing.release()
+        assert two.owner(handle.id) == "a", "its last step was since"
+        await two.a.pump.releasing.release()
+        assert two.owner(handle.id) == ""
+
+
+async def test_a_storage_that_is_away_keeps_what_rests_from_no_one():
+    async with pair((A, answer)) as two:
+        handle = await two.a.open()
+        assert (await two.a.ask(Ask("1"), handle=handle)).text == "re: 1"
+        two.storage.away = True
+        await two.rest("a")
+        two.storage.away = False
+        assert two.owner(handle.id) == "a", "as far as the storage knows"
+        await two.rested()
+        handle.detach()
+        there = await two.b.pump.resume("console", handle.id)
+        assert (await two.b.ask(Ask("2"), handle=there)).text == "re: 2"
+        assert two.owner(handle.id) == "b"
+
+
+async def test_what_rests_at_a_living_server_is_taken_and_its_copy_dropped():
+    async with pair((A, answer)) as two:
+        handle = await two.a.open()
+        assert (await two.a.ask(Ask("1"), handle=handle)).text == "re: 1"
+        handle.detach()
+        await two.rested()
+        there = await two.b.pump.resume("console", handle.id)
+        assert (await two.b.ask(Ask("2"), handle=there)).text == "re: 2"
+        assert two.owner(handle.id) == "b"
+        await until(lambda: not two.a.pump._live)
+        assert (await two.a.pump.entrance.standing("console", handle.id)).principal == "console"
+
+
+async def test_an_approval_of_a_conversation_of_nobody_is_answered_anywhere():
+    async with shop() as two:
+        key, approval = await asked(two)
+        await two.rest("a")
+        assert two.owner(key) == ""
+        await until(lambda: two.a.pump.approvals() == (approval,))
+        assert two.b.pump.approvals() == (approval,)
+        assert await two.b.pump.answer(key, says(approval, Said.ONCE))
+        await until(lambda: not two.a.pump.approvals() and not two.b.pump.approvals())
+        assert (two.owner(key), two.storage.inbox) == ("b", {})
+
+
+async def test_an_approval_of_a_conversation_of_nobody_is_too_late_at_its_time(monkeypatch):
+    monkeypatch.setattr("agentserver.pump.waiting.ANSWERS_NAP", 0.002)
+    late = []
+    left = Timekeeper.left
+    monkeypatch.setattr(Timekeeper, "left", lambda *args: 0.0 if late else left(*args))
+    async with shop() as two:
+        key, _ = await asked(two)
+        await two.rest("a")
+        assert two.owner(key) == ""
+        late.append(True)
+        for desk in (two.a, two.b):
+            desk.pump._waiting.stir()
+        found, _ = await watched(two.b.pump, key, enough=1)
+        assert "denied" in two.b.decode(found[0]).text
+        await until(lambda: not two.a.pump.approvals() and not two.b.pump.approvals())

@@ -30,7 +30,6 @@ from agentserver.pump.turns.editions import Edition
 from agentserver.reloading.fixed import (
     STOPPED,
     Adopting,
-    Belonging,
     NotReloaded,
     Reloaded,
     fixed,
@@ -230,10 +229,6 @@ class Server(Serving):
         finishing = pump.reloads.swap(edition)
         self.organism, self.rules = organism, decided_by
         self._keepers.retire(pump.reloads.moved, (lambda: None) if passing is None else passing.carry_out())
-        if isinstance(self.engine, Belonging):
-            failed = await attempted(self.engine.belong(frozenset(decided_by.blueprint.listeners)))
-            if failed is not None:
-                logger.warning("the next start may take this edition for another organism's: %s", failed)
         return Reloaded(organism.name, finishing)
 
     async def __aexit__(

@@ -145,8 +145,6 @@ BARE_STARTS = {
     "agentserver/pump/turns/unhurried.py": "is awaited to its end by the one who starts it",
     "agentserver/cli/ending.py": "two threads that end the process",
     "agentserver/engines/conformance/*": "tests of engines",
-    "agentserver/broker/*": "is about to go",
-    "agentserver/pump/elsewhere/*": "is about to go",
 }
 """Where tasks and threads are started without agentserver/supervision.py, and why none of them ends unseen."""
 

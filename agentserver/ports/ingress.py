@@ -53,7 +53,6 @@ class WatchEnd(StrEnum):
     GONE = (
         "gone"  # what left after the place that was given is not kept any more; after this one everything is
     )
-    MOVED = "moved"  # another process has the conversation; come back with ``after``
     STOPPING = "stopping"  # the server is
 
 

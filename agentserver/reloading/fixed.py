@@ -78,15 +78,6 @@ class Adopting(Protocol):
         ...
 
 
-@runtime_checkable
-class Belonging(Protocol):
-    """An engine that several servers share, which knows another organism by its listeners."""
-
-    async def belong(self, listeners: frozenset[str]) -> None:
-        """Note the listeners of the edition that is at work from now on. Raises EngineError."""
-        ...
-
-
 def fixed(before: Organism, after: Organism) -> Iterator[str]:
     """A line for each thing that cannot change while an organism runs, and does."""
     keys = {"journal": "journal:", "engine": "engine:", "project": "the project directory", "door": "http:"}

@@ -291,13 +291,6 @@ REMEDIES: Final = (
         "Come back with the last place.",
     ),
     Remedy(
-        "watch",
-        "moved",
-        "Another process has the conversation now.",
-        "The log of the server that lost the conversation.",
-        "Come back with the last place: any process can serve it.",
-    ),
-    Remedy(
         "wall",
         "lacks",
         "The machine lacks what the wall is made of, so that nothing is started without it.",

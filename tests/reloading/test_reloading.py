@@ -17,7 +17,6 @@ from agentserver.config import ConfigError, load
 from agentserver.contract import SystemError
 from agentserver.engines.memory import MemoryEngine
 from agentserver.guards import Guard
-from agentserver.ports import EngineError
 from agentserver.reloading.fixed import named_alike
 from agentserver.reloading.keepers import bound_listeners
 from tests.machine import HANGS
@@ -318,31 +317,6 @@ async def test_reloads_wait_for_one_another(place):
         found = await asyncio.gather(*(place.reload(server) for _ in range(3)))
         assert found == [Reloaded("demo", 0)] * 3
         assert (await ask(server, "1")).text == "new 1"
-
-
-class Shared(MemoryEngine):
-    """An engine of several servers, which may not keep the note of the organism's listeners."""
-
-    def __init__(self):
-        super().__init__()
-        self.noted, self.away = frozenset(), ""
-
-    async def belong(self, listeners):
-        if self.away:
-            raise EngineError(self.away)
-        self.noted = listeners
-
-
-async def test_an_engine_of_several_servers_is_told_which_listeners_are_at_work(place, caplog):
-    """The start after a reload took the edition for another organism's."""
-    async with await place.server(engine=(engine := Shared())) as server:
-        place.write("new", YAML.replace("teller", "other"))
-        assert isinstance(await place.reload(server), Reloaded)
-        assert engine.noted == {"other"}
-        engine.away = "no broker"
-        assert isinstance(await place.reload(server), Reloaded)
-        (told,) = [each for each in caplog.messages if "another organism's" in each]
-        assert told.endswith(": no broker")
 
 
 class Deaf(MemoryEngine):

@@ -47,7 +47,7 @@ CODES = {
     "repair": {refusal.name for refusal in RepairRefusal},
     "completion": {*CompletionFault},
     "unkept": {*Unkept},
-    "watch": {*WatchEnd, "moved"},
+    "watch": {*WatchEnd},
 }
 
 

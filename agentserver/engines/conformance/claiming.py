@@ -5,6 +5,8 @@ Owns the promises about who may commit, and what is known of the owner before. R
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from agentserver.engines.conformance.process import Process
@@ -46,7 +48,12 @@ async def the_next_owner_knows_what_ended_the_one_before(subject: SharedSubject)
     An end on purpose is no delivery's fault. An engine without marks promises nothing of it.
     """
     sample = SampleConversation()
-    async with Process(subject.open("a")) as a:
+    async with AsyncExitStack() as stack:
+
+        async def opened(name: str) -> Process:
+            return await stack.enter_async_context(Process(subject.open(name)))
+
+        a = await opened("a")
         if a.engine.marks is None:
             return
         said = sample.said(a.begin(sample), "1")
@@ -54,22 +61,16 @@ async def the_next_owner_knows_what_ended_the_one_before(subject: SharedSubject)
         await a.commit(said)
         await _marks(a).begin({}, 8)
         await _run(a, key, poison)
-        async with Process(subject.open("b")) as b:
-            await subject.still("a")
-            found = await _taken(b, key, {poison: 0})
+        for ends, (before, name) in enumerate(pairwise("abcd")):
+            process = await opened(name)
+            await subject.still(before)
+            found = await _taken(process, key, {poison: ends})
             hold(poison in found.running, "what ran is known")
-            await _run(b, key, poison)
-            async with Process(subject.open("c")) as c:
-                await subject.still("b")
-                found = await _taken(c, key, {poison: 1})
-                hold(found.running == {poison} and found.ends == {poison: 0}, "and what ran alone")
-                await _run(c, key, poison)
-                async with Process(subject.open("d")) as d:
-                    await subject.still("c")
-                    found = await _taken(d, key, {poison: 2})
-                    hold(found.running == {poison} and found.ends == {poison: 1}, "from owner to owner")
-                    await _run(d, key, poison)
-                    await _ends_on_purpose(subject, d, key, poison)
+            if ends:
+                hold(found.running == {poison}, "and what ran alone")
+                hold(found.ends == {poison: ends - 1}, "from owner to owner")
+            await _run(process, key, poison)
+        await _ends_on_purpose(subject, process, key, poison)
 
 
 async def _ends_on_purpose(subject: SharedSubject, d: Process, key: str, poison: str) -> None:

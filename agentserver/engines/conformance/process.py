@@ -102,7 +102,7 @@ class Process:
 
     async def claim(self, conversation: str) -> Claim:
         """Claim a conversation as soon as that may be."""
-        while (claim := await self.engine.claim(conversation)) is None:
+        while (claim := await self.engine.claim(conversation)) is None:  # noqa: ASYNC110 - what is awaited has no event of its own
             await asyncio.sleep(NAP)
         return claim
 

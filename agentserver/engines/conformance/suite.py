@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from agentserver.core.state.elapsed import Calendar, Jump
 from agentserver.engines.conformance.aside import ASIDE
+from agentserver.engines.conformance.claiming import CLAIMING
 from agentserver.engines.conformance.left import LEFT
 from agentserver.engines.conformance.reader import READER
 from agentserver.engines.conformance.receipts import RECEIPTS
@@ -33,7 +34,6 @@ from agentserver.engines.conformance.sample import (
     idle,
     keep,
 )
-from agentserver.engines.conformance.claiming import CLAIMING
 from agentserver.engines.conformance.watching import WATCHING
 from agentserver.engines.conformance.whole import WHOLE
 from agentserver.ports import ConflictError, ConversationFound

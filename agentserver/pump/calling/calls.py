@@ -50,7 +50,7 @@ class RunningCall(PromptTask, Generic[T]):
 
     ``due`` is when it is late, by the loop's clock, once it has to be waited for; the watcher of that clock calls
     ``late`` then. ``until`` is the same by ``time.monotonic()``, from the beginning. ``epoch`` is
-    that of its conversation's share when it began.
+    that of its conversation's claim when it began.
 
     Args:
         keeper: its owner, which a call may need in its first step: a handler can close its own thread there.

@@ -61,8 +61,8 @@ def judge(past: Past, queued: Sequence[str], fatal: int) -> SuspectVerdict:
 class Probation:
     """Lets suspects run alone, then everything else. Without suspects nothing waits.
 
-    Suspects that come while others run, with conversations that are gained, wait until these are done; what comes meanwhile
-    waits for the suspects.
+    Suspects that come while others run, with conversations that are gained, wait until these are done; all that comes
+    meanwhile waits for the suspects.
 
     Args:
         marks: where an acquittal is noted.

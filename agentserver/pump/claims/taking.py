@@ -96,7 +96,9 @@ class Taking:
         found = await self._load(gained.claims)
         queued = [each.delivery.id for one in found for each in _tickets(one) if each.delivery.to in bound]
         calls = limits.concurrency + sum(at_once(bound).values())
-        verdict = await probation.look(gained.previous, queued, limits.fatal_ends, calls, anew=not self._begun)
+        verdict = await probation.look(
+            gained.previous, queued, limits.fatal_ends, calls, anew=not self._begun
+        )
         self._begun = True
         tickets: dict[str, tuple[Ticket, float]] = {}
         for one in found:

@@ -16,13 +16,13 @@ from agentserver.core.messages import Cancelling, Closing
 from agentserver.core.state.conversation import Conversation
 from agentserver.ports import ConversationFound, EngineError, FencedError, Submitted, Unkept, UnkeptError
 from agentserver.pump.boundary import CLOSED, staying_open
-from agentserver.pump.remote.arrivals import Arrivals
-from agentserver.pump.remote.owners import Owners
-from agentserver.pump.remote.views import Views
 from agentserver.pump.ingress.handles import Handles
 from agentserver.pump.ingress.letters import DeadLetters
 from agentserver.pump.ingress.records import RecordReaders
 from agentserver.pump.ingress.watching import Watches, nobody
+from agentserver.pump.remote.arrivals import Arrivals
+from agentserver.pump.remote.owners import Owners
+from agentserver.pump.remote.views import Views
 from agentserver.wire import envelope
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from agentserver.core.state.principals import Principal
     from agentserver.ports import Clock, Engine, EngineReader
     from agentserver.pump.boundary import Boundary
-    from agentserver.pump.remote.owners import Owners
     from agentserver.pump.ingress.handle import ServerHandle
+    from agentserver.pump.remote.owners import Owners
     from agentserver.pump.turns.editions import Editions
 
 

@@ -152,11 +152,6 @@ class Watches:
         for watch in self.of.get(conversation, ()):
             watch.finish(WatchEnd.CLOSED)
 
-    def moved(self, conversation: str) -> None:
-        """Another process has a conversation: its watchers get what has left here, and come back with their place."""
-        for watch in self.of.get(conversation, ()):
-            watch.finish(WatchEnd.MOVED)
-
     def stop(self) -> None:
         """The server stops: let everybody go."""
         self._stopped = True

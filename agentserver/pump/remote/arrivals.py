@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -18,6 +19,7 @@ from agentserver.ports import EngineError, Fate, FencedError, OtherMessageError,
 from agentserver.pump.remote.owners import NO, OTHER, OVER, UNFIT, UNKNOWN
 from agentserver.pump.turns.alone import Alone
 from agentserver.pump.turns.schedule import backoff
+from agentserver.supervision import Ending, start_errand
 
 if TYPE_CHECKING:
     from typing import Protocol
@@ -81,32 +83,33 @@ class Arrivals:
         async with anyio.create_task_group() as tasks:
             async for arrival in self._engine.arrivals():
                 await room.acquire()
-                tasks.start_soon(self._deal, arrival, room)
+                dealing = partial(self._deal, arrival, room)
+                start_errand(tasks, "decides about an arrival", Ending.SERVER, dealing)
 
     async def _deal(self, arrival: Arrival, room: asyncio.Semaphore) -> None:
-        """Decide about one; those of a conversation one after the other, in order.
-
-        What cannot be kept at present is tried again. Once another process has the conversation, it decides.
-        """
-        failures = 0
+        """Decide about one; those of a conversation one after the other, in order."""
         await self._alone.enter(arrival.conversation)
         try:
-            while self._engine.held(arrival.conversation):
-                try:
-                    fate = self._fates.get(arrival.id) or await self._fate(arrival)
-                except EngineError as error:
-                    failures += 1
-                    if not isinstance(error, FencedError):  # else it is lost, or about to be taken up
-                        logger.error("what was handed in waits until it can be kept: %s", error)  # noqa: TRY400 - the text says it all
-                    await asyncio.sleep(backoff(failures))
-                    continue
-                if fate is not None:
-                    self._remember(arrival.id, fate)
-                    self._engine.settle(arrival, fate)
-                return
+            fate = await self._decided(arrival)
+            if fate is not None:
+                self._remember(arrival.id, fate)
+                self._engine.settle(arrival, fate)
         finally:
             self._alone.leave(arrival.conversation)
             room.release()
+
+    async def _decided(self, arrival: Arrival) -> Fate | None:
+        """Decide, however often it takes until that can be kept; None where another process does."""
+        failures = 0
+        while self._engine.held(arrival.conversation):
+            try:
+                return self._fates.get(arrival.id) or await self._fate(arrival)
+            except EngineError as error:
+                failures += 1
+                if not isinstance(error, FencedError):  # else it is lost, or about to be taken up
+                    logger.error("what was handed in waits until it can be kept: %s", error)  # noqa: TRY400 - the text says it all
+                await asyncio.sleep(backoff(failures))
+        return None
 
     def _remember(self, arrival: str, fate: Fate) -> None:
         """Keep for a while what became of an arrival: where the engine cannot keep it the arrival comes again."""

@@ -58,11 +58,15 @@ class Owners:
     def __init__(self, engine: Engine, clock: Clock) -> None:
         self._engine, self._clock = engine, clock
         self.patience = PATIENCE
-        self._stopped = asyncio.Event()
+        self._stopped = False
+        self._waits: set[asyncio.Future[None]] = set()
 
     def stop(self) -> None:
         """The server stops: end every wait."""
-        self._stopped.set()
+        self._stopped = True
+        for wait in self._waits:
+            if not wait.done():
+                wait.set_result(None)
 
     async def submit(self, principal: str, conversation: str, outside: Outside) -> Submitted:
         """Hand in a message; gives what became of it.
@@ -73,7 +77,7 @@ class Owners:
 
         Raises LookupError, OtherMessageError and EngineError.
         """
-        if self._stopped.is_set():
+        if self._stopped:
             return Submitted(outside.request, Unkept.STOPPING)
         named = outside.key is not None
         if not named:  # by it the owner knows a message that an owner before it has decided
@@ -115,11 +119,13 @@ class Owners:
         """
         key = next(self._clock.moment().ids())
         coming = await self._engine.hand_in(Arrival(key, conversation, principal, content))
-        stopped = asyncio.ensure_future(self._stopped.wait())
+        stopped = asyncio.get_running_loop().create_future()
+        self._waits.add(stopped)
         try:
-            await asyncio.wait((coming, stopped), timeout=self.patience, return_when=asyncio.FIRST_COMPLETED)
+            patience = 0.0 if self._stopped else self.patience
+            await asyncio.wait((coming, stopped), timeout=patience, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            stopped.cancel()
+            self._waits.remove(stopped)
         if not coming.done() or coming.cancelled():
             logger.warning("what was handed in for another process was not decided about in time: it is kept")
             raise UnheardError

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -15,6 +16,7 @@ import anyio
 from agentserver.core.messages import UNDECIDED
 from agentserver.ports import DamagedError, EngineError, News
 from agentserver.pump.turns.schedule import backoff
+from agentserver.supervision import Ending, start_helper
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -64,8 +66,8 @@ class Views:
     async def follow(self, stir: Callable[[], None]) -> None:
         """Show what the engine tells of, for as long as it does; ``stir`` is called for what asks a person."""
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._follow_moves)
-            tasks.start_soon(self._hear_again, stir)
+            start_helper(tasks, "shows what has moved", Ending.SERVER, self._follow_moves)
+            start_helper(tasks, "shows missed news", Ending.SERVER, partial(self._hear_again, stir))
             async for news in self._engine.news(self._wanted):
                 await self.hear(news)
                 if news.asks:
@@ -134,7 +136,9 @@ class Views:
 
     def _forget(self) -> None:
         if len(self.known) > SEEN:
-            for key in [key for key, one in self.known.items() if not (self._looked_at(key) or one.approvals())]:
+            for key in [
+                key for key, one in self.known.items() if not (self._looked_at(key) or one.approvals())
+            ]:
                 del self.known[key]
 
     def _looked_at(self, conversation: str) -> bool:

@@ -9,12 +9,23 @@ import asyncio
 from collections import defaultdict
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from agentserver.core.messages import UNDECIDED
 from agentserver.core.records.audit import Event
 from agentserver.engines.memory import MemoryEngine
-from agentserver.ports import NO_PAST, Arrival, Claim, EngineError, Fate, FencedError, Gained, Lost, News, Past
+from agentserver.ports import (
+    NO_PAST,
+    Arrival,
+    Claim,
+    EngineError,
+    Fate,
+    FencedError,
+    Gained,
+    Lost,
+    News,
+    Past,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
@@ -141,7 +152,7 @@ class SharedEngine(MemoryEngine):
         self._asked: list[asyncio.Future[Fate]] = []
         self._owed: dict[str, Fate] = {}
 
-    async def __aenter__(self) -> SharedEngine:
+    async def __aenter__(self) -> Self:
         self._begin()
         return self
 

@@ -7,11 +7,8 @@ import asyncio
 import pytest
 
 from agentserver.core.state.approvals import Answer as Said
-from agentserver.ports import EngineError
-from agentserver.pump.claims.releasing import REST
 from agentserver.pump.timekeeper import Timekeeper
-from agentserver.pump.waiting import ANSWERS_NAP
-from tests.core.paper import Answer, Ask, listener
+from tests.core.paper import Ask, listener
 from tests.pump.desk import answer, until
 from tests.pump.remote.pair import pair, watched
 from tests.pump.remote.test_approvals import asked, says, shop

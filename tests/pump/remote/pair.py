@@ -9,7 +9,7 @@ from agentserver.core.messages import UNDECIDED, Reply
 from agentserver.ports import Ended
 from tests.engines.together.storage import REST, SharedEngine, Storage
 from tests.machine import HANGS
-from tests.pump.desk import Desk, desk, until
+from tests.pump.desk import Desk, desk
 
 
 @dataclass

@@ -1,6 +1,6 @@
 """The openings of a journal by servers, counted.
 
-Owns the one row of the count, which is the epoch of an engine's share. Refuses to know who may open it.
+Owns the one row of the count, which is the epoch of an engine's claim. Refuses to know who may open it.
 """
 
 from __future__ import annotations

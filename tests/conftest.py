@@ -48,6 +48,16 @@ MAY_BLOCK = [
         "coverage/collector.py",
         "lock_data",
     ),  # the tool that counts lines, among threads
+    *(
+        (call, "asyncpg/connect_utils.py", "_parse_connect_arguments")
+        for call in (
+            "os.stat",
+            "io.TextIOWrapper.read",
+            "io.BufferedReader.read",
+            "os.access",
+            "os.path.abspath",
+        )
+    ),  # files of passwords, services and certificates, where a connection is made
 ]
 """Where an event loop may be blocked all the same. Each line says why waiting is right or cannot be avoided there."""
 
@@ -77,7 +87,7 @@ settings.load_profile(PROFILE)
 os.environ["AGENTSERVER_ALLOW_MODELS"] = "0"
 """No test asks a provider. Those that ask the local server of both protocols allow it for themselves."""
 
-pytest_plugins = ["agentserver.testing.plugin"]
+pytest_plugins = ["agentserver.testing.plugin", "tests.postgres"]
 
 
 def pytest_addoption(parser):

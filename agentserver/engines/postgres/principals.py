@@ -104,9 +104,7 @@ class PrincipalTable:
     def close(self) -> None:
         """Close the connection."""
         with self._lock:
-            connection, self._connection = self._connection, None
-            if connection is not None:
-                connection.terminate()
+            self._runner.run(self._drop())
             self._runner.close()
 
     def _fetch(self, statement: str, *values: object) -> Sequence[Mapping[str, Any]]:
@@ -127,7 +125,7 @@ class PrincipalTable:
             try:
                 return await self._run(self._connection, statement, values)
             except (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, OSError):
-                self._connection.terminate()
+                await self._drop()
                 if statement == _WRITE:
                     raise
         self._connection = None
@@ -140,6 +138,12 @@ class PrincipalTable:
         )
         self._connection = connection
         return await self._run(connection, statement, values)
+
+    async def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.terminate()
+            await asyncio.sleep(0)  # in which its socket is closed
 
     async def _run(
         self, connection: asyncpg.Connection, statement: str, values: Sequence[object]

@@ -1,0 +1,135 @@
+"""Principals in a database that servers share: the same as in a file, seen by all servers, and nobody while it is away."""
+
+from __future__ import annotations
+
+import threading
+
+import anyio
+import pytest
+from anyio.to_thread import run_sync
+
+from agentserver.engines.postgres.principals import TABLES, PrincipalTable
+from agentserver.gateways.principals import Rates, Tokens, tokens
+from agentserver.gateways.principals.tokens import LAPSE
+from agentserver.ports.principals import AwayError
+from tests.gateways.principals.people import caller
+from tests.gateways.principals.test_rates import Hand
+from tests.machine import HANGS
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def table():
+    """Makes a store at an address, which is closed after the test."""
+    made = []
+
+    def at(url):
+        made.append(PrincipalTable(url, "desk"))
+        return made[-1]
+
+    yield at
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def store(postgres, table):
+    name = postgres.database()
+    postgres.execute("create schema desk", name)
+    for statement in filter(str.strip, TABLES.replace("@", "desk.").split(";")):
+        postgres.execute(statement, name)
+    return lambda: table(postgres.url(name))
+
+
+def test_a_principal_is_added_listed_rotated_and_revoked(store):
+    here, there = store(), store()
+    assert tokens.entries(here) == ()
+    tokens.add(here, caller())
+    with pytest.raises(ValueError, match="is there already"):
+        tokens.add(there, caller())
+    former = tokens.entries(there)[0]
+    tokens.rotate(there, "ada", 3600.0)
+    (entry,) = tokens.entries(here)
+    assert entry.former.digest == former.digest
+    tokens.revoke(here, "ada")
+    with pytest.raises(LookupError):
+        tokens.revoke(there, "ada")
+
+
+def test_those_who_add_at_the_same_time_do_not_lose_each_other(store):
+    adding = [threading.Thread(target=tokens.add, args=(store(), caller(f"p{n}"))) for n in range(8)]
+    for each in adding:
+        each.start()
+    for each in adding:
+        each.join()
+    assert len(tokens.entries(store())) == 8
+
+
+async def until(true):
+    """Wait for something that nothing tells of."""
+    while not true():  # noqa: ASYNC110 - the servers look by themselves
+        await anyio.sleep(0.01)
+
+
+async def test_a_change_is_known_at_every_server(store):
+    servers = [Tokens(store()) for _ in range(2)]
+    async with servers[0].watching(), servers[1].watching():
+        token = await run_sync(tokens.add, store(), caller())
+        with anyio.fail_after(HANGS):
+            await until(lambda: all(each.authenticate(token) for each in servers))
+            who = servers[1].authenticate(token)
+            await run_sync(tokens.revoke, store(), "ada")
+            await servers[1].revoked(who)
+            await until(lambda: not any(each.authenticate(token) for each in servers))
+
+
+async def test_a_store_that_is_not_there_yet_names_the_command(database, table):
+    known = Tokens(table(database))
+    await known.refresh()
+    assert known.fault.endswith("has no tables: agentserver engine migrate makes them")
+    assert not known.away
+
+
+async def test_nobody_is_known_once_the_database_has_been_away_for_a_while(store, postgres):
+    clock = Hand()
+    token = await run_sync(tokens.add, store(), caller())
+    known = Tokens(store(), steady=clock)
+    async with known.watching(3600):
+        assert known.authenticate(token).name == "ada"
+        await run_sync(postgres.stop, "immediate")
+        try:
+            clock.now += LAPSE / 2
+            await known.refresh()
+            assert known.authenticate(token).name == "ada", "a restart of the database ends no stream"
+            clock.now += LAPSE / 2
+            await known.refresh()
+            assert (known.authenticate(token), known.away) == (None, True)
+        finally:
+            await run_sync(postgres.start)
+        await known.refresh()
+        assert (known.authenticate(token).name, known.away, known.fault) == ("ada", False, "")
+
+
+def test_a_database_that_is_away_is_told_without_its_password(table):
+    nowhere = table("postgresql://desk:hidden-word@127.0.0.1:1/desk")
+    with pytest.raises(AwayError, match="does not answer") as raised:
+        nowhere.read()
+    assert "hidden-word" not in f"{raised.value}{nowhere!r}{nowhere}"
+
+
+def test_a_text_that_is_no_list_of_principals_is_refused(store):
+    here = store()
+    here.change(lambda _: b"{}")
+    with pytest.raises(ValueError, match="the database"):
+        tokens.entries(here)
+
+
+async def test_rates_are_added_up_over_servers(store):
+    clock, ada = Hand(), caller(rate="4/h")
+    servers = [Rates(clock, store()) for _ in range(2)]
+    assert [servers[0].take(ada) for _ in range(3)] == [0.0] * 3
+    await servers[0].exchange(store())
+    assert servers[1].take(ada) == 0.0
+    await servers[1].exchange(store())
+    assert servers[1].take(ada) > 0.0

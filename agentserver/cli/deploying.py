@@ -11,8 +11,12 @@ import os
 import re
 import tomllib
 from importlib.resources import files
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+from agentserver.config.keys.http import LOCAL
+from agentserver.config.organism import DoorKeys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -110,7 +114,7 @@ def lock(organism: Organism, more: Iterable[str]) -> Lock:
         more: further extras that its code needs.
 
     Raises:
-        ValueError: an extra is unknown.
+        ValueError: an extra is unknown, or pyproject.toml cannot be used.
     """
     pins, asked = tested(), frozenset(more)
     for extra in asked - set(pins.extras):
@@ -127,23 +131,64 @@ def lock(organism: Organism, more: Iterable[str]) -> Lock:
 
 
 def _own(path: Path) -> Iterator[str]:
-    """Name the packages that a project asks for itself, as package indexes spell them."""
+    """Name the packages that a project asks for itself, as package indexes spell them. Raises ValueError."""
     try:
         project = tomllib.loads(path.read_text(encoding="utf-8")).get("project", {})
-    except (OSError, ValueError):
+    except OSError:
         return
-    for each in project.get("dependencies", ()):
-        yield re.sub(r"[-_.]+", "-", re.split(r"[^\w.-]", each.strip(), maxsplit=1)[0]).lower()
+    except ValueError as error:
+        raise ValueError(f"{path}: is not TOML: {error}") from None
+    if not isinstance(project, dict):
+        raise ValueError(f"{path}: project: is not a table")  # noqa: TRY004 - of the file, not of a caller
+    asked = project.get("dependencies", [])
+    if not isinstance(asked, list):
+        raise ValueError(f"{path}: project.dependencies: is not a list")  # noqa: TRY004 - as above
+    for each in asked:
+        found = re.match(r"\s*([A-Za-z0-9][\w.-]*)", each, re.ASCII) if isinstance(each, str) else None
+        if found is None:
+            raise ValueError(f"{path}: project.dependencies: {each!r} is not the name of a package")
+        yield re.sub(r"[-_.]+", "-", found[1]).lower()
 
 
 def texts(organism: Organism) -> Iterator[tuple[Path, str]]:
-    """Give the unit, the Containerfile and what a build leaves out: path and text."""
+    """Give the unit, the Containerfile and the list of files that a build leaves out: path and text.
+
+    Raises:
+        ValueError: the organism binds no fixed port.
+    """
     served = Path(os.path.realpath(organism.files[0])).relative_to(organism.project).as_posix()
     folder = files("agentserver.cli") / "scaffold" / "deploy"
-    for name, path in (
-        ("agentserver.service.txt", FOLDER / "agentserver.service"),
-        ("Containerfile.txt", FOLDER / "Containerfile"),
-        ("dockerignore.txt", Path(".dockerignore")),
+    door = organism.door or DoorKeys()
+    if not door.port:
+        raise ValueError(
+            f'{organism.files[0]}: http.bind: port 0 is another port at each start; name one, such as "{LOCAL}"'
+        )
+    container = {"@organism@": json.dumps(served), "@port@": str(door.port), "@check@": json.dumps(_check(door))}
+    for name, path, values in (
+        ("agentserver.service.txt", FOLDER / "agentserver.service", {"@organism@": _systemd_word(served)}),
+        ("Containerfile.txt", FOLDER / "Containerfile", container),
+        ("dockerignore.txt", Path(".dockerignore"), {}),
     ):
         text = (folder / name).read_text(encoding="utf-8")
-        yield path, text.replace("@organism@", served).replace("@name@", organism.name)
+        given = {"@name@": organism.name, **values}
+        yield path, re.sub(r"@[a-z]+@", lambda found, given=given: given[found[0]], text)
+
+
+def _check(door: DoorKeys) -> str:
+    """Write the Python that fails unless the door of this machine is well.
+
+    The certificate of the door is for the name that clients use, so that a check by address does not ask for it.
+    """
+    bound = ip_address(door.host)
+    host = str(ip_address("::1" if bound.version == 6 else "127.0.0.1") if bound.is_unspecified else bound)  # noqa: PLR2004
+    at = f"{f'[{host}]' if ':' in host else host}:{door.port}/healthz"
+    if door.tls is None:
+        return f"import urllib.request as r; r.urlopen('http://{at}', timeout=4)"
+    context = "context=ssl._create_unverified_context()"
+    return f"import ssl, urllib.request as r; r.urlopen('https://{at}', timeout=4, {context})"
+
+
+def _systemd_word(text: str) -> str:
+    """Quote one word of a command line of systemd."""
+    text = text.replace("%", "%%").replace("$", "$$")
+    return text if re.fullmatch(r"[\w./%$-]+", text) else json.dumps(text, ensure_ascii=False)

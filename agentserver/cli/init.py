@@ -114,10 +114,11 @@ def _deploy(path: Path, extras: tuple[str, ...], *, force: bool) -> None:
         project.refuse(ctx, f"{path}: has no http:, by which a service is reached; add a line 'http: {{}}'")
     try:
         lock = deploying.lock(organism, extras)
+        texts = [*deploying.texts(organism)]
     except ValueError as error:
-        raise click.UsageError(str(error)) from None
+        project.refuse(ctx, str(error))
     folder = path.parent.parent if path.parent.name == "config" else path.parent
-    for relative, text in deploying.texts(organism):
+    for relative, text in texts:
         kept = not force and (folder / relative).exists()
         if not kept:
             project.write(folder / relative, text)

@@ -9,6 +9,8 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -106,13 +108,11 @@ def test_hadolint_takes_the_containerfile(command, tmp_path):
 
 
 def test_the_container_is_nobodys_root_and_keeps_only_its_volume():
-    lines = CONTAINER.read_text("utf-8").replace("\\\n", " ").splitlines()
-    said = dict(line.split(" ", 1) for line in lines if line and not line.startswith("#"))
-    assert said["USER"] == "10001:10001"
-    assert said["VOLUME"] == f"{said['WORKDIR']}/out"
-    assert "/healthz" in said["HEALTHCHECK"]
-    assert said["STOPSIGNAL"] == SERVICE["KillSignal"]
-    assert said["CMD"] == '["serve", "--reload", "@organism@"]'
+    told = said(CONTAINER)
+    assert told["USER"] == "10001:10001"
+    assert told["VOLUME"] == f"{told['WORKDIR']}/out"
+    assert told["STOPSIGNAL"] == SERVICE["KillSignal"]
+    assert told["CMD"] == '["serve", "--reload", @organism@]'
 
 
 def test_what_is_installed_in_it_is_pinned_by_hash_and_names_no_index():
@@ -175,6 +175,89 @@ def test_unit_and_container_serve_the_file_that_the_project_has(command, tmp_pat
     assert (folder / where).is_file()
 
 
+def said(container):
+    """The instructions of a Containerfile, by name; of equal ones the last."""
+    lines = container.read_text("utf-8").replace("\\\n", " ").splitlines()
+    return dict(line.split(" ", 1) for line in lines if line and not line.startswith("#"))
+
+
+@pytest.mark.parametrize(
+    ("http", "port", "url"),
+    [
+        ('{bind: "127.0.0.1:9001"}', "9001", "http://127.0.0.1:9001/healthz"),
+        ('{bind: "[::1]:9002"}', "9002", "http://[::1]:9002/healthz"),
+        (
+            '{bind: "0.0.0.0:9003", behind_proxy: true, public_url: "https://desk.example"}',
+            "9003",
+            "http://127.0.0.1:9003/healthz",
+        ),
+        (
+            '{bind: "[::]:9004", tls: {certificate: a.pem, key: b.pem}, public_url: "https://desk.example"}',
+            "9004",
+            "https://[::1]:9004/healthz",
+        ),
+    ],
+)
+def test_the_container_exposes_and_checks_the_address_that_the_organism_binds(command, tmp_path, http, port, url):
+    folder = tmp_path / "desk"
+    assert command("init", str(folder)).exit_code == 0
+    organism = folder / "config/organism.yaml"
+    organism.write_text(re.sub(r"(?m)^http:.*", f"http: {http}", organism.read_text("utf-8")), "utf-8")
+    container = deployed(command, folder) / "Containerfile"
+    assert said(container)["EXPOSE"] == port
+    assert f"urlopen('{url}'" in said(container)["HEALTHCHECK"]
+    assert "8420" not in container.read_text("utf-8")
+
+
+def test_the_health_check_of_a_container_finds_a_door_by_its_address(command, tmp_path):
+    """The command that the Containerfile holds, run as it is against a server that answers at this address."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Healthy) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        folder = tmp_path / "desk"
+        assert command("init", str(folder)).exit_code == 0
+        organism = folder / "config/organism.yaml"
+        organism.write_text(organism.read_text("utf-8").replace("8420", str(server.server_port)), "utf-8")
+        check = said(deployed(command, folder) / "Containerfile")["HEALTHCHECK"].partition("CMD ")[2]
+        words = json.loads(check)
+        done = subprocess.run([sys.executable, *words[1:]], timeout=HANGS, check=False)
+        server.shutdown()
+    assert done.returncode == 0
+
+
+class Healthy(BaseHTTPRequestHandler):
+    """A door that says it is well."""
+
+    def do_GET(self):
+        self.send_response(200 if self.path == "/healthz" else 404)
+        self.end_headers()
+
+    def log_message(self, *_):
+        """Say nothing."""
+
+
+def test_a_port_that_is_another_at_each_start_is_refused(command, tmp_path):
+    folder = tmp_path / "desk"
+    assert command("init", str(folder)).exit_code == 0
+    organism = folder / "config/organism.yaml"
+    organism.write_text(organism.read_text("utf-8").replace("8420", "0"), "utf-8")
+    refused = command("init", str(folder), "--deploy")
+    assert refused.exit_code == UNUSABLE
+    assert "http.bind: port 0 is another port at each start" in refused.output
+
+
+def test_a_path_with_spaces_and_signs_of_systemd_is_one_word_of_unit_and_container(command, tmp_path):
+    folder = tmp_path / "desk"
+    deployed(command, folder)
+    named = 'my "50%" $HOME.yaml'
+    (folder / "config/organism.yaml").rename(folder / named)
+    (folder / "organism.yaml").symlink_to(named)
+    assert command("init", str(folder), "--deploy", "--force").exit_code == 0
+    unit = (folder / "deploy/agentserver.service").read_text("utf-8")
+    assert 'serve --reload "my \\"50%%\\" $$HOME.yaml"\n' in unit
+    words = json.loads(said(folder / "deploy/Containerfile")["CMD"])
+    assert words == ["serve", "--reload", named]
+
+
 def test_the_lock_holds_what_the_keys_of_the_organism_need_and_no_more(command, tmp_path):
     tools = locked(deployed(command, tmp_path / "tools") / "requirements.lock")
     assert {"starlette", "lxml"} <= tools
@@ -220,6 +303,24 @@ def test_a_package_of_the_project_without_a_pin_is_named(command, tmp_path):
     assert refused.exit_code == UNUSABLE
     assert "has no pin for some-thing of pyproject.toml" in refused.output
     assert "httpx" in locked(folder / "deploy/requirements.lock")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[project]\ndependencies = [1]\n", "project.dependencies: 1 is not the name of a package"),
+        ('[project]\ndependencies = "httpx"\n', "project.dependencies: is not a list"),
+        ("project = 1\n", "project: is not a table"),
+        ("[project\n", "is not TOML"),
+    ],
+)
+def test_a_pyproject_that_cannot_be_used_is_named(command, tmp_path, text, told):
+    folder = tmp_path / "desk"
+    deployed(command, folder)
+    (folder / "pyproject.toml").write_text(text, "utf-8")
+    refused = command("init", str(folder), "--deploy")
+    assert refused.exit_code == UNUSABLE
+    assert f"{folder / 'pyproject.toml'}: {told}" in refused.output
 
 
 def test_an_organism_without_a_door_is_refused_before_anything_is_written(command, tmp_path):

@@ -85,7 +85,7 @@ def command(ctx: click.Context, /, message: str, url: str, token_file: Path | No
     from agentserver.client import Client
 
     try:
-        client = Client(url, token, plain=plain)
+        client = Client(url, token, patience=sending.within, plain=plain)
     except ValueError as error:
         project.refuse(ctx, str(error))
     ctx.exit(anyio.run(_send, client, data, sending))
@@ -138,15 +138,15 @@ async def _asked(client: Client, message: Message, sending: Sending) -> ReplyEve
 
     from agentserver.client import UnansweredError
 
-    own = sending.conversation is None
-
+    own, until = sending.conversation is None, anyio.current_time() + sending.within
     conversation = await client.open(sending.key) if own else client.conversation(sending.conversation or "")
     if sending.keep:
         project.say(f"conversation {conversation.id}", err=True)
     ended = own and not sending.keep
     try:
+        within = until - anyio.current_time()
         return await conversation.ask(
-            message, sending.to, payload=sending.payload, key=sending.key, within=sending.within
+            message, sending.to, payload=sending.payload, key=sending.key, within=within
         )
     except UnansweredError as error:
         ended = False

@@ -134,6 +134,17 @@ async def test_a_payment_that_waits_for_an_approval_lives_on_and_is_answered_lat
         assert door.books.paid == 1
 
 
+@pytest.mark.parametrize("words", [(), ("--conversation", "c1")])
+async def test_a_door_that_refuses_for_its_quota_is_asked_for_no_longer_than_within(words):
+    """Its next try would come after the time is over: there is none, in opening a conversation and in sending."""
+    detail = "You may have 1 conversation open."
+    refused = answer(429, {"status": 429, "detail": detail}, [("retry-after", "3")])
+    async with scripted(*[refused] * 40) as (door, _):
+        status, out, told = await send(door, "{}", "--within", "2", *words)
+    assert (status, out, told) == (1, "", f"{detail}\n")
+    assert len(door.heard) == 1
+
+
 async def test_an_end_without_an_answer_is_said():
     async with scripted(OPENED, answer(204), CLOSED) as (door, _):
         assert await send(door, "{}") == (3, "", "ended without an answer\n")

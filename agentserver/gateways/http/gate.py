@@ -131,8 +131,7 @@ class Gate:
 class _Bounded:
     """The body of a request, of which no more is taken than is allowed, and for no longer.
 
-    A client that stops sending is cut off by its connection. JSON is counted here, before any route's
-    parser: some are those of libraries.
+    JSON is counted here, before any route's parser: some are those of libraries.
     """
 
     def __init__(self, receive: Receive, options: DoorOptions, *, json: bool) -> None:
@@ -150,13 +149,15 @@ class _Bounded:
             raise
 
     async def _take(self) -> MutableMapping[str, Any]:
-        message = await self._receive()
         if self._whole:
-            return message
+            return await self._receive()
         now = time.monotonic()
         self._until = self._until or now + self._options.patience
-        if now > self._until:
-            raise ProblemAnswer(408, "The body did not come in time.", {"connection": "close"})
+        message = None
+        with anyio.move_on_after(min(self._until - now, self._options.pause)):
+            message = await self._receive()
+        if message is None:
+            raise ProblemAnswer(408, "The body did not come in time.", _CLOSED)
         if message["type"] == "http.request":
             self._whole = not message.get("more_body", False)
             self._left -= len(message.get("body", b""))

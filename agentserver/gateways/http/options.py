@@ -30,6 +30,7 @@ class DoorOptions:
         origins: what a request's Origin may say, where it says one.
         body: bytes of a request's body.
         patience: seconds for which a body may take to arrive.
+        pause: seconds within which more of a body has to come.
         wait: most seconds for which a message may ask to be waited for.
         beat: seconds after which a silent stream of events is given a sign of life.
         streams: streams and waits that one principal may have open.
@@ -44,6 +45,7 @@ class DoorOptions:
     origins: frozenset[str]
     body: int = 1_000_000
     patience: float = 30.0
+    pause: float = 10.0
     wait: float = 60.0
     beat: float = 15.0
     streams: int = 64

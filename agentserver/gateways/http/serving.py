@@ -33,7 +33,10 @@ IDLE: Final = 5.0
 """Seconds for which a connection may stay without a request, where nothing else is said."""
 
 HEADS: Final = 10.0
-"""Seconds in which the head of a request has to arrive; and within which more of its body has to."""
+"""Seconds in which the head of a request has to arrive."""
+
+BODY: Final = 12.0
+"""Seconds within which more of a body has to arrive that nothing reads: where one is read, the gate answers before."""
 
 STUCK: Final = 20.0
 """Seconds for which a client may take nothing of what it was sent; then its connection is cut."""
@@ -156,7 +159,7 @@ class DoorConnection(Stalled, H11Protocol):
         if not self.seats.add(self.transport):
             transport.abort()
             return
-        self._expect()
+        self._expect(HEADS)
 
     def data_received(self, data: bytes) -> None:
         """Something of a request has come."""
@@ -164,9 +167,9 @@ class DoorConnection(Stalled, H11Protocol):
         if self._works():
             self._expected()
             if self.cycle.more_body:
-                self._expect()
+                self._expect(BODY)
         elif self._late is None:
-            self._expect()
+            self._expect(HEADS)
 
     def on_response_complete(self) -> None:
         """An answer is sent whole. A request that has come meanwhile is begun."""
@@ -202,8 +205,8 @@ class DoorConnection(Stalled, H11Protocol):
         if gone is not None:
             gone()
 
-    def _expect(self) -> None:
-        self._late = self.loop.call_later(HEADS, self.transport.abort)
+    def _expect(self, seconds: float) -> None:
+        self._late = self.loop.call_later(seconds, self.transport.abort)
 
     def _expected(self) -> None:
         if self._late is not None:

@@ -144,17 +144,25 @@ async def drip(stream):
             await stream.send(b" ")
 
 
-async def test_a_body_of_which_little_comes_is_not_waited_for():
-    async with desk(patience=0) as door, door.client() as ada:
+async def nothing(stream):
+    """Send nothing."""
+
+
+@pytest.mark.parametrize(
+    ("limit", "sending"), [("patience", drip), ("pause", nothing)], ids=["little comes", "nothing comes"]
+)
+async def test_a_body_that_does_not_come_in_time_is_answered_with_408(limit, sending):
+    async with desk(**{limit: 0.2}) as door, door.client() as ada:
         path = await opened(ada)
         head = f"POST {path}/messages?to=cashier HTTP/1.1\r\nhost: 127.0.0.1:{door.port}\r\nauthorization: Bearer ada\r\n"
         async with await door.connect() as stream, anyio.create_task_group() as tasks:
             await stream.send(
                 f"{head}content-type: application/json\r\ncontent-length: 100\r\n\r\n{{".encode()
             )
-            tasks.start_soon(drip, stream)
+            tasks.start_soon(sending, stream)
             await door.told(stream, b" 408 ")
             tasks.cancel_scope.cancel()
+        assert door.books.paid == 0
 
 
 @pytest.mark.parametrize(

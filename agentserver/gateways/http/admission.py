@@ -37,6 +37,13 @@ NOBODY: Final = ""
 PARTING: Final = 1.0
 """Seconds that the end of an answer may take that the door has cut short."""
 
+COUNTED: Final = "agentserver.counted"
+"""The key of a request's scope that holds True where its refusal is counted for no address: it is counted for its
+principal, or comes from a page whose session is over, which asks for a token then."""
+
+_UNKNOWN: Final = frozenset({401, 403, 421})
+"""Statuses of requests that nobody is known to have made."""
+
 EXTRA: Final = "agentserver.headers"
 """The key of a request's scope under which further headers of its answer are."""
 
@@ -72,6 +79,17 @@ class TokenKeeper:
             seconds = int(delay) + 1
             helps = f"come again in {seconds} s, or have an operator give you a higher rate"
             raise too_many(f"You may make {found.rate} requests: {helps}.", str(seconds))
+
+    def refuse(self, scope: Scope, status: int) -> ProblemAnswer | None:
+        """Count the refusal of a request for its address. Gives another answer where there are too many of them."""
+        if status not in _UNKNOWN or COUNTED in scope:
+            return None
+        delay = self._pace.refuse((scope.get("client") or ("",))[0])
+        if not delay:
+            return None
+        seconds = int(delay) + 1
+        told = f"Too many refused requests come from this address: come again in {seconds} s, with a valid token."
+        return ProblemAnswer(429, told, {"retry-after": str(seconds), "connection": "close"})
 
     def standing(self, found: Caller, receive: Receive) -> Receive:
         """The body of a request whose token must still be valid when the body ends.
@@ -118,12 +136,13 @@ class Admission:
             self._seat(None)
             return None
         found = self._keeper.caller(scope) if part.session is None else part.session(scope)
+        scope[COUNTED] = True
         if found is None:
             raise nobody()
+        self._keeper.count(found)
         if found.role not in part.roles:
             raise ProblemAnswer(403, f"The role {found.role} does not come in here.")
         self._seat(found)
-        self._keeper.count(found)
         return found
 
     def _seat(self, caller: Caller | None) -> None:

@@ -72,7 +72,7 @@ class HttpDoor:
         self._parts = (conversations.part(self.holding, options), deciding.part(), *self._own(), *parts)
         routes = [route for part in self._parts for route in self.admission.routed(part)]
         router = Router(routes, redirect_slashes=False, default=_nowhere)
-        self._gate = Gate(options, router, self)
+        self._gate = Gate(options, router, self, keeper.refuse)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or hold one connection of a WebSocket."""

@@ -28,7 +28,7 @@ from agentserver.gateways.http.problems import (
 from agentserver.ports import EngineError, QuotaError, UnheardError, UnkeptError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, MutableMapping
+    from collections.abc import Callable, Mapping, MutableMapping
 
     from starlette.routing import Router
     from starlette.types import Message, Receive, Scope, Send
@@ -60,46 +60,33 @@ class Gate:
         options: of the door.
         router: of all parts.
         app: what handlers see as the application.
+        refuse: counts a request that is refused with a status; gives another answer where there are too many.
     """
 
     options: DoorOptions
     router: Router
     app: object
+    refuse: Callable[[Scope, int], ProblemAnswer | None]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or hold one connection of a WebSocket."""
         scope["app"] = self.app
         scope[HEADS] = heads = _heads(scope)
-        started = False
-        extra: list[tuple[bytes, bytes]] = []
-        scope[EXTRA] = extra
-
+        scope[EXTRA] = []
         body = _Bounded(receive, self.options, json=_names_json(scope)) if scope["type"] == "http" else None
-
-        async def answering(message: Message) -> None:
-            nonlocal started
-            if body is not None and body.refusal is not None:
-                return  # a library's own answer to the error that a refused body is for it
-            kind = message["type"]
-            if kind in ("http.response.start", "websocket.http.response.start"):
-                message["headers"] = [*message.get("headers", ()), *_HEADERS, *extra]
-                started = True
-            elif kind == "websocket.accept":
-                started = True
-            await send(message)
-
+        answering = _Answering(scope, send, body, self.refuse)
         try:
             self._check(scope, heads)
-            await self._pass_on(scope, body, receive, answering)
+            await self._pass_on(scope, body, receive, answering.send)
         except ClientDisconnect:  # there is no client to answer
             return
         except Exception as error:  # the connection's loop: others go on
             refused = _refused(error)
             if body is not None:
                 await body.end(refused)
-            if started:
+            if answering.started:
                 raise
-            await _answer(refused, scope, answering)
+            await _answer(refused, scope, answering.send)
 
     async def _pass_on(self, scope: Scope, body: _Bounded | None, receive: Receive, send: Send) -> None:
         """Pass a request on. Raises the refusal of its body also where a library has caught it."""
@@ -126,6 +113,43 @@ class Gate:
         length = heads.get(b"content-length", b"")
         if length.isdigit() and (len(length) > 18 or int(length) > self.options.body):  # noqa: PLR2004 - digits
             raise too_large(self.options.body)
+
+
+class _Answering:
+    """The answer to a request, as it is sent."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        send: Send,
+        body: _Bounded | None,
+        refuse: Callable[[Scope, int], ProblemAnswer | None],
+    ) -> None:
+        self._scope, self._send, self._body, self._refuse = scope, send, body, refuse
+        self.started = self._replaced = False
+
+    async def send(self, message: Message) -> None:
+        """Send a piece of it, or what is answered in its place."""
+        if self._replaced or (self._body is not None and self._body.refusal is not None):
+            return  # a library's own answer to the error that a refused body is for it
+        kind = message["type"]
+        if kind in ("http.response.start", "websocket.http.response.start"):
+            self.started = True
+            instead = self._refuse(self._scope, message["status"])
+            if instead is not None:
+                self._replaced = True
+                await _answer(instead, self._scope, self._begin)
+                return
+            await self._begin(message)
+            return
+        self.started = self.started or kind == "websocket.accept"
+        await self._send(message)
+
+    async def _begin(self, message: Message) -> None:
+        """Send a piece; the first with the headers of every answer."""
+        if "headers" in message:
+            message["headers"] = [*message["headers"], *_HEADERS, *self._scope[EXTRA]]
+        await self._send(message)
 
 
 class _Bounded:

@@ -95,6 +95,10 @@ class RequestPace(Protocol):
         """Count a request. Gives 0.0, or the seconds until there may be one."""
         ...
 
+    def refuse(self, address: str) -> float:
+        """Count a refused request of an address. Gives 0.0, or the seconds until there may be one."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class DoorPart:

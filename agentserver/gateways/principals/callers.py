@@ -54,6 +54,15 @@ class Rate:
         """Seconds until one more may come."""
         return _SECONDS[self.unit] / self.count
 
+    def taken(self, full: float, now: float) -> tuple[float, float]:
+        """Take one out of a bucket that is full from a time on.
+
+        Gives the seconds until there is one, 0.0 for now, and the time from which the bucket is full after that.
+        """
+        after = max(full, now) + self.each
+        wait = after - now - self.each * self.count
+        return (wait, full) if wait > self.each * 1e-9 else (0.0, after)  # sums of floats are not exact
+
     def __str__(self) -> str:
         return f"{self.count}/{self.unit}"
 

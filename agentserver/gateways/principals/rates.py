@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from agentserver.gateways.principals.refusals import RefusedAddresses
 from agentserver.ports.principals import UnusableError
 from agentserver.supervision import Ending, start_helper
 
@@ -46,20 +47,24 @@ class Rates:
         self._steady, self._shared = steady, shared
         self._full: dict[str, float] = {}
         self._spent: dict[str, float] = {}
+        self._refused = RefusedAddresses()
         self._tidied = 0.0
 
     def take(self, caller: Caller) -> float:
         """Take a request out of the caller's bucket. Gives 0.0, or the seconds until there is one."""
         now, rate = self._steady(), caller.rate
-        full = max(self._full.get(caller.name, now), now) + rate.each
-        wait = full - now - rate.each * rate.count
-        if wait > rate.each * 1e-9:  # sums of floats are not exact
+        wait, full = rate.taken(self._full.get(caller.name, now), now)
+        if wait:
             return wait
         self._tidy(now)
         self._full[caller.name] = full
         if self._shared is not None:
             self._spent[caller.name] = self._spent.get(caller.name, 0.0) + rate.each
         return 0.0
+
+    def refuse(self, address: str) -> float:
+        """Count a refused request of an address, on this server. Gives 0.0, or the seconds until there may be one."""
+        return self._refused.take(address, self._steady())
 
     @asynccontextmanager
     async def sharing(self, period: float = PERIOD) -> AsyncIterator[None]:

@@ -124,6 +124,9 @@ class NoPace:
     def take(self, caller: Caller) -> float:
         return 0.0
 
+    def refuse(self, address: str) -> float:
+        return 0.0
+
 
 def person(
     name: str, role: Role = Role.USER, may: tuple[str, ...] | None = None, trust: Trust = Trust.ORDERS
@@ -201,7 +204,7 @@ async def desk(
     settings = replace(DoorOptions(hosts, origins), **options)
     async with server:
         door = HttpDoor(
-            server, settings, TokenKeeper(people, pace or NoPace()), parts, metrics=metrics, name="desk"
+            server, settings, TokenKeeper(people, NoPace() if pace is None else pace), parts, metrics=metrics, name="desk"
         )
         async with door.open(), served(door, listening, secure, door.connections, settings.idle):
             yield Desk(door, server, port, books, people, secure is not None)

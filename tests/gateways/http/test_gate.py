@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
 
 import anyio
 import pytest
@@ -12,8 +13,10 @@ from starlette.routing import Route
 
 from agentserver.gateways.http import DoorPart
 from agentserver.gateways.http.parts import caller
+from agentserver.gateways.principals import Rate, Rates, Role
+from agentserver.gateways.principals.refusals import REFUSALS
 from tests.foreign_json.bombs import PLAIN
-from tests.gateways.http.desk import desk, opened
+from tests.gateways.http.desk import NoPace, desk, opened
 from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
@@ -231,7 +234,7 @@ async def test_the_routes_of_a_part_ask_for_a_token_unless_it_is_open():
 
 
 async def test_a_rate_that_is_exceeded_is_told_when_to_come_again():
-    class Slow:
+    class Slow(NoPace):
         def take(self, caller):
             return 1.5
 
@@ -241,6 +244,49 @@ async def test_a_rate_that_is_exceeded_is_told_when_to_come_again():
         assert answer.json()["detail"] == (
             "You may make 1000/s requests: come again in 2 s, or have an operator give you a higher rate."
         )
+
+
+class Standing:
+    """A clock that stands still."""
+
+    def __call__(self):
+        return 1000.0
+
+
+REFUSED = {
+    "an unknown token": ("GET", "/v1/approvals", {"authorization": "Bearer guessed"}, 401),
+    "no token": ("GET", "/v1/approvals", {"authorization": ""}, 401),
+    "another site": ("GET", "/v1/approvals", {"origin": "https://evil.example"}, 403),
+    "another name": ("GET", "/v1/approvals", {"host": "evil.example"}, 421),
+    "an open part that refuses": ("POST", "/login", {}, 401),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+async def test_refused_requests_of_nobody_count_against_the_rate_of_their_address(kind):
+    async def login(request):
+        return Response("no token of a principal's", 401)
+
+    method, path, headers, status = REFUSED[kind]
+    parts = [DoorPart("login", (Route("/login", login, methods=["POST"]),), open=True)]
+    async with desk(pace=Rates(Standing()), parts=parts) as door, door.client() as ada:
+        answers = [await ada.request(method, path, headers=headers) for _ in range(REFUSALS.count + 1)]
+        assert [each.status_code for each in answers] == [*[status] * REFUSALS.count, 429]
+        late = answers[-1]
+        assert (late.headers["retry-after"], late.headers["connection"]) == ("1", "close")
+        assert late.headers["content-type"] == "application/problem+json"
+        assert "refused requests come from this address" in late.json()["detail"]
+        assert (await ada.post("/v1/conversations")).status_code == 201, "a valid token is served all the same"
+
+
+async def test_requests_that_a_role_may_not_make_count_against_the_rate_of_their_principal():
+    async def secret(request):
+        return Response("for operators")
+
+    parts = [DoorPart("secret", (Route("/secret", secret),), roles=frozenset({Role.OPERATOR}))]
+    async with desk(pace=Rates(Standing()), parts=parts) as door, door.client() as ada:
+        door.people.known["ada"] = replace(door.people.known["ada"], rate=Rate(3, "s"))
+        assert [(await ada.get("/secret")).status_code for _ in range(4)] == [403, 403, 403, 429]
 
 
 async def test_bodies_that_never_end_keep_one_principal_from_the_door_and_nobody_else():

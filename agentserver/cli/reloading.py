@@ -36,7 +36,7 @@ reload_option = click.option(
     is_flag=True,
     help="Load the organism again when its files change and at each SIGHUP, and go on with it.",
 )
-"""The option of verbs that serve."""
+"""The option of verbs that may reload."""
 
 
 async def reload(server: Server, path: Path) -> tuple[str, ...]:
@@ -83,20 +83,35 @@ async def _watch(server: Server, changed: Callable[[], None], stop: anyio.Event,
         project.say(f"files are not watched: {error.strerror or error}", err=True)
 
 
+def _on_terminal() -> bool:
+    """True while this process has a terminal: it is lost before its SIGHUP arrives."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True
+
+
 class Hangups:
     """A context manager in which SIGHUP does not end the process; in ``reloading`` it reloads, as changes do.
 
-    It is made before the organism is loaded: what changes from then on counts as a change.
+    It is made before the organism is loaded: what changes from then on counts as a change. A SIGHUP that says that the
+    terminal is gone is a SIGTERM, unless the process was started to outlast its terminal (nohup).
+
+    Args:
+        watches: whether a change of the organism's files reloads as well.
     """
 
-    def __init__(self) -> None:
-        self._heard = False
+    def __init__(self, *, watches: bool = True) -> None:
+        self._watches = watches
+        self._heard = self._attached = False
         self._since = time.time()
         self._wake: Callable[[], Any] | None = None
 
     def __enter__(self) -> Self:
         """Take the signal. Must be called in the main thread."""
         self._before = signal.signal(signal.SIGHUP, self._note)
+        self._attached = self._before is not signal.SIG_IGN and _on_terminal()
         return self
 
     def __exit__(
@@ -129,8 +144,9 @@ class Hangups:
         stop = anyio.Event()
         async with anyio.create_task_group() as tasks:
             start_helper(tasks, "reloads the organism", Ending.SERVER, each)
-            watch = partial(_watch, server, heard.set, stop, self._since)
-            start_errand(tasks, "watches the files of the organism", Ending.SERVER, watch)
+            if self._watches:
+                watch = partial(_watch, server, heard.set, stop, self._since)
+                start_errand(tasks, "watches the files of the organism", Ending.SERVER, watch)
             try:
                 yield
             finally:
@@ -139,12 +155,9 @@ class Hangups:
                 tasks.cancel_scope.cancel()
 
     def _note(self, _number: int, _frame: FrameType | None) -> None:
+        if self._attached and not _on_terminal():
+            signal.raise_signal(signal.SIGTERM)
+            return
         self._heard = True
         if self._wake is not None:
             self._wake()
-
-
-@asynccontextmanager
-async def unreloaded() -> AsyncIterator[None]:
-    """In place of ``reloading`` where nobody asked for it."""
-    yield

@@ -17,7 +17,7 @@ import click
 
 from agentserver.cli import project, reloading, session
 from agentserver.cli.logs import without_hops
-from agentserver.cli.reloading import Hangups, unreloaded
+from agentserver.cli.reloading import Hangups
 from agentserver.extras import installed, installing
 
 if TYPE_CHECKING:
@@ -64,7 +64,8 @@ def command(ctx: click.Context, organism: Path | None, *, reloads: bool) -> None
     opened = opened_console(server, ending)
 
     async def console_session() -> int:
-        beside = hangups.reloading(server, server.organism.files[0]) if reloads else unreloaded()
+        again = hangups.reloading(server, server.organism.files[0])
+        beside = again if reloads else contextlib.nullcontext()
         async with server, session.followed(server), beside:
             return await opened()
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from agentserver.cli import project, reloading, session
-from agentserver.cli.reloading import Hangups, unreloaded
+from agentserver.cli import project, session
+from agentserver.cli.reloading import Hangups
 from agentserver.extras import require
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ PARTS: Final[tuple[Callable[[DoorServing], Iterable[DoorPart]], ...]] = (_live, 
 @click.command("serve", short_help="Open the door of an organism: HTTP for programs and people.")
 @project.organism_argument
 @click.option("--console", is_flag=True, help="Open the console as well; the door closes with it.")
-@reloading.reload_option
+@click.option("--reload", "reloads", is_flag=True, help="Load the organism again when its files change, too.")
 @click.pass_context
 def command(ctx: click.Context, organism: Path | None, *, console: bool, reloads: bool) -> None:
     """Let other programs and people reach ORGANISM where its http: says. Needs the extra http.
@@ -131,9 +131,10 @@ def command(ctx: click.Context, organism: Path | None, *, console: bool, reloads
     Who calls shows a token: agentserver principals add NAME makes one. GET /openapi.json tells what can be asked.
 
     SIGTERM or Ctrl-C: no new message is taken, streams end with their reason, and what runs has the time of
-    limits.drain. A second one ends the process at once. With --reload it loads ORGANISM again as run does.
+    limits.drain. A second one ends the process at once. SIGHUP loads ORGANISM again, as run --reload does; one that
+    says that the terminal is gone is a SIGTERM.
     """
-    hangups = Hangups() if reloads else None
+    hangups = Hangups(watches=reloads)
     loaded = project.load(ctx, organism)
     if loaded.door is None:
         told = f"{loaded.files[0]}: has no http:, which says where the door is"
@@ -189,7 +190,7 @@ class _Doorway:
 
 
 def _serve(
-    ctx: click.Context, organism: Organism, doorway: _Doorway, *, console: bool, hangups: Hangups | None
+    ctx: click.Context, organism: Organism, doorway: _Doorway, *, console: bool, hangups: Hangups
 ) -> None:
     from agentserver.cli.run import opened_console
     from agentserver.gateways.http import HttpDoor, TokenKeeper
@@ -219,7 +220,7 @@ def _serve(
         async with (
             server,
             session.followed(server),
-            hangups.reloading(server, organism.files[0]) if hangups else unreloaded(),
+            hangups.reloading(server, organism.files[0]),
             tokens.watching(),
             rates.sharing(),
             door.open(),
@@ -228,7 +229,7 @@ def _serve(
             project.say(doorway.told(), err=True)
             return await beside()
 
-    with hangups or contextlib.nullcontext():
+    with hangups:
         session.run(ctx, ending, open_door)
 
 

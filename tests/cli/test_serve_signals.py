@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import pty
 import re
 import signal
 import sqlite3
 import subprocess
 import sys
+import termios
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -34,7 +38,7 @@ TIMEOUT = HANGS
 class Served:
     """A server, its door, and a client with a token of a user."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, *options):
         self.folder = folder
         self.write()
         added = subprocess.run(
@@ -43,7 +47,7 @@ class Served:
         )  # fmt: skip
         token = max(re.findall(r"[A-Za-z0-9_.-]{40,}", added.stdout + added.stderr), key=len)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "agentserver", "serve", "--reload"],
+            [sys.executable, "-m", "agentserver", "serve", *options],
             cwd=folder, env=environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
         self.address = self.process.stderr.readline().strip()
@@ -87,7 +91,7 @@ class Served:
 
 @pytest.fixture
 def served(tmp_path):
-    found = Served(tmp_path)
+    found = Served(tmp_path, "--reload")
     yield found
     found.end()
 
@@ -157,3 +161,41 @@ def test_a_second_signal_ends_it_at_once_and_loses_nothing(served, threads):
     assert served.process.wait(TIMEOUT) == 128 + signal.SIGTERM
     asked.exception(TIMEOUT)  # it was answered that it goes on, or cut off
     assert served.queued() == 1
+
+
+def test_a_hangup_reloads_also_without_the_option_and_no_file_is_watched(tmp_path):
+    served = Served(tmp_path)
+    try:
+        path = served.open()
+        served.write("new")
+        served.signal(signal.SIGHUP)
+        assert "is reloaded" in served.process.stderr.readline()
+        assert served.ask(path, "1") == "new 1"
+    finally:
+        served.end()
+
+
+@pytest.mark.parametrize("nohup", [False, True])
+def test_a_server_whose_terminal_is_gone_ends_unless_it_was_to_outlast_it(tmp_path, nohup):
+    """The shell of a terminal passes the signal on to its jobs: here the server itself leads the terminal."""
+    (tmp_path / "tell.py").write_text(CODE)
+    (tmp_path / "organism.yaml").write_text(YAML)
+    leader, follower = pty.openpty()
+
+    def take_terminal():
+        os.setsid()
+        fcntl.ioctl(follower, termios.TIOCSCTTY, 0)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN if nohup else signal.SIG_DFL)
+
+    with subprocess.Popen(
+        [sys.executable, "-m", "agentserver", "serve"],
+        cwd=tmp_path, env=environment(), text=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE, preexec_fn=take_terminal,  # noqa: PLW1509 - a terminal is taken in the child
+    ) as process:  # fmt: skip
+        os.close(follower)
+        assert process.stderr.readline().startswith("http://")
+        os.close(leader)
+        if nohup:
+            assert "is reloaded" in process.stderr.readline()
+            process.terminate()
+        assert process.wait(TIMEOUT) == 0

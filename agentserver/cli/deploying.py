@@ -10,6 +10,7 @@ import json
 import os
 import re
 import tomllib
+from functools import partial
 from importlib.resources import files
 from ipaddress import ip_address
 from pathlib import Path
@@ -19,7 +20,7 @@ from agentserver.config.keys.http import LOCAL
 from agentserver.config.organism import DoorKeys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from agentserver.config import Organism
 
@@ -163,7 +164,11 @@ def texts(organism: Organism) -> Iterator[tuple[Path, str]]:
         raise ValueError(
             f'{organism.files[0]}: http.bind: port 0 is another port at each start; name one, such as "{LOCAL}"'
         )
-    container = {"@organism@": json.dumps(served), "@port@": str(door.port), "@check@": json.dumps(_check(door))}
+    container = {
+        "@organism@": json.dumps(served),
+        "@port@": str(door.port),
+        "@check@": json.dumps(_check(door)),
+    }
     for name, path, values in (
         ("agentserver.service.txt", FOLDER / "agentserver.service", {"@organism@": _systemd_word(served)}),
         ("Containerfile.txt", FOLDER / "Containerfile", container),
@@ -171,7 +176,11 @@ def texts(organism: Organism) -> Iterator[tuple[Path, str]]:
     ):
         text = (folder / name).read_text(encoding="utf-8")
         given = {"@name@": organism.name, **values}
-        yield path, re.sub(r"@[a-z]+@", lambda found, given=given: given[found[0]], text)
+        yield path, re.sub("|".join(given), partial(_given, given), text)
+
+
+def _given(values: Mapping[str, str], found: re.Match[str]) -> str:
+    return values[found[0]]
 
 
 def _check(door: DoorKeys) -> str:

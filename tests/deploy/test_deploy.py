@@ -198,7 +198,9 @@ def said(container):
         ),
     ],
 )
-def test_the_container_exposes_and_checks_the_address_that_the_organism_binds(command, tmp_path, http, port, url):
+def test_the_container_exposes_and_checks_the_address_that_the_organism_binds(
+    command, tmp_path, http, port, url
+):
     folder = tmp_path / "desk"
     assert command("init", str(folder)).exit_code == 0
     organism = folder / "config/organism.yaml"

@@ -204,7 +204,12 @@ async def desk(
     settings = replace(DoorOptions(hosts, origins), **options)
     async with server:
         door = HttpDoor(
-            server, settings, TokenKeeper(people, NoPace() if pace is None else pace), parts, metrics=metrics, name="desk"
+            server,
+            settings,
+            TokenKeeper(people, NoPace() if pace is None else pace),
+            parts,
+            metrics=metrics,
+            name="desk",
         )
         async with door.open(), served(door, listening, secure, door.connections, settings.idle):
             yield Desk(door, server, port, books, people, secure is not None)

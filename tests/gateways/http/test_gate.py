@@ -276,7 +276,9 @@ async def test_refused_requests_of_nobody_count_against_the_rate_of_their_addres
         assert (late.headers["retry-after"], late.headers["connection"]) == ("1", "close")
         assert late.headers["content-type"] == "application/problem+json"
         assert "refused requests come from this address" in late.json()["detail"]
-        assert (await ada.post("/v1/conversations")).status_code == 201, "a valid token is served all the same"
+        assert (await ada.post("/v1/conversations")).status_code == 201, (
+            "a valid token is served all the same"
+        )
 
 
 async def test_requests_that_a_role_may_not_make_count_against_the_rate_of_their_principal():

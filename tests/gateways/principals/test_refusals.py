@@ -9,7 +9,9 @@ def test_refusals_are_counted_by_address_and_for_ipv6_by_network():
         assert refused.take("192.0.2.1", 1.0) == refused.take(f"2001:db8::{number:x}", 1.0) == 0.0
     assert 0 < refused.take("192.0.2.1", 1.0) <= 0.5
     assert refused.take("2001:db8::ffff:1%eth0", 1.0) > 0
-    assert refused.take("192.0.2.2", 1.0) == refused.take("2001:db8:0:1::1", 1.0) == refused.take("", 1.0) == 0.0
+    assert (
+        refused.take("192.0.2.2", 1.0) == refused.take("2001:db8:0:1::1", 1.0) == refused.take("", 1.0) == 0.0
+    )
     assert refused.take("192.0.2.1", 1.6) == 0.0
 
 

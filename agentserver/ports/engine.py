@@ -79,7 +79,8 @@ class Engine(Protocol):
     def held(self, conversation: str) -> Claim | None:
         """The claim that this process has on a conversation, from memory; None when it has none.
 
-        An engine that is not shared gives its one claim for every id.
+        It has none after the commit that closes the conversation, nor after one that was fenced. An engine that is not
+        shared gives its one claim for every id.
         """
         ...
 

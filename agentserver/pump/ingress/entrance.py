@@ -249,15 +249,8 @@ class Entrance:
         caught_up: Callable[[], None] = nobody,
     ) -> AsyncIterator[Reply | Done | Progress | Ended]:
         """Everything after a place, as it leaves. Raises LookupError, and EngineError, at the first item."""
-        return self.watches.events(
-            conversation, after, partial(self._watched, principal, conversation), caught_up
-        )
-
-    async def _watched(self, principal: str | None, conversation: str) -> ConversationFound:
-        found = await self.standing(principal, conversation)
-        if self._engine.held(conversation) is None:
-            await self.views.look(conversation)
-        return found
+        standing = partial(self.standing, principal, conversation)
+        return self.watches.events(conversation, after, standing, caught_up)
 
     def records(self, principal: str | None) -> AsyncIterator[tuple[AuditRecord, ...] | Lagged]:
         """The records of each step from now on."""

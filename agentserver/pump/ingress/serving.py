@@ -47,7 +47,7 @@ class Serving:
                 long as that is kept, also when it is over. A gateway that had it before is detached.
             most: conversations that this principal may have open, this one too; None for as many as everybody.
             kept: whether the opening is committed before this returns, for a gateway that tells its id to others.
-                Otherwise the first message commits it.
+                Otherwise the first message commits it. Where several servers share a storage it always is.
             door: the name of a gateway that comes back to its own conversations alone (``left_over``); no ``key`` then.
 
         Raises ValueError when the name is not a principal's to bear, one of those whom it may address is no listener,

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("agentserver.pump")
 
 SEEN: Final = 1_000
-"""Conversations that are held here though no gateway looks at them and nothing waits in them any more."""
+"""Conversations that are kept here though no gateway holds them and nothing waits in them any more."""
 
 
 class Views:
@@ -78,7 +78,7 @@ class Views:
         """Go on showing what another process has now."""
         while True:
             one = await self._gone.get()
-            await self.hear(News(one.id, UNDECIDED, asks=bool(one.approvals())))
+            await self._see(one.id, asks=bool(one.approvals()))
 
     async def _hear_again(self, stir: Callable[[], None]) -> None:
         """Show what could not be read when it came, as soon as it can be."""
@@ -96,21 +96,24 @@ class Views:
 
     async def hear(self, news: News) -> None:
         """Something is new in a conversation. It is shown later if it cannot be read now."""
-        conversation = news.conversation
-        shown = self._looked_at(conversation)
+        found = await self._see(news.conversation, asks=news.asks)
+        if news.asks and found is not None:
+            self._readers.miss(found.principal)
+
+    async def _see(self, conversation: str, *, asks: bool) -> Conversation | None:
+        """Pass on what has left a conversation, and read how it stands if that may be asked for."""
         try:
-            if shown:
+            if self._looked_at(conversation):
                 await self._show(conversation)
-            if shown or news.asks or conversation in self.known:
-                await self.look(conversation)
+            if asks or conversation in self.known or conversation in self._handles.known:
+                return await self.look(conversation)
         except DamagedError as error:
             logger.error("what left elsewhere cannot be read: %s", error)  # noqa: TRY400 - the text says it all
         except EngineError as error:
             logger.error("what left elsewhere cannot be read at present: %s", error)  # noqa: TRY400 - the text says it all
-            self._unread[conversation] = news.asks or self._unread.get(conversation, False)
+            self._unread[conversation] = asks or self._unread.get(conversation, False)
             self._missed.set()
-        if news.asks and conversation in self.known:
-            self._readers.miss(self.known[conversation].principal)
+        return None
 
     async def _show(self, conversation: str) -> None:
         """Pass on what has left a conversation, and its end."""
@@ -136,10 +139,8 @@ class Views:
 
     def _forget(self) -> None:
         if len(self.known) > SEEN:
-            for key in [
-                key for key, one in self.known.items() if not (self._looked_at(key) or one.approvals())
-            ]:
-                del self.known[key]
+            wanted = self._handles.known
+            self.known = {key: one for key, one in self.known.items() if key in wanted or one.approvals()}
 
     def _looked_at(self, conversation: str) -> bool:
         return conversation in self._handles.known or conversation in self._watches.of

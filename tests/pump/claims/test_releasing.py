@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from agentserver.core.state.approvals import Answer as Said
+from agentserver.pump.claims.releasing import Releasing
 from agentserver.pump.timekeeper import Timekeeper
 from tests.core.paper import Ask, listener
 from tests.pump.desk import answer, until
@@ -126,3 +127,13 @@ async def test_an_approval_of_a_conversation_of_nobody_is_too_late_at_its_time(m
         found, _ = await watched(two.b.pump, key, enough=1)
         assert "denied" in two.b.decode(found[0]).text
         await until(lambda: not two.a.pump.approvals() and not two.b.pump.approvals())
+
+
+async def test_it_goes_on_by_itself():
+    async with pair((A, answer)) as two:
+        handle = await two.a.open()
+        assert (await two.a.ask(Ask("1"), handle=handle)).text == "re: 1"
+        pump = two.a.pump
+        running = asyncio.ensure_future(Releasing(pump._copies, pump._steps.alone.inside, 0.001).run())
+        await until(lambda: two.owner(handle.id) == "")
+        running.cancel()

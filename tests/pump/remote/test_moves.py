@@ -13,6 +13,7 @@ from agentserver.core.blueprint import Listener
 from agentserver.core.messages import UNDECIDED, Done
 from agentserver.ports import Unkept, UnkeptError, WatchEnd
 from tests.core.paper import Answer, Note
+from tests.engines.together.storage import REST
 from tests.machine import HANGS
 from tests.pump.desk import answer, until
 from tests.pump.remote.pair import pair, watched
@@ -142,8 +143,26 @@ async def test_when_the_server_stops_who_waits_for_another_process_is_let_go():
         assert after.code is Unkept.STOPPING
 
 
-@pytest.mark.parametrize("seed", range(3))
-async def test_whatever_moves_each_message_is_answered_once_in_each_gateways_order(seed):
+async def _happens(two, keys, random, over):
+    """Stop processes, take conversations from them, let them rest and have them given back, until it is over."""
+    while not over.is_set():
+        name = random.choice("ab")
+        match random.randrange(6):
+            case 0:
+                two.storage.still(name)
+                await asyncio.sleep(0.01)
+                two.storage.moving(name)
+            case 1:
+                two.storage.advance(REST)
+            case 2 | 3:
+                await two.desks[name].pump.releasing.release()
+            case _:
+                two.storage.move(random.choice(keys), name)
+        await asyncio.sleep(0.002)
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_whatever_happens_each_message_is_answered_once_in_each_gateways_order(seed):
     random = Random(seed)
     ran = []
 
@@ -164,12 +183,7 @@ async def test_whatever_moves_each_message_is_answered_once_in_each_gateways_ord
         }
         over = asyncio.Event()
 
-        async def moving():
-            while not over.is_set():
-                two.storage.move(random.choice(keys), random.choice("ab"))
-                await asyncio.sleep(0.002)
-
-        moves = asyncio.ensure_future(moving())
+        moves = asyncio.ensure_future(_happens(two, keys, random, over))
 
         async def talk(number):
             key, name = random.choice(keys), random.choice("ab")

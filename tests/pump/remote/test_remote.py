@@ -9,7 +9,7 @@ import pytest
 
 from agentserver.core.blueprint import Listener
 from agentserver.core.messages import Done, Reply
-from agentserver.ports import EngineError, OtherMessageError, QuotaError, Unkept, WatchEnd
+from agentserver.ports import EngineError, OtherMessageError, QuotaError, Unkept, UnkeptError, WatchEnd
 from agentserver.pump.remote import views
 from tests.core.paper import Note
 from tests.machine import HANGS
@@ -254,11 +254,23 @@ async def test_a_reply_that_was_read_before_its_news_came_does_not_come_again_wi
 
 async def test_a_name_of_its_principals_is_one_conversation_at_all_processes():
     async with pair((A, answer)) as two:
-        one = await two.a.pump.open("ada", "mine")
-        other = await two.b.pump.open("ada", "mine")
-        assert one.id == other.id
-        assert (await two.b.ask(Note("1"), handle=other)).text == "re: 1"
-        assert two.a.pump.conversation(one.id).principal == "ada"
+        one, other = await asyncio.gather(*(desk.pump.open("ada", "mine") for desk in (two.a, two.b)))
+        third = await two.b.pump.open("ada", "mine")
+        assert one.id == other.id == third.id
+        for number, desk, handle in ((1, two.b, third), (2, two.a, one)):
+            assert (await desk.ask(Note(f"{number}"), handle=handle)).text == f"re: {number}"
+        assert len(two.storage.rows) == 1
+
+
+async def test_an_opening_that_cannot_be_kept_leaves_nothing_behind():
+    async with pair((A, answer)) as two:
+        two.storage.away = True
+        with pytest.raises(UnkeptError):
+            await two.a.open()
+        two.storage.away = False
+        pump = two.a.pump
+        assert (pump._live, pump._claims, pump._handles.known, two.engines["a"].mine) == ({}, {}, {}, {})
+        assert pump._accounts.of("console") == (0, 0, 0)
 
 
 async def test_a_message_that_an_owner_before_has_decided_meanwhile_is_not_decided_again():

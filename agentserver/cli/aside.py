@@ -84,8 +84,8 @@ def repair(ctx: click.Context, conversation: str, organism: Path | None, journal
     comes of it. The server must not be running.
     """
     from agentserver.core.encoding.snapshot import UnreadableError
-    from agentserver.engines.sqlite.care import aside as journal_aside
-    from agentserver.engines.sqlite.reader import Reader
+    from agentserver.engines.journal.care import aside as journal_aside
+    from agentserver.engines.journal.reader import Reader
 
     rules = project.server(ctx, project.load(ctx, organism)).rules
     with writing(ctx, located(ctx, organism, journal)) as connection:
@@ -108,8 +108,8 @@ def discard(ctx: click.Context, conversation: str, organism: Path | None, journa
 
     The server must not be running.
     """
-    from agentserver.engines.sqlite.care import aside as journal_aside
-    from agentserver.engines.sqlite.reader import Reader
+    from agentserver.engines.journal.care import aside as journal_aside
+    from agentserver.engines.journal.reader import Reader
 
     with writing(ctx, located(ctx, organism, journal)) as connection:
         one = _chosen(ctx, Reader(connection).aside(), conversation)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Delivery, Finished
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.conversation import Conversation
-    from agentserver.engines.sqlite.reader import Reader
+    from agentserver.engines.journal.reader import Reader
     from agentserver.engines.sqlite.writer import Writer
     from agentserver.ports import EngineReader
 
@@ -103,12 +103,12 @@ def show(ctx: click.Context, delivery: str, organism: Path | None, journal: Path
 @click.pass_context
 def discard(ctx: click.Context, delivery: str, organism: Path | None, journal: Path | None) -> None:
     """Take one off the list. What is recorded of it stays. The server must not be running."""
-    from agentserver.engines.sqlite.care import maintenance
-    from agentserver.engines.sqlite.reader import Reader
+    from agentserver.engines.journal.care import ageing
+    from agentserver.engines.journal.reader import Reader
 
     with writing(ctx, located(ctx, organism, journal)) as connection:
         letter = _chosen(ctx, Reader(connection), delivery)
-        maintenance.discard(connection, letter.delivery.id)
+        ageing.discard(connection, letter.delivery.id)
     click.echo(f"{letter.delivery.id} is discarded")
 
 
@@ -123,7 +123,7 @@ class _Books(NamedTuple):
 @contextmanager
 def _books(ctx: click.Context, organism: Path | None, journal: Path | None) -> Iterator[_Books]:
     """The journal, to be changed by a decision."""
-    from agentserver.engines.sqlite.reader import Reader
+    from agentserver.engines.journal.reader import Reader
     from agentserver.engines.sqlite.writer import Writer
 
     rules = project.server(ctx, project.load(ctx, organism)).rules

@@ -121,13 +121,13 @@ def source(ctx: click.Context, organism: Path | None, journal: Path | None) -> S
 
     Ends the command when there is none.
     """
-    from agentserver.engines.sqlite import reader as journal_reader
+    from agentserver.engines.sqlite.reading import reading as reading_file
 
     readers = ctx.meta.get(READERS)
     if readers is not None and journal is None:
         return Source(None, readers)
     path = located(ctx, organism, journal)
-    return Source(path, partial(journal_reader.reading, path))
+    return Source(path, partial(reading_file, path))
 
 
 @contextmanager

@@ -12,10 +12,10 @@ from agentserver.core.encoding import recording
 from agentserver.core.encoding.snapshot import take
 from agentserver.core.messages import Done, Outside, Reply, TurnedAway
 from agentserver.core.records.audit import Event
-from agentserver.engines.sqlite.care.maintenance import broken_link
+from agentserver.engines.journal.care.ageing import broken_link
+from agentserver.engines.journal.reader import Reader
+from agentserver.engines.journal.rows import DeliveryEnd
 from agentserver.engines.sqlite.file import open_reading
-from agentserver.engines.sqlite.reader import Reader
-from agentserver.engines.sqlite.rows import DeliveryEnd
 from agentserver.history.replay import replay
 from tests.crash.organism import SENDER, SHOP, unheard
 from tests.engines.endings import endings as endings_of

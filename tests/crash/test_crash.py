@@ -16,8 +16,8 @@ from random import Random
 
 import pytest
 
+from agentserver.engines.journal.reader import Reader
 from agentserver.engines.sqlite.file import JournalOptions, open_reading, open_writing
-from agentserver.engines.sqlite.reader import Reader
 from tests.crash.books import Told, check
 from tests.crash.lives import lived
 from tests.crash.organism import SHOP

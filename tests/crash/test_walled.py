@@ -19,8 +19,8 @@ import pytest
 from agentserver.config import forget
 from agentserver.core.messages import Reply
 from agentserver.core.records.audit import Event
+from agentserver.engines.journal.reader import Reader
 from agentserver.engines.sqlite.file import open_reading
-from agentserver.engines.sqlite.reader import Reader
 from agentserver.rulebook import rules
 from agentserver.worker.wall.raising import missing
 from tests.crash.books import Told, check

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentserver.engines.sqlite.rows import DeliveryEnd
+from agentserver.engines.journal.rows import DeliveryEnd
 
 
 def endings(connection, conversation):

@@ -9,8 +9,8 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
+from agentserver.engines.journal.reader import Reader
 from agentserver.engines.sqlite.file import open_reading
-from agentserver.engines.sqlite.reader import Reader
 from agentserver.history.export import dump, load
 from agentserver.history.replay import replay
 from tests.engines.answered import SHOP

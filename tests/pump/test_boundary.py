@@ -11,10 +11,10 @@ from agentserver import HandlerResponse, SystemError
 from agentserver.core.decide import decisions
 from agentserver.core.records.audit import Event
 from agentserver.engines.conformance.sample import at_work
+from agentserver.engines.journal.reader import Reader
 from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions, open_reading
-from agentserver.engines.sqlite.reader import Reader
 from agentserver.guards.peers import PeersGuard
 from agentserver.history.replay import replay
 from agentserver.ports import UnfitError

@@ -9,9 +9,9 @@ import anyio
 import pytest
 
 from agentserver import HandlerResponse
+from agentserver.engines.journal.reader import Reader
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions, open_reading
-from agentserver.engines.sqlite.reader import Reader
 from agentserver.guards.lineage.exposure import Recall
 from agentserver.guards.lineage.guard import Trusted
 from agentserver.history.replay import replay

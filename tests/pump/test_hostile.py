@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from agentserver import HandlerResponse, xmlify
+from agentserver.engines.journal.reader import Reader
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions, open_reading
-from agentserver.engines.sqlite.reader import Reader
 from agentserver.guards.lineage.guard import LineageGuard, Trusted
 from agentserver.guards.peers import PeersGuard
 from agentserver.history.replay import replay

@@ -14,7 +14,7 @@ from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions
 from agentserver.engines.sqlite.proof.verify import findings
-from agentserver.engines.sqlite.reader import reading
+from agentserver.engines.sqlite.reading import reading
 from agentserver.guards.lineage.guard import LineageGuard, Trusted
 from agentserver.guards.peers import PeersGuard
 from agentserver.history.replay import replay

@@ -69,7 +69,7 @@ class RecordedStep(NamedTuple):
         added: the deliveries it made.
         events: what it let go through the gateway.
         chain: its link; empty where steps are not sealed.
-        rows: which rows it made, and their digests; see ``engines/sqlite/proof/seal.py``.
+        rows: which rows it made, and their digests; see ``engines/journal/seal.py``.
     """
 
     version: int

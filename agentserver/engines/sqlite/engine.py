@@ -2,7 +2,7 @@
 
 Owns the thread that writes and the grouping of commits: what is waiting at the end of a turn of the event loop
 shares one transaction, and no step is told to be committed before the transaction is. Refuses to know rows,
-which engines/sqlite/writer.py and engines/sqlite/reader.py do, and what a step means.
+which engines/sqlite/writer.py and engines/journal/reader.py do, and what a step means.
 """
 
 from __future__ import annotations
@@ -13,19 +13,22 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Self, TypeVar
 
+from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.core.messages import UNDECIDED
 from agentserver.core.state.elapsed import STEADY, Calendar
-from agentserver.engines.sqlite.care import claims, maintenance, openings
-from agentserver.engines.sqlite.care.answers import LeftAnswers
-from agentserver.engines.sqlite.file import JournalOptions, open_writing
+from agentserver.engines.journal.care import ageing, openings
+from agentserver.engines.journal.care.answers import LeftAnswers
+from agentserver.engines.journal.reader import Reader
+from agentserver.engines.journal.reads import JournalReads
+from agentserver.engines.journal.rows import Left
+from agentserver.engines.sqlite.care import claims
+from agentserver.engines.sqlite.file import DRIVER, JournalOptions, open_writing, told
 from agentserver.engines.sqlite.lock import Lock
 from agentserver.engines.sqlite.marks import MarkFile
-from agentserver.engines.sqlite.reader import Reader
-from agentserver.engines.sqlite.reads import JournalReads
-from agentserver.engines.sqlite.rows import Left
+from agentserver.engines.sqlite.reading import reading
 from agentserver.engines.sqlite.writer import Writer
 from agentserver.engines.undivided import Undivided
-from agentserver.ports import EngineError
+from agentserver.ports import DamagedError, EngineError
 
 if TYPE_CHECKING:
     import sqlite3
@@ -35,8 +38,8 @@ if TYPE_CHECKING:
     from agentserver.core.guard import CoreGuard
     from agentserver.core.messages import Done, EventPlace, Reply
     from agentserver.core.records.outcome import Outcome
-    from agentserver.engines.sqlite.steps.step import Encoded
-    from agentserver.ports import Answers, Claim
+    from agentserver.engines.journal.steps.step import Encoded
+    from agentserver.ports import Answers, Claim, EngineReader
 
     Waiting = tuple[Encoded, asyncio.Future[None]]
 
@@ -226,6 +229,23 @@ class SqliteEngine(JournalReads, Undivided):
 
     # Reading
 
+    async def read(self, work: Callable[[EngineReader], T]) -> T:
+        """Read the file in a thread of its own, beside the one that writes."""
+        return await asyncio.get_running_loop().run_in_executor(None, self._examine, work)
+
+    def _examine(self, work: Callable[[EngineReader], T]) -> T:
+        with reading(self._path, self._guards) as reader:
+            return work(reader)
+
+    async def _do(self, work: Callable[[], T]) -> T:
+        """Have the thread do something. What SQLite raises becomes an EngineError."""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        except DRIVER as error:
+            raise told(self._path, error) from error
+        except UnreadableError as error:
+            raise DamagedError(str(error)) from error
+
     async def set_aside(self, conversation: str, reason: str, at: float) -> tuple[Reply | Done, ...]:
         """Let a conversation go on no more. Commits to it that are waiting are stale."""
         return await self._do(lambda: self._writer.set_aside(conversation, reason, at))
@@ -258,7 +278,7 @@ class SqliteEngine(JournalReads, Undivided):
 
     def _discard(self, delivery: str) -> bool:
         self._writer.check()
-        return maintenance.discard(self._connection, delivery)
+        return ageing.discard(self._connection, delivery)
 
     async def give_name(self, name: str, conversation: str, at: float) -> str:
         """The conversation that has a name; on the disk when this returns."""
@@ -292,6 +312,6 @@ class SqliteEngine(JournalReads, Undivided):
             return 0
         limit, total, gone = calendar.before(self._retention, now), 0, 1
         while gone:
-            gone = await self._do(lambda: maintenance.forget(self._connection, limit))
+            gone = await self._do(lambda: ageing.forget(self._connection, limit))
             total += gone
         return total

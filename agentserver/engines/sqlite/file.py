@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from agentserver.engines.journal.schema import FORMAT
 from agentserver.engines.sqlite.proof import head
-from agentserver.engines.sqlite.schema import FORMAT, TABLES
+from agentserver.engines.sqlite.schema import TABLES
 from agentserver.ports import EngineError
 
 if TYPE_CHECKING:

@@ -12,13 +12,15 @@ import sqlite3
 from typing import TYPE_CHECKING
 
 from agentserver.core.receipts import given
+from agentserver.engines.journal.care import aside
+from agentserver.engines.journal.rows import LEFT, Left, Rows
+from agentserver.engines.journal.steps.numbered import StepRows
+from agentserver.engines.journal.steps.step import Encoded, StepMaker, from_outside
 from agentserver.engines.sqlite.care import maintenance
 from agentserver.engines.sqlite.file import FATAL, about_a_row, about_the_file, told
 from agentserver.engines.sqlite.lock import Files
+from agentserver.engines.sqlite.numbering import FileRows
 from agentserver.engines.sqlite.proof import head as journal_head
-from agentserver.engines.sqlite.rows import LEFT, Left, Rows
-from agentserver.engines.sqlite.steps.numbered import StepRows
-from agentserver.engines.sqlite.steps.step import Encoded, StepMaker, from_outside
 from agentserver.ports import EngineError, UnfitError
 
 if TYPE_CHECKING:
@@ -64,7 +66,8 @@ class Writer:
         self._full: EngineError | None = None
         self._broken: EngineError | None = None
         self.owed: list[Left] = []
-        self._rows = StepRows(connection)
+        self._stored = FileRows(connection)
+        self._rows = StepRows(self._stored)
         head = journal_head.read(connection)
         assert head is not None
         self._head = head
@@ -130,7 +133,10 @@ class Writer:
         """Let a conversation go on no more; gives what is told of its requests."""
         self.check()
         self._steps.forget(conversation)
-        return self._rows.set_aside(conversation, reason, at)
+        self._rows.forget(conversation)
+        events = aside.put(self._connection, conversation, reason, at)
+        self._stored.count()
+        return events
 
     def check(self) -> None:
         """Raises EngineError when nothing can be kept any more."""
@@ -165,6 +171,7 @@ class Writer:
             if self._connection.in_transaction:
                 self._connection.execute("rollback")
             self._rows.forget()
+            self._stored.count()
         except sqlite3.Error as error:
             self._broken = told(self._path, error)
 

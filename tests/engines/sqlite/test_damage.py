@@ -18,13 +18,14 @@ from agentserver.core.records.details import Failure
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.core.state.elapsed import Calendar, Jump
 from agentserver.engines.conformance.suite import SampleConversation
+from agentserver.engines.journal.care import answers, aside, calendar, openings
+from agentserver.engines.journal.reader import Reader
+from agentserver.engines.journal.rows import Left
 from agentserver.engines.sqlite import schema
-from agentserver.engines.sqlite.care import answers, aside, calendar, claims, maintenance, openings
+from agentserver.engines.sqlite.care import claims, maintenance
 from agentserver.engines.sqlite.file import DRIVER, JournalOptions, Sync, open_reading, open_writing
 from agentserver.engines.sqlite.lock import HEAD, beside
 from agentserver.engines.sqlite.proof.verify import findings
-from agentserver.engines.sqlite.reader import Reader
-from agentserver.engines.sqlite.rows import Left
 from agentserver.engines.sqlite.writer import Writer
 from agentserver.ports import EngineError
 

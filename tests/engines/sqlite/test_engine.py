@@ -17,12 +17,12 @@ from agentserver.core.messages import Done, Failed, Finished, Outside
 from agentserver.core.records.details import Failure
 from agentserver.engines.conformance.sample import going, idle, keep
 from agentserver.engines.conformance.suite import CHECKS, BrokenPromiseError, SampleConversation, Subject
+from agentserver.engines.journal.reader import Reader
+from agentserver.engines.journal.rows import DeliveryEnd, Left
 from agentserver.engines.sqlite.care import maintenance, restore
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import APPLICATION, JournalOptions, open_reading, open_writing
 from agentserver.engines.sqlite.lock import Lock
-from agentserver.engines.sqlite.reader import Reader
-from agentserver.engines.sqlite.rows import DeliveryEnd, Left
 from agentserver.engines.sqlite.writer import Writer
 from agentserver.ports import ConflictError, EngineError, UnfitError
 from tests.engines.endings import endings

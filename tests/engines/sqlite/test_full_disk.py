@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from agentserver.engines.sqlite.care.maintenance import broken_link
+from agentserver.engines.journal.care.ageing import broken_link
+from agentserver.engines.journal.reader import Reader
 from agentserver.engines.sqlite.file import JournalOptions, open_writing
-from agentserver.engines.sqlite.reader import Reader
 from tests.machine import missing
 
 ROOT = Path(__file__).parents[3]

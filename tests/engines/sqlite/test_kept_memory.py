@@ -22,8 +22,8 @@ from agentserver.core.messages import Failed, Finished, GivenUp, Outside, Questi
 from agentserver.core.records.details import Failure
 from agentserver.core.state.approvals import Answer as Said
 from agentserver.core.state.approvals import ApprovalAnswer
+from agentserver.engines.journal.reader import Reader
 from agentserver.engines.sqlite.file import JournalOptions, open_writing
-from agentserver.engines.sqlite.reader import Reader
 from agentserver.engines.sqlite.writer import Writer
 from agentserver.guards.approval import ApprovalGuard
 from agentserver.guards.lineage.guard import LineageGuard, Trusted

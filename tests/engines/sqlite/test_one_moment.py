@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from agentserver.engines.journal.stored import stored
 from agentserver.engines.sqlite.file import JournalOptions, open_reading, open_writing
-from agentserver.engines.sqlite.stored import stored
 
 JOURNAL = Path(__file__).parents[2] / "fixtures" / "journals" / "market.sqlite"
 

@@ -13,11 +13,11 @@ from click.testing import CliRunner
 
 from agentserver.cli import cli
 from agentserver.engines.conformance.suite import SampleConversation
+from agentserver.engines.journal.reader import Reader
 from agentserver.engines.sqlite.care import restore
 from agentserver.engines.sqlite.file import JournalOptions, open_reading, open_writing
 from agentserver.engines.sqlite.lock import Lock
 from agentserver.engines.sqlite.proof.verify import findings
-from agentserver.engines.sqlite.reader import Reader
 from agentserver.engines.sqlite.writer import Writer
 from agentserver.ports import EngineError
 

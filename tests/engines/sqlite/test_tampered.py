@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from agentserver.engines.conformance.suite import SampleConversation
+from agentserver.engines.journal.reader import Reader
 from agentserver.engines.sqlite.file import JournalOptions, open_writing
-from agentserver.engines.sqlite.reader import Reader
 from agentserver.engines.sqlite.writer import Writer
 from agentserver.history.replay import replay
 

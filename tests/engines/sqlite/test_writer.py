@@ -11,9 +11,9 @@ from agentserver.core.decide import decisions
 from agentserver.core.decide.decisions import Accepted
 from agentserver.core.messages import Drafts, Effects, Finished, Returned
 from agentserver.engines.conformance.suite import SampleConversation
+from agentserver.engines.journal.reader import Reader
 from agentserver.engines.sqlite.care import maintenance
 from agentserver.engines.sqlite.file import JournalOptions, open_writing
-from agentserver.engines.sqlite.reader import Reader
 from agentserver.engines.sqlite.writer import Writer
 from agentserver.ports import ConflictError, EngineError
 

@@ -1,1 +1,1 @@
-"""The care of a journal by operators: shrinking, copying, answers, conversations set aside. Internal."""
+"""The care of a journal's file by operators: shrinking, copying, answering beside a server. Internal."""

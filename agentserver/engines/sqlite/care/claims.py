@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from agentserver.engines.sqlite.proof.seal import digest
+from agentserver.engines.journal.seal import digest
 
 if TYPE_CHECKING:
     import sqlite3

@@ -14,8 +14,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from agentserver.engines.journal.seal import digest
 from agentserver.engines.sqlite.lock import HEAD, beside
-from agentserver.engines.sqlite.proof.seal import digest
 from agentserver.ports import EngineError
 
 if TYPE_CHECKING:

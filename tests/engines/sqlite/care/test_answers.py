@@ -10,10 +10,11 @@ import pytest
 from agentserver.core.decide import approving
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.engines.conformance.suite import AskingGuard, SampleConversation
-from agentserver.engines.sqlite.care import answers, restore
+from agentserver.engines.journal.care import answers
+from agentserver.engines.journal.reader import Reader
+from agentserver.engines.sqlite.care import restore
 from agentserver.engines.sqlite.file import JournalOptions, open_reading, open_writing
 from agentserver.engines.sqlite.lock import Lock
-from agentserver.engines.sqlite.reader import Reader
 from agentserver.engines.sqlite.writer import Writer
 from agentserver.ports import EngineError
 

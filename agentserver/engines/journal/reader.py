@@ -7,8 +7,7 @@ change anything.
 from __future__ import annotations
 
 import json
-from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from agentserver.core.encoding import parts, snapshot
 from agentserver.core.encoding.recorded import DeadLetter, RecordedConversation, RecordedStep, Summary
@@ -16,27 +15,29 @@ from agentserver.core.encoding.recording import Origin
 from agentserver.core.encoding.snapshot import Snapshot, UnreadableError, restore
 from agentserver.core.messages import Moment
 from agentserver.core.receipts import Receipt
-from agentserver.engines.sqlite.care import answers as journal_answers
-from agentserver.engines.sqlite.care import aside as journal_aside
-from agentserver.engines.sqlite.care import events as journal_events
-from agentserver.engines.sqlite.care import past as journal_past
-from agentserver.engines.sqlite.care.events import EVENT, event_of
-from agentserver.engines.sqlite.care.maintenance import broken_link
-from agentserver.engines.sqlite.file import DRIVER, open_reading, told
-from agentserver.engines.sqlite.proof import seal
-from agentserver.engines.sqlite.stored import COLUMNS, read_delivery, stored
+from agentserver.engines.journal import seal
+from agentserver.engines.journal.care import answers as journal_answers
+from agentserver.engines.journal.care import aside as journal_aside
+from agentserver.engines.journal.care import events as journal_events
+from agentserver.engines.journal.care import past as journal_past
+from agentserver.engines.journal.care.ageing import broken_link
+from agentserver.engines.journal.care.events import EVENT, event_of
+from agentserver.engines.journal.stored import COLUMNS, read_delivery, stored
 from agentserver.ports import ConversationFound
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from agentserver.core.encoding.recorded import Aside, Charged, DecidedApproval
     from agentserver.core.guard import CoreGuard
     from agentserver.core.messages import Done, EventPlace, Reply
     from agentserver.core.state.approvals import Approval, ApprovalAnswer
     from agentserver.core.state.conversation import Conversation
+    from agentserver.engines.journal.connection import Connection
+
+
+MOST: Final = 1 << 62
+"""Rows, where no number of them is asked for."""
 
 
 class Reader:
@@ -49,7 +50,7 @@ class Reader:
 
     recorded = True
 
-    def __init__(self, connection: sqlite3.Connection, guards: Sequence[CoreGuard] = ()) -> None:
+    def __init__(self, connection: Connection, guards: Sequence[CoreGuard] = ()) -> None:
         self._connection = connection
         self.adopt(guards)
         self._going = journal_aside.GOING
@@ -238,7 +239,7 @@ class Reader:
             f"select {COLUMNS}, c.id, c.principal, d.reason, d.ended, c.closed is null from delivery d"  # noqa: S608
             " join conversation c on c.number = d.conversation where d.state = 3 and substr(d.id, 1, ?) = ?"
             " order by d.number desc limit ?",
-            (len(prefix), prefix, -1 if most is None else most),
+            (len(prefix), prefix, MOST if most is None else most),
         ).fetchall()
         return [
             DeadLetter(read_delivery(conversation, row), principal, reason, at, bool(is_open))
@@ -288,18 +289,3 @@ class Reader:
 
     def _ids(self, statement: str, *values: object) -> list[str]:
         return [key for (key,) in self._connection.execute(statement, values)]
-
-
-@contextmanager
-def reading(path: Path, guards: Sequence[CoreGuard] = ()) -> Iterator[Reader]:
-    """The journal at a path, to be read while a server may be writing it. Raises EngineError.
-
-    Args:
-        path: of the file.
-        guards: those whose memories are kept; without them a conversation that holds one cannot be loaded.
-    """
-    try:
-        with closing(open_reading(path)) as connection:
-            yield Reader(connection, guards)
-    except DRIVER as error:
-        raise told(path, error) from error

@@ -1,33 +1,26 @@
-"""The readings of an engine of the journal that it writes, in the thread that has it.
+"""The readings of an engine that keeps a journal, each in the thread of a connection.
 
-Owns the way into that thread. Refuses to know how the journal comes to be what it is.
+Owns which reading answers what an engine is asked. Must not know the thread, nor the database.
 """
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
-from agentserver.core.encoding.snapshot import UnreadableError
-from agentserver.engines.sqlite.care import calendar as journal_calendar
-from agentserver.engines.sqlite.care import openings
-from agentserver.engines.sqlite.file import DRIVER, told
-from agentserver.engines.sqlite.reader import reading
-from agentserver.ports import DamagedError
+from agentserver.engines.journal.care import calendar as journal_calendar
+from agentserver.engines.journal.care import openings
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import AsyncIterator, Callable, Sequence
-    from concurrent.futures import ThreadPoolExecutor
-    from pathlib import Path
 
     from agentserver.core.guard import CoreGuard
     from agentserver.core.messages import Done, EventPlace, Reply
     from agentserver.core.receipts import Receipt
     from agentserver.core.state.conversation import Conversation
     from agentserver.core.state.elapsed import Calendar
-    from agentserver.engines.sqlite.reader import Reader
-    from agentserver.ports import ConversationFound, EngineReader
+    from agentserver.engines.journal.connection import Connection
+    from agentserver.engines.journal.reader import Reader
+    from agentserver.ports import ConversationFound
 
 T = TypeVar("T")
 
@@ -35,10 +28,8 @@ T = TypeVar("T")
 class JournalReads:
     """Reads an open journal. Its engine sets all of the fields when it opens."""
 
-    _thread: ThreadPoolExecutor
-    _connection: sqlite3.Connection
+    _connection: Connection
     _reader: Reader
-    _path: Path
     _guards: Sequence[CoreGuard]
 
     async def load(self, conversation: str) -> Conversation | None:
@@ -81,19 +72,6 @@ class JournalReads:
         """Keep it in the journal."""
         await self._do(lambda: journal_calendar.keep(self._connection, calendar))
 
-    async def read(self, work: Callable[[EngineReader], T]) -> T:
-        """Read the file in a thread of its own, beside the one that writes."""
-        return await asyncio.get_running_loop().run_in_executor(None, self._examine, work)
-
-    def _examine(self, work: Callable[[EngineReader], T]) -> T:
-        with reading(self._path, self._guards) as reader:
-            return work(reader)
-
     async def _do(self, work: Callable[[], T]) -> T:
-        """Have the thread do something. What SQLite raises becomes an EngineError."""
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
-        except DRIVER as error:
-            raise told(self._path, error) from error
-        except UnreadableError as error:
-            raise DamagedError(str(error)) from error
+        """Have the thread of the connection do something. Raises EngineError for what its driver raises."""
+        raise NotImplementedError

@@ -15,8 +15,9 @@ from agentserver.core.receipts import refused_with
 from agentserver.ports.engine import PAGE
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Sequence
+
+    from agentserver.engines.journal.connection import Connection
 
 EVENT = "e.version, e.position, e.request, e.sender, e.root, e.message, e.flag"
 """The columns that ``event_of`` reads."""
@@ -31,9 +32,7 @@ def event_of(conversation: str, row: Sequence[object], *, again: bool = False) -
     return Reply(conversation, request, sender, root, message, bool(flag), again, place)  # type: ignore[arg-type]
 
 
-def left(
-    connection: sqlite3.Connection, conversation: str, after: EventPlace, most: int
-) -> list[Reply | Done]:
+def left(connection: Connection, conversation: str, after: EventPlace, most: int) -> list[Reply | Done]:
     """The first events of a conversation after a place, acknowledged or not. Raises LookupError when it is unknown."""
     row = connection.execute("select number from conversation where id = ?", (conversation,)).fetchone()
     if row is None:
@@ -56,7 +55,7 @@ def left(
     return found
 
 
-def _aside(connection: sqlite3.Connection, number: int, after: EventPlace) -> list[tuple[object, ...]]:
+def _aside(connection: Connection, number: int, after: EventPlace) -> list[tuple[object, ...]]:
     """The rows of what left a conversation when it was set aside: two for each request that was open then."""
     return connection.execute(
         f"select {EVENT} from aside a join event e"  # noqa: S608 - our own text
@@ -70,7 +69,7 @@ def _place(row: Sequence[object]) -> tuple[object, object]:
     return row[0], row[1]
 
 
-def refusal(connection: sqlite3.Connection, number: int, name: str, request: str) -> str:
+def refusal(connection: Connection, number: int, name: str, request: str) -> str:
     """The code with which a message under a name was refused at once; empty when it was accepted.
 
     What is refused is answered by the step that received it, and nothing else is.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from agentserver.engines.sqlite.proof import seal
+from agentserver.engines.journal import seal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,21 +10,22 @@ import logging
 from typing import TYPE_CHECKING
 
 from agentserver.core.state.elapsed import Calendar, Jump
-from agentserver.engines.sqlite.proof.seal import digest
+from agentserver.engines.journal.connection import transaction
+from agentserver.engines.journal.seal import digest
 
 if TYPE_CHECKING:
-    import sqlite3
+    from agentserver.engines.journal.connection import Connection
 
 logger = logging.getLogger("agentserver.journal")
 
 
-def sound(connection: sqlite3.Connection) -> bool:
+def sound(connection: Connection) -> bool:
     """True when the kept calendar is as it was written."""
     rows = connection.execute("select jumps, last, seal from calendar").fetchall()
     return len(rows) < 2 and all(seal == digest((jumps, last)) for jumps, last, seal in rows)  # noqa: PLR2004 - one row
 
 
-def read(connection: sqlite3.Connection) -> Calendar:
+def read(connection: Connection) -> Calendar:
     """The known part of the calendar. Where nothing can be read, no time that has passed so far counts."""
     if not sound(connection):
         logger.error("the journal's calendar is not what was written: all deadlines count from now")
@@ -36,10 +37,9 @@ def read(connection: sqlite3.Connection) -> Calendar:
     return Calendar(tuple(Jump(at, to) for at, to in json.loads(jumps)), last)
 
 
-def keep(connection: sqlite3.Connection, calendar: Calendar) -> None:
+def keep(connection: Connection, calendar: Calendar) -> None:
     """Write it."""
     row = (json.dumps(calendar.jumps), float(calendar.last or 0.0))
-    connection.execute("begin immediate")
-    connection.execute("delete from calendar")
-    connection.execute("insert into calendar values (?, ?, ?)", (*row, digest(row)))
-    connection.execute("commit")
+    with transaction(connection):
+        connection.execute("delete from calendar")
+        connection.execute("insert into calendar values (?, ?, ?)", (*row, digest(row)))

@@ -7,18 +7,20 @@ read a conversation costs what is in it rather than what has happened in it. Ref
 
 from __future__ import annotations
 
-import sqlite3
 from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.core.encoding import parts, snapshot
 from agentserver.core.encoding.recording import Origin
 from agentserver.core.encoding.snapshot import Snapshot, UnreadableError
 from agentserver.core.messages import NO_CALL, Call, Delivery
-from agentserver.engines.sqlite.proof import seal
-from agentserver.engines.sqlite.proof.seal import Sealed
+from agentserver.engines.journal import seal
+from agentserver.engines.journal.connection import snapshot as moment
+from agentserver.engines.journal.seal import Sealed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from agentserver.engines.journal.connection import Connection
 
 
 def row_delivery(delivery: Delivery) -> tuple[object, ...]:
@@ -107,22 +109,16 @@ def _beginning(row: Sealed) -> Origin:
     return Origin(row.id, row.principal, row.root, parts.rights_in(row.rights))
 
 
-def stored(connection: sqlite3.Connection, conversation: str) -> Stored | None:
+def stored(connection: Connection, conversation: str) -> Stored | None:
     """A conversation as it is stored; None when it is unknown.
 
     Raises UnreadableError when it is not what was written.
     """
-    if connection.in_transaction:
+    with moment(connection):
         return _stored(connection, conversation)
-    # Its row and what belongs to it are of one moment, whatever another connection writes meanwhile.
-    connection.execute("begin")
-    try:
-        return _stored(connection, conversation)
-    finally:
-        connection.execute("rollback")
 
 
-def _stored(connection: sqlite3.Connection, conversation: str) -> Stored | None:
+def _stored(connection: Connection, conversation: str) -> Stored | None:
     try:
         row = connection.execute(
             "select number, id, principal, root, opened, touched, version, closed, chain, state, rights, seal"
@@ -137,13 +133,10 @@ def _stored(connection: sqlite3.Connection, conversation: str) -> Stored | None:
             return found
     except (TypeError, ValueError, OverflowError):
         pass
-    except sqlite3.OperationalError as error:
-        if getattr(error, "sqlite_errorname", None) is not None:
-            raise  # else it is the module's own word for a text that is no UTF-8 any more
     raise UnreadableError(f"conversation {conversation}: what is kept of it is not what was written")
 
 
-def _belonging(connection: sqlite3.Connection, row: Sealed) -> Stored:
+def _belonging(connection: Connection, row: Sealed) -> Stored:
     queued = connection.execute(
         f"select d.number, {COLUMNS} from delivery d where d.conversation = ? and d.state = 0",  # noqa: S608
         (row.number,),
@@ -162,7 +155,7 @@ def _belonging(connection: sqlite3.Connection, row: Sealed) -> Stored:
     return Stored(row, waiting, held, total, *_state(connection, row))
 
 
-def _state(connection: sqlite3.Connection, row: Sealed) -> tuple[bytes, tuple[bytes, ...]]:
+def _state(connection: Connection, row: Sealed) -> tuple[bytes, tuple[bytes, ...]]:
     if row.closed is not None:
         return b"", ()
     version, state = connection.execute(

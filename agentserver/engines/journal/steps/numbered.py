@@ -6,63 +6,63 @@ order give the same rows. Refuses to know where a step comes from, and transacti
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from agentserver.core.encoding import snapshot
 from agentserver.core.receipts import Receipt
-from agentserver.engines.sqlite.care import aside
-from agentserver.engines.sqlite.kept import Kept
-from agentserver.engines.sqlite.proof import seal
-from agentserver.engines.sqlite.proof.seal import GENESIS, Sealed
-from agentserver.engines.sqlite.rows import DeliveryEnd
-from agentserver.engines.sqlite.stored import stored
+from agentserver.engines.journal import seal
+from agentserver.engines.journal.kept import Kept
+from agentserver.engines.journal.rows import DeliveryEnd
+from agentserver.engines.journal.seal import GENESIS, Sealed
 from agentserver.ports import ConflictError, RepeatedError
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Sequence
 
-    from agentserver.core.messages import Done, Reply
-    from agentserver.engines.sqlite.rows import Rows
-    from agentserver.engines.sqlite.steps.step import StepData
+    from agentserver.engines.journal.rows import Rows
+    from agentserver.engines.journal.steps.step import StepData
     from agentserver.ports import EngineError
 
 _ID = 0
 """The index of the id among the columns of a delivery."""
 
 
+class StoredRows(Protocol):
+    """The stored rows on which those of a step build."""
+
+    def find(self, conversation: str) -> Kept | None:
+        """The stored rows of a conversation; None when it is unknown. The version of one that is over fits no step."""
+        ...
+
+    def dead(self, conversation: str, delivery: str) -> int | None:
+        """The number of a dead letter of a conversation; None when it is none, or none any more."""
+        ...
+
+    def receipt(self, number: int, name: str) -> Receipt | None:
+        """The receipt in a conversation, by its number, under a name."""
+        ...
+
+    def take(self, table: str, count: int) -> int:
+        """Take numbers for rows of a table, which follow each other; returns the first."""
+        ...
+
+
 class StepRows:
-    """Makes rows of steps, and knows what is stored.
+    """Makes rows of steps, and remembers the stored rows of open conversations.
 
     Args:
-        connection: to the journal; no other writes it.
+        stored: rows of the journal; nobody else writes those of a conversation meanwhile.
     """
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-        self.forget()
-
-    def forget(self) -> None:
-        """Know no more than the journal does: what was added to rows was not written."""
+    def __init__(self, stored: StoredRows) -> None:
+        self._stored = stored
         self._kept: dict[str, Kept] = {}
-        tables = ("conversation", "step", "delivery", "event")
-        self._last = {table: self._highest(table) for table in tables}
 
-    def _highest(self, table: str) -> int:
-        (number,) = self._connection.execute(f"select max(number) from {table}").fetchone()  # noqa: S608 - our own names
-        return int(number or 0)
-
-    @property
-    def events(self) -> int:
-        """The number of the last event."""
-        return self._last["event"]
-
-    def set_aside(self, conversation: str, reason: str, at: float) -> tuple[Reply | Done, ...]:
-        """Let a conversation go on no more; gives what is told of its requests."""
-        self._kept.pop(conversation, None)
-        events = aside.put(self._connection, conversation, reason, at)
-        self._last["event"] += len(events)
-        return events
+    def forget(self, conversation: str | None = None) -> None:
+        """Forget the stored rows of a conversation; of every one without it."""
+        if conversation is None:
+            self._kept.clear()
+        else:
+            self._kept.pop(conversation, None)
 
     def objection(
         self, conversation: str, before: int, receipt: str | None, rows: Rows
@@ -75,17 +75,22 @@ class StepRows:
             receipt: the name of the receipt that it gives.
             rows: that were made and not written yet.
         """
-        kept = self._kept.get(conversation) or self._find(conversation)
+        kept = self._kept.get(conversation)
+        if kept is None:
+            kept = self._stored.find(conversation)
+            if kept is not None and kept.version >= 0:
+                self._kept[conversation] = kept
         if (0 if kept is None else kept.version) != before:
             return ConflictError(conversation)
         return None if kept is None or receipt is None else self._repeated((kept.number, receipt), rows)
 
     def _repeated(self, place: tuple[int, str], rows: Rows) -> RepeatedError | None:
         """The error for a key of an outside message that is there already, stored or in the same transaction."""
-        row = self._connection.execute(
-            "select content, request from receipt where conversation = ? and name = ?", place
-        ).fetchone() or next((row[2:] for row in rows.receipts if row[:2] == place), None)
-        return None if row is None else RepeatedError(Receipt(str(row[1]), str(row[0])))
+        known = self._stored.receipt(*place)
+        if known is None:
+            added = next((row[2:] for row in rows.receipts if row[:2] == place), None)
+            known = None if added is None else Receipt(str(added[1]), str(added[0]))
+        return None if known is None else RepeatedError(known)
 
     def add(self, step: StepData, rows: Rows) -> None:
         """Add the rows of a step that nothing is to be said against."""
@@ -121,20 +126,21 @@ class StepRows:
 
     def _add(self, step: StepData, kept: Kept, rows: Rows) -> None:
         """Add what a step makes for ever: the step with its changes, its deliveries, what it let go."""
-        delivery, event = self._last["delivery"] + 1, self._last["event"] + 1
-        added = self._add_deliveries(step, kept, rows)
+        delivery = self._stored.take("delivery", 0 if step.revived else len(step.added))
+        event = self._stored.take("event", len(step.events))
+        added = self._add_deliveries(step, delivery, kept, rows)
         self._end_deliveries(step, kept, rows)
-        left = self._add_events(step, kept, rows)
+        left = self._add_events(step, event, kept, rows)
         if step.receipt is not None:
             rows.receipts.append((kept.number, *step.receipt))
         rows_made = (delivery, len(added), event, len(left))
         parts = (step.cause, step.records)
-        self._last["step"] += 1
-        places = seal.places(self._last["step"], step.version, *rows_made)
+        number = self._stored.take("step", 1)
+        places = seal.places(number, step.version, *rows_made)
         kept.chain = seal.chained(kept.chain, *step.moment, *parts, step.changes, places, *added, *left)
         rows.steps.append(
             (
-                self._last["step"],
+                number,
                 kept.number,
                 step.version,
                 *step.moment,
@@ -145,26 +151,9 @@ class StepRows:
             )
         )
 
-    def _find(self, conversation: str) -> Kept | None:
-        """Find the stored rows of an open conversation. The version of one that is closed or aside never fits."""
-        if aside.is_aside(self._connection, conversation):
-            return Kept(0, 0.0, -1, GENESIS)
-        found = stored(self._connection, conversation)
-        if found is None:
-            return None
-        row = found.row
-        if row.closed is not None:
-            return Kept(row.number, row.opened, -1, row.chain)
-        values = snapshot.by_owner(found.values)
-        held = (values, found.queued(), found.belongings)
-        kept = Kept(row.number, row.opened, row.version, row.chain, *held, row.state, row.rights)
-        self._kept[conversation] = kept
-        return kept
-
     def _open(self, step: StepData, rows: Rows) -> Kept:
-        self._last["conversation"] += 1
         kept = self._kept[step.conversation] = Kept(
-            self._last["conversation"],
+            self._stored.take("conversation", 1),
             step.touched,
             0,
             GENESIS,
@@ -175,7 +164,7 @@ class StepRows:
         rows.opened.append((*key, kept.opened, kept.opened, 0, None, GENESIS, b""))
         return kept
 
-    def _add_deliveries(self, step: StepData, kept: Kept, rows: Rows) -> list[bytes]:
+    def _add_deliveries(self, step: StepData, first: int, kept: Kept, rows: Rows) -> list[bytes]:
         """Gives the digest of each new row."""
         if step.revived is not None:
             self._revive(step.conversation, step.revived, kept, rows)
@@ -184,9 +173,7 @@ class StepRows:
             told = f"redriven in conversation {step.conversation}"
             rows.end(self._dead(*step.redriven), DeliveryEnd.REDRIVEN, told, step.touched)
         digests = []
-        for columns in step.added:
-            self._last["delivery"] += 1
-            number = self._last["delivery"]
+        for number, columns in enumerate(step.added, first):
             digests.append(seal.delivery(number, kept.number, columns))
             kept.queue(columns[_ID], number, digests[-1])  # type: ignore[arg-type]
             mark = seal.mark(number, DeliveryEnd.QUEUED, "", None)
@@ -201,14 +188,10 @@ class StepRows:
 
     def _dead(self, conversation: str, delivery: str) -> int:
         """The number of a dead letter. Raises ValueError when it is none, or none any more."""
-        row = self._connection.execute(
-            "select d.number from delivery d join conversation c on c.number = d.conversation"
-            " where c.id = ? and d.id = ? and d.state = ?",
-            (conversation, delivery, DeliveryEnd.DEAD),
-        ).fetchone()
-        if row is None:
+        number = self._stored.dead(conversation, delivery)
+        if number is None:
             raise ValueError("what is no dead letter cannot be queued again")
-        return int(row[0])
+        return number
 
     def _end_deliveries(self, step: StepData, kept: Kept, rows: Rows) -> None:
         if step.done is not None:
@@ -217,12 +200,11 @@ class StepRows:
         for delivery in step.dropped:
             rows.end(kept.unqueue(delivery), DeliveryEnd.DROPPED, "", step.touched)
 
-    def _add_events(self, step: StepData, kept: Kept, rows: Rows) -> list[bytes]:
+    def _add_events(self, step: StepData, first: int, kept: Kept, rows: Rows) -> list[bytes]:
         """Gives the digest of each new row."""
         digests = []
         for position, event in enumerate(step.events):
-            self._last["event"] += 1
-            columns = (self._last["event"], step.version, position, *event)
+            columns = (first + position, step.version, position, *event)
             digests.append(seal.event(kept.number, columns))
-            rows.events.append((self._last["event"], kept.number, *columns[1:]))
+            rows.events.append((first + position, kept.number, *columns[1:]))
         return digests

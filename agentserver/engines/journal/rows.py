@@ -5,18 +5,18 @@ Owns the order of the columns. Refuses to know what the rows mean.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from agentserver.engines.sqlite.proof import seal
+from agentserver.engines.journal import seal
 
 if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
+
+    from agentserver.engines.journal.connection import Connection
 
 _AT_ONCE = (64, 16, 4, 1)
 """Rows that one run of a statement writes. Each run lets go of Python's lock, and has to wait for it afterwards."""
@@ -37,7 +37,7 @@ class _Statement:
         texts = {size: f"{before} values {', '.join([one] * size)}{after}" for size in _AT_ONCE}
         self._texts = MappingProxyType(texts)
 
-    def run(self, connection: sqlite3.Connection, rows: Sequence[Sequence[object]]) -> None:
+    def run(self, connection: Connection, rows: Sequence[Sequence[object]]) -> None:
         """Write rows, of which no two may be about the same."""
         at = 0
         for size, text in self._texts.items():
@@ -101,22 +101,6 @@ class Left(NamedTuple):
     before: bool = False
 
 
-@contextmanager
-def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """A transaction; a part of the one that is open, where one is."""
-    within = connection.in_transaction
-    if within:
-        yield
-        return
-    connection.execute("begin immediate")
-    try:
-        yield
-        connection.execute("commit")
-    finally:
-        if connection.in_transaction:
-            connection.execute("rollback")
-
-
 @dataclass(slots=True)
 class Rows:
     """The rows of one transaction."""
@@ -131,7 +115,7 @@ class Rows:
     values: dict[tuple[int, str, str], bytes | None] = field(default_factory=dict)
     wholes: dict[int, tuple[int, bytes] | None] = field(default_factory=dict)
 
-    def write(self, connection: sqlite3.Connection) -> None:
+    def write(self, connection: Connection) -> None:
         """Write them, a table at a time."""
         gone = [key for key, data in self.values.items() if data is None]
         over = [(number,) for number, whole in self.wholes.items() if whole is None]

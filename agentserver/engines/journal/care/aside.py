@@ -12,14 +12,14 @@ from agentserver.characters.printing import legible
 from agentserver.core.aside import REASON, last_words
 from agentserver.core.encoding.recorded import Aside
 from agentserver.core.messages import EventPlace, Reply
-from agentserver.engines.sqlite.proof import seal
-from agentserver.engines.sqlite.proof.seal import Sealed
-from agentserver.engines.sqlite.rows import EVENT, transaction
+from agentserver.engines.journal import seal
+from agentserver.engines.journal.connection import transaction
+from agentserver.engines.journal.rows import EVENT
+from agentserver.engines.journal.seal import Sealed
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from agentserver.core.messages import Done
+    from agentserver.engines.journal.connection import Connection
 
 _NOW = "select conversation from aside where ended is null"
 
@@ -27,7 +27,7 @@ GOING = f"closed is null and number not in ({_NOW})"
 """The condition for the row of a conversation that is open and not set aside."""
 
 
-def is_aside(connection: sqlite3.Connection, conversation: str) -> bool:
+def is_aside(connection: Connection, conversation: str) -> bool:
     """True when a conversation is aside now."""
     row = connection.execute(
         f"select 1 from conversation where id = ? and number in ({_NOW})",  # noqa: S608 - our own text
@@ -36,7 +36,7 @@ def is_aside(connection: sqlite3.Connection, conversation: str) -> bool:
     return row is not None
 
 
-def damaged(connection: sqlite3.Connection) -> list[str]:
+def damaged(connection: Connection) -> list[str]:
     """The damage to rows that say what is aside, and to the events that left then."""
     rows = connection.execute("select number, conversation, seal from aside order by number").fetchall()
     return [
@@ -46,13 +46,13 @@ def damaged(connection: sqlite3.Connection) -> list[str]:
     ]
 
 
-def told(connection: sqlite3.Connection) -> int:
+def told(connection: Connection) -> int:
     """Count the events that left conversations when they were set aside: no step has let them go."""
     (events,) = connection.execute("select coalesce(sum(events), 0) from aside").fetchone()
     return int(events)
 
 
-def listed(connection: sqlite3.Connection) -> list[Aside]:
+def listed(connection: Connection) -> list[Aside]:
     """The conversations that are aside, oldest first."""
     rows = connection.execute(
         "select c.id, c.principal, a.at, a.reason,"
@@ -62,9 +62,7 @@ def listed(connection: sqlite3.Connection) -> list[Aside]:
     return [Aside(*row) for row in rows]
 
 
-def put(
-    connection: sqlite3.Connection, conversation: str, reason: str, at: float
-) -> tuple[Reply | Done, ...]:
+def put(connection: Connection, conversation: str, reason: str, at: float) -> tuple[Reply | Done, ...]:
     """Set an open conversation aside; gives what leaves it. One that is closed or unknown stays as it is."""
     with transaction(connection):
         row = connection.execute(
@@ -88,13 +86,13 @@ def put(
     return events
 
 
-def put_back(connection: sqlite3.Connection, conversation: str, at: float) -> None:
+def put_back(connection: Connection, conversation: str, at: float) -> None:
     """Let a conversation that is aside go on with the next start. Raises LookupError when it is not aside."""
     with transaction(connection):
         _end(connection, conversation, at)
 
 
-def discard(connection: sqlite3.Connection, conversation: str, at: float) -> None:
+def discard(connection: Connection, conversation: str, at: float) -> None:
     """End a conversation that is aside: what is queued in it is dropped, and it ages out like any other.
 
     Raises LookupError when it is not aside.
@@ -122,7 +120,7 @@ def discard(connection: sqlite3.Connection, conversation: str, at: float) -> Non
         )
 
 
-def remove(connection: sqlite3.Connection, number: int) -> None:
+def remove(connection: Connection, number: int) -> None:
     """Forget that a conversation was ever aside, with what left it then. In a transaction of the caller's."""
     rows = connection.execute(
         "select first_event, events from aside where conversation = ?", (number,)
@@ -134,7 +132,7 @@ def remove(connection: sqlite3.Connection, number: int) -> None:
     connection.execute("delete from aside where conversation = ?", (number,))
 
 
-def _requests(connection: sqlite3.Connection, number: int) -> list[str]:
+def _requests(connection: Connection, number: int) -> list[str]:
     """The requests that have not come to rest, as far as deliveries tell, in order."""
     rows = connection.execute(
         "select d.request from step s join delivery d"
@@ -147,7 +145,7 @@ def _requests(connection: sqlite3.Connection, number: int) -> list[str]:
     return [request for (request,) in rows]
 
 
-def _last(connection: sqlite3.Connection, number: int, version: int) -> EventPlace:
+def _last(connection: Connection, number: int, version: int) -> EventPlace:
     """The last place that is taken: what comes now follows what the last step, or an earlier aside, let go."""
     (steps,) = connection.execute(
         "select coalesce(sum(events), 0) from step where conversation = ? and version = ?", (number, version)
@@ -158,7 +156,7 @@ def _last(connection: sqlite3.Connection, number: int, version: int) -> EventPla
     return EventPlace(version, steps + asides - 1)
 
 
-def _end(connection: sqlite3.Connection, conversation: str, at: float) -> int:
+def _end(connection: Connection, conversation: str, at: float) -> int:
     """Mark it as aside no more; gives the number of its row."""
     row = connection.execute(
         f"select number from conversation where id = ? and number in ({_NOW})",  # noqa: S608 - our own text
@@ -171,7 +169,7 @@ def _end(connection: sqlite3.Connection, conversation: str, at: float) -> int:
     return int(row[0])
 
 
-def _seal(connection: sqlite3.Connection, conversation: int) -> None:
+def _seal(connection: Connection, conversation: int) -> None:
     """Seal what was written of a conversation's being aside."""
     rows = connection.execute("select number from aside where conversation = ?", (conversation,)).fetchall()
     connection.executemany(
@@ -180,7 +178,7 @@ def _seal(connection: sqlite3.Connection, conversation: int) -> None:
     )
 
 
-def _digest(connection: sqlite3.Connection, number: int) -> bytes:
+def _digest(connection: Connection, number: int) -> bytes:
     """The digest of a row and of the events that left then."""
     row = connection.execute(
         "select number, conversation, at, reason, first_event, events, ended from aside where number = ?",

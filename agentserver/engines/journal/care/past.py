@@ -13,27 +13,27 @@ from agentserver.core.encoding.recorded import Charged, Charges, DecidedApproval
 from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.core.messages import Moment
 from agentserver.core.records.audit import Event
-from agentserver.engines.sqlite.stored import COLUMNS, read_delivery
+from agentserver.engines.journal.stored import COLUMNS, read_delivery
 from agentserver.spending import Amount
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Collection
 
     from agentserver.core.messages import Delivery
     from agentserver.core.records.audit import AuditRecord
+    from agentserver.engines.journal.connection import Connection
 
 _DECIDED = "substr(s.cause, 1, 9) = x'5b2264656369646522'"
 _PRICED = "substr(s.cause, 1, 9) in (x'5b2272657365727665', x'5b22736574746c6522')"
 _SETTLE = "settle"
 
 
-def answers(connection: sqlite3.Connection, most: int, principal: str | None) -> list[DecidedApproval]:
+def answers(connection: Connection, most: int, principal: str | None) -> list[DecidedApproval]:
     """The last answers of people, and denials in their place, the latest first."""
     rows = connection.execute(
         "select c.number, c.id, c.principal, s.at, s.cause, s.records from step s"  # noqa: S608 - our own text
         f" join conversation c on c.number = s.conversation where {_DECIDED}"
-        " and (?1 is null or c.principal = ?1) order by s.number desc limit ?2",
+        " and (cast(?1 as text) is null or c.principal = ?1) order by s.number desc limit ?2",
         (principal, most),
     ).fetchall()
     found = []
@@ -44,7 +44,7 @@ def answers(connection: sqlite3.Connection, most: int, principal: str | None) ->
     return found
 
 
-def charged(connection: sqlite3.Connection, since: float) -> tuple[Charged, ...]:
+def charged(connection: Connection, since: float) -> tuple[Charged, ...]:
     """The charges of the steps since a time."""
     rows = connection.execute(
         "select c.number, c.id, c.principal, s.at, s.seed, s.cause, s.records from step s"  # noqa: S608 - our own text
@@ -64,7 +64,7 @@ def charged(connection: sqlite3.Connection, since: float) -> tuple[Charged, ...]
 
 
 def _record(
-    connection: sqlite3.Connection, place: tuple[int, str, float], records: bytes, events: Collection[str]
+    connection: Connection, place: tuple[int, str, float], records: bytes, events: Collection[str]
 ) -> AuditRecord:
     """The one record of these events in a step. Raises UnreadableError."""
     number, key, at = place
@@ -78,7 +78,7 @@ def _record(
     return record
 
 
-def _delivery(connection: sqlite3.Connection, number: int, key: str, delivery: str) -> Delivery:
+def _delivery(connection: Connection, number: int, key: str, delivery: str) -> Delivery:
     row = connection.execute(
         f"select {COLUMNS} from step s join delivery d"  # noqa: S608 - our own text
         " on d.number >= s.first_delivery and d.number < s.first_delivery + s.deliveries"

@@ -15,7 +15,7 @@ from agentserver.core.encoding.recorded import given_up
 from agentserver.core.encoding.recording import Origin
 from agentserver.core.messages import Opening, Outside, Redriven, Reply, Requeued, TurnedAway
 from agentserver.core.receipts import given
-from agentserver.engines.sqlite.stored import row_delivery
+from agentserver.engines.journal.stored import row_delivery
 from agentserver.ports import EngineError, UnfitError
 
 if TYPE_CHECKING:

@@ -8,25 +8,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agentserver.engines.sqlite.proof.seal import digest
+from agentserver.engines.journal.seal import digest
 from agentserver.ports import EngineError
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Collection
 
+    from agentserver.engines.journal.connection import Connection
 
-def claim(connection: sqlite3.Connection, name: str, conversation: str, at: float) -> str:
+
+def claim(connection: Connection, name: str, conversation: str, at: float) -> str:
     """Give a conversation a name, unless another has it; gives the one that has it. Raises as ``claimed`` does."""
     row = (name, conversation, float(at))
     connection.execute(
-        "insert or ignore into opening values (?, ?, ?, ?)",
+        "insert into opening values (?, ?, ?, ?) on conflict do nothing",
         (*row, digest(row)),
     )
     return claimed(connection, name) or conversation
 
 
-def claimed(connection: sqlite3.Connection, name: str) -> str | None:
+def claimed(connection: Connection, name: str) -> str | None:
     """The conversation that has a name; None when none has it. Raises EngineError for a row that was altered."""
     row = connection.execute("select conversation, at, seal from opening where name = ?", (name,)).fetchone()
     if row is None:
@@ -37,7 +38,7 @@ def claimed(connection: sqlite3.Connection, name: str) -> str | None:
     return str(found)
 
 
-def damaged(connection: sqlite3.Connection) -> list[str]:
+def damaged(connection: Connection) -> list[str]:
     """The damage to names."""
     rows = connection.execute("select name, conversation, at, seal from opening order by name").fetchall()
     return [
@@ -47,7 +48,7 @@ def damaged(connection: sqlite3.Connection) -> list[str]:
     ]
 
 
-def forget(connection: sqlite3.Connection, before: float) -> None:
+def forget(connection: Connection, before: float) -> None:
     """Forget the names, given before, of conversations that never began."""
     connection.execute(
         "delete from opening where at < ? and not exists"
@@ -56,7 +57,7 @@ def forget(connection: sqlite3.Connection, before: float) -> None:
     )
 
 
-def only(connection: sqlite3.Connection, conversations: Collection[str]) -> None:
+def only(connection: Connection, conversations: Collection[str]) -> None:
     """Forget every name but those of some conversations."""
     names = [
         (name,)

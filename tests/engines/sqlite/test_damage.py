@@ -18,11 +18,12 @@ from agentserver.core.records.details import Failure
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.core.state.elapsed import Calendar, Jump
 from agentserver.engines.conformance.suite import SampleConversation
-from agentserver.engines.journal.care import answers, aside, calendar, openings
+from agentserver.engines.journal.care import ageing, aside, calendar, openings
 from agentserver.engines.journal.reader import Reader
 from agentserver.engines.journal.rows import Left
 from agentserver.engines.sqlite import schema
-from agentserver.engines.sqlite.care import claims, maintenance
+from agentserver.engines.sqlite.care import claims
+from agentserver.engines.sqlite.care.answers import leave
 from agentserver.engines.sqlite.file import DRIVER, JournalOptions, Sync, open_reading, open_writing
 from agentserver.engines.sqlite.lock import HEAD, beside
 from agentserver.engines.sqlite.proof.verify import findings
@@ -105,8 +106,8 @@ def everything(tmp_path_factory):
             assert writer.set_aside(outcomes[number].conversation.id, "it cannot go on", 20.0) is not None
         aside.put_back(connection, Reader(connection).aside()[0].id, 21.0)
         aside.discard(connection, Reader(connection).aside()[0].id, 21.0)
-        maintenance.discard(connection, Reader(connection).dead()[0].delivery.id)
-    assert answers.leave(path, ApprovalAnswer("one", "digest", Answer.DENY, "ada"), 5.0)
+        ageing.discard(connection, Reader(connection).dead()[0].delivery.id)
+    assert leave(path, ApprovalAnswer("one", "digest", Answer.DENY, "ada"), 5.0)
     assert list(findings(path)) == []
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("pragma wal_checkpoint(truncate)").fetchall()

@@ -13,6 +13,7 @@ from agentserver.engines.conformance.suite import AskingGuard, SampleConversatio
 from agentserver.engines.journal.care import answers
 from agentserver.engines.journal.reader import Reader
 from agentserver.engines.sqlite.care import restore
+from agentserver.engines.sqlite.care.answers import leave
 from agentserver.engines.sqlite.file import JournalOptions, open_reading, open_writing
 from agentserver.engines.sqlite.lock import Lock
 from agentserver.engines.sqlite.writer import Writer
@@ -37,7 +38,7 @@ def standing(path):
 
 def test_an_answer_is_written_while_a_server_has_the_journal(path):
     with Lock(path), closing(open_writing(JournalOptions(path))) as server:
-        assert answers.leave(path, said(Answer.ONCE), 5.0)
+        assert leave(path, said(Answer.ONCE), 5.0)
         assert answers.found(server) == [(said(Answer.ONCE), 5.0)]
         answers.drop(server, ["another"])
         assert answers.found(server)
@@ -46,17 +47,17 @@ def test_an_answer_is_written_while_a_server_has_the_journal(path):
 
 
 def test_the_first_answer_stands_but_a_denial_takes_the_place_of_an_approval(path):
-    assert answers.leave(path, said(Answer.ONCE), 1.0)
-    assert not answers.leave(path, said(Answer.ALWAYS, by="eve"), 2.0)
+    assert leave(path, said(Answer.ONCE), 1.0)
+    assert not leave(path, said(Answer.ALWAYS, by="eve"), 2.0)
     assert standing(path) == [(said(Answer.ONCE), 1.0)]
-    assert answers.leave(path, said(Answer.DENY, by="bob"), 3.0)
-    assert not answers.leave(path, said(Answer.ONCE), 4.0)
+    assert leave(path, said(Answer.DENY, by="bob"), 3.0)
+    assert not leave(path, said(Answer.ONCE), 4.0)
     assert standing(path) == [(said(Answer.DENY, by="bob"), 3.0)]
 
 
 def test_answers_come_in_the_order_in_which_they_were_given(path):
     for at, key in ((3.0, "a"), (1.0, "b"), (2.0, "c")):
-        answers.leave(path, said(Answer.ONCE, key), at)
+        leave(path, said(Answer.ONCE, key), at)
     assert [answered.approval for answered, _ in standing(path)] == ["b", "c", "a"]
 
 
@@ -71,7 +72,7 @@ def test_an_answer_that_nobody_knows_is_a_denial_and_its_author_one_line(path):
 
 def test_where_there_is_no_journal_there_is_nothing_to_answer(tmp_path):
     with pytest.raises(EngineError, match="there is no journal"):
-        answers.leave(tmp_path / "none", said(Answer.ONCE), 1.0)
+        leave(tmp_path / "none", said(Answer.ONCE), 1.0)
     assert not (tmp_path / "none").exists()
 
 
@@ -81,7 +82,7 @@ def test_somebody_who_holds_the_file_is_named_as_the_obstacle(path, monkeypatch)
     with closing(connect(path, isolation_level=None)) as other:
         other.execute("begin immediate")
         with pytest.raises(EngineError, match="another program holds the file"):
-            answers.leave(path, said(Answer.ONCE), 1.0)
+            leave(path, said(Answer.ONCE), 1.0)
 
 
 class Remembers(AskingGuard):
@@ -121,7 +122,7 @@ def test_a_copy_of_some_conversations_holds_no_answers(path, tmp_path):
     first, second = story.said(story.opened(), "1"), story.said(story.opened(), "2")
     with closing(open_writing(JournalOptions(path))) as connection:
         Writer(connection, path).commit([first, second])
-    answers.leave(path, said(Answer.ONCE), 1.0)
+    leave(path, said(Answer.ONCE), 1.0)
     restore.export(path, tmp_path / "all")
     restore.export(path, tmp_path / "some", [first.conversation.id])
     assert len(standing(tmp_path / "all")) == 1

@@ -187,7 +187,7 @@ class PolicyReader:
         twice = [key for key in own.values if key in file.values]
         for key in twice:
             message = f'"{key}" is given in {file.document.file} too'
-            self._report.error(ConfigCode.TWICE, own.where((key,)), message, "give it in one place")
+            self._report.error(ConfigCode.REPEATED, own.where((key,)), message, "give it in one place")
         return bool(twice)
 
     # What it says

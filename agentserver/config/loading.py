@@ -329,7 +329,7 @@ def _serving(
         if name not in known:
             report.error(ConfigCode.NAME, where, f'unknown listener "{name}"', did_you_mean(name, known))
         elif name in entry.expose[:i]:
-            report.error(ConfigCode.TWICE, where, f'"{name}" is exposed already')
+            report.error(ConfigCode.REPEATED, where, f'"{name}" is exposed already')
     trust, approvals = Trust(entry.trust), entry.approvals or ""
     return McpServing(tuple(entry.expose), trust, approvals, entry.deadline)
 

@@ -162,7 +162,7 @@ def _usable_listeners(document: Document, bad: set[Loc]) -> Iterable[DeclaredLis
         return
     for i, data in enumerate(listeners):
         faulty = {str(loc[2]) for loc in bad if loc[:2] == ("listeners", i) and len(loc) > 2}  # noqa: PLR2004 - a key
-        if isinstance(data, dict) and "handler" not in faulty:
+        if isinstance(data, dict):
             stand_in = {"name": f"listener-{i}", "description": "faulty"}
             sound = {key: value for key, value in data.items() if key not in faulty}
             yield DeclaredListener(
@@ -180,9 +180,11 @@ def _sound_guards(document: Document, bad: set[Loc]) -> Iterable[DeclaredGuard]:
 
 
 def _sound_limits(document: Document, bad: set[Loc]) -> Mapping[str, Any]:
-    if any(loc[:1] == ("limits",) for loc in bad):
+    if ("limits",) in bad:
         return {}
-    return LimitsEntry.model_validate(document.data.get("limits", {})).model_dump(exclude_unset=True)
+    faulty = {loc[1] for loc in bad if loc[:1] == ("limits",)}
+    sound = {key: value for key, value in document.data.get("limits", {}).items() if key not in faulty}
+    return LimitsEntry.model_validate(sound).model_dump(exclude_unset=True)
 
 
 def _sound_journal(document: Document, bad: set[Loc]) -> Journal | None:

@@ -57,7 +57,7 @@ def check_peers(listeners: Iterable[DeclaredListener], known: set[str], report: 
                 report.error(ConfigCode.NAME, where, f'unknown listener "{peer}"', did_you_mean(peer, known))
         if declared.entry.acts and "peers" not in declared.entry.model_fields_set | declared.faulty:
             message = "an agent without peers can only answer its caller"
-            report.warning(ConfigCode.AGENT, declared.where(), message, "write peers: [] if that is meant")
+            report.warning(ConfigCode.PEERS, declared.where(), message, "write peers: [] if that is meant")
 
 
 def check_trust(main: Parsed, listeners: Iterable[DeclaredListener], report: Mistakes) -> None:
@@ -92,7 +92,7 @@ def check_roots(bound: Sequence[BoundListener], report: Mistakes) -> None:
             names = ", ".join(sorted(item.listener.name for item in items))
             message = f"{kind.__qualname__} is accepted by {names}: a message must say which with its to"
             where = Where(items[-1].source.file, items[-1].source.line, "listeners")
-            report.warning(ConfigCode.TWICE, where, message, "or all of them say broadcast: true")
+            report.warning(ConfigCode.SHARED, where, message, "or all of them say broadcast: true")
 
 
 def check_xml_names(bound: Iterable[BoundListener], project: Project, report: Mistakes) -> None:
@@ -123,7 +123,7 @@ def merge_limits(files: Iterable[Parsed], report: Mistakes) -> Limits:
             where = parsed.document.where(("limits", key))
             if key in first:
                 report.error(
-                    ConfigCode.TWICE, where, f"is already set at {first[key].file}:{first[key].line}"
+                    ConfigCode.REPEATED, where, f"is already set at {first[key].file}:{first[key].line}"
                 )
             first.setdefault(key, where)
             values[key] = value

@@ -37,6 +37,20 @@ class ConfigCode(Enum):
         _LINE,
         "Rename one of them.",
     )
+    REPEATED = Remedy(
+        "config",
+        "repeated",
+        "A list, or the files together, say one thing twice.",
+        _LINE,
+        "Say it in one place.",
+    )
+    SHARED = Remedy(
+        "config",
+        "shared",
+        "Several listeners take one payload class, so that a message has to name one of them.",
+        _LINE,
+        "Give each message a `to`, or let all of them say `broadcast: true`.",
+    )
     MISSING = Remedy(
         "config",
         "missing",
@@ -105,6 +119,27 @@ class ConfigCode(Enum):
         "A key of an agent stands at a listener with a handler, or the other way round.",
         _LINE,
         "A listener has `handler` or `model`; `agent` with bounds belongs to `model`.",
+    )
+    PEERS = Remedy(
+        "config",
+        "peers",
+        "An agent names no peers, so that its model has no tools.",
+        _LINE,
+        "List the listeners that it may call under `peers`, or write `peers: []`.",
+    )
+    TOOL = Remedy(
+        "config",
+        "tool",
+        "A payload or a peer cannot be offered to a model as a tool.",
+        _LINE,
+        "Declare the payload with `@xmlify`; shorten the name of the listener.",
+    )
+    ROOM = Remedy(
+        "config",
+        "room",
+        "A thread's storage has no room for the history of an agent.",
+        _LINE,
+        "Raise `limits.storage`, or lower `history` under the listener's `agent`.",
     )
     QUARANTINE = Remedy(
         "config",

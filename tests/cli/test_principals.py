@@ -115,7 +115,7 @@ def test_one_who_is_revoked_is_listed_as_such_and_can_be_added_again(home):
         (["system"], "is the name of the system"),
         (["ada", "--may", "greter"], "did you mean greeter?"),
         (["ada", "--rate", "fast"], "is no rate"),
-        (["ada", "--rate", "0/s"], "is no rate"),
+        (["ada", "--rate", "0/s"], "is no rate: one is a number from 1 to 999999"),
         (["ada", "--open", "-1"], "--open"),
         (["ada", "--role", "root"], "--role"),
         (["ada", "--trust", "all"], "--trust"),

@@ -1,4 +1,5 @@
 import dataclasses
+import sys
 
 import pytest
 
@@ -6,7 +7,7 @@ from agentserver.config.keys.fields import NO_PATH
 from agentserver.config.keys.models import LimitsEntry, ListenerEntry, OrganismFile
 from agentserver.config.validation import keys_of
 from agentserver.core.blueprint import Limits, Listener
-from tests.config.conftest import ONE
+from tests.config.conftest import CODE, ONE
 
 
 def test_the_models_hold_the_fields_and_defaults_of_the_core():
@@ -164,6 +165,70 @@ def test_a_faulty_entry_is_still_looked_at(project):
         "organism.yaml:5: listeners[1].peers: a list was expected; YAML reads this as the number 5",
         "organism.yaml:5: listeners[1].settings: a mapping of keys was expected; YAML reads this as the number 5",
     ]
+
+
+NEEDLESS = {
+    "peers: [ghost]": 'peers[0]: unknown listener "ghost"',
+    "payload_class: listeners.classes.Gone": 'there is no name "Gone"',
+    "replies: [listeners.classes.Gone]": 'there is no name "Gone"',
+    "settings: {size: 5}": "settings need a class that checks them",
+    "retries: -1": "retries: must be at least 0",
+    "colour: red": 'unknown key "colour"',
+    "prompt: p.md": "prompt: belongs to a listener with a model",
+}
+"""Keys of a listener, each with a mistake that has nothing to do with its handler."""
+
+
+@pytest.mark.parametrize("needless", NEEDLESS)
+@pytest.mark.parametrize(
+    "other", ["handler: greet", "handler: listeners.greet.gone", "isolation: {memory: x}", "deadline: soon"]
+)
+def test_a_mistake_of_a_listener_is_named_beside_another_one(project, needless, other):
+    project.write("listeners/classes.py", CODE)
+    keys = {"handler": "listeners.greet.greet", "payload_class": "listeners.classes.Greeting"}
+    for said in (needless, other):
+        key, _, value = said.partition(": ")
+        keys[key] = value
+    entry = ", ".join(f"{key}: {value}" for key, value in keys.items())
+    found = project.errors(f"name: demo\nlisteners:\n  - {{name: a, description: d, {entry}}}\n")
+    assert any(NEEDLESS[needless] in line for line in found), found
+    assert any(f".{other.partition(':')[0]}" in line and NEEDLESS[needless] not in line for line in found), found
+
+
+def test_the_code_of_a_handler_that_needs_a_process_of_its_own_is_imported_beside_no_mistake(project):
+    project.write("listeners/hostile.py", f"{CODE}\nraise SystemExit('imported')\n")
+    keys = "handler: listeners.hostile.greet, payload_class: listeners.hostile.Greeting, isolation: {memory: x}"
+    found = project.errors(f"name: demo\nlisteners:\n  - {{name: a, description: d, {keys}}}\n")
+    assert len(found) == 1, found
+    assert "listeners.hostile" not in sys.modules
+
+
+def test_a_limit_is_held_against_other_files_beside_a_faulty_one(project):
+    project.write("more.yaml", "limits: {payload: 2000, storage: x}\n")
+    found = project.errors(f"{ONE}include: [more.yaml]\nlimits: {{payload: 1000, queue: x}}\n")
+    assert [line.partition(": ")[2].partition(":")[0] for line in found] == ["limits.queue", "limits.storage", "limits.payload"]
+
+
+CODED = {
+    "agent: true": "config:peers",
+    "model: m": "config:agent",
+    "prompt: p.md": "config:agent",
+}
+
+
+@pytest.mark.parametrize("line", CODED)
+def test_a_finding_about_an_agent_has_the_code_that_explains_it(project, line):
+    _, found = project.inspect(f"{ONE}    {line}\n")
+    assert CODED[line] in {str(each.code) for each in found}
+    assert ("config:agent" in {str(each.code) for each in found}) == (CODED[line] == "config:agent")
+
+
+def test_what_is_said_twice_is_not_explained_as_two_things_of_one_name(project):
+    project.write("more.yaml", "limits: {queue: 5}\n")
+    text = f"{ONE}include: [more.yaml]\nlimits: {{queue: 6}}\nmcp_server: {{expose: [greeter, greeter]}}\n"
+    text = text.replace("include", "  - {name: b, handler: listeners.greet.greet, description: d}\ninclude")
+    _, found = project.inspect(text)
+    assert sorted(str(each.code) for each in found) == ["config:repeated", "config:repeated", "config:shared"]
 
 
 def test_no_finding_shows_a_secret(project):

@@ -43,7 +43,7 @@ def check_keys(declared: Sequence[DeclaredListener], report: Mistakes) -> None:
     """Refuse the keys of an agent at a listener that has no model, and a handler beside a model."""
     for one in declared:
         entry = one.entry
-        if entry.model is not None and entry.handler is not None:
+        if entry.model is not None and (entry.handler is not None or "handler" in one.faulty):
             report.error(
                 ConfigCode.AGENT, one.where("model"), "a listener has a handler or a model, not both"
             )
@@ -115,7 +115,7 @@ class _Equipping:
         if "__payload__" not in vars(payload) or by_schema:
             told = f"{payload.__qualname__} is bound to a hand-written XSD and has no JSON Schema for a model"
             self._report.error(
-                ConfigCode.AGENT, self._declared.where(key, *more), told, "declare it with @xmlify"
+                ConfigCode.TOOL, self._declared.where(key, *more), told, "declare it with @xmlify"
             )
 
     def _check_room(self, storage: int) -> None:
@@ -126,7 +126,7 @@ class _Equipping:
             where = (
                 self._declared.where("agent") if self._declared.entry.agent else self._declared.where("model")
             )
-            self._report.error(ConfigCode.AGENT, where, told, f"it is {storage}")
+            self._report.error(ConfigCode.ROOM, where, told, f"it is {storage}")
 
     def _check_quarantine(self) -> None:
         """Refuse peers of a quarantined agent, and an answer by which it could tell anything."""
@@ -172,7 +172,7 @@ class _Equipping:
             elif len(name) > LONGEST:
                 told = f'the tool "{name}" has a longer name than models take: {LONGEST} characters'
                 self._report.error(
-                    ConfigCode.AGENT, self._declared.where("peers"), told, "shorten the name of the listener"
+                    ConfigCode.TOOL, self._declared.where("peers"), told, "shorten the name of the listener"
                 )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
 from agentserver.completion import ReadyAgent
-from agentserver.config.code.isolated import isolated
+from agentserver.config.code.isolated import beside_handler, isolated
 from agentserver.config.code.settings import Given, make_settings
 from agentserver.config.code.signature import (
     Discovery,
@@ -59,9 +59,7 @@ class Binder:
 
     def bind(self, declared: DeclaredListener) -> BoundListener | None:
         """The listener with its code, or None when something of it is wrong."""
-        if "isolation" in declared.faulty:
-            return None  # its handler is not to be imported here, whatever was meant
-        if declared.entry.isolation is not None:
+        if declared.entry.isolation is not None or "isolation" in declared.faulty:
             return self._bind_isolated(declared)
         entry = declared.entry
         made = entry.model is not None and entry.handler is None
@@ -91,13 +89,14 @@ class Binder:
 
     def _bind_isolated(self, declared: DeclaredListener) -> BoundListener | None:
         """A listener whose handler is imported by a process of its own, and never here."""
-        isolation = isolated(declared, self._project, self.report)
-        if isolation is None:
-            return None
+        known = "isolation" not in declared.faulty
+        isolation = isolated(declared, self._project, self.report) if known else None
+        if declared.entry.handler is None or beside_handler(declared.entry):
+            return None  # its module is not to be imported here, also where the organism is refused
         payloads = self._named_classes(declared, "payload_class", declared.entry.payload_class)
         replies = self._named_classes(declared, "replies", declared.entry.replies)
         settings = self._settings(declared)
-        if not payloads or replies is None or isinstance(settings, SignatureRefusal):
+        if isolation is None or not payloads or replies is None or isinstance(settings, SignatureRefusal):
             return None
         home = isolation.handler.rpartition(".")[0]
         if self.importer.has(home):
@@ -117,6 +116,8 @@ class Binder:
 
     def _signature(self, declared: DeclaredListener) -> tuple[Handler, Signature] | None:
         where = declared.where("handler", missing=declared.entry.handler is None)
+        if "handler" in declared.faulty:
+            return None
         if declared.entry.handler is None:
             self.report.error(
                 ConfigCode.MISSING, where, "is missing", "or a model, for an agent that is made of one"

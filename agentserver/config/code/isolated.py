@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from agentserver.config.code.userland import Project
     from agentserver.config.findings import Mistakes
     from agentserver.config.keys.isolation import IsolationEntry
+    from agentserver.config.keys.models import ListenerEntry
     from agentserver.config.validation import DeclaredListener
 
 
@@ -69,7 +70,6 @@ def _mistakes(declared: DeclaredListener, project: Project) -> Iterator[_Found]:
     if entry.handler is None:
         yield ("isolation",), "an agent that is made of a model has no code to run elsewhere", "leave it out"
         return
-    home = entry.handler.rpartition(".")[0]
     if not entry.payload_class and "payload_class" not in declared.faulty:
         yield (
             ("payload_class",),
@@ -78,14 +78,19 @@ def _mistakes(declared: DeclaredListener, project: Project) -> Iterator[_Found]:
         )
     if entry.schema_file is not None:
         yield ("schema",), "a process of its own takes no hand-written schema", "bind it to the class"
-    beside = [*(entry.payload_class or ()), *(entry.replies or ()), *filter(None, [entry.settings_class])]
-    for path in beside:
-        if path.rpartition(".")[0] == home:
-            told = f'"{path}" stands in the handler\'s module, which the server would import for it'
-            yield ("isolation",), told, "put the classes into a module of their own"
-            break
+    path = beside_handler(entry)
+    if path:
+        told = f'"{path}" stands in the handler\'s module, which the server would import for it'
+        yield ("isolation",), told, "put the classes into a module of their own"
     yield from _of_handler(entry.handler, asked, project)
     yield from _of_values(asked, project)
+
+
+def beside_handler(entry: ListenerEntry) -> str:
+    """Name a class that stands in the handler's module; empty when there is none."""
+    home = (entry.handler or "").rpartition(".")[0]
+    classes = [*(entry.payload_class or ()), *(entry.replies or ()), *filter(None, [entry.settings_class])]
+    return next((path for path in classes if path.rpartition(".")[0] == home), "")
 
 
 def _of_handler(path: str, asked: IsolationEntry, project: Project) -> Iterator[_Found]:

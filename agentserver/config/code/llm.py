@@ -114,7 +114,7 @@ class _Reader:
             if name not in known:
                 self.refuse(ConfigCode.NAME, keys, f'unknown backend "{name}"', did_you_mean(name, known))
             elif name in model.backends[:place]:
-                self.refuse(ConfigCode.TWICE, keys, f'the backend "{name}" is named twice')
+                self.refuse(ConfigCode.REPEATED, keys, f'the backend "{name}" is named twice')
 
     def budgets(self, entry: LlmEntry, listeners: Collection[str]) -> Budgets:
         """The bounds of what is spent; a call reserves all the tokens that its answer may have."""

@@ -119,7 +119,7 @@ class ToolReader:
             where = self._where(at, "tools", number, "name")
             agreed = lock.tool(tool.name)
             if tool.name in seen:
-                self.report.error(ConfigCode.TWICE, where, f'duplicate tool "{tool.name}"')
+                self.report.error(ConfigCode.REPEATED, where, f'duplicate tool "{tool.name}"')
             elif agreed is None:
                 known = did_you_mean(tool.name, (each.name for each in lock.tools))
                 hint = known or f"run: agentserver mcp lock --server {entry.name}"

@@ -27,7 +27,7 @@ MOST_PORT: Final = 65_535
 
 LOCAL: Final = "127.0.0.1:8420"
 
-_UNBINDABLE: Final = f'is not an address and a port such as "{LOCAL}" or "[::1]:8420"'
+_UNBINDABLE: Final = f'is not an address and a port from 0 to {MOST_PORT} such as "{LOCAL}" or "[::1]:8420"'
 
 
 def address(bind: str) -> tuple[str, int]:
@@ -53,7 +53,7 @@ def _bindable(bind: str) -> str:
 def _reachable(url: str) -> str:
     port = urlsplit(url).netloc.rpartition("]")[2].partition(":")[2]
     if port and not 0 < int(port) <= MOST_PORT:
-        raise ValueError("names a port that there is not")
+        raise ValueError(f"names a port that is not from 1 to {MOST_PORT}")
     return url
 
 

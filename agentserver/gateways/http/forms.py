@@ -35,6 +35,9 @@ XML: Final = ("application/xml", "text/xml")
 KEY: Final = f'^([!#-~]{{1,{LONGEST}}}|"[!#-~]{{1,{LONGEST}}}")$'
 """The pattern of an Idempotency-Key: visible characters of ASCII but quotes, in which all of it may stand."""
 
+_NAMED: Final = 10
+"""Names that a refusal lists."""
+
 _PLACE: Final = re.compile(r"(0|[1-9][0-9]{0,17})-(0|[1-9][0-9]{0,17})")
 
 
@@ -90,18 +93,27 @@ def message(
 
 def _codec(rules: Rules, to: str | None, name: str | None, may: Collection[str] | None) -> Codec:
     """The codec of the payload that is meant."""
-    found = {
-        codec.name: codec
-        for listener in ([to] if to is not None else rules.blueprint.listeners)
-        if may is None or listener in may
-        for codec in taken(rules, listener)
-        if name is None or local(codec.name) == name
-    }
+    found: dict[str, Codec] = {}
+    takers: list[str] = []
+    for listener in [to] if to is not None else rules.blueprint.listeners:
+        own = [codec for codec in taken(rules, listener) if name is None or local(codec.name) == name]
+        if own and (may is None or listener in may):
+            takers.append(listener)
+            found.update((codec.name, codec) for codec in own)
     if not found:
         raise by_code(Code.ROUTING)
+    if len(found) > 1 and len(takers) > 1:
+        raise ProblemAnswer(422, f"The message is for one of several listeners: name it with to=: {_some(takers)}.")
     if len(found) > 1:
-        raise ProblemAnswer(422, "Several payloads are taken here: name one with payload=.")
+        payloads = _some(map(local, found))
+        raise ProblemAnswer(422, f"{takers[0]} takes several payloads: name one with payload=: {payloads}.")
     return next(iter(found.values()))
+
+
+def _some(names: Iterable[str]) -> str:
+    """List some of these names."""
+    first = sorted(names)
+    return ", ".join(first[:_NAMED]) + (", ..." if len(first) > _NAMED else "")
 
 
 def taken(rules: Rules, listener: str) -> Iterator[Codec]:

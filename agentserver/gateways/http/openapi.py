@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from agentserver.gateways.http.forms import JSON, KEY, XML, taken
+from agentserver.gateways.http.options import MOST_WAIT
 from agentserver.gateways.http.problems import PROBLEM
 from agentserver.payload.json.schema import json_schema
 from agentserver.payload.json.values import JsonRefusal
@@ -175,7 +176,7 @@ _PAYLOAD: Final = {
 _WAIT: Final = {
     "name": "wait",
     "in": "query",
-    "schema": {"type": "integer", "minimum": 0, "maximum": 99999},
+    "schema": {"type": "integer", "minimum": 0, "maximum": MOST_WAIT},
     "description": "Seconds for which an answer is waited for.",
 }
 _PREFER: Final = {
@@ -247,7 +248,7 @@ def _events() -> Mapping[str, Any]:
             {
                 "name": "wait",
                 "in": "query",
-                "schema": {"type": "integer", "minimum": 0, "maximum": 99999},
+                "schema": {"type": "integer", "minimum": 0, "maximum": MOST_WAIT},
                 "description": "Seconds that the stream waits for further events; no end when left out.",
             },
         ],

@@ -18,6 +18,9 @@ LOCAL = ("127.0.0.1", "localhost", "[::1]")
 CONNECTIONS = 2000
 """Connections at once, where the process may open as many files."""
 
+MOST_WAIT = 99_999
+"""Seconds that a request may name with wait=. Of these a message is waited for as long as the door allows."""
+
 PORTS = {"http": 80, "https": 443}
 
 

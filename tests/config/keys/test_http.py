@@ -81,11 +81,11 @@ def test_localhost_is_this_machine(loaded):
         ("http:\n  behind_proxy: true\n  public_url: http://desk.example\n", 7, "https://desk.example"),
         ("http:\n  public_url: http://desk.example/path\n", 6, "without a path"),
         ("http:\n  public_url: http://a@desk.example\n", 6, "without a path"),
-        ("http:\n  public_url: http://desk.example:0\n", 6, "a port that there is not"),
+        ("http:\n  public_url: http://desk.example:0\n", 6, "a port that is not from 1 to 65535"),
         ("http:\n  tls: {certificate: c.pem}\n", 6, "is missing"),
         ("http:\n  body: 1\n", 6, "at least 1000"),
         *(
-            (f"http:\n  bind: '{bind}'\n", 6, "is not an address and a port")
+            (f"http:\n  bind: '{bind}'\n", 6, "is not an address and a port from 0 to 65535")
             for bind in (
                 "8420",
                 "127.0.0.1",

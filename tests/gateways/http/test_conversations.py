@@ -328,6 +328,28 @@ async def test_more_waits_than_one_may_hold_are_told_the_request_at_once():
 
 
 @pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        (
+            "",
+            "The message is for one of several listeners: name it with to=: breaker, cashier, greeter, pauser, vault.",
+        ),
+        ("to=greeter", "greeter takes several payloads: name one with payload=: Greet, Shout."),
+        ("wait=1e9", "wait= is a whole number of seconds from 0 to 99999."),
+        ("wait=100000", "wait= is a whole number of seconds from 0 to 99999."),
+    ],
+)
+async def test_a_refusal_says_what_is_missing_and_what_is_possible(query, told):
+    async with desk() as door, door.client() as ada:
+        path = await opened(ada)
+        answer = await ada.post(f"{path}/messages?{query}", json={"amount": 1})
+        assert answer.json()["detail"] == told
+    async with desk() as door, door.client("eve") as eve:
+        answer = await eve.post(f"{await opened(eve)}/messages", json={"amount": 1})
+        assert answer.json()["detail"].startswith("greeter takes several payloads"), "it may address no other"
+
+
+@pytest.mark.parametrize(
     ("query", "headers"),
     [
         ("wait=x", {}),

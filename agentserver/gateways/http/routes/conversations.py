@@ -20,6 +20,7 @@ from agentserver.contract import Code
 from agentserver.core import receipts
 from agentserver.core.messages import UNDECIDED, Done, EventPlace, Progress, Reply
 from agentserver.gateways.http import forms
+from agentserver.gateways.http.options import MOST_WAIT
 from agentserver.gateways.http.parts import HEADS, DoorPart, acting, caller, header, host, opened, read_body
 from agentserver.gateways.http.problems import (
     ProblemAnswer,
@@ -277,8 +278,8 @@ def _prefers(request: Request) -> Mapping[str, str]:
 def _seconds(text: str | None) -> float | None:
     if text is None:
         return None
-    if not (text.isascii() and text.isdigit() and len(text) < 6):  # noqa: PLR2004 - digits
-        raise ProblemAnswer(400, "wait= is a number of seconds.")
+    if not (text.isascii() and text.isdigit() and len(text) <= len(str(MOST_WAIT))):
+        raise ProblemAnswer(400, f"wait= is a whole number of seconds from 0 to {MOST_WAIT}.")
     return float(text)
 
 

@@ -192,12 +192,16 @@ def test_a_mistake_of_a_listener_is_named_beside_another_one(project, needless, 
     entry = ", ".join(f"{key}: {value}" for key, value in keys.items())
     found = project.errors(f"name: demo\nlisteners:\n  - {{name: a, description: d, {entry}}}\n")
     assert any(NEEDLESS[needless] in line for line in found), found
-    assert any(f".{other.partition(':')[0]}" in line and NEEDLESS[needless] not in line for line in found), found
+    assert any(f".{other.partition(':')[0]}" in line and NEEDLESS[needless] not in line for line in found), (
+        found
+    )
 
 
 def test_the_code_of_a_handler_that_needs_a_process_of_its_own_is_imported_beside_no_mistake(project):
     project.write("listeners/hostile.py", f"{CODE}\nraise SystemExit('imported')\n")
-    keys = "handler: listeners.hostile.greet, payload_class: listeners.hostile.Greeting, isolation: {memory: x}"
+    keys = (
+        "handler: listeners.hostile.greet, payload_class: listeners.hostile.Greeting, isolation: {memory: x}"
+    )
     found = project.errors(f"name: demo\nlisteners:\n  - {{name: a, description: d, {keys}}}\n")
     assert len(found) == 1, found
     assert "listeners.hostile" not in sys.modules
@@ -206,7 +210,11 @@ def test_the_code_of_a_handler_that_needs_a_process_of_its_own_is_imported_besid
 def test_a_limit_is_held_against_other_files_beside_a_faulty_one(project):
     project.write("more.yaml", "limits: {payload: 2000, storage: x}\n")
     found = project.errors(f"{ONE}include: [more.yaml]\nlimits: {{payload: 1000, queue: x}}\n")
-    assert [line.partition(": ")[2].partition(":")[0] for line in found] == ["limits.queue", "limits.storage", "limits.payload"]
+    assert [line.partition(": ")[2].partition(":")[0] for line in found] == [
+        "limits.queue",
+        "limits.storage",
+        "limits.payload",
+    ]
 
 
 CODED = {

@@ -23,7 +23,7 @@ from agentserver.wire import envelope
 from agentserver.wire.canonical import canonical
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from agentserver.core.guard import Rules
     from agentserver.core.state.approvals import Approval
@@ -103,7 +103,9 @@ def _codec(rules: Rules, to: str | None, name: str | None, may: Collection[str] 
     if not found:
         raise by_code(Code.ROUTING)
     if len(found) > 1 and len(takers) > 1:
-        raise ProblemAnswer(422, f"The message is for one of several listeners: name it with to=: {_some(takers)}.")
+        raise ProblemAnswer(
+            422, f"The message is for one of several listeners: name it with to=: {_some(takers)}."
+        )
     if len(found) > 1:
         payloads = _some(map(local, found))
         raise ProblemAnswer(422, f"{takers[0]} takes several payloads: name one with payload=: {payloads}.")

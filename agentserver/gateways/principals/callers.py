@@ -46,7 +46,9 @@ class Rate:
         """Read a rate such as 10/s. Raises ValueError for anything else."""
         found = _RATE.fullmatch(text)
         if found is None:
-            raise ValueError(f"{text!r} is no rate: one is a number from 1 to 999999 and /s, /m or /h, such as 10/s")
+            raise ValueError(
+                f"{text!r} is no rate: one is a number from 1 to 999999 and /s, /m or /h, such as 10/s"
+            )
         return cls(int(found[1]), found[2])
 
     @property

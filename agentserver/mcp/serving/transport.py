@@ -6,10 +6,13 @@ Imports the SDK, which comes with the extra ``mcp``.
 
 from __future__ import annotations
 
+import json
+from http import HTTPStatus
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import anyio
+import mcp_types as types
 from mcp.server.auth.middleware.auth_context import AuthContextMiddleware, get_access_token
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
@@ -40,6 +43,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SESSION: Final = MCP_SESSION_ID_HEADER.encode()
+_PARSERS: Final = (
+    (b'"message":"Parse error', types.PARSE_ERROR, "The body is not JSON."),
+    (
+        b'"message":"Validation error',
+        types.INVALID_REQUEST,
+        "The body is not one JSON-RPC 2.0 request or notification.",
+    ),
+)
+"""The refusals in which the SDK passes on the words of its parser: how they begin, and what is answered instead."""
+
 VERSION: Final = MCP_PROTOCOL_VERSION_HEADER.encode()
 
 
@@ -111,16 +124,49 @@ class Application:
             SESSION not in named and VERSION not in named
         )  # as the first request of an earlier version does
 
+        refusals = _PlainRefusals(send)
+
         async def naming(message: Message) -> None:
             if begins and message["type"] == "http.response.start":
                 message["headers"] = [*message.get("headers", ()), (SESSION, token_hex(16).encode())]
-            await send(message)
+            await refusals.send(message)
 
         await self._inner(scope, receive, naming)
 
     def running(self) -> AbstractAsyncContextManager[Any]:
         """Run what it needs."""
         return self._app.router.lifespan_context(self._app)
+
+
+class _PlainRefusals:
+    """The answers to a host, of which a refusal shows nothing of the parser: the SDK passes its words on."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._begun: Message | None = None
+
+    async def send(self, message: Message) -> None:
+        """Send a piece. The head of a refusal waits for its body, which the SDK sends as one."""
+        if message["type"] == "http.response.start" and message["status"] == HTTPStatus.BAD_REQUEST:
+            self._begun = message
+            return
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            body = _plain(message.get("body", b""))
+            heads = [each for each in begun["headers"] if each[0] != b"content-length"]
+            begun["headers"] = [*heads, (b"content-length", str(len(body)).encode())]
+            message = {**message, "body": body}
+            await self._send(begun)
+        await self._send(message)
+
+
+def _plain(body: bytes) -> bytes:
+    """Put our own words into the body of a refusal that begins with the parser's."""
+    for begins, code, told in _PARSERS:
+        if begins in body:
+            error = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": told}}
+            return json.dumps(error).encode()
+    return body
 
 
 async def _in_its_share(

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 NAMED: Final = 3
 """Places that a summary names; further ones are counted."""
@@ -201,6 +201,24 @@ ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """The words for each kind of origin."""
+
+
+def redact_origins(found: Origins, redact: Callable[[str], str]) -> Origins:
+    """Take secrets out of every text, and out of names of fields: a stranger may have chosen them."""
+    values = (
+        one._replace(argument=redact(one.argument), value=redact(one.value), field=redact(one.field))
+        for one in found.values
+    )
+    answered = (
+        one._replace(
+            record=redact(one.record),
+            texts=tuple(
+                each._replace(field=redact(each.field), text=redact(each.text)) for each in one.texts
+            ),
+        )
+        for one in found.answered
+    )
+    return found._replace(request=redact(found.request), values=tuple(values), answered=tuple(answered))
 
 
 def origin_words(one: ValueOrigin) -> str:

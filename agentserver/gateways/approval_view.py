@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.characters.printing import CUT, amount
 from agentserver.core.records.wording import WORDING
-from agentserver.findings import answered_words, origin_words
+from agentserver.findings import answered_words, origin_words, redact_origins
 from agentserver.gateways.console.view import ASKS, MARGIN, decoded
 from agentserver.payload.names import local
 from agentserver.trace.plain_values import entries
@@ -96,18 +96,18 @@ def traced(origins: Origins | None, redact: Callable[[str], str] = str) -> list[
     """The origins of what the message says, and the texts that it answers. A stranger's text is in quotes."""
     if origins is None:
         return []
+    origins = redact_origins(origins, redact)
     lines: list[Line] = [_heading("where it comes from")]
     for one in origins.values:
-        value = redact(one.value)
-        named = (Style.NAME, f"{one.argument or 'value'}: "), (Style.PLAIN, f'"{_one_line(value)}"')
+        named = (Style.NAME, f"{one.argument or 'value'}: "), (Style.PLAIN, f'"{_one_line(one.value)}"')
         lines.append(_margined((*named, (Style.DIM, f" {origin_words(one)}")), "  "))
     if origins.more:
         lines.append(_margined(((Style.DIM, f"and {amount(origins.more, 'argument')} more"),), "  "))
     for text in origins.answered:
         lines.append(_heading(answered_words(text)))
-        lines += [each for one in text.texts for each in _texts(one.field, redact(one.text))]
+        lines += [each for one in text.texts for each in _texts(one.field, one.text)]
     if origins.request:
-        lines += [_heading("the request"), *_texts("", redact(origins.request))]
+        lines += [_heading("the request"), *_texts("", origins.request)]
     return lines
 
 
@@ -138,7 +138,7 @@ def _fields(value: object, redact: Callable[[str], str]) -> Iterator[Line]:
         first, *more = _told(entry, redact)
         yield (
             (Style.DIM, MARGIN),
-            (Style.NAME, f"{indent}{entry.name}:"),
+            (Style.NAME, f"{indent}{redact(entry.name)}:"),
             *(((Style.PLAIN, " "), *first) if first else ()),
         )
         yield from (_margined(part, f"{indent}  ") for part in more)

@@ -16,7 +16,8 @@ from agentserver.characters.table import unseen
 from agentserver.core.messages import Delivery, Question
 from agentserver.core.records.details import GuardNote
 from agentserver.core.state.approvals import Approval
-from agentserver.gateways.approval_view import PAGE, PIECE, pages, reasons, said
+from agentserver.findings import AnsweredText, Origins, RecordText, ValueOrigin
+from agentserver.gateways.approval_view import PAGE, PIECE, pages, reasons, said, traced
 from agentserver.payload.codec import Codecs
 from agentserver.trace.terminal import paint
 from agentserver.wire import envelope
@@ -121,6 +122,21 @@ def test_secrets_are_taken_out_of_what_is_whole():
     lines = shown(Letter("open\nsesame", f"{'x' * (PIECE - 3)}open\nsesame", b"\xffopen\nsesame"), redact)
     assert "sesame" not in "".join(lines)
     assert "  |   not shown, for it holds a secret" in lines
+
+
+def test_secrets_are_taken_out_of_names_of_fields_too():
+    """Names in an origin are paths into what a stranger sent, which may be named as it likes."""
+    redact = lambda text: text.replace("hunter22", "[redacted]")  # noqa: E731
+    text = RecordText("items[0].hunter22", "a text")
+    origins = Origins(
+        "pay hunter22",
+        (ValueOrigin("to.hunter22", "bob hunter22", "stranger", "web", "page.hunter22", 3),),
+        (AnsweredText("web", 3, "items.hunter22", (text,), holds=True, cut=False),),
+    )
+    lines = [paint(each, colour=False, whole=True) for each in traced(origins, redact)]
+    assert "hunter22" not in "".join(lines)
+    assert "".join(lines).count("[redacted]") == 5
+    assert "  |   to.[redacted]: " in "\n".join(lines)
 
 
 def test_what_no_codec_reads_is_shown_as_it_is_sent():

@@ -190,11 +190,17 @@ def hidden(found: Mapping[str, Any], size: int) -> Mapping[str, Any]:
 
 
 def cleaned(value: Any, redact: Callable[[str], str]) -> Any:
-    """A value without secrets, which ``redact`` takes out of a text."""
+    """A value without secrets, in texts and in names, which ``redact`` takes out of a text."""
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, dict):
-        return {name: cleaned(each, redact) for name, each in value.items()}
+        found: dict[str, Any] = {}
+        for name, each in value.items():
+            shown = redact(name)
+            while shown in found:  # two names that are secrets are two values
+                shown += "'"
+            found[shown] = cleaned(each, redact)
+        return found
     return [cleaned(each, redact) for each in value] if isinstance(value, list) else value
 
 

@@ -36,6 +36,14 @@ def test_an_event_of_a_stream_is_one_line_of_data(said):
     assert "\r" not in data.decode("utf-8", "surrogatepass")
 
 
+def test_secrets_are_taken_out_of_names_and_no_value_is_lost_by_it():
+    def redact(text):
+        return text.replace("hunter22", "*").replace("hunter33", "*")
+
+    found = forms.cleaned({"hunter22": 1, "hunter33": {"a hunter22": ["hunter22"]}}, redact)
+    assert found == {"*": 1, "*'": {"a *": ["*"]}}
+
+
 @pytest.mark.parametrize("code", list(Code))
 def test_each_code_has_a_status_and_the_words_of_its_system_error(code):
     problem = by_code(code)

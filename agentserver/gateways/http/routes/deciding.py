@@ -14,7 +14,7 @@ from starlette.routing import Route
 from agentserver.core.decide import approving
 from agentserver.core.records.wording import WORDING
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
-from agentserver.findings import answered_words, origin_words
+from agentserver.findings import answered_words, origin_words, redact_origins
 from agentserver.foreign_json.reading import JsonLimits
 from agentserver.gateways.http import forms
 from agentserver.gateways.http.parts import DoorPart, caller, host
@@ -78,9 +78,8 @@ async def approval(request: Request) -> Response:
 
 
 def _origins(found: Origins, redact: Callable[[str], str]) -> Mapping[str, Any]:
-    values = [
-        {**one._asdict(), "value": redact(one.value), "words": origin_words(one)} for one in found.values
-    ]
+    found = redact_origins(found, redact)
+    values = [{**one._asdict(), "words": origin_words(one)} for one in found.values]
     answered = [
         {
             "source": one.source,
@@ -88,11 +87,11 @@ def _origins(found: Origins, redact: Callable[[str], str]) -> Mapping[str, Any]:
             "untrusted": True,
             "words": answered_words(one),
             "cut": one.cut,
-            "texts": [{"field": each.field, "text": redact(each.text)} for each in one.texts],
+            "texts": [{"field": each.field, "text": each.text} for each in one.texts],
         }
         for one in found.answered
     ]
-    return {"values": values, "answered": answered, "request": redact(found.request), "more": found.more}
+    return {"values": values, "answered": answered, "request": found.request, "more": found.more}
 
 
 def _waiting(request: Request) -> Approval:
@@ -106,8 +105,9 @@ def _waiting(request: Request) -> Approval:
 
 def _approval(one: Approval, server: DoorHost, limit: float, who: Caller) -> Mapping[str, Any]:
     delivery = one.delivery
-    said = forms.cleaned(forms.payload_json(delivery.message, server.rules), server.rules.redact)
-    asked = [{"guard": each.guard, "why": list(WORDING.lines(each.why))} for each in one.questions]
+    redact = server.rules.redact
+    said = forms.cleaned(forms.payload_json(delivery.message, server.rules), redact)
+    asked = [{"guard": each.guard, "why": [*map(redact, WORDING.lines(each.why))]} for each in one.questions]
     if who.redacted:
         said = forms.hidden(said, len(delivery.message))
         asked = [{"guard": each.guard} for each in one.questions]

@@ -1,1 +1,6 @@
-"""The engine that keeps everything in one Postgres database, for several servers at once. Internal."""
+"""The engine of several servers that share one Postgres database."""
+
+from agentserver.engines.postgres.engine import PostgresEngine
+from agentserver.engines.postgres.options import PostgresOptions
+
+__all__ = ["PostgresEngine", "PostgresOptions"]

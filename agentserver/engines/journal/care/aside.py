@@ -18,6 +18,8 @@ from agentserver.engines.journal.rows import EVENT
 from agentserver.engines.journal.seal import Sealed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from agentserver.core.messages import Done
     from agentserver.engines.journal.connection import Connection
 
@@ -62,8 +64,13 @@ def listed(connection: Connection) -> list[Aside]:
     return [Aside(*row) for row in rows]
 
 
-def put(connection: Connection, conversation: str, reason: str, at: float) -> tuple[Reply | Done, ...]:
-    """Set an open conversation aside; gives what leaves it. One that is closed or unknown stays as it is."""
+def put(
+    connection: Connection, conversation: str, reason: str, at: float, draw: Callable[[int], int] | None = None
+) -> tuple[Reply | Done, ...]:
+    """Set an open conversation aside; gives what leaves it. One that is closed or unknown stays as it is.
+
+    ``draw`` gives the first of so many numbers of events, where several servers number them.
+    """
     with transaction(connection):
         row = connection.execute(
             "select number, principal, version from conversation where id = ? and closed is null",
@@ -75,7 +82,7 @@ def put(connection: Connection, conversation: str, reason: str, at: float) -> tu
         events = last_words(
             conversation, principal, _requests(connection, number), _last(connection, number, version)
         )
-        (first,) = connection.execute("select coalesce(max(number), 0) + 1 from event").fetchone()
+        first = _next(connection) if draw is None else draw(len(events))
         for place, event in enumerate(events, first):
             connection.execute(EVENT, (place, number, *_row(event)))
         connection.execute(
@@ -84,6 +91,11 @@ def put(connection: Connection, conversation: str, reason: str, at: float) -> tu
         )
         _seal(connection, number)
     return events
+
+
+def _next(connection: Connection) -> int:
+    (number,) = connection.execute("select coalesce(max(number), 0) + 1 from event").fetchone()
+    return int(number)
 
 
 def put_back(connection: Connection, conversation: str, at: float) -> None:

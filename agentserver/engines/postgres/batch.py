@@ -1,0 +1,230 @@
+"""A batch of steps as one SQL statement, which is its own transaction.
+
+Owns the statement. It changes only conversations that this process still has at the epoch of its claim and at the
+version that the step was decided on, and gives their numbers; every other part touches only those. So it is fenced, and
+sent again as it is after a lost connection it changes nothing twice. Refuses to know what a missing number means.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from agentserver.engines.journal.rows import Left, Rows
+    from agentserver.ports import Claim
+
+_BIGINT, _INT, _TEXT, _BYTES, _FLOAT = "bigint", "int", "text", "bytea", "float8"
+
+
+class Prepared(NamedTuple):
+    """A step as rows, ready to be sent.
+
+    Args:
+        claim: under which it was decided.
+        before: version of the conversation that it was decided on.
+        number: of the conversation.
+        step: number of the step.
+        chain: the link that the step adds.
+        receipt: the name of the receipt that it gives.
+        asks: by how many more messages wait for a person.
+        rows: of this step alone.
+    """
+
+    conversation: str
+    claim: Claim
+    before: int
+    number: int
+    step: int
+    chain: bytes
+    receipt: str | None
+    asks: int
+    rows: Rows
+
+
+class _Part(NamedTuple):
+    """A part of the statement that is there when it has rows. ``{0}`` stands for ``unnest`` with its columns."""
+
+    name: str
+    columns: Sequence[tuple[str, str]]
+    text: str
+    rows: Callable[[Prepared], Iterable[Sequence[Any]]]
+
+
+def _columns(text: str) -> list[tuple[str, str]]:
+    types = {"b": _BIGINT, "i": _INT, "t": _TEXT, "y": _BYTES, "f": _FLOAT}
+    return [(name, types[kind]) for name, kind in (one.split(":") for one in text.split())]
+
+
+def _opened(one: Prepared) -> list[Sequence[Any]]:
+    if one.before:
+        return []
+    (opened,) = one.rows.opened
+    (state,) = one.rows.states.values()
+    return [(*opened[:6], *state[:6], one.asks, *one.claim)]
+
+
+def _moved(one: Prepared) -> list[Sequence[Any]]:
+    if not one.before:
+        return []
+    (state,) = one.rows.states.values()
+    return [(*state, one.asks, *one.claim, one.before, one.receipt)]
+
+
+def _deliveries(one: Prepared) -> list[Sequence[Any]]:
+    """New deliveries as they are at the end of the step."""
+    found: list[Sequence[Any]] = []
+    for *columns, mark in one.rows.deliveries:
+        ended = one.rows.ended.get(columns[0])  # type: ignore[call-overload]
+        found.append((*columns, 0, "", None, mark) if ended is None else (*columns, *ended[:4]))
+    return found
+
+
+def _ended(one: Prepared) -> list[Sequence[Any]]:
+    new = {row[0] for row in one.rows.deliveries}
+    return [(*row, one.number) for key, row in one.rows.ended.items() if key not in new]
+
+
+def _stored(one: Prepared) -> list[Sequence[Any]]:
+    return [(*key, data) for key, data in one.rows.values.items() if data is not None]
+
+
+def _removed(one: Prepared) -> list[Sequence[Any]]:
+    return [key for key, data in one.rows.values.items() if data is None]
+
+
+def _wholes(one: Prepared) -> list[Sequence[Any]]:
+    return [(key, *whole) for key, whole in one.rows.wholes.items() if whole is not None]
+
+
+def _over(one: Prepared) -> list[Sequence[Any]]:
+    return [(key,) for key, whole in one.rows.wholes.items() if whole is None and one.before]
+
+
+_STATE = "touched:f version:b closed:f chain:y state:y seal:y"
+_OPENED = _Part(
+    "opened",
+    _columns(f"number:b id:t principal:t root:t rights:t opened:f {_STATE} asks:i owner:b epoch:b"),
+    "insert into @conversation (number, id, principal, root, rights, opened, touched, version, closed, chain, state,"
+    " seal, asks, owner, epoch, moved) select n.*, clock_timestamp() from {0} on conflict (id) do nothing"
+    " returning number",
+    _opened,
+)
+_MOVED = _Part(
+    "moved",
+    _columns(f"{_STATE} number:b asks:i owner:b epoch:b before:b receipt:t"),
+    "update @conversation c set touched = n.touched, version = n.version, closed = n.closed, chain = n.chain,"
+    " state = n.state, seal = n.seal, asks = c.asks + n.asks, moved = clock_timestamp() from {0}"
+    " where c.number = n.number and c.owner = n.owner and c.epoch = n.epoch and c.version = n.before"
+    " and (n.receipt is null or not exists"
+    " (select from @receipt r where r.conversation = n.number and r.name = n.receipt)) returning c.number",
+    _moved,
+)
+_IN = " from {0} where n.conversation in (select number from held)"
+_DELIVERY = (
+    "number:b conversation:b id:t request:t thread:t origin:t sender:t recipient:t root:t message:y hop:b about:t"
+    " call:t state:b reason:t ended:f mark:y"
+)
+_STEP = (
+    "number:b conversation:b version:b at:f seed:y cause:y records:y changes:y first_delivery:b deliveries:b"
+    " first_event:b events:b chain:y"
+)
+_PARTS = (
+    _Part("steps", _columns(_STEP), "insert into @step select n.*" + _IN, lambda one: one.rows.steps),
+    _Part("deliveries", _columns(_DELIVERY), "insert into @delivery select n.*" + _IN, _deliveries),
+    _Part(
+        "ended",
+        _columns("state:b reason:t ended:f mark:y number:b conversation:b"),
+        "update @delivery d set state = n.state, reason = n.reason, ended = n.ended, mark = n.mark from {0}"
+        " where d.number = n.number and n.conversation in (select number from held)",
+        _ended,
+    ),
+    _Part(
+        "events",
+        _columns("number:b conversation:b version:b position:b request:t sender:t root:t message:y flag:b"),
+        "insert into @event select n.*, 1, '\\x01'::bytea" + _IN,
+        lambda one: one.rows.events,
+    ),
+    _Part(
+        "receipts",
+        _columns("conversation:b name:t content:t request:t"),
+        "insert into @receipt select n.*" + _IN,
+        lambda one: one.rows.receipts,
+    ),
+    _Part(
+        "stored",
+        _columns("conversation:b owner:t name:t data:y"),
+        "insert into @value select n.*" + _IN + " on conflict (conversation, owner, name) do update"
+        " set data = excluded.data",
+        _stored,
+    ),
+    _Part(
+        "removed",
+        _columns("conversation:b owner:t name:t"),
+        "delete from @value v using {0} where v.conversation = n.conversation and v.owner = n.owner"
+        " and v.name = n.name and n.conversation in (select number from held)",
+        _removed,
+    ),
+    _Part(
+        "wholes",
+        _columns("conversation:b version:b data:y"),
+        "insert into @state select n.*" + _IN + " on conflict (conversation) do update"
+        " set version = excluded.version, data = excluded.data",
+        _wholes,
+    ),
+    _Part(
+        "over",
+        _columns("conversation:b"),
+        "delete from @state s using {0} where s.conversation = n.conversation"
+        " and n.conversation in (select number from held)",
+        _over,
+    ),
+)
+_LEFT = _Part(
+    "passed_on",
+    _columns("id:t version:b position:b kind:i"),
+    "update @event e set waiting = 0, mark = '\\x00'::bytea from {0} join @conversation c on c.id = n.id"
+    " where e.conversation = c.number and e.waiting = 1 and (n.kind = 2"
+    " or (n.kind = 1 and (e.version, e.position) <= (n.version, n.position))"
+    " or (e.version = n.version and e.position = n.position))",
+    lambda _: [],
+)
+
+
+def write(group: Sequence[Prepared], left: Iterable[Left]) -> tuple[str, list[list[Any]]]:
+    """Write the statement, with its values, for steps of different conversations and for events that have left."""
+    heads = _filled((_OPENED, _MOVED), group)
+    passed_on: list[Sequence[Any]] = [
+        (one.conversation, one.version, one.position, _kind(one)) for one in left
+    ]
+    rest = _filled(_PARTS, group)
+    if passed_on:
+        rest.append((_LEFT, passed_on))
+    values: list[list[Any]] = []
+    texts = [_text(part, rows, values) for part, rows in heads]
+    texts.append(_held([part.name for part, _ in heads]))
+    texts += [_text(part, rows, values) for part, rows in rest]
+    return f"with {', '.join(texts)} select number from held", values  # noqa: S608 - our own texts
+
+
+def _filled(parts: Iterable[_Part], group: Sequence[Prepared]) -> list[tuple[_Part, list[Sequence[Any]]]]:
+    found = [(part, [row for one in group for row in part.rows(one)]) for part in parts]
+    return [(part, rows) for part, rows in found if rows]
+
+
+def _held(heads: Sequence[str]) -> str:
+    rows = " union all ".join(f"select number from {head}" for head in heads)  # noqa: S608 - our own names
+    return f"held as materialized ({rows or 'select 0::bigint as number where false'})"
+
+
+def _text(part: _Part, rows: Sequence[Sequence[Any]], values: list[list[Any]]) -> str:
+    first = len(values)
+    values += [list(column) for column in zip(*rows, strict=True)]
+    arrays = ", ".join(f"${first + place}::{kind}[]" for place, (_, kind) in enumerate(part.columns, 1))
+    names = ", ".join(name for name, _ in part.columns)
+    return f"{part.name} as ({part.text.format(f'unnest({arrays}) as n({names})')})"
+
+
+def _kind(left: Left) -> int:
+    return 2 if left.version is None else int(left.before)

@@ -1,0 +1,198 @@
+"""The conversations that this process has claimed.
+
+Owns the memory of claims, the statements that set them, and what is taken over from servers that are gone. Whether a
+claim still holds is decided by each commit, in the database. Refuses to know what is done with a conversation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from agentserver.engines.postgres.connection import DRIVER, AwayError, refused
+from agentserver.engines.postgres.hints import EVERYBODY, Topic
+from agentserver.ports import Claim, EngineError, Gained, Lost
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Collection
+
+    from agentserver.engines.postgres.connection import Link
+    from agentserver.engines.postgres.hints import Hints
+    from agentserver.engines.postgres.leases import Lease
+
+AT_ONCE = 64
+"""Conversations that are taken over by one statement. Between two of them other servers get theirs."""
+
+LOOK, AGAIN = 1.0, 0.02
+"""Seconds between two looks for what servers that are gone have left, and after one that has found something."""
+
+REST = 30.0
+"""Seconds without a step after which a conversation may be claimed though its owner lives."""
+
+QUEUED = "exists (select from @delivery d where d.conversation = c.number and d.state = 0)"
+GOING = "c.closed is null and not exists (select from @aside a where a.conversation = c.number and a.ended is null)"
+FREE = "(c.owner is null or not exists (select from @server s where s.incarnation = c.owner and not s.gone))"
+_MINE = "owner = $1, epoch = c.epoch + 1, moved = clock_timestamp()"
+_CLAIM = (
+    f"update @conversation c set {_MINE} where c.id = $2 and c.closed is null"  # noqa: S608 - our own texts
+    f" and ({FREE} or c.moved < clock_timestamp() - {REST} * interval '1 second')"
+    f" and not ({QUEUED} and {GOING}) returning c.epoch"
+)
+_OF_NOBODY = "select true from @conversation c where c.id = $1 and c.closed is null"
+_TAKE = (
+    "with left_over as (select c.number, c.owner from @conversation c"  # noqa: S608 - our own texts
+    f" where c.number in (select d.conversation from @delivery d where d.state = 0) and {GOING} and {FREE}"
+    " order by c.number limit $2 for update of c skip locked)"
+    f" update @conversation c set {_MINE} from left_over where c.number = left_over.number"
+    " returning c.id, c.epoch, coalesce(left_over.owner, 0) as previous"
+)
+_RELEASE = (
+    "update @conversation c set owner = null where c.id = any($2::text[]) and c.owner = $1"  # noqa: S608 - our own texts
+    " and not exists (select from @inbox i where i.conversation = c.id and i.fate is null)"
+    f" and not {QUEUED} returning c.id"
+)
+_STILL = "select c.id, c.epoch from @conversation c where c.id = any($2::text[]) and c.owner = $1 and c.closed is null"
+
+
+class Claims:
+    """The claims of this process.
+
+    Args:
+        link: for statements.
+        lease: of this process.
+        hints: wake the look for what is left over.
+        forget: called with conversations that are let go.
+    """
+
+    def __init__(
+        self, link: Link, lease: Lease, hints: Hints, forget: Callable[[Collection[str]], None]
+    ) -> None:
+        self._link, self._lease, self._hints, self._forget = link, lease, hints, forget
+        self._held: dict[str, Claim] = {}
+        self._changes: asyncio.Queue[Gained | Lost | None] = asyncio.Queue()
+        self._over = False
+
+    def __iter__(self) -> AsyncIterator[str]:
+        """The conversations that are held."""
+        return iter(tuple(self._held))  # type: ignore[return-value]
+
+    def held(self, conversation: str) -> Claim | None:
+        """The claim of this process on a conversation."""
+        return self._held.get(conversation)
+
+    def begin(self, conversation: str) -> Claim:
+        """Claim a conversation that begins here."""
+        return self._held.setdefault(conversation, Claim(self._lease.incarnation, 1))
+
+    async def claim(self, conversation: str) -> Claim | None:
+        """Claim a conversation at rest; None while another process has it or has left work in it."""
+        known = self._held.get(conversation)
+        if known is not None or self._over:
+            return known
+        owner = self._lease.incarnation
+        try:
+            rows = await self._link.fetch(_CLAIM, owner, conversation)
+            if not rows:
+                if not await self._link.fetch(_OF_NOBODY, conversation):
+                    return Claim(owner, 0)  # under which nothing can be committed: it is unknown, or over
+                self._hints.stir(Topic.LEASES)
+                return self._held.get(conversation)
+        except DRIVER as error:
+            raise refused(error) from error
+        return self._hold(conversation, Claim(owner, int(rows[0][0])))
+
+    def _hold(self, conversation: str, claim: Claim) -> Claim | None:
+        if claim.owner != self._lease.incarnation or self._over:
+            return None
+        self._held[conversation] = claim
+        return claim
+
+    # What comes and goes
+
+    async def changes(self) -> AsyncIterator[Gained | Lost]:
+        """Give every change. The first is what was left over when this process began, up to a bound."""
+        while (change := await self._changes.get()) is not None:
+            yield change
+
+    async def begin_taking(self) -> None:
+        """Take over a first share of what is left over, so that ``changes`` gives something at once."""
+        if not await self.take():
+            self._changes.put_nowait(Gained({}))
+
+    async def take_over(self) -> None:
+        """Take over what servers that are gone have left, for ever."""
+        while not self._over:
+            taken = 0
+            try:
+                await self._lease.bury()
+                taken = await self.take()
+            except AwayError:
+                pass
+            except DRIVER as error:
+                raise refused(error) from error
+            # Other servers get their share before this one looks again.
+            await (asyncio.sleep(AGAIN) if taken else self._hints.until(Topic.LEASES, LOOK))
+
+    async def take(self) -> int:
+        """Take over some conversations; gives how many. Raises EngineError, and what asyncpg raises."""
+        if self._over or self._lease.unaccepted:
+            return 0
+        owner = self._lease.incarnation
+        rows = await self._link.fetch(_TAKE, owner, AT_ONCE)
+        gained: dict[int, dict[str, Claim]] = defaultdict(dict)
+        for conversation, epoch, previous in rows:
+            if self._hold(conversation, Claim(owner, epoch)) is not None:
+                gained[previous][conversation] = Claim(owner, epoch)
+        for previous, claims in gained.items():
+            self._changes.put_nowait(Gained(claims, previous))
+        return len(rows)
+
+    def lose(self, conversation: str, claim: Claim) -> None:
+        """Let go a conversation of which a commit has shown that the claim on it is lost."""
+        if self._held.get(conversation) == claim:
+            self._lose((conversation,))
+
+    def lose_all(self) -> None:
+        """Let everything go: the lease is over."""
+        self._lose(tuple(self._held))
+        self._hints.stir()
+
+    def _lose(self, conversations: Collection[str]) -> None:
+        for conversation in conversations:
+            del self._held[conversation]
+        self._forget(conversations)
+        if conversations:
+            self._changes.put_nowait(Lost(frozenset(conversations)))
+
+    async def release(self, conversations: Collection[str]) -> None:
+        """Give back conversations at rest. Those with unread arrivals stay."""
+        before = {key: self._held.pop(key) for key in conversations if key in self._held}
+        if not before:
+            return
+        self._forget(before)
+        owner = self._lease.incarnation
+        keys = sorted(before)
+        try:
+            freed = {key for (key,) in await self._link.fetch(_RELEASE, owner, keys)}
+            still = await self._link.fetch(_STILL, owner, keys) if len(freed) < len(keys) else ()
+        except (EngineError, *DRIVER) as error:
+            for key, claim in before.items():
+                self._held.setdefault(key, claim)
+            raise refused(error) from error
+        for key, epoch in still:
+            if key not in freed:
+                self._hold(key, Claim(owner, epoch))
+        self._hints.stir(Topic.INBOX)
+
+    async def give_up(self) -> None:
+        """Give everything back on purpose, and claim nothing any more. Raises EngineError."""
+        self._over = True
+        self._lose(tuple(self._held))
+        await self._lease.end()
+        self._hints.tell(EVERYBODY, Topic.LEASES)
+
+    def end(self) -> None:
+        """End ``changes``."""
+        self._over = True
+        self._changes.put_nowait(None)

@@ -1,0 +1,200 @@
+"""Connections to the database, and what its errors mean.
+
+Owns connecting again, and the classes of errors. Refuses to know what is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import AsyncExitStack, suppress
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import asyncpg
+
+from agentserver.ports import EngineError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from agentserver.engines.postgres.options import PostgresOptions
+
+    Connection: TypeAlias = asyncpg.Connection
+    Prepare = Callable[[Connection], Awaitable[None]]
+
+T = TypeVar("T")
+
+CONNECTING = 5.0
+"""Seconds that one attempt to connect may last."""
+
+PAUSE = 0.1
+"""Seconds between two attempts to connect."""
+
+SILENCE = 10
+"""Seconds after which the kernel gives a connection up whose other end acknowledges nothing."""
+
+LOST = (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError, asyncpg.PostgresConnectionError)
+DRIVER = (asyncpg.PostgresError, *LOST)
+"""Everything that asyncpg raises for a database that is away or refuses."""
+
+_AWAY = ("08", "57P", "53300", "25006", "25P03", "57014", "28", "3D")
+_AGAIN = ("40", "55P03")
+_ROW = ("21", "22", "23", "54")
+_UNPREPARED = ("26000", "42P05", "0A000", "08P01")
+
+
+class Trouble(Enum):
+    """The consequence of an error for the statement that raised it."""
+
+    AWAY = auto()
+    AGAIN = auto()
+    ROW = auto()
+    REFUSED = auto()
+
+
+class AwayError(EngineError):
+    """The database cannot be reached, or takes no writes, at present. Whether the statement was done is unknown."""
+
+
+def classify(error: BaseException) -> Trouble:
+    """Classify what asyncpg raised."""
+    if isinstance(error, (asyncpg.DataError, UnicodeError, OverflowError)):
+        return Trouble.ROW
+    state = getattr(error, "sqlstate", None) or ""
+    if state.startswith(_AGAIN):
+        return Trouble.AGAIN
+    if state.startswith(_AWAY) or (not state and isinstance(error, (*LOST, AwayError))):
+        return Trouble.AWAY
+    return Trouble.ROW if state.startswith(_ROW) else Trouble.REFUSED
+
+
+class Link:
+    """One connection to the database, made again when it is lost. One statement at a time.
+
+    It holds no state of a session, so that it may go through a pooler. A pooler that keeps no prepared statements is
+    noticed by its error: from then on each statement is sent within a transaction, unprepared.
+
+    Args:
+        options: of the database.
+        role: of the connection, for those who list connections.
+        prepare: is done with each new connection before it is used.
+    """
+
+    def __init__(self, options: PostgresOptions, role: str, prepare: Prepare | None = None) -> None:
+        self._options, self._role, self._prepare = options, role, prepare
+        self._schema = f'"{options.schema}".'
+        self._texts: dict[str, str] = {}
+        self._connection: Connection | None = None
+        self._lock = asyncio.Lock()
+        self._prepared = True
+        self.since: float | None = None
+
+    @property
+    def connected(self) -> bool:
+        """True while the connection is open, as far as is known."""
+        return self._connection is not None and not self._connection.is_closed()
+
+    async def fetch(self, text: str, *values: Any, within: float | None = None) -> list[asyncpg.Record]:
+        """Run one statement, in which ``@`` stands for the schema.
+
+        Raises AwayError when the database is away, and what asyncpg raises for anything else.
+        """
+        found = self._texts.get(text)
+        if found is None:
+            found = self._texts[text] = text.replace("@", self._schema)
+        return await self.run(lambda connection: self._fetch(connection, found, values), within)
+
+    async def run(self, work: Callable[[Connection], Awaitable[T]], within: float | None = None) -> T:
+        """Do something with the connection, which counts as lost after ``within`` seconds. Raises as ``fetch`` does."""
+        async with self._lock:
+            try:
+                async with asyncio.timeout(within):
+                    return await work(await self._connected())
+            except (*DRIVER, TimeoutError) as error:
+                state = getattr(error, "sqlstate", None) or ""
+                if self._prepared and state in _UNPREPARED:
+                    self._prepared = False
+                    self.drop()
+                    raise AwayError("a pooler keeps no prepared statements: they are done without") from error
+                if classify(error) is not Trouble.AWAY:
+                    raise
+                self.drop()
+                raise AwayError(f"the database is away: {say(error)}") from error
+            except asyncio.CancelledError:
+                self.drop()  # what it is doing is not known any more
+                raise
+
+    async def _fetch(
+        self, connection: Connection, text: str, values: tuple[Any, ...]
+    ) -> list[asyncpg.Record]:
+        if self._prepared:
+            return list(await connection.fetch(text, *values))
+        async with connection.transaction():
+            return list(await connection.fetch(text, *values))
+
+    async def _connected(self) -> Connection:
+        if self._connection is not None and not self._connection.is_closed():
+            return self._connection
+        self.drop()
+        async with AsyncExitStack() as stack:
+            connection = await connect(self._options, self._role, prepared=self._prepared)
+            stack.callback(connection.terminate)
+            if self._prepare is not None:
+                await self._prepare(connection)
+            stack.pop_all()
+        self._connection, self.since = connection, asyncio.get_running_loop().time()
+        return connection
+
+    def drop(self) -> None:
+        """Give the connection up without asking for anything to be cancelled: a commit that waits may yet be done."""
+        connection, self._connection, self.since = self._connection, None, None
+        if connection is not None:
+            connection.terminate()
+
+    async def close(self) -> None:
+        """Close the connection."""
+        connection, self._connection, self.since = self._connection, None, None
+        if connection is not None:
+            with suppress(*DRIVER, TimeoutError):
+                await connection.close(timeout=1.0)
+
+
+async def connect(options: PostgresOptions, role: str, *, prepared: bool = True) -> Connection:
+    """Connect to the server that takes writes. Raises what asyncpg raises."""
+    connection: Connection = await asyncpg.connect(
+        options.url or None,
+        timeout=CONNECTING,
+        statement_cache_size=100 if prepared else 0,
+        server_settings={"application_name": f"agentserver {role}"},
+        target_session_attrs="read-write",
+    )
+    _watch_silence(connection)
+    return connection
+
+
+def _watch_silence(connection: Connection) -> None:
+    """Have the kernel give up a connection into a black hole. A statement is never cancelled for being slow."""
+    transport = connection._transport  # noqa: SLF001 - asyncpg has no option for it
+    found = transport.get_extra_info("socket")
+    if found is None or found.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("TCP_KEEPIDLE", 3), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, option):
+            found.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SILENCE * 1000)
+
+
+def say(error: BaseException) -> str:
+    """Describe an error in one line."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def refused(error: BaseException) -> EngineError:
+    """Make the error for a statement that the database refuses."""
+    state = getattr(error, "sqlstate", None) or ""
+    if state == "53100":
+        return EngineError(f"the disk of the database is full: {say(error)}")
+    return error if isinstance(error, EngineError) else EngineError(f"the database refuses: {say(error)}")

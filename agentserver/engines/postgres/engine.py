@@ -1,0 +1,345 @@
+"""The engine of several servers that share one Postgres database.
+
+Owns its parts and their life: the lease, claims, the writer of groups, the inbox, hints, tokens, marks and the thread
+that reads. Refuses to know statements.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from agentserver.core.state.elapsed import STEADY, Calendar, Jump
+from agentserver.engines.postgres import care, tables
+from agentserver.engines.postgres.claims import Claims
+from agentserver.engines.postgres.connection import DRIVER, Link, connect, refused, say
+from agentserver.engines.postgres.hints import EVERYBODY, Hints, Topic
+from agentserver.engines.postgres.inbox import Inbox
+from agentserver.engines.postgres.leases import Lease
+from agentserver.engines.postgres.losses import LONGEST, Acknowledged
+from agentserver.engines.postgres.marks import ServerMarks
+from agentserver.engines.postgres.numbers import Numbers
+from agentserver.engines.postgres.reading import ReadingThread
+from agentserver.engines.postgres.reads import DatabaseReads
+from agentserver.engines.postgres.rows import ClaimedRows
+from agentserver.engines.postgres.tokens import Tokens
+from agentserver.engines.postgres.watching import Watching
+from agentserver.engines.postgres.writer import Ties, Writer
+from agentserver.engines.journal.care.answers import LeftAnswers
+from agentserver.engines.journal.rows import Left
+from agentserver.engines.journal.steps.step import StepMaker
+from agentserver.ports import EngineError
+from agentserver.supervision import Ending, run_errand, start_helper
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Collection, Sequence
+    from contextlib import AbstractAsyncContextManager
+    from types import TracebackType
+    from typing import Self
+
+    from agentserver.core.guard import CoreGuard
+    from agentserver.core.messages import Done, EventPlace, Reply
+    from agentserver.core.records.outcome import Outcome
+    from agentserver.engines.postgres.options import PostgresOptions
+    from agentserver.ports import Answers, Arrival, Claim, Fate, Gained, Lost, News
+
+TRY = 0.5
+"""Seconds between two attempts to reach a database that is away at the start."""
+
+ENDING = 5.0
+"""Seconds for which the end of an engine waits for the database."""
+
+_OPEN = "select count(*) from @conversation where principal = $1 and closed is null"
+_CLOCK = "select jumps, last from @clock where name = $1"
+_KEEP_CLOCK = (
+    "insert into @clock values ($1, $2, $3) on conflict (name) do update set jumps = excluded.jumps,"
+    " last = excluded.last"
+)
+
+
+class PostgresEngine(DatabaseReads):
+    """A journal that several servers share.
+
+    Args:
+        options: of the database.
+        guards: those whose memories are kept with the conversations.
+        retention: seconds for which closed conversations are kept; None is for ever.
+    """
+
+    shared = True
+    prompt = False
+    durable = True
+
+    def __init__(
+        self, options: PostgresOptions, guards: Sequence[CoreGuard] = (), *, retention: float | None = None
+    ) -> None:
+        self._options, self._guards, self._retention = options, tuple(guards), retention
+        self._thread = ReadingThread(options)
+        self._link = Link(options, "work")
+        hinting = self._hinting = Link(options, "hints")
+        self._hints = Hints(options, hinting)
+        self._lease = Lease(options, self._hints, self._begin_again)
+        self._claims = Claims(self._link, self._lease, self._hints, self._forget)
+        self._inbox = Inbox(self._link, self._lease, self._claims, self._hints)
+        self._tokens = Tokens(self._link, self._lease, self._hints)
+        self._watching = Watching(self._link, self._claims, self._hints)
+        self._numbers = Numbers(self._link)
+        self._rows = ClaimedRows(self._numbers)
+        self._steps = StepMaker(self._guards)
+        self._acknowledged = Acknowledged(options)
+        ties = Ties(self._lease, self._claims, self._numbers, self._thread, self._acknowledged)
+        self._writer = Writer(options, ties, self._rows, self._steps, self._tell_of)
+        self.marks = ServerMarks(self._link, self._lease, self._thread)
+        self.answers: Answers = LeftAnswers(
+            lambda work: self._do(lambda: work(self._thread.connection))  # type: ignore[arg-type]
+        )
+
+    @property
+    def trouble(self) -> str:
+        """The reason for which nothing new is accepted at present; empty where there is none."""
+        if self._lease.unaccepted:
+            return (
+                f"the database has lost steps (noticed by {self._lease.unaccepted}): agentserver engine accept-loss"
+                " accepts that"
+            )
+        return self._writer.away or self._lease.away
+
+    def adopt(self, guards: Sequence[CoreGuard]) -> None:
+        """Keep the memories of these guards from now on, those of before among them."""
+        self._guards = tuple(guards)
+        self._steps.adopt(self._guards)
+
+    # Life
+
+    async def __aenter__(self) -> Self:
+        """Connect, make the tables where they are missing, and begin a lease. Raises EngineError."""
+        try:
+            await self._reach()
+            await self._lease.begin()
+            await self._writer.connect()
+            await self._claims.begin_taking()
+        except (EngineError, *DRIVER, TimeoutError) as error:
+            await self._close()
+            raise refused(error) from error
+        self._helping = run_errand(self._help(), "keeps the engine's helpers", ending=Ending.OWNER)
+        await asyncio.sleep(0)
+        return self
+
+    async def _help(self) -> None:
+        """Run the helpers, in a task of their own: it ends whatever scope the engine was opened in."""
+        async with anyio.create_task_group() as tasks:
+            for name, work in (
+                ("renews the lease of this server", self._lease.keep),
+                ("takes over what servers have left", self._claims.take_over),
+                ("commits steps", self._writer.write),
+                ("sends hints", self._hints.send),
+                ("looks for the fates of arrivals", self._inbox.watch_fates),
+                ("writes the fates of arrivals", self._inbox.write_fates),
+            ):
+                start_helper(tasks, name, Ending.RESTART, work)
+
+    async def _reach(self) -> None:
+        """Reach the database, within the time that the start may wait for it, and look at its tables."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._options.wait
+        while True:
+            try:
+                connection = await connect(self._options, "start")
+                break
+            except (*DRIVER, TimeoutError) as error:
+                if loop.time() >= end:
+                    raise EngineError(f"the database is away: {say(error)}") from error
+                await asyncio.sleep(TRY)
+        try:
+            await tables.check(connection, self._options)
+            if self._options.migrate != "never":
+                await tables.migrate(connection, self._options)
+            elif not await tables.exists(connection, self._options):
+                raise EngineError(
+                    f"schema {self._options.schema} has no tables: agentserver engine migrate makes them"
+                )
+        finally:
+            await connection.close(timeout=1.0)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Commit what waits as far as the database lets it, give everything back, and close."""
+        with anyio.CancelScope(shield=True):
+            with suppress(EngineError, *DRIVER, TimeoutError):
+                async with asyncio.timeout(ENDING):
+                    await self.give_up()
+                    await self._inbox.flush()
+                    await self.marks.flush()
+                    await self._hints.flush()
+            self._inbox.end()
+            self._claims.end()
+            self._helping.cancel()
+            await asyncio.wait([self._helping])
+            await self._close()
+
+    async def _close(self) -> None:
+        for link in (self._link, self._hinting, self._lease.link):
+            await link.close()
+        await self._writer.close()
+        await self._thread.close()
+
+    def _begin_again(self) -> None:
+        self._numbers.drop()
+        self._claims.lose_all()
+
+    def _forget(self, conversations: Collection[str]) -> None:
+        self._rows.drop(conversations)
+        self._inbox.forget(frozenset(conversations))
+        for conversation in conversations:
+            self._steps.forget(conversation)
+
+    def _tell_of(self, outcome: Outcome) -> None:
+        """Send hints about a step that is kept."""
+        conversation = outcome.conversation
+        if outcome.asking:
+            self._hints.tell(EVERYBODY, Topic.NEWS)
+        elif outcome.replies or conversation.closed:
+            for asker in self._inbox.askers.get(conversation.id, ()):
+                self._hints.tell(asker, Topic.NEWS)
+        if conversation.closed and self._retention is not None and self._retention < LONGEST:
+            self._acknowledged.forget([conversation.id])
+
+    # Claims
+
+    def held(self, conversation: str) -> Claim | None:
+        """The claim of this process on a conversation."""
+        return self._claims.held(conversation)
+
+    async def claim(self, conversation: str) -> Claim | None:
+        """Claim a conversation that is at rest."""
+        return await self._claims.claim(conversation)
+
+    def begin_claim(self, conversation: str) -> Claim:
+        """Claim a conversation that begins here."""
+        return self._claims.begin(conversation)
+
+    def changes(self) -> AsyncIterator[Gained | Lost]:
+        """Give the conversations that this process gains and loses."""
+        return self._claims.changes()
+
+    async def release(self, conversations: Collection[str]) -> None:
+        """Give back conversations at rest."""
+        await self._claims.release(conversations)
+
+    async def give_up(self) -> None:
+        """Give everything back: commits that wait come to their end first, for a few seconds at most."""
+        self._writer.end()
+        try:
+            async with asyncio.timeout(ENDING):
+                await self._writer.rest()
+                await self._claims.give_up()
+        except TimeoutError as error:
+            raise EngineError(
+                "the database is away: what this server had is taken over once its lease is over"
+            ) from error
+
+    async def open_conversations(self) -> AsyncIterator[tuple[str, str]]:
+        """None: ``open_count`` counts those of all processes."""
+        nothing: tuple[tuple[str, str], ...] = ()
+        for each in nothing:
+            yield each
+
+    async def open_count(self, principal: str) -> int | None:
+        """Count the open conversations of a principal, over all processes."""
+        rows = await self._fetch(_OPEN, principal)
+        return int(rows[0][0])
+
+    # Work
+
+    def commit(self, claim: Claim, outcome: Outcome) -> asyncio.Future[None]:
+        """Make an outcome permanent, together with all others that wait."""
+        return self._writer.commit(claim, outcome)
+
+    async def set_aside(self, conversation: str, reason: str, at: float) -> tuple[Reply | Done, ...]:
+        """Let a conversation go on no more. Raises FencedError when another process has it."""
+        claim = self._claims.held(conversation)
+        events = await self._do(
+            lambda: care.set_aside(self._thread.connection, self._numbers, conversation, reason, at)(claim)
+        )
+        self._forget([conversation])
+        return events
+
+    def acknowledge(self, conversation: str, place: EventPlace) -> None:
+        """Let an event out of the outbox with the next statement."""
+        self._writer.leave(Left(conversation, *place))
+
+    def confirm(self, conversation: str, place: EventPlace) -> None:
+        """Let the events up to a place out of the outbox with the next statement."""
+        self._writer.leave(Left(conversation, *place, before=True))
+
+    def abandon(self, conversation: str) -> None:
+        """Let everything that has left out of the outbox with the next statement."""
+        self._writer.leave(Left(conversation))
+
+    async def discard(self, delivery: str) -> bool:
+        """Take a dead letter off the list."""
+        return await self._do(lambda: care.discard(self._thread.connection, delivery))
+
+    async def give_name(self, name: str, conversation: str, at: float) -> str:
+        """Give a conversation a name, unless another has it."""
+        return await self._do(lambda: care.give_name(self._thread.connection, name, conversation, at))
+
+    async def expire(self, now: float, calendar: Calendar = STEADY) -> int:
+        """Forget closed conversations whose time is over, some at a time, and the fates of old arrivals."""
+        with suppress(*DRIVER):
+            await self._inbox.expire()
+        if self._retention is None:
+            return 0
+        limit, total, gone = calendar.before(self._retention, now), 0, 1
+        while gone:
+            gone = await self._do(lambda: care.forget(self._thread.connection, limit))
+            total += gone
+        return total
+
+    async def calendar(self) -> Calendar:
+        """The calendar that a server of this name has kept."""
+        rows = await self._fetch(_CLOCK, self._options.name)
+        if not rows:
+            return Calendar()
+        return Calendar(tuple(Jump(at, to) for at, to in json.loads(rows[0]["jumps"])), rows[0]["last"])
+
+    async def keep_calendar(self, calendar: Calendar) -> None:
+        """Keep the calendar for the next server of this name. Raises EngineError."""
+        await self._fetch(
+            _KEEP_CLOCK, self._options.name, json.dumps(calendar.jumps), float(calendar.last or 0.0)
+        )
+
+    # Other processes
+
+    async def hand_in(self, arrival: Arrival) -> asyncio.Future[Fate]:
+        """Keep an arrival for the process that has its conversation."""
+        if self.trouble:
+            raise EngineError(self.trouble)
+        return await self._inbox.hand_in(arrival)
+
+    def arrivals(self) -> AsyncIterator[Arrival]:
+        """Give the arrivals for this process."""
+        return self._inbox.arrivals()
+
+    def settle(self, arrival: Arrival, fate: Fate) -> None:
+        """Keep what became of an arrival."""
+        self._inbox.settle(arrival.id, fate)
+
+    def news(self, wanted: Callable[[], Collection[str]]) -> AsyncIterator[News]:
+        """News of what other processes have."""
+        return self._watching.news(wanted)
+
+    def exclusive(self, name: str) -> AbstractAsyncContextManager[None]:
+        """Be the only one that is inside under a name."""
+        return self._tokens.have(name)
+
+    async def _fetch(self, text: str, *values: object) -> Sequence[Any]:
+        try:
+            return await self._link.fetch(text, *values)
+        except DRIVER as error:
+            raise refused(error) from error

@@ -1,0 +1,240 @@
+"""The inbox of conversations: what processes hand in that do not have them, and what became of it.
+
+Owns the table, the wait for fates, and the adoption of arrivals whose conversation belongs to nobody. Each look is one
+statement; hints make it earlier. Refuses to decide about an arrival.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from agentserver.engines.postgres import arrivals as form
+from agentserver.engines.postgres.claims import FREE
+from agentserver.engines.postgres.connection import DRIVER, AwayError, Trouble, classify, refused
+from agentserver.engines.postgres.hints import Topic
+from agentserver.ports import EngineError, Fate, UnfitError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    import asyncpg
+
+    from agentserver.engines.postgres.claims import Claims
+    from agentserver.engines.postgres.connection import Link
+    from agentserver.engines.postgres.hints import Hints
+    from agentserver.engines.postgres.leases import Lease
+    from agentserver.ports import Arrival
+
+SOON, LATER = 0.25, 1.0
+"""Seconds between two looks while something is expected, and while nothing is."""
+
+AT_ONCE = 256
+"""Arrivals that one look reads."""
+
+KEPT = 3600.0
+"""Seconds for which a fate is kept, so that what is handed in again is found."""
+
+_HAND_IN = (
+    "with new as (select * from unnest($2::text[], $3::text[], $4::bytea[]) as n(id, conversation, content)),"
+    " kept as (insert into @inbox (id, conversation, asker, content) select id, conversation, $1, content from new"
+    " on conflict (id) do nothing)"
+    " select distinct c.owner from new join @conversation c on c.id = new.conversation where c.owner is not null"
+)
+_MINE = (
+    "select i.id, i.conversation, i.content, i.asker from @inbox i left join @conversation c on c.id = i.conversation"
+    " where i.fate is null and i.id <> all($2::text[]) and (c.owner = $1 or c.number is null or c.closed is not null)"
+    " order by i.place limit $3"
+)
+_ORPHANS = (
+    "select distinct i.conversation from @inbox i join @conversation c on c.id = i.conversation"  # noqa: S608 - our own texts
+    f" where i.fate is null and c.closed is null and {FREE} limit $1"
+)
+_SETTLE = (
+    "update @inbox i set fate = f.fate, content = '', at = clock_timestamp()"
+    " from unnest($1::text[], $2::text[]) as f(id, fate) where i.id = f.id and i.fate is null returning i.asker"
+)
+_FATES = "select id, fate from @inbox where id = any($1::text[]) and fate is not null"
+_FORGET = "delete from @inbox where fate is not null and at < clock_timestamp() - $1 * interval '1 second'"
+
+logger = logging.getLogger("agentserver.journal")
+
+
+class Inbox:
+    """The inbox, for one process.
+
+    Args:
+        link: for statements.
+        lease: of this process.
+        claims: of this process.
+        hints: to other processes, and from them.
+    """
+
+    def __init__(self, link: Link, lease: Lease, claims: Claims, hints: Hints) -> None:
+        self._link, self._lease, self._claims, self._hints = link, lease, claims, hints
+        self._due: list[tuple[Arrival, bytes, asyncio.Future[None]]] = []
+        self._handing: asyncio.Lock = asyncio.Lock()
+        self._asked: defaultdict[str, list[asyncio.Future[Fate]]] = defaultdict(list)
+        self._given: dict[str, str] = {}
+        self._settled: dict[str, Fate] = {}
+        self._settling = asyncio.Event()
+        self.askers: defaultdict[str, set[int]] = defaultdict(set)
+        self._over = False
+
+    # For those who ask
+
+    async def hand_in(self, arrival: Arrival) -> asyncio.Future[Fate]:
+        """Keep an arrival; gives the future of its fate. Raises EngineError."""
+        if self._lease.unaccepted:
+            raise EngineError(f"steps are missing in the database (noticed by {self._lease.unaccepted})")
+        try:
+            data = form.dump(arrival)
+        except (TypeError, ValueError) as error:
+            raise UnfitError(f"an arrival that cannot be written: {error}") from error
+        kept = asyncio.get_running_loop().create_future()
+        self._due.append((arrival, data, kept))
+        async with self._handing:
+            if self._due:
+                due, self._due = self._due, []
+                await self._keep(due)
+        await kept
+        fate: asyncio.Future[Fate] = asyncio.get_running_loop().create_future()
+        self._asked[arrival.id].append(fate)
+        self._hints.stir(Topic.FATES)
+        return fate
+
+    async def _keep(self, due: list[tuple[Arrival, bytes, asyncio.Future[None]]]) -> None:
+        columns = (
+            [one.id for one, _, _ in due],
+            [one.conversation for one, _, _ in due],
+            [data for _, data, _ in due],
+        )
+        try:
+            owners = await self._link.fetch(_HAND_IN, self._lease.incarnation, *columns)
+        except (EngineError, *DRIVER) as error:
+            if len(due) > 1 and classify(error) is Trouble.ROW:
+                for one in due:
+                    await self._keep([one])
+                return
+            for _, _, kept in due:
+                if not kept.done():
+                    kept.set_exception(refused(error))
+            return
+        for _, _, kept in due:
+            if not kept.done():
+                kept.set_result(None)
+        for (owner,) in owners:
+            self._hints.tell(owner, Topic.INBOX)
+        self._hints.stir(Topic.INBOX)
+
+    async def watch_fates(self) -> None:
+        """Look for the fates of what was handed in here, for ever."""
+        while True:
+            try:
+                await self._read_fates()
+            except (EngineError, *DRIVER) as error:
+                logger.warning("fates cannot be read: %s", error)
+            await self._hints.until(Topic.FATES, SOON if self._asked else LATER)
+
+    async def _read_fates(self) -> None:
+        waiting = [key for key, futures in self._asked.items() if futures]
+        for key, text in await self._link.fetch(_FATES, waiting) if waiting else ():
+            self._tell(key, form.load_fate(text))
+
+    def _tell(self, key: str, fate: Fate) -> None:
+        for future in self._asked.pop(key, ()):
+            if not future.done():
+                future.set_result(fate)
+
+    # For those who decide
+
+    async def arrivals(self) -> AsyncIterator[Arrival]:
+        """Give the arrivals for conversations of this process, in order for each conversation, until it is closed."""
+        while not self._over:
+            found: list[Arrival] = []
+            try:
+                await self._adopt()
+                found = self._read(
+                    await self._link.fetch(_MINE, self._lease.incarnation, [*self._given], AT_ONCE)
+                )
+            except AwayError:
+                pass
+            except DRIVER as error:
+                logger.warning("the inbox cannot be read: %s", error)
+            for arrival in found:
+                yield arrival
+            if not found:
+                await self._hints.until(Topic.INBOX, SOON)
+
+    async def _adopt(self) -> None:
+        """Claim conversations of nobody for which something was handed in."""
+        for (conversation,) in await self._link.fetch(_ORPHANS, AT_ONCE):
+            await self._claims.claim(conversation)
+
+    def _read(self, rows: list[asyncpg.Record]) -> list[Arrival]:
+        found = []
+        for key, conversation, content, asker in rows:
+            if key in self._given:
+                continue
+            self._given[key] = conversation
+            self.askers[conversation].add(asker)
+            try:
+                found.append(form.load(key, conversation, content))
+            except (ValueError, TypeError, LookupError, AttributeError) as error:
+                logger.error("an arrival for conversation %s cannot be read: %s", conversation, error)  # noqa: TRY400 - the text says it all
+                self.settle(key, Fate("unkept"))
+        return found
+
+    def settle(self, key: str, fate: Fate) -> None:
+        """An arrival is decided about. Not waited for."""
+        self._settled[key] = fate
+        self._settling.set()
+
+    async def write_fates(self) -> None:
+        """Write what was settled, for ever."""
+        while True:
+            await self._settling.wait()
+            self._settling.clear()
+            await self.flush()
+            if self._settled:  # the database is away
+                await asyncio.sleep(SOON)
+                self._settling.set()
+
+    async def flush(self) -> None:
+        """Write what was settled. What cannot be written stays."""
+        due = dict(self._settled)
+        if not due:
+            return
+        try:
+            texts = [form.dump_fate(fate) for fate in due.values()]
+            for (asker,) in await self._link.fetch(_SETTLE, [*due], texts):
+                self._hints.tell(asker, Topic.FATES)
+        except (EngineError, *DRIVER) as error:
+            logger.warning("fates cannot be written: %s", error)
+            return
+        for key in due:
+            self._settled.pop(key, None)
+            self._given.pop(key, None)
+
+    def forget(self, conversations: frozenset[str]) -> None:
+        """Give the arrivals of conversations that are let go to their next owner."""
+        for key in [key for key, conversation in self._given.items() if conversation in conversations]:
+            if key not in self._settled:
+                del self._given[key]
+        for conversation in conversations:
+            self.askers.pop(conversation, None)
+
+    async def expire(self) -> None:
+        """Forget old fates. Raises EngineError, and what asyncpg raises."""
+        await self._link.fetch(_FORGET, KEPT)
+
+    def end(self) -> None:
+        """End ``arrivals``, and cancel the futures of fates that have not come."""
+        self._over = True
+        for futures in self._asked.values():
+            for future in futures:
+                future.cancel()
+        self._asked.clear()
+        self._hints.stir(Topic.INBOX)

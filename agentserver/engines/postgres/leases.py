@@ -1,0 +1,135 @@
+"""The lease of this server: one row for each incarnation, renewed by the clock of the database.
+
+Owns the incarnation, its renewal, the end of those that have not renewed theirs, and a new incarnation once it is lost.
+A lease is taken for over only by a server that has itself been connected for longer than a lease: after a restart or a
+fail-over of the database each server has the time to renew. Refuses to know what is worked on under a lease: commits
+check the claims by themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from agentserver.engines.postgres.connection import DRIVER, AwayError, Link
+from agentserver.engines.postgres.hints import EVERYBODY, Topic
+from agentserver.ports import EngineError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from agentserver.engines.postgres.connection import Connection
+    from agentserver.engines.postgres.hints import Hints
+    from agentserver.engines.postgres.options import PostgresOptions
+
+FORGOTTEN = 86_400.0
+"""Seconds after which the row of an incarnation that is over is removed: one without a row is over as well."""
+
+_BEGIN = (
+    "insert into @server (name, expires) values ($1, clock_timestamp() + $2 * interval '1 second')"
+    " returning incarnation"
+)
+_RENEW = (
+    "update @server set expires = clock_timestamp() + $2 * interval '1 second'"
+    " where incarnation = $1 and not gone returning"
+    " (select array_agg(name order by number) from @loss where accepted is null) as lost"
+)
+_BURY = (
+    "update @server set gone = true where not gone and expires < clock_timestamp() and incarnation <> $1"
+    " returning incarnation"
+)
+_END = "update @server set gone = true, blameless = blameless or $2 where incarnation = $1 and not gone"
+_FORGET = "delete from @server where gone and expires < clock_timestamp() - $1 * interval '1 second'"
+
+logger = logging.getLogger("agentserver.journal")
+
+
+class Lease:
+    """The lease of this process.
+
+    Args:
+        options: of the database.
+        hints: are heard on the connection of the lease.
+        lost: called with nothing when the incarnation is over and another begins.
+    """
+
+    def __init__(self, options: PostgresOptions, hints: Hints, lost: Callable[[], None]) -> None:
+        self._options, self._hints, self._lost = options, hints, lost
+        self.link = Link(options, "lease", self._prepare)
+        self.incarnation = 0
+        self.unaccepted = ""
+        self.blameless = False
+        self.away = ""
+        self._ended = False
+
+    async def _prepare(self, connection: Connection) -> None:
+        if self.incarnation:
+            await self._hints.listen(connection, self.incarnation)
+
+    async def begin(self) -> None:
+        """Begin an incarnation. Raises EngineError."""
+        rows = await self.link.fetch(_BEGIN, self._options.name, self._options.lease)
+        self.incarnation = int(rows[0][0])
+        await self.link.run(lambda connection: self._hints.listen(connection, self.incarnation))
+
+    async def keep(self) -> None:
+        """Renew the lease until it is ended, whatever happens to the database."""
+        while not self._ended:
+            pause = self._options.lease / 3
+            try:
+                await self.renew()
+            except AwayError as error:
+                if not self.away:
+                    logger.warning("the lease cannot be renewed: %s", error)
+                self.away = str(error)
+                pause = min(pause, 0.25)
+            except DRIVER as error:
+                logger.error("the lease cannot be renewed: %s", error)  # noqa: TRY400 - the text says it all
+            await asyncio.sleep(pause)
+
+    async def renew(self) -> None:
+        """Renew the lease once, or begin another incarnation where it is over. Raises EngineError."""
+        if self._ended:
+            return
+        rows = await self.link.fetch(
+            _RENEW, self.incarnation, self._options.lease, within=self._options.lease
+        )
+        self.away = ""
+        if rows:
+            before, self.unaccepted = self.unaccepted, ", ".join(rows[0]["lost"] or ())
+            if before and not self.unaccepted:  # an operator has accepted that steps are missing
+                await self.begin_again()
+        elif not self._ended:
+            await self.begin_again()
+
+    async def begin_again(self) -> None:
+        """Work under another incarnation, without anything that was claimed under the one before."""
+        logger.warning(
+            "the lease of this server is over: it begins another one, and lets go all conversations"
+        )
+        await self.link.fetch(_END, self.incarnation, True)
+        await self.begin()
+        self._lost()
+
+    async def bury(self) -> None:
+        """Mark incarnations as gone that have not renewed their leases. Raises EngineError."""
+        since = self.link.since
+        if since is None or asyncio.get_running_loop().time() - since < self._options.lease:
+            return
+        for (incarnation,) in await self.link.fetch(_BURY, self.incarnation):
+            logger.warning(
+                "server number %d has not renewed its lease: its conversations are taken over", incarnation
+            )
+        await self.link.fetch(_FORGET, FORGOTTEN)
+
+    async def end(self) -> None:
+        """Give everything back on purpose: others need not wait. Raises EngineError."""
+        if self._ended or not self.incarnation:
+            return
+        self._ended = True
+        try:
+            await self.link.fetch(_END, self.incarnation, self.blameless, within=self._options.lease)
+        except (EngineError, *DRIVER) as error:
+            raise EngineError(f"the lease cannot be given up: {error}") from error
+        self._hints.tell(EVERYBODY, Topic.LEASES)

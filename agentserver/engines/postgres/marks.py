@@ -1,0 +1,154 @@
+"""The marks of this server: which deliveries may have ended it, so that the next owner lets them run alone.
+
+Everything that was queued under an incarnation that is over is suspect; a normal hop writes no mark. Only while
+suspects run alone is the beginning of each kept before it runs: a delivery that is marked then was alone when the
+process ended.
+Owns the table of suspects. Refuses to decide what follows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from agentserver.engines.postgres.connection import DRIVER
+from agentserver.ports import NO_PAST, EngineError, Past
+from agentserver.supervision import run_errand
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from agentserver.engines.postgres.connection import Link
+    from agentserver.engines.postgres.leases import Lease
+    from agentserver.engines.postgres.reading import ReadingThread
+
+LONGEST = 2.0
+"""Seconds for which a process that is about to end waits for the database."""
+
+SEVERAL = "several"
+"""No delivery's id: with it there is more than one suspect, so that none is taken for the culprit."""
+
+_SERVER = "select gone, blameless, held from @server where incarnation = $1"
+_SUSPECTS = "select delivery, ends, alone from @suspect where incarnation = $1"
+_QUEUED = (
+    "select d.id from @delivery d join @conversation c on c.number = d.conversation"
+    " where d.state = 0 and c.owner = $1"
+)
+_BEGIN = (
+    "insert into @suspect (delivery, incarnation, ends) select key, $1, ends from unnest($2::text[], $3::int[])"
+    " as n(key, ends) on conflict (delivery) do update set incarnation = $1, ends = excluded.ends, alone = false"
+)
+_ALONE = "update @suspect set alone = true where delivery = $1 and incarnation = $2"
+_ACQUIT = "delete from @suspect where delivery = any($1::text[])"
+_HOLD = "update server set held = ? where incarnation = ?"
+_END = "update server set blameless = true where incarnation = ?"
+
+logger = logging.getLogger("agentserver.engines")
+
+
+class ServerMarks:
+    """The marks of this server in the database.
+
+    Args:
+        link: for statements.
+        lease: of this process.
+        thread: reaches the database while the event loop is held.
+    """
+
+    at_once = False
+
+    def __init__(self, link: Link, lease: Lease, thread: ReadingThread) -> None:
+        self._link, self._lease, self._thread = link, lease, thread
+        self._suspects: set[str] = set()
+        self._writing: dict[int, asyncio.Task[None]] = {}
+        self._acquitted: set[str] = set()
+        self._acquitting: asyncio.Task[None] | None = None
+        self._slot = 0
+
+    async def past(self, previous: int) -> Past:
+        """The end of an incarnation: what it marked, or else everything that was queued under it."""
+        if not previous:
+            return NO_PAST
+        try:
+            servers = await self._link.fetch(_SERVER, previous)
+            suspects = await self._link.fetch(_SUSPECTS, previous)
+            queued = await self._link.fetch(_QUEUED, self._lease.incarnation)
+        except (EngineError, *DRIVER) as error:
+            logger.warning("the end of server number %d cannot be read: %s", previous, error)
+            return NO_PAST
+        ends = {key: number for key, number, _ in suspects}
+        alone = frozenset(key for key, _, marked in suspects if marked)
+        blameless, held = (servers[0]["blameless"], servers[0]["held"]) if servers else (False, "")
+        if blameless:
+            return Past(frozenset(), "", ends)
+        running = alone or frozenset({SEVERAL, *(key for (key,) in queued)})
+        return Past(running, held, ends)
+
+    async def begin(self, suspects: Mapping[str, int], calls: int) -> None:  # noqa: ARG002 - a port's signature
+        """Keep suspects with their ends. Where they cannot be kept, they are only forgotten by the next owner."""
+        if not suspects:
+            return
+        self._suspects |= suspects.keys()
+        try:
+            await self._link.fetch(_BEGIN, self._lease.incarnation, [*suspects], [*suspects.values()])
+        except (EngineError, *DRIVER) as error:
+            logger.warning("suspects cannot be noted: %s", error)
+
+    def enter(self, delivery: str, conversation: str) -> int:  # noqa: ARG002 - a port's signature
+        """Mark a suspect; any other delivery needs no mark."""
+        if delivery not in self._suspects:
+            return 0
+        self._slot += 1
+        self._writing[self._slot] = run_errand(self._mark(delivery), "marks a suspect")
+        return self._slot
+
+    async def _mark(self, delivery: str) -> None:
+        try:
+            await self._link.fetch(_ALONE, delivery, self._lease.incarnation)
+        except (EngineError, *DRIVER) as error:
+            logger.warning("a suspect cannot be marked: %s", error)
+
+    async def kept(self, slot: int) -> None:
+        """Wait until the mark of a suspect is kept."""
+        task = self._writing.get(slot)
+        if task is not None:
+            await asyncio.shield(task)
+
+    def leave(self, slot: int) -> None:
+        """Clear a mark: a suspect that is done with is acquitted, and one that is not stays a suspect."""
+        self._writing.pop(slot, None)
+
+    def acquit(self, delivery: str) -> None:
+        """Forget a suspect."""
+        if delivery in self._suspects:
+            self._suspects.discard(delivery)
+            self._acquitted.add(delivery)
+            if self._acquitting is None or self._acquitting.done():
+                self._acquitting = run_errand(self.flush(), "acquits suspects")
+
+    async def flush(self) -> None:
+        """Write acquittals."""
+        while self._acquitted:
+            due, self._acquitted = self._acquitted, set()
+            try:
+                await self._link.fetch(_ACQUIT, [*due])
+            except (EngineError, *DRIVER) as error:
+                logger.warning("suspects cannot be acquitted: %s", error)
+                return
+
+    def hold(self, delivery: str) -> None:
+        """Say from the watchdog's thread which delivery has held the event loop."""
+        self._say(lambda: self._thread.execute(_HOLD, (delivery, self._lease.incarnation)))
+
+    def end(self) -> None:
+        """Say that the end that comes now is no delivery's fault."""
+        self._lease.blameless = True
+        self._say(lambda: self._thread.execute(_END, (self._lease.incarnation,)), wait=False)
+
+    def _say(self, work: Callable[[], object], *, wait: bool = True) -> None:
+        with suppress(RuntimeError, TimeoutError, EngineError, *DRIVER):
+            said = self._thread.submit(work)
+            if wait:
+                said.result(LONGEST)

@@ -1,0 +1,56 @@
+"""The numbers of rows: drawn in blocks, so that several servers number their rows without asking each time.
+
+Owns the blocks of this process. Refuses to know what is numbered.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from agentserver.engines.postgres.connection import Link
+
+BLOCK = 4096
+"""Numbers that are drawn at once."""
+
+DRAW = "update @ledger set next = next + $1 returning next - $1"
+
+
+class Numbers:
+    """The numbers that this process has drawn.
+
+    Args:
+        link: for drawing.
+    """
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._next = self._end = 0
+        self._blocks: list[tuple[int, int]] = []
+
+    async def draw(self, count: int) -> None:
+        """See to it that so many can be taken. Raises EngineError, and what asyncpg raises."""
+        if self._end - self._next < count:
+            size = max(BLOCK, count)
+            rows = await self._link.fetch(DRAW, size)
+            self._next = int(rows[0][0])
+            self._end = self._next + size
+            self.note(self._next, size)
+
+    def note(self, first: int, count: int) -> None:
+        """Remember that so many numbers are of this process."""
+        self._blocks.append((first, first + count))
+
+    def take(self, count: int) -> int:
+        """Take numbers that follow each other, of those that were drawn; gives the first."""
+        first, self._next = self._next, self._next + count
+        assert self._next <= self._end
+        return first
+
+    def drop(self) -> None:
+        """Use no more of what was drawn: a database that lost commits may have given it to another server."""
+        self._next = self._end = 0
+
+    def __contains__(self, number: int) -> bool:
+        """True for a number that this process has drawn."""
+        return any(first <= number < end for first, end in reversed(self._blocks))

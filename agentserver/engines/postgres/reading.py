@@ -1,0 +1,203 @@
+"""The reading of the journal in a thread of its own, by the same synchronous statements that a file is read with.
+
+Owns the thread, its connection, and the translation of a statement: placeholders, literals of bytes, and the schema of
+each table. Refuses to know what is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from concurrent.futures import Future, ThreadPoolExecutor
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from agentserver.engines.postgres.connection import (
+    DRIVER,
+    AwayError,
+    Trouble,
+    classify,
+    connect,
+    refused,
+    say,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from agentserver.engines.postgres.connection import Connection
+    from agentserver.engines.postgres.options import PostgresOptions
+
+T = TypeVar("T")
+
+PATIENCE, PAUSE = 5.0, 0.1
+"""Seconds for which a reading waits for a database that is away, and between two attempts."""
+
+TABLES = (
+    "conversation step delivery event value state receipt opening answer aside handoff calendar claim head server"
+    " ledger inbox suspect token loss clock"
+)
+_TABLE = re.compile(rf"\b(from|join|into|update) ({'|'.join(TABLES.split())})\b")
+_BYTES = re.compile(r"x'([0-9a-f]*)'")
+_NUMBERED = re.compile(r"\?(\d+)")
+_NULL = re.compile(r"(\$\d+) is null")
+_LIMIT = re.compile(r"limit (\$\d+)")
+_ONCE = re.compile(r"insert or ignore (.*)", re.DOTALL)
+
+
+def translate(text: str, schema: str) -> str:
+    """Write a statement of the file's as one of the database's."""
+    found = _ONCE.fullmatch(text)
+    if found is not None:
+        text = f"insert {found[1]} on conflict do nothing"
+    text = _NUMBERED.sub(r"$\1", _BYTES.sub(r"'\\x\1'::bytea", text)).replace("cross join", "join")
+    pieces = text.split("?")
+    text = pieces[0]
+    for number, piece in enumerate(pieces[1:], 1):
+        text += f"${number}{piece}"
+    text = _LIMIT.sub(r"limit nullif(\1::bigint, -1)", _NULL.sub(r"\1::text is null", text))
+    return _TABLE.sub(rf'\1 "{schema}".\2', text)
+
+
+class Cursor:
+    """The rows of a statement."""
+
+    def __init__(self, rows: Sequence[Any]) -> None:
+        self._rows = iter([tuple(map(_plain, row)) for row in rows])
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        """The rows that are left."""
+        return self._rows
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        """The next row."""
+        return next(self._rows, None)
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """The rows that are left."""
+        return list(self._rows)
+
+
+def _plain(value: Any) -> Any:
+    return int(value) if isinstance(value, Decimal) else value
+
+
+class SyncConnection:
+    """A connection that is used from one thread, and waits there. Made again when it is lost.
+
+    Args:
+        options: of the database.
+        role: of the connection.
+    """
+
+    def __init__(self, options: PostgresOptions, role: str) -> None:
+        self._options, self._role = options, role
+        self._runner = asyncio.Runner()
+        self._texts: dict[str, str] = {}
+        self._connection: Connection | None = None
+        self._prepared = True
+        self.in_transaction = False
+
+    def execute(self, text: str, values: Sequence[Any] = ()) -> Cursor:
+        """Run a statement. Raises EngineError."""
+        try:
+            return Cursor(self._runner.run(self._execute(text, values)))
+        except (*DRIVER, TimeoutError) as error:
+            state = getattr(error, "sqlstate", None) or ""
+            self._prepared = self._prepared and state not in ("26000", "42P05")
+            if classify(error) is Trouble.AWAY or not self._prepared:
+                self.drop()
+                raise AwayError(f"the database is away: {say(error)}") from error
+            raise refused(error) from error
+
+    def executemany(self, text: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Run a statement for each row. Raises EngineError."""
+        for row in rows:
+            self.execute(text, row)
+
+    async def _execute(self, text: str, values: Sequence[Any]) -> Sequence[Any]:
+        if self._connection is None or self._connection.is_closed():
+            if self.in_transaction:
+                self.in_transaction = False
+                raise ConnectionResetError("the connection was lost within a transaction")
+            self._connection = await connect(self._options, self._role, prepared=self._prepared)
+        if text in ("begin", "begin immediate", "commit", "rollback"):
+            begins = text.startswith("begin")
+            level = " isolation level repeatable read" if text == "begin" else ""
+            await self._connection.execute(f"begin{level}" if begins else text)
+            self.in_transaction = begins
+            return ()
+        found = self._texts.get(text)
+        if found is None:
+            found = self._texts[text] = translate(text, self._options.schema)
+        if self._prepared or self.in_transaction:
+            return list(await self._connection.fetch(found, *values))
+        async with self._connection.transaction():
+            return list(await self._connection.fetch(found, *values))
+
+    def drop(self) -> None:
+        """Give the connection up."""
+        self.in_transaction = False
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._runner.run(_terminate(connection))
+
+    def close(self) -> None:
+        """Close the connection and the loop of the thread."""
+        self.drop()
+        self._runner.close()
+
+
+async def _terminate(connection: Connection) -> None:
+    connection.terminate()
+
+
+class ReadingThread:
+    """The thread that reads for an engine.
+
+    Args:
+        options: of the database.
+    """
+
+    def __init__(self, options: PostgresOptions) -> None:
+        self._pool = ThreadPoolExecutor(1, "journal")
+        self._options = options
+        self._made: SyncConnection | None = None
+
+    @property
+    def connection(self) -> SyncConnection:
+        """The connection; to be used in the thread."""
+        if self._made is None:
+            self._made = SyncConnection(self._options, "reading")
+        return self._made
+
+    def submit(self, work: Callable[[], T]) -> Future[T]:
+        """Have the thread do something, from any thread."""
+        return self._pool.submit(self._tidily, work)
+
+    async def do(self, work: Callable[[], T]) -> T:
+        """Have the thread do something; again for a while, where the database is away. Raises EngineError."""
+        end = asyncio.get_running_loop().time() + PATIENCE
+        while True:
+            try:
+                return await asyncio.wrap_future(self.submit(work))
+            except AwayError:
+                if asyncio.get_running_loop().time() > end:
+                    raise
+                await asyncio.sleep(PAUSE)
+
+    def _tidily(self, work: Callable[[], T]) -> T:
+        try:
+            return work()
+        finally:
+            if self.connection.in_transaction:
+                self.connection.drop()
+
+    def execute(self, text: str, values: Sequence[Any]) -> Cursor:
+        """Run a statement; in the thread."""
+        return self.connection.execute(text, values)
+
+    async def close(self) -> None:
+        """Close the connection, and end the thread."""
+        await asyncio.wrap_future(self._pool.submit(self.connection.close))
+        self._pool.shutdown(wait=False)

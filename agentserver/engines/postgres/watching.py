@@ -1,0 +1,87 @@
+"""News of conversations that other servers have.
+
+Owns one statement that looks at all that gateways here look at, and at all in which something waits for a person. Hints
+make the look earlier. Refuses to read what has left: gateways do, after the place that they have.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agentserver.core.messages import UNDECIDED, EventPlace
+from agentserver.engines.postgres.connection import DRIVER, AwayError, refused
+from agentserver.engines.postgres.hints import Topic
+from agentserver.ports import News
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Collection
+
+    import asyncpg
+
+    from agentserver.engines.postgres.claims import Claims
+    from agentserver.engines.postgres.connection import Link
+    from agentserver.engines.postgres.hints import Hints
+
+SOON, LATER = 0.25, 1.0
+"""Seconds between two looks while a gateway looks at something, and while none does."""
+
+_LOOK = (
+    "select c.id, c.version, c.closed is not null as over, c.asks > 0 and c.closed is null as asks,"
+    " (select count(*) from @aside a where a.conversation = c.number) as asides,"
+    " (select s.version from @step s where s.conversation = c.number and s.events > 0"
+    " order by s.version desc limit 1) as place"
+    " from @conversation c where c.id = any($1::text[]) or (c.asks > 0 and c.closed is null)"
+)
+
+
+class Watching:
+    """Looks for news.
+
+    Args:
+        link: for statements.
+        claims: of this process, of which there is no news.
+        hints: wake the look.
+    """
+
+    def __init__(self, link: Link, claims: Claims, hints: Hints) -> None:
+        self._link, self._claims, self._hints = link, claims, hints
+
+    async def news(self, wanted: Callable[[], Collection[str]]) -> AsyncIterator[News]:
+        """Give the news of wanted conversations, and of each that begins or ceases to ask a person, for ever."""
+        seen: dict[str, tuple[object, ...]] = {}
+        asking: set[str] = set()
+        while True:
+            keys = [key for key in wanted() if self._claims.held(key) is None]
+            try:
+                rows = await self._link.fetch(_LOOK, keys)
+            except AwayError:
+                rows = None
+            except DRIVER as error:
+                raise refused(error) from error
+            if rows is not None:
+                now = {row["id"] for row in rows if row["asks"]}
+                changed, asking = now ^ asking, now
+                for news in self._changed(rows, seen, changed):
+                    yield news
+                seen = {row["id"]: _state(row) for row in rows}
+            await self._hints.until(Topic.NEWS, SOON if keys else LATER)
+
+    def _changed(
+        self, rows: list[asyncpg.Record], seen: dict[str, tuple[object, ...]], changed: set[str]
+    ) -> list[News]:
+        there = {row["id"]: row for row in rows}
+        found = [key for key, row in there.items() if seen.get(key) != _state(row)]
+        return [
+            News(key, _place(there.get(key)), key in changed)
+            for key in dict.fromkeys([*found, *changed])
+            if self._claims.held(key) is None
+        ]
+
+
+def _state(row: asyncpg.Record) -> tuple[object, ...]:
+    return row["version"], row["over"], row["asks"], row["asides"]
+
+
+def _place(row: asyncpg.Record | None) -> EventPlace:
+    """A place not before that of the last event that has left."""
+    return UNDECIDED if row is None or row["place"] is None else EventPlace(row["place"], 0)

@@ -1,0 +1,401 @@
+"""Commits in groups: what waits while a statement is on its way shares the next one.
+
+Owns the order of a conversation's commits, the retry of a statement whose connection was lost, and the answer to each
+commit. A statement that was not answered is sent again as it is until it is, since the absence of a step proves nothing
+while another connection may still carry it. Refuses to know the statement, which batch.py writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from agentserver.core.encoding.snapshot import UnreadableError
+from agentserver.core.messages import UNDECIDED, Redriven, Requeued
+from agentserver.core.receipts import Receipt
+from agentserver.engines.journal.steps import written
+from agentserver.engines.postgres import batch, tables
+from agentserver.engines.postgres.connection import DRIVER, AwayError, Link, Trouble, classify, refused, say
+from agentserver.engines.postgres.rows import count
+from agentserver.engines.journal.steps.step import StepMaker, from_outside
+from agentserver.ports import ConflictError, DamagedError, EngineError, FencedError, RepeatedError, UnfitError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from agentserver.core.messages import EventPlace
+    from agentserver.core.records.outcome import Outcome
+    from agentserver.engines.postgres.batch import Prepared
+    from agentserver.engines.postgres.claims import Claims
+    from agentserver.engines.postgres.connection import Connection
+    from agentserver.engines.postgres.leases import Lease
+    from agentserver.engines.postgres.losses import Acknowledged
+    from agentserver.engines.postgres.numbers import Numbers
+    from agentserver.engines.postgres.options import PostgresOptions
+    from agentserver.engines.postgres.reading import ReadingThread
+    from agentserver.engines.postgres.rows import ClaimedRows
+    from agentserver.engines.journal.kept import Kept
+    from agentserver.engines.journal.rows import Left
+    from agentserver.engines.journal.steps.step import Encoded, StepData
+    from agentserver.ports import Claim
+
+    Failed = Exception
+
+R = TypeVar("R")
+
+MOST = 256
+"""Steps that one statement commits at most."""
+
+LAZY = 0.02
+"""Seconds for which an event that has left waits for a commit to go with."""
+
+SOONEST, LATEST = 0.05, 1.0
+"""Seconds before a statement is sent again."""
+
+UNIQUE = "23505"
+
+_DIAGNOSE = (
+    "with barrier as (update @server set barrier = barrier + 1 where incarnation = $1)"
+    " select c.owner, c.epoch, c.version, c.closed, r.request, r.content,"
+    " exists (select from @step s where s.number = $3 and s.chain = $4) as kept"
+    " from (select 1) as one left join @conversation c on c.id = $2"
+    " left join @receipt r on r.conversation = c.number and r.name = $5"
+)
+"""Says why a step is not among those that a statement has committed. What it reads is as durable as its own commit."""
+
+logger = logging.getLogger("agentserver.journal")
+
+
+class Waiting(NamedTuple):
+    """A commit that waits."""
+
+    encoded: Encoded
+    claim: Claim
+    done: asyncio.Future[None]
+
+    @property
+    def conversation(self) -> str:
+        """The conversation that it is of."""
+        return self.encoded.outcome.conversation.id
+
+    def fail(self, error: EngineError) -> None:
+        """Answer that nothing is kept."""
+        if not self.done.done():
+            self.done.set_exception(error)
+
+    def succeed(self) -> None:
+        """Answer that it is kept."""
+        if not self.done.done():
+            self.done.set_result(None)
+
+
+class Ready(NamedTuple):
+    """A commit as rows."""
+
+    waiting: Waiting
+    step: StepData
+    prepared: Prepared
+
+
+class Ties(NamedTuple):
+    """Parts of the same process that commits depend on."""
+
+    lease: Lease
+    claims: Claims
+    numbers: Numbers
+    thread: ReadingThread
+    acknowledged: Acknowledged
+
+
+class Writer:
+    """Commits the steps of one process.
+
+    Args:
+        options: of the database.
+        ties: what commits depend on.
+        rows: of what is claimed here.
+        steps: makes steps of outcomes.
+        released: called with each outcome that is kept.
+    """
+
+    def __init__(
+        self,
+        options: PostgresOptions,
+        ties: Ties,
+        rows: ClaimedRows,
+        steps: StepMaker,
+        released: Callable[[Outcome], None],
+    ) -> None:
+        self._options, self._ties, self._rows, self._steps = options, ties, rows, steps
+        self._released = released
+        self._link = Link(options, "writer", self._prepare_connection)
+        self._waiting: list[Waiting] = []
+        self._left: list[Left] = []
+        self._leaving: list[Left] = []
+        self._some = asyncio.Event()
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+        self._over = False
+        self.away = ""
+
+    # Entrance
+
+    def commit(self, claim: Claim, outcome: Outcome) -> asyncio.Future[None]:
+        """Make an outcome permanent, together with all others that wait."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        encoded = self._objection(claim, outcome) or self._steps.encode(outcome)
+        if isinstance(encoded, EngineError):
+            done.set_exception(encoded)
+            return done
+        self._waiting.append(Waiting(encoded, claim, done))
+        self._quiet.clear()
+        self._some.set()
+        return done
+
+    def _objection(self, claim: Claim, outcome: Outcome) -> EngineError | None:
+        if self._ties.claims.held(outcome.conversation.id) != claim:
+            return FencedError("another process has the conversation")
+        if self._ties.lease.unaccepted:
+            return EngineError(
+                f"steps are missing in the database (noticed by {self._ties.lease.unaccepted})"
+            )
+        if self._over:
+            return EngineError("the engine is closed")
+        return EngineError(self.away) if self.away and from_outside(outcome) else None
+
+    def leave(self, left: Left) -> None:
+        """Let events out of the outbox, soon."""
+        self._left.append(left)
+        self._quiet.clear()
+        asyncio.get_running_loop().call_later(LAZY, self._some.set)
+
+    def gone(self, conversation: str) -> Callable[[EventPlace], bool]:
+        """Make the test for events that are about to leave the outbox."""
+        found = [one for one in (*self._left, *self._leaving) if one.conversation == conversation]
+        places = {(one.version, one.position) for one in found}
+        everything = any(one.version is None for one in found)
+        before = max(((one.version, one.position) for one in found if one.before), default=UNDECIDED)
+        return lambda place: everything or place <= before or place in places
+
+    # Groups
+
+    async def write(self) -> None:
+        """Commit what waits, for ever."""
+        while True:
+            await self._some.wait()
+            self._some.clear()
+            while self._waiting or self._left:
+                await self._write_group()
+            self._quiet.set()
+
+    async def _write_group(self) -> None:
+        group = self._next()
+        self._leaving, self._left = self._left, []
+        try:
+            ready = await self._make(group)
+            if ready or self._leaving:
+                await self._commit(ready, self._leaving)
+        except (EngineError, *DRIVER) as error:
+            for one in group:
+                self._fail(one, refused(error))
+        except asyncio.CancelledError:
+            for one in (*group, *self._waiting):
+                self._fail(one, EngineError("the engine was closed before it was known whether this is kept"))
+            raise
+        finally:
+            self._leaving = []
+
+    def _next(self) -> list[Waiting]:
+        """Take what waits, one step of each conversation."""
+        group: dict[str, Waiting] = {}
+        rest = []
+        for one in self._waiting:
+            if one.conversation in group or len(group) >= MOST:
+                rest.append(one)
+            else:
+                group[one.conversation] = one
+        self._waiting = rest
+        return list(group.values())
+
+    async def _make(self, group: Sequence[Waiting]) -> list[Ready]:
+        """Make rows of what can be kept as far as is known, and answer the rest."""
+        await self._learn(group)
+        needed = sum(count(one.encoded) for one in group)
+        if needed:
+            await self._patiently(lambda: self._ties.numbers.draw(needed))
+        ready = []
+        for one in group:
+            if one.done.done():
+                continue
+            try:
+                step = self._steps.step(one.encoded)
+                ready.append(Ready(one, step, self._rows.prepare(step, one.encoded, one.claim)))
+            except EngineError as error:
+                self._fail(one, error)
+            except (TypeError, ValueError, LookupError, OverflowError) as error:
+                self._fail(one, UnfitError(f"an outcome that cannot be written: {error}"))
+        return ready
+
+    async def _learn(self, group: Sequence[Waiting]) -> None:
+        """Read what is stored of conversations that were claimed since, and of letters that are queued again."""
+        for one in group:
+            cause = one.encoded.outcome.cause
+            try:
+                if one.encoded.outcome.before and not self._rows.knows(one.conversation, one.claim):
+                    kept = await self._read(partial(self._find, one.conversation))
+                    self._rows.learn(one.conversation, one.claim, kept)
+                if isinstance(cause, Requeued | Redriven):
+                    await self._learn_letter(one, cause)
+            except UnreadableError as error:
+                self._fail(one, DamagedError(str(error)))
+            except EngineError as error:
+                self._fail(one, error)
+
+    def _find(self, conversation: str) -> Kept | None:
+        return written.find(self._ties.thread.connection, conversation)
+
+    async def _learn_letter(self, one: Waiting, cause: Requeued | Redriven) -> None:
+        letter = cause.delivery
+        key = letter.conversation if isinstance(cause, Redriven) else one.conversation
+        number = await self._read(lambda: written.dead(self._ties.thread.connection, key, letter.id))
+        if number is None:
+            raise UnfitError("what is no dead letter cannot be queued again")
+        self._rows.learn_letter(key, letter.id, number)
+
+    async def _read(self, work: Callable[[], R]) -> R:
+        while True:
+            try:
+                return await self._ties.thread.do(work)
+            except AwayError as error:
+                await self._wait(error, LATEST)
+
+    # Statements
+
+    async def _commit(self, ready: Sequence[Ready], left: Sequence[Left]) -> None:
+        text, values = batch.write([one.prepared for one in ready], left)
+        try:
+            rows = await self._patiently(lambda: self._link.fetch(text, *values))
+        except DRIVER as error:
+            await self._part(ready, left, error)
+            return
+        numbers = {row[0] for row in rows}
+        for one in ready:
+            if one.prepared.number in numbers:
+                self._keep(one)
+            else:
+                await self._diagnose(one)
+
+    async def _part(self, ready: Sequence[Ready], left: Sequence[Left], error: Failed) -> None:
+        """Deal with a statement that the database refuses: for one of its rows, or for all."""
+        if len(ready) > 1 and classify(error) is Trouble.ROW:
+            for one in ready:
+                await self._commit([one], ())
+            if left:
+                await self._commit((), left)
+            return
+        for one in ready:
+            if getattr(error, "sqlstate", None) == UNIQUE:
+                self._ties.numbers.drop()  # and numbered again when it is committed again
+                self._fail(one.waiting, EngineError(f"numbers were given twice: {say(error)}"))
+            elif classify(error) is Trouble.ROW:
+                self._fail(one.waiting, UnfitError(f"the database does not take it: {say(error)}"))
+            else:
+                self._fail(one.waiting, refused(error))
+
+    async def _diagnose(self, one: Ready) -> None:
+        """Answer a commit of which nothing was changed: now, or because it was kept before."""
+        prepared = one.prepared
+        key = (prepared.conversation, prepared.step, prepared.chain, prepared.receipt)
+        (row,) = await self._patiently(
+            lambda: self._link.fetch(_DIAGNOSE, self._ties.lease.incarnation, *key)
+        )
+        if row["kept"]:
+            self._keep(one)
+            return
+        if row["closed"] is not None:
+            self._ties.claims.lose(prepared.conversation, prepared.claim)
+            self._fail(one.waiting, ConflictError(prepared.conversation))
+        elif (row["owner"], row["epoch"]) != prepared.claim:
+            self._ties.claims.lose(prepared.conversation, prepared.claim)
+            self._fail(one.waiting, FencedError("another process has the conversation"))
+        elif row["version"] != prepared.before:
+            self._fail(one.waiting, ConflictError(prepared.conversation))
+        elif row["request"] is not None:
+            self._fail(one.waiting, RepeatedError(Receipt(row["request"], row["content"])))
+        else:
+            self._fail(one.waiting, EngineError("the conversation was changed at the same time"))
+
+    def _keep(self, one: Ready) -> None:
+        self._steps.kept(one.waiting.encoded, one.step)
+        prepared = one.prepared
+        self._ties.acknowledged.note(prepared.conversation, prepared.step, prepared.chain)
+        if one.step.closed:
+            self._rows.drop([prepared.conversation])
+        one.waiting.succeed()
+        self._released(one.waiting.encoded.outcome)
+
+    def _fail(self, one: Waiting, error: EngineError) -> None:
+        self._rows.drop([one.conversation])
+        self._steps.forget(one.conversation)
+        one.fail(error)
+
+    # Trouble
+
+    async def _patiently(self, work: Callable[[], Awaitable[R]]) -> R:
+        """Do something until the database answers. Raises what asyncpg raises for a refusal."""
+        pause = SOONEST
+        while True:
+            try:
+                found = await work()
+            except AwayError as error:
+                await self._wait(error, pause)
+            except DRIVER as error:
+                if classify(error) is not Trouble.AGAIN:
+                    raise
+                logger.info("a statement is sent again: %s", error)
+                await asyncio.sleep(SOONEST)
+            else:
+                self.away = ""
+                return found
+            pause = min(2 * pause, LATEST)
+
+    async def _wait(self, error: AwayError, seconds: float) -> None:
+        """Wait for the database; what has not been sent and comes from outside is refused meanwhile."""
+        if not self.away:
+            logger.error("steps wait until they can be kept: %s", error)
+        self.away = str(error)
+        for one in [one for one in self._waiting if from_outside(one.encoded.outcome)]:
+            self._waiting.remove(one)
+            self._fail(one, EngineError(self.away))
+        if self._over:
+            raise EngineError(self.away) from error
+        await asyncio.sleep(seconds)
+
+    async def _prepare_connection(self, connection: Connection) -> None:
+        await tables.check(connection, self._options)
+        if await self._ties.acknowledged.compare(connection):
+            self._ties.lease.unaccepted = self._options.name
+        if self._ties.lease.unaccepted:
+            raise AwayError(f"steps are missing in the database (noticed by {self._ties.lease.unaccepted})")
+
+    # Life
+
+    async def connect(self) -> None:
+        """Connect. Raises EngineError, and what asyncpg raises."""
+        await self._link.fetch("select 1")
+
+    def end(self) -> None:
+        """Wait for an absent database no longer."""
+        self._over = True
+
+    async def rest(self) -> None:
+        """Wait until nothing waits."""
+        if self._left:
+            self._some.set()
+        await self._quiet.wait()
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._link.close()

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from agentserver.engines.postgres.numbers import DRAW
 from agentserver.engines.journal.care import ageing, aside, openings
 from agentserver.engines.journal.connection import transaction
+from agentserver.engines.postgres.numbers import DRAW
 from agentserver.ports import FencedError
 
 if TYPE_CHECKING:
@@ -51,14 +51,14 @@ def set_aside(
 
 def discard(connection: SyncConnection, delivery: str) -> bool:
     """Take a dead letter off the list."""
-    return ageing.discard(cast("Any", connection), delivery)
+    return ageing.discard(connection, delivery)
 
 
 def forget(connection: SyncConnection, before: float) -> int:
     """Remove some of the conversations that were closed before; gives how many."""
-    return ageing.forget(cast("Any", connection), before)
+    return ageing.forget(connection, before)
 
 
 def give_name(connection: SyncConnection, name: str, conversation: str, at: float) -> str:
     """Give a conversation a name, unless another has it."""
-    return openings.claim(cast("Any", connection), name, conversation, at)
+    return openings.claim(connection, name, conversation, at)

@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from agentserver.core.state.elapsed import STEADY, Calendar, Jump
+from agentserver.engines.journal.care.answers import LeftAnswers
+from agentserver.engines.journal.rows import Left
+from agentserver.engines.journal.steps.step import StepMaker
 from agentserver.engines.postgres import care, tables
 from agentserver.engines.postgres.claims import Claims
 from agentserver.engines.postgres.connection import DRIVER, Link, connect, refused, say
@@ -29,9 +32,6 @@ from agentserver.engines.postgres.rows import ClaimedRows
 from agentserver.engines.postgres.tokens import Tokens
 from agentserver.engines.postgres.watching import Watching
 from agentserver.engines.postgres.writer import Ties, Writer
-from agentserver.engines.journal.care.answers import LeftAnswers
-from agentserver.engines.journal.rows import Left
-from agentserver.engines.journal.steps.step import StepMaker
 from agentserver.ports import EngineError
 from agentserver.supervision import Ending, run_errand, start_helper
 
@@ -94,9 +94,7 @@ class PostgresEngine(DatabaseReads):
         ties = Ties(self._lease, self._claims, self._numbers, self._thread, self._acknowledged)
         self._writer = Writer(options, ties, self._rows, self._steps, self._tell_of)
         self.marks = ServerMarks(self._link, self._lease, self._thread)
-        self.answers: Answers = LeftAnswers(
-            lambda work: self._do(lambda: work(self._thread.connection))  # type: ignore[arg-type]
-        )
+        self.answers: Answers = LeftAnswers(lambda work: self._do(lambda: work(self._thread.connection)))
 
     @property
     def trouble(self) -> str:

@@ -6,14 +6,14 @@ Owns the way into that thread, and which events count as told before: those of o
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from agentserver.core.encoding.snapshot import UnreadableError
-from agentserver.engines.postgres.claims import FREE
-from agentserver.engines.postgres.reading import SyncConnection
 from agentserver.engines.journal.care import openings
 from agentserver.engines.journal.care.events import EVENT, event_of
 from agentserver.engines.journal.reader import Reader
+from agentserver.engines.postgres.claims import FREE
+from agentserver.engines.postgres.reading import SyncConnection
 from agentserver.ports import DamagedError
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class DatabaseReads:
 
     @property
     def _reader(self) -> SharedReader:
-        return SharedReader(cast("Any", self._thread.connection), self._guards)
+        return SharedReader(self._thread.connection, self._guards)
 
     async def load(self, conversation: str) -> Conversation | None:
         """The conversation as last committed."""
@@ -91,7 +91,7 @@ class DatabaseReads:
 
     async def named(self, name: str) -> str | None:
         """The conversation that has a name."""
-        return await self._do(lambda: openings.claimed(cast("Any", self._thread.connection), name))
+        return await self._do(lambda: openings.claimed(self._thread.connection, name))
 
     async def left(
         self,
@@ -133,7 +133,7 @@ class DatabaseReads:
     def _examine(self, work: Callable[[EngineReader], T]) -> T:
         connection = SyncConnection(self._options, "examining")
         try:
-            return work(SharedReader(cast("Any", connection), self._guards))
+            return work(SharedReader(connection, self._guards))
         finally:
             connection.close()
 

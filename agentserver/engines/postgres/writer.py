@@ -16,10 +16,10 @@ from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.core.messages import UNDECIDED, Redriven, Requeued
 from agentserver.core.receipts import Receipt
 from agentserver.engines.journal.steps import written
+from agentserver.engines.journal.steps.step import StepMaker, from_outside
 from agentserver.engines.postgres import batch, tables
 from agentserver.engines.postgres.connection import DRIVER, AwayError, Link, Trouble, classify, refused, say
 from agentserver.engines.postgres.rows import count
-from agentserver.engines.journal.steps.step import StepMaker, from_outside
 from agentserver.ports import ConflictError, DamagedError, EngineError, FencedError, RepeatedError, UnfitError
 
 if TYPE_CHECKING:
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
     from agentserver.core.messages import EventPlace
     from agentserver.core.records.outcome import Outcome
+    from agentserver.engines.journal.kept import Kept
+    from agentserver.engines.journal.rows import Left
+    from agentserver.engines.journal.steps.step import Encoded, StepData
     from agentserver.engines.postgres.batch import Prepared
     from agentserver.engines.postgres.claims import Claims
     from agentserver.engines.postgres.connection import Connection
@@ -36,9 +39,6 @@ if TYPE_CHECKING:
     from agentserver.engines.postgres.options import PostgresOptions
     from agentserver.engines.postgres.reading import ReadingThread
     from agentserver.engines.postgres.rows import ClaimedRows
-    from agentserver.engines.journal.kept import Kept
-    from agentserver.engines.journal.rows import Left
-    from agentserver.engines.journal.steps.step import Encoded, StepData
     from agentserver.ports import Claim
 
     Failed = Exception

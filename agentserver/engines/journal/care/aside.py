@@ -65,7 +65,11 @@ def listed(connection: Connection) -> list[Aside]:
 
 
 def put(
-    connection: Connection, conversation: str, reason: str, at: float, draw: Callable[[int], int] | None = None
+    connection: Connection,
+    conversation: str,
+    reason: str,
+    at: float,
+    draw: Callable[[int], int] | None = None,
 ) -> tuple[Reply | Done, ...]:
     """Set an open conversation aside; gives what leaves it. One that is closed or unknown stays as it is.
 

@@ -76,7 +76,7 @@ class ClaimedRows:
     # For steps
 
     def find(self, conversation: str) -> Kept | None:
-        """What was learned."""
+        """The rows that were learned."""
         return self._found.get(conversation)
 
     def dead(self, conversation: str, delivery: str) -> int | None:

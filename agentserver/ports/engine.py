@@ -296,7 +296,8 @@ class Engine(Protocol):
         """Everything handed in for conversations of this process, in order for each; ends when the engine closes.
 
         An arrival that was not settled may be given again, and is when its conversation was lost and is claimed again.
-        A conversation of nobody for which something is handed in is claimed for it.
+        A conversation of nobody for which something is handed in is claimed for it; what is handed in for one that is
+        over is given to any process, which says so.
         """
         ...
 

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import anyio
 
@@ -177,18 +177,21 @@ class Steps:
         return goes_on
 
     async def _repeatedly(
-        self, conversation: str, decide: Decision, begun: Begun, *, patient: bool, to_its_end: ToItsEnd
+        self,
+        conversation: str,
+        decide: Decision,
+        begun: Begun | Literal[False],
+        *,
+        patient: bool,
+        to_its_end: ToItsEnd,
     ) -> bool:
         """Finish what was begun, and try again until it can be kept."""
         failures = 0
         while True:
             if begun is None:
-                current = self._live.get(conversation) or await self._find(conversation)
-                if current is None:
-                    return False
-                begun = self._attempt(current, decide)
-                if self._engine.prompt:
-                    begun = begin(begun)
+                begun = await self._begin(conversation, decide)
+            if begun is False:
+                return False
             if begun is None or isinstance(begun, EngineError):
                 failure = begun
             else:
@@ -205,6 +208,17 @@ class Steps:
             logger.error("a step waits until it can be kept: %s", failure)
             with anyio.move_on_after(backoff(failures)):
                 await self._ended.wait()
+
+    async def _begin(self, conversation: str, decide: Decision) -> Begun | Literal[False]:
+        """Begin an attempt; False when the conversation is over. One that cannot be read now cannot be kept either."""
+        try:
+            current = self._live.get(conversation) or await self._find(conversation)
+        except EngineError as error:
+            return error
+        if current is None:
+            return False
+        attempt = self._attempt(current, decide)
+        return begin(attempt) if self._engine.prompt else attempt
 
     async def _attempt(
         self, current: Conversation, decide: Decision, settled: Callable[[bool], None] | None = None

@@ -152,3 +152,26 @@ async def test_a_fault_in_letting_go_comes_out_and_holds_up_no_one():
     with pytest.raises(ZeroDivisionError):
         await letting
     assert desk.steps.alone.inside == {}
+
+
+async def test_a_patient_step_waits_until_its_conversation_can_be_read():
+    """It was given up, and what its delivery led to was nowhere until the next start."""
+    desk = Desk()
+    failures = [EngineError("away"), EngineError("away")]
+
+    async def find(conversation):
+        if failures:
+            raise failures.pop()
+        desk.live[conversation] = desk.conversation
+        return desk.conversation
+
+    desk.steps._find = find
+    desk.live.clear()
+    taking = asyncio.create_task(desk.steps.take(desk.conversation.id, desk.decide))
+    await until(lambda: desk.engine.commits or taking.done())
+    desk.engine.done()
+    assert await taking
+    failures.append(EngineError("away"))
+    desk.live.clear()
+    with pytest.raises(EngineError):
+        await desk.steps.take(desk.conversation.id, desk.decide, patient=False)

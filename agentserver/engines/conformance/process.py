@@ -147,17 +147,23 @@ class Process:
 
     async def _decide(self, sample: SampleConversation, decided: list[Outcome]) -> None:
         async for arrival in self.engine.arrivals():
+            now = await self.engine.load(arrival.conversation)
             claim = self.engine.held(arrival.conversation)
-            if claim is not None:
+            if now is None:
+                self.engine.settle(arrival, Fate("over"))
+            elif claim is not None:
                 with suppress(FencedError):
-                    self.engine.settle(arrival, await self._fate(claim, arrival, sample, decided))
+                    self.engine.settle(arrival, await self._fate(now, claim, arrival, sample, decided))
 
     async def _fate(
-        self, claim: Claim, arrival: Arrival, sample: SampleConversation, decided: list[Outcome]
+        self,
+        now: Conversation,
+        claim: Claim,
+        arrival: Arrival,
+        sample: SampleConversation,
+        decided: list[Outcome],
     ) -> Fate:
-        now, content = await self.engine.load(arrival.conversation), arrival.content
-        if now is None:
-            return Fate("over")
+        content = arrival.content
         if isinstance(content, ApprovalAnswer):
             outcome = approving.decide(now, content, sample.rules, sample.moment())
             if outcome is None:

@@ -154,6 +154,18 @@ async def what_is_handed_in_for_a_conversation_of_nobody_is_decided(subject: Sha
         hold(now is not None and list(now.requests) == ["2", "3", "4"], "once, in order")
 
 
+async def what_is_handed_in_for_a_conversation_that_ends_is_told_so(subject: SharedSubject) -> None:
+    """It was open when the message was handed in, and is over before it is decided."""
+    sample = SampleConversation()
+    async with _two(subject) as (a, b):
+        first = await _rested(sample, a)
+        await b.sees(first)
+        waiting = await b.engine.hand_in(handed_in(first.conversation, sample.outside("2")))
+        await a.commit(sample.closed(first.conversation))
+        async with a.deciding(sample), b.deciding(sample):
+            hold((await waiting).word == "over", "it is said to be over")
+
+
 async def quotas_and_names_are_the_same_everywhere(subject: SharedSubject) -> None:
     """A principal's open conversations are counted over all processes; a name is given once."""
     sample = SampleConversation()
@@ -468,6 +480,7 @@ _CHECKS: tuple[Check, ...] = (
     what_rests_can_be_taken_from_a_living_owner,
     what_is_released_can_be_claimed_by_any,
     what_is_handed_in_for_a_conversation_of_nobody_is_decided,
+    what_is_handed_in_for_a_conversation_that_ends_is_told_so,
     quotas_and_names_are_the_same_everywhere,
     one_process_at_a_time_is_inside,
     what_is_handed_in_is_decided_once,

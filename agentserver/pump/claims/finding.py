@@ -82,7 +82,8 @@ class Finder:
         return found
 
     async def still(self, conversation: str) -> Conversation | None:
-        """An open conversation of this process; None for any other."""
+        """An open conversation that this process has; None for any other. Claims nothing. Raises EngineError."""
+        _, claims = self.copies.kept
         with suppress(FencedError):
-            return await self.find(conversation)
+            return await self.find(conversation) if conversation in claims else None
         return None

@@ -162,6 +162,8 @@ class Entrance:
         """Begin a conversation. Raises QuotaError, and EngineError."""
         principal = conversation.principal
         count = await self._engine.open_count(principal)
+        if conversation.id in self._live:  # another task has begun the one of this name meanwhile
+            return await self.handles.take(principal, conversation.id)
         if count is not None:  # those that are not committed yet are known here alone
             count += sum(not one.version for one in self._live.values() if one.principal == principal)
         self._accounts.check(principal, most, count)

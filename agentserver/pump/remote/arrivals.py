@@ -101,15 +101,23 @@ class Arrivals:
     async def _decided(self, arrival: Arrival) -> Fate | None:
         """Decide, however often it takes until that can be kept; None where another process does."""
         failures = 0
-        while self._engine.held(arrival.conversation):
+        while True:
             try:
+                if not await self._mine(arrival.conversation):
+                    return None
                 return self._fates.get(arrival.id) or await self._fate(arrival)
             except EngineError as error:
                 failures += 1
                 if not isinstance(error, FencedError):  # else it is lost, or about to be taken up
                     logger.error("what was handed in waits until it can be kept: %s", error)  # noqa: TRY400 - the text says it all
                 await asyncio.sleep(backoff(failures))
-        return None
+
+    async def _mine(self, conversation: str) -> bool:
+        """True for a conversation of this process, and for one that is over: any process may say so."""
+        if self._engine.held(conversation) is not None:
+            return True
+        found = await self._engine.standing(conversation)
+        return found is None or found.over
 
     def _remember(self, arrival: str, fate: Fate) -> None:
         """Keep for a while what became of an arrival: where the engine cannot keep it the arrival comes again."""

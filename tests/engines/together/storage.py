@@ -283,6 +283,7 @@ class SharedEngine(MemoryEngine):
         if outcome.conversation.closed:
             del self.storage.rows[key]
             self.mine.pop(key, None)
+            self.storage.stir()
         asks = bool(outcome.asked) or any(record.event in _SETTLED for record in outcome.records)
         for engine in self.storage.engines.values():
             if engine is not self:
@@ -297,6 +298,7 @@ class SharedEngine(MemoryEngine):
             yield nothing
 
     async def open_count(self, principal: str) -> int | None:
+        await asyncio.sleep(0)
         return sum(one.principal == principal for one in self._kept.values())
 
     async def idle(self, before: float) -> AsyncIterator[str]:
@@ -334,7 +336,8 @@ class SharedEngine(MemoryEngine):
         while True:
             stirred = self._stirred
             for arrival in list(self._unread()):
-                claim = self.mine.get(arrival.conversation)
+                over = arrival.conversation not in self.storage.rows
+                claim = Claim(0, 0) if over else self.mine.get(arrival.conversation)
                 if claim is not None and not self.still and given.get(arrival.id) != claim:
                     given[arrival.id] = claim
                     yield arrival

@@ -236,3 +236,16 @@ async def test_one_that_a_gateway_has_and_rests_is_seen_after_it_has_gone_and_co
         assert (await two.a.ask(Note("2"), handle=handle)).text == "re: 2"
         await two.a.pump.entrance.end(None, handle.id, "ada")
         assert handle.over
+
+
+async def test_a_message_for_a_conversation_that_ends_before_its_owner_came_to_it_is_said_to_be_too_late():
+    """Nothing was heard of it: after a while it was told as accepted."""
+    async with pair((A, answer)) as two:
+        key = await opened(two.a)
+        two.engines["a"].still = True
+        data = two.b.markup(Note("2"))
+        sending = asyncio.ensure_future(two.b.pump.entrance.submit("console", key, data, "a", None))
+        await until(lambda: two.storage.inbox)
+        await two.a.pump.entrance.end(None, key, "ada")
+        async with asyncio.timeout(HANGS):
+            assert (await sending).code is Unkept.OVER

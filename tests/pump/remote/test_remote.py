@@ -254,10 +254,11 @@ async def test_a_reply_that_was_read_before_its_news_came_does_not_come_again_wi
 
 async def test_a_name_of_its_principals_is_one_conversation_at_all_processes():
     async with pair((A, answer)) as two:
-        one, other = await asyncio.gather(*(desk.pump.open("ada", "mine") for desk in (two.a, two.b)))
-        third = await two.b.pump.open("ada", "mine")
-        assert one.id == other.id == third.id
-        for number, desk, handle in ((1, two.b, third), (2, two.a, one)):
+        desks = two.a, two.b, two.a, two.b
+        handles = await asyncio.gather(*(desk.pump.open("ada", "mine") for desk in desks))
+        assert len({handle.id for handle in handles}) == 1
+        assert [handle.over for handle in handles] == [True, True, False, False], "one gateway of each has it"
+        for number, (desk, handle) in enumerate(zip(desks[2:], handles[2:], strict=True)):
             assert (await desk.ask(Note(f"{number}"), handle=handle)).text == f"re: {number}"
         assert len(two.storage.rows) == 1
 

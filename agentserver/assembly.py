@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from agentserver.ports import Approver, Clock, Completer, Engine, EngineReader
     from agentserver.ports.principals import PaceStore, PrincipalStore
     from agentserver.telemetry.tracing import Tracing
+    from agentserver.worker.remote.desk import CallDesk
 
 __all__ = ["NotReloaded", "Principal", "Reloaded", "Server", "Trust", "build"]
 
@@ -138,6 +139,7 @@ class Server(Serving):
     completer: Completer | None = None
     meters: tuple[Callable[[tuple[AuditRecord, ...]], None], ...] = ()
     guards: Mapping[str, Guard] = field(default_factory=dict)
+    _calls: CallDesk | None = None
     _resources: tuple[object, ...] = ()
     _pump: Pump | None = None
     _tracing: Tracing | None = None
@@ -173,7 +175,18 @@ class Server(Serving):
         self, organism: Organism, decided_by: Rules
     ) -> Callable[[AsyncExitStack], Coroutine[Any, Any, Mapping[str, Callee]]]:
         """Opens all that the listeners of one edition need."""
-        return partial(bound_listeners, organism, decided_by, self.completer, self._tracing)
+        return partial(
+            bound_listeners, organism, decided_by, self.completer, self._tracing, lambda: self.calls
+        )
+
+    @property
+    def calls(self) -> CallDesk:
+        """The calls for workers on other machines, over all editions."""
+        if self._calls is None:
+            from agentserver.worker.remote.desk import CallDesk  # most organisms have none
+
+            self._calls = CallDesk()
+        return self._calls
 
     async def reload(self, organism: Organism) -> Reloaded | NotReloaded:
         """Replace the organism by another one, which was loaded ``after`` it, without a pause.

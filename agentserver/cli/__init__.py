@@ -58,6 +58,7 @@ VERBS: Mapping[str, str] = MappingProxyType(
     {
         "run": "run.command",
         "serve": "serve.command",
+        "worker": "worker.command",
         "call": "call.command",
         "send": "send.command",
         "check": "check.command",

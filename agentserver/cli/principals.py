@@ -35,10 +35,12 @@ def command() -> None:
     """
 
 
-def _rate(ctx: click.Context, param: click.Parameter, value: str) -> Rate:
+def _rate(ctx: click.Context, param: click.Parameter, value: str | None) -> Rate | None:
     from agentserver.gateways.principals import Rate
 
     del ctx, param
+    if value is None:
+        return None
     try:
         return Rate.of(value)
     except ValueError as error:
@@ -59,12 +61,18 @@ def _rate(ctx: click.Context, param: click.Parameter, value: str) -> Rate:
 )
 @click.option(
     "--role",
-    type=click.Choice(["user", "operator", "viewer"]),
+    type=click.Choice(["user", "operator", "viewer", "worker"]),
     default="user",
     show_default=True,
-    help="What it sees: its own, everything, or everything redacted.",
+    help="What it sees: its own, everything, everything redacted, or the calls of one listener.",
 )
-@click.option("--rate", callback=_rate, default="10/s", show_default=True, help="Requests: in s, m or h.")
+@click.option("--listener", default="", help="The listener whose calls a worker answers.")
+@click.option(
+    "--rate",
+    callback=_rate,
+    default=None,
+    help="Requests: in s, m or h. 10/s when left out, 1000/s for a worker.",
+)
 @click.option(
     "--open",
     "most",
@@ -79,16 +87,20 @@ def add(ctx: click.Context, /, name: str, organism: Path | None, journal: Path |
     """Add the principal NAME. Its token is printed here and nowhere else, alone on standard output.
 
     By default it is a stranger, whose words are untrusted text, and may address nobody. One that was revoked gets a new
-    token, and what it had before is its own again.
+    token, and what it had before is its own again. A worker (agentserver worker) answers the calls of its --listener,
+    and has no other right.
     """
     from agentserver.core.state.principals import Principal, Trust
-    from agentserver.gateways.principals import Caller, Role, document, tokens
+    from agentserver.gateways.principals import Caller, Rate, Role, document, tokens
 
     may = tuple(dict.fromkeys(part.strip() for part in said["may"].split(",") if part.strip()))
     declared = _declared(organism)
     principal = Principal(name, Trust(said["trust"]), may)
     _check(ctx, principal, declared)
-    caller = Caller(principal, Role(said["role"]), said["rate"], said["most"])
+    role, listener = Role(said["role"]), said["listener"]
+    _check_worker(ctx, listener, declared, works=role is Role.WORKER, may=may)
+    rate = said["rate"] or Rate(1000 if listener else 10, "s")
+    caller = Caller(principal, role, rate, said["most"], listener=listener)
     store = _store(ctx, organism, journal)
     try:
         token = tokens.add(store, caller)
@@ -220,9 +232,27 @@ def _declared(organism: Path | None) -> frozenset[str]:
     return frozenset() if file is None else frozenset(project.declared(file))
 
 
-def _check(ctx: click.Context, principal: Any, declared: frozenset[str]) -> None:
+def _check_worker(
+    ctx: click.Context, listener: str, declared: frozenset[str], *, works: bool, may: tuple[str, ...]
+) -> None:
+    """End the command for a worker without a listener of its own, and for any other principal with one."""
+    if works != bool(listener):
+        lacks = "a worker needs the listener whose calls it answers: --listener NAME"
+        project.refuse(ctx, lacks if works else "--listener is for a worker: --role worker")
+    if works and may:
+        project.refuse(ctx, "--may: a worker addresses nobody")
+    if listener and declared and listener not in declared:
+        project.refuse(ctx, f"--listener: no listener is called {listener!r}{_near(listener, declared)}")
+
+
+def _near(name: str, declared: frozenset[str]) -> str:
     from difflib import get_close_matches
 
+    near = get_close_matches(name, declared, n=1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _check(ctx: click.Context, principal: Any, declared: frozenset[str]) -> None:
     from agentserver.core.state import principals
 
     why = principals.unfit(principal.name, principals.taken(declared))
@@ -230,9 +260,7 @@ def _check(ctx: click.Context, principal: Any, declared: frozenset[str]) -> None
         raise click.ClickException(f"{principal.name!r} {why}, so no principal can bear it")
     for each in principal.may:
         if declared and each not in declared and "." not in each:
-            near = get_close_matches(each, declared, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            project.refuse(ctx, f"--may: no listener is called {each!r}{hint}")
+            project.refuse(ctx, f"--may: no listener is called {each!r}{_near(each, declared)}")
 
 
 def _entries(ctx: click.Context, store: PrincipalStore) -> Sequence[Enrolled]:
@@ -255,6 +283,7 @@ def _fields(entry: Enrolled) -> dict[str, object]:
         "may": None if caller.principal.may is None else list(caller.principal.may),
         "rate": str(caller.rate),
         "open": caller.open,
+        "listener": caller.listener or None,
         "added": entry.added,
         "revoked": entry.revoked,
         "former_until": None if entry.former is None else entry.former.until,
@@ -268,6 +297,9 @@ def _shown(entry: Enrolled) -> str:
     state = "" if entry.revoked is None else f"  revoked {when(entry.revoked)}"
     if entry.former is not None:
         state += f"  former token until {when(entry.former.until)}"
+    if caller.listener:
+        of = f"worker    of {visible(caller.listener)}  {caller.rate}"
+        return f"{visible(caller.name)}  {of}  added {when(entry.added)}{state}"
     to = "everybody" if may is None else ",".join(may) or "nobody"
     return (
         f"{visible(caller.name)}  {caller.role:8}  {caller.principal.trust:8}  to {visible(to)}  {caller.rate}  "

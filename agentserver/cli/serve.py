@@ -116,7 +116,14 @@ def _live(serving: DoorServing) -> Iterable[DoorPart]:
     yield DoorPart("live view's stream", tuple(view.streams()), session=view.caller, roles=looking, held=True)
 
 
-PARTS: Final[tuple[Callable[[DoorServing], Iterable[DoorPart]], ...]] = (_live, _mcp, _agui)
+def _workers(serving: DoorServing) -> Iterable[DoorPart]:
+    """The calls of listeners whose workers are on other machines; a reload may bring the first of them."""
+    from agentserver.worker.remote.door import part
+
+    yield part(serving.server.calls, serving.body)
+
+
+PARTS: Final[tuple[Callable[[DoorServing], Iterable[DoorPart]], ...]] = (_live, _mcp, _agui, _workers)
 """The parts of the door beside its own: each gives none where the organism does not ask for it."""
 
 

@@ -20,7 +20,7 @@ def unwalled(organism: Organism) -> Iterator[ConfigMistake]:
     asked = [
         (bound.source, bool(bound.isolation.ports), False)
         for bound in organism.listeners
-        if bound.isolation is not None
+        if bound.isolation is not None and not bound.isolation.remote
     ] + [
         (sources[server.tools[0].listener], bool(server.isolation.ports), server.isolation.fork)
         for server in organism.mcp

@@ -48,18 +48,8 @@ class Client:
         tls: ssl.SSLContext | None = None,
         plain: bool = False,
     ) -> None:
-        address = _address(url)
-        if address.scheme == "http" and address.host not in _LOCAL and not plain:
-            raise ValueError(f"{url}: over a network a token goes to https:// alone")
-        if not token.isascii() or not token.isprintable() or not token or " " in token:
-            raise ValueError("this is no token")
         self._patience = patience
-        self._http = httpx.AsyncClient(
-            base_url=address,
-            headers={"authorization": f"Bearer {token}"},
-            verify=True if tls is None else tls,
-            trust_env=address.scheme == "https",  # a proxy would read what is not encrypted
-        )
+        self._http = connect(url, token, tls=tls, plain=plain)
 
     async def __aenter__(self) -> Self:
         await self._http.__aenter__()
@@ -115,6 +105,23 @@ class Client:
 
     def _tries(self) -> Tries:
         return Tries(self._patience)
+
+
+def connect(
+    url: str, token: str, *, tls: ssl.SSLContext | None = None, plain: bool = False
+) -> httpx.AsyncClient:
+    """A way to a door for one principal. Arguments and errors are those of ``Client``."""
+    address = _address(url)
+    if address.scheme == "http" and address.host not in _LOCAL and not plain:
+        raise ValueError(f"{url}: over a network a token goes to https:// alone")
+    if not token.isascii() or not token.isprintable() or not token or " " in token:
+        raise ValueError("this is no token")
+    return httpx.AsyncClient(
+        base_url=address,
+        headers={"authorization": f"Bearer {token}"},
+        verify=True if tls is None else tls,
+        trust_env=address.scheme == "https",  # a proxy would read what is not encrypted
+    )
 
 
 def _address(url: str) -> httpx.URL:

@@ -16,6 +16,7 @@ from agentserver.config.code.binding import Binder
 from agentserver.config.code.editions import Survey, loaded, split, staged
 from agentserver.config.code.namespace import Namespace
 from agentserver.config.code.otel import proofs, read_otel
+from agentserver.config.code.remote import check_doors
 from agentserver.config.code.userland import Importer, Project
 from agentserver.config.findings import ConfigError, ConfigMistake, Mistakes, Severity, Where, did_you_mean
 from agentserver.config.handoffs import read_handoffs
@@ -311,6 +312,7 @@ def _outward(
     report: Mistakes,
 ) -> _Outward:
     """The parts of an organism that reach out of its process."""
+    check_doors(files[0], declared, report)
     otel, main = read_otel(files[0], environ, report), (files[0].document, files[0].faulty)
     door, engine = read_http(*main, report), read_engine(*main, report)
     return {"serving": _serving(files, declared, report), "otel": otel, "door": door, "engine": engine}

@@ -71,6 +71,7 @@ class Isolation:
         settings_class: the dotted path of the class of its settings.
         settings: their values, as the YAML has them.
         lifespan: the dotted path of what gives its resources.
+        remote: whether its processes are on other machines.
     """
 
     memory: int = 512 * 10**6
@@ -89,6 +90,7 @@ class Isolation:
     settings_class: str | None = None
     settings: Mapping[str, Any] | None = field(default=None, repr=False)
     lifespan: str | None = None
+    remote: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from agentserver.ports import Completer
     from agentserver.pump.turns.editions import Elsewhere
     from agentserver.telemetry.tracing import Tracing
+    from agentserver.worker.remote.desk import CallDesk
 
 T = TypeVar("T")
 
@@ -166,6 +167,7 @@ async def bound_listeners(
     rules: Rules,
     completer: Completer | None,
     tracing: Tracing | None,
+    desk: Callable[[], CallDesk],
     stack: AsyncExitStack,
 ) -> Mapping[str, Callee]:
     """The listeners with their handlers, and what these need for as long as the stack is open.
@@ -175,6 +177,7 @@ async def bound_listeners(
         rules: its own.
         completer: answers in place of the organism's language models.
         tracing: told of calls and completions; None where nobody is.
+        desk: gives what has the calls for workers on other machines.
         stack: left when none of the listeners runs any more.
     """
     if completer is None and organism.models is not None:
@@ -186,7 +189,7 @@ async def bound_listeners(
     if tracing is not None:
         tracing.know({bound.listener.name: bound.listener.agent for bound in organism.listeners})
     tools = await _tools(organism, stack)
-    remotes = await stack.enter_async_context(remote(organism, rules))
+    remotes = await stack.enter_async_context(remote(organism, rules, desk))
     return {
         bound.listener.name: Callee(
             bound.listener,
@@ -230,24 +233,35 @@ async def _tools(organism: Organism, stack: AsyncExitStack) -> Mapping[str, Hand
 
 
 @asynccontextmanager
-async def remote(organism: Organism, rules: Rules) -> AsyncIterator[Mapping[str, Elsewhere]]:
+async def remote(
+    organism: Organism, rules: Rules, desk: Callable[[], CallDesk]
+) -> AsyncIterator[Mapping[str, Elsewhere]]:
     """The workers of the listeners that have processes of their own, by the listener's name.
 
     Raises WallError when this system cannot hold one of them.
     """
-    asked = [each for each in organism.listeners if each.isolation is not None]
-    if not asked:
+    distant = [each for each in organism.listeners if each.isolation is not None and each.isolation.remote]
+    asked = [each for each in organism.listeners if each.isolation is not None and not each.isolation.remote]
+    if not asked and not distant:
         yield {}
         return
     from agentserver.worker.planning import plan, walls
     from agentserver.worker.pool import Walled, Workers
+    from agentserver.worker.remote.desk import RemoteListener
 
     walls(asked)
     async with AsyncExitStack() as stack:
         pools: dict[str, Walled] = {}
+        names = [bound.listener.name for bound in distant]
+        for name in names:
+            stack.enter_context(desk().serving(name))
+        away = {
+            name: RemoteListener(desk(), name, rules.codecs, rules.bounds, organism.limits.storage)
+            for name in names
+        }
         for bound in asked:
             planned = await anyio.to_thread.run_sync(plan, organism, bound, rules.bounds)
             pools[bound.listener.name] = Walled(Workers(planned), rules.codecs, rules.bounds)
         for pool in pools.values():
             await stack.enter_async_context(pool.workers)
-        yield pools
+        yield {**pools, **away}

@@ -72,7 +72,7 @@ def test_by_default_a_principal_is_a_stranger_and_may_address_nobody(home):
     del one["added"]
     assert one == {
         "name": "ada", "role": "user", "trust": "stranger", "may": [], "rate": "10/s", "open": 20, "revoked": None,
-        "former_until": None,
+        "former_until": None, "listener": None,
     }  # fmt: skip
 
 
@@ -97,6 +97,16 @@ def test_what_is_said_is_kept(home):
     assert "ada  operator  orders    to greeter,mail.send  5/m  3 open" in run("list").stdout
 
 
+def test_a_worker_is_bound_to_one_listener(home):
+    told = run("add", "gpu1", "--role", "worker", "--listener", "greeter")
+    assert (told.exit_code, "may address nobody" in told.stderr) == (0, False)
+    (one,) = listed()
+    assert (one["role"], one["listener"], one["may"], one["rate"]) == ("worker", "greeter", [], "1000/s")
+    assert "gpu1  worker    of greeter  1000/s" in run("list").stdout
+    known = whose(home / "out" / "journal.sqlite.principals", told.stdout.strip())
+    assert (known.role, known.listener) == ("worker", "greeter")
+
+
 def test_one_who_is_revoked_is_listed_as_such_and_can_be_added_again(home):
     old = run("add", "ada").stdout.strip()
     assert run("add", "ada").exit_code == 1
@@ -118,6 +128,13 @@ def test_one_who_is_revoked_is_listed_as_such_and_can_be_added_again(home):
         (["ada", "--rate", "0/s"], "is no rate: one is a number from 1 to 999999"),
         (["ada", "--open", "-1"], "--open"),
         (["ada", "--role", "root"], "--role"),
+        (["ada", "--role", "worker"], "a worker needs the listener whose calls it answers: --listener NAME"),
+        (["ada", "--listener", "greeter"], "--listener is for a worker: --role worker"),
+        (["ada", "--role", "worker", "--listener", "greter"], "did you mean greeter?"),
+        (
+            ["ada", "--role", "worker", "--listener", "greeter", "--may", "greeter"],
+            "a worker addresses nobody",
+        ),
         (["ada", "--trust", "all"], "--trust"),
         ([" "], "white space"),
     ],

@@ -56,6 +56,7 @@ def isolated(declared: DeclaredListener, project: Project, report: Mistakes) -> 
         settings_class=entry.settings_class,
         settings=entry.settings,
         lifespan=asked.worker_lifespan,
+        remote=asked.remote,
     )
 
 

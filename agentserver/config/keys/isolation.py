@@ -57,6 +57,10 @@ class IsolationEntry(_Walled):
         repr=False,
         description='Its whole environment, such as {REGION: "${REGION}"}; nothing of the server\'s is inherited.',
     )
+    remote: bool = Field(
+        default=_DEFAULTS.remote,
+        description="Whether its processes are on other machines, where agentserver worker starts them.",
+    )
     worker_lifespan: Dotted | None = Field(
         default=None,
         description="Dotted path of an async context manager that gives the resources of this process.",
@@ -72,6 +76,13 @@ def _spelled(value: Any) -> Any:
             raise ValueError('is "process", or what the process may use')
         return {}
     return value
+
+
+def _worded(value: Any) -> Any:
+    """``process`` asks for every default, ``remote`` for every default on another machine."""
+    if isinstance(value, str) and value not in ("process", "remote"):
+        raise ValueError('is "process", "remote", or what the process may use')
+    return {"remote": True} if value == "remote" else _spelled(value)
 
 
 class CommandIsolationEntry(_Walled):
@@ -104,5 +115,5 @@ CommandIsolationKey: TypeAlias = Annotated[
 
 IsolationKey: TypeAlias = Annotated[
     IsolationEntry | None,
-    BeforeValidator(_spelled, json_schema_input_type=IsolationEntry | Literal["process"]),
+    BeforeValidator(_worded, json_schema_input_type=IsolationEntry | Literal["process", "remote"]),
 ]

@@ -155,7 +155,8 @@ class ListenerEntry(Strict):
     isolation: IsolationKey = Field(
         default=None,
         title="Isolation",
-        description="process: its handler runs in a process of its own, behind a wall; or what that may use.",
+        description="process: its handler runs in a process of its own, behind a wall; remote: in one of another "
+        "machine; or what that may use.",
     )
     schema_file: RelativePath | None = Field(
         default=None,

@@ -26,7 +26,6 @@ from agentserver.gateways.live.assets import HEADERS
 from agentserver.gateways.live.feed import Feed
 from agentserver.gateways.live.organism import Scenery
 from agentserver.gateways.live.sessions import Sessions
-from agentserver.gateways.principals import Role
 from agentserver.ports import EngineError, QuotaError, UnheardError, UnkeptError
 from agentserver.trace.redact import EVERY, Redaction, names_of
 
@@ -160,7 +159,7 @@ class LiveView:
         if begun is None:
             return _refused(401, "no token of a principal's")
         key, caller = begun
-        if caller.role is Role.USER:
+        if caller.sees is not None:
             self._sessions.end(key)
             return _refused(403, "the live view is for operators and viewers")
         answer = self._told(self._of(caller))

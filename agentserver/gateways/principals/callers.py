@@ -21,12 +21,13 @@ class Role(StrEnum):
     """The part of the organism that somebody sees and decides about.
 
     ``USER``: its own conversations. ``OPERATOR``: everybody's, approvals and dead letters; it decides. ``VIEWER``: what
-    an operator sees, redacted; it changes nothing.
+    an operator sees, redacted; it changes nothing. ``WORKER``: the calls of one listener, which it answers.
     """
 
     USER = "user"
     OPERATOR = "operator"
     VIEWER = "viewer"
+    WORKER = "worker"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,7 @@ class Caller:
         rate: requests that it may make.
         open: conversations that it may have open at a time.
         grant: the digest of its token, which tells one token from the next; empty for no token.
+        listener: the one whose calls it answers, for a worker; empty for all others.
     """
 
     principal: Principal
@@ -86,6 +88,7 @@ class Caller:
     rate: Rate
     open: int
     grant: str = field(default="", repr=False)
+    listener: str = ""
 
     @property
     def name(self) -> str:
@@ -95,7 +98,7 @@ class Caller:
     @property
     def sees(self) -> str | None:
         """The principal whose conversations it sees: itself; None for everybody's."""
-        return self.name if self.role is Role.USER else None
+        return self.name if self.role in (Role.USER, Role.WORKER) else None
 
     @property
     def redacted(self) -> bool:
@@ -105,7 +108,7 @@ class Caller:
     @property
     def acts(self) -> bool:
         """True when it may open conversations, send, cancel and close."""
-        return self.role is not Role.VIEWER
+        return self.role in (Role.USER, Role.OPERATOR)
 
     @property
     def decides(self) -> bool:

@@ -89,6 +89,7 @@ class _Line(_Strict):
     added: float
     revoked: float | None
     former: _Former | None = None
+    listener: str = Field(default="", max_length=128)
 
 
 class _File(_Strict):
@@ -182,8 +183,10 @@ def _entry(line: _Line) -> Enrolled:
     if line.former is not None and line.revoked is not None:
         raise ValueError("a principal that was revoked has no former token")
     digest = line.token or ""
+    if (line.role is Role.WORKER) != bool(line.listener):
+        raise ValueError("a worker has a listener, and no other principal has one")
     principal = Principal(line.name, line.trust, None if line.may is None else tuple(line.may))
-    caller = Caller(principal, line.role, Rate.of(line.rate), line.open, digest)
+    caller = Caller(principal, line.role, Rate.of(line.rate), line.open, digest, line.listener)
     former = None if line.former is None else FormerToken(line.former.token, line.former.until)
     return Enrolled(caller, digest, line.added, line.revoked, former)
 
@@ -201,6 +204,7 @@ def _line(entry: Enrolled) -> dict[str, object]:
         "added": entry.added,
         "revoked": entry.revoked,
         "former": None if former is None else {"token": former.digest, "until": former.until},
+        **({"listener": caller.listener} if caller.listener else {}),
     }
 
 

@@ -7,6 +7,7 @@ SEES = {
     Role.USER: ("ada", False, True, False),
     Role.OPERATOR: (None, False, True, True),
     Role.VIEWER: (None, True, False, False),
+    Role.WORKER: ("ada", False, False, False),
 }
 
 

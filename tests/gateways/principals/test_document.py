@@ -1,5 +1,6 @@
 import contextlib
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -22,7 +23,9 @@ def entries(draw):
         may = draw(st.none() | st.lists(NAMES, max_size=2).map(tuple))
         principal = Principal(name, draw(st.sampled_from(Trust)), may)
         rate = Rate(draw(st.integers(1, 999_999)), draw(st.sampled_from("smh")))
-        caller = Caller(principal, draw(st.sampled_from(Role)), rate, draw(st.integers(0, 1_000_000)), digest)
+        role = draw(st.sampled_from(Role))
+        caller = Caller(principal, role, rate, draw(st.integers(0, 1_000_000)), digest)
+        caller = replace(caller, listener="greeter" if role is Role.WORKER else "")
         found.append(Enrolled(caller, digest, draw(st.floats(0, 1e10)), revoked))
     return tuple({each.digest or id(each): each for each in found}.values())
 
@@ -61,6 +64,9 @@ def test_the_line_of_these_tests_is_read():
         {"name": "system"},
         {"name": 1},
         {"role": "root"},
+        {"role": "worker"},
+        {"listener": "greeter"},
+        {"role": "worker", "listener": "g" * 129},
         {"trust": "all"},
         {"may": "greeter"},
         {"rate": "much"},

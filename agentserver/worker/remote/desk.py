@@ -1,0 +1,341 @@
+"""The calls that wait for workers on other machines, or are with one: each is answered once, by the worker that has it.
+
+Owns which worker has which call, and for how long a silent one is believed. Refuses to know HTTP, and to believe an
+answer (``worker/reading.py``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import secrets
+from collections import deque
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+from agentserver.supervision import run_errand
+from agentserver.worker import frames, reading
+from agentserver.worker.pool import QUESTIONS, Here, Outcome
+from agentserver.worker.remote.speech import AliveFrame, GivenFrame, HeardFrame
+from agentserver.worker.running import WorkerError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from agentserver.contract import Invocation
+    from agentserver.core.decide.decisions import Accepted
+    from agentserver.core.messages import Failed, Returned
+    from agentserver.payload.codec import Codecs
+    from agentserver.wire.envelope import Bounds
+    from agentserver.worker.pool import Counterpart
+    from agentserver.worker.remote.speech import Answer, Spoken
+
+__all__ = ["CallDesk", "HeldCall", "RemoteListener", "Silences", "UnwantedError"]
+
+REMEMBERED = 10_000
+"""Calls that are over of which the reason is remembered, for the log."""
+HELD_UP = 1.0
+"""Seconds by which a timer may be late before it counts as the server's own delay."""
+
+logger = logging.getLogger("agentserver.worker")
+
+
+class UnwantedError(Exception):
+    """No call waits for what a worker has said; the text is the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Silences:
+    """The silences of workers that are allowed.
+
+    Args:
+        begin: seconds from giving out a call until its worker says that it begins; then another one is given it.
+        lost: seconds without a sign of life of a worker that has begun; then the call has failed.
+    """
+
+    begin: float = 3.0
+    lost: float = 7.5
+
+
+@dataclass(eq=False)
+class HeldCall:
+    """A call that waits for a worker, or is with one.
+
+    Args:
+        listener: its name.
+        number: of the call; every frame about it bears the same.
+        ask: gives the call as a frame.
+        counterpart: of the call.
+        silences: that are allowed.
+    """
+
+    listener: str
+    number: int
+    ask: Callable[[], frames.CallFrame]
+    counterpart: Counterpart
+    silences: Silences
+    key: str = ""
+    worker: str = ""
+    begun: bool = False
+    _timer: asyncio.TimerHandle | None = None
+    _questions: dict[int, asyncio.Task[frames.CompletedFrame]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.over: asyncio.Future[Outcome] = self._loop.create_future()
+
+    def give(self, worker: str, again: Callable[[], None]) -> GivenFrame:
+        """Give the call to a worker. ``again`` offers it to others when this one does not begin."""
+        frame = self.ask()
+        self.key, self.worker, self.begun = secrets.token_hex(16), worker, False
+        self._expect(self.silences.begin, again)
+        return GivenFrame(self.key, frame)
+
+    def hear(self, frame: Spoken) -> Answer | None:
+        """Take a frame of its worker; None for one whose answer is waited for by ``awaited``.
+
+        Raises UnwantedError once the call is over.
+        """
+        if self.over.done():
+            raise UnwantedError("the call is over")
+        if frame.call != self.number:
+            self.break_off("it spoke out of turn")
+            raise UnwantedError("this frame is about another call")
+        first, self.begun = not self.begun, True
+        self._expect(self.silences.lost, self._lose)
+        if isinstance(frame, AliveFrame):
+            return HeardFrame(self.number) if first else None
+        if isinstance(frame, frames.CompleteFrame):
+            return self._answer(frame)
+        if isinstance(frame, frames.ProgressFrame):
+            self.counterpart.tell(frame.text)
+        else:
+            self.over.set_result(frame)
+        return HeardFrame(self.number)
+
+    def awaited(self, frame: Spoken) -> tuple[asyncio.Future[object], ...]:
+        """The futures of which one has to be done before a frame is answered."""
+        question = self._questions.get(frame.number) if isinstance(frame, frames.CompleteFrame) else None
+        return (self.over,) if question is None else (self.over, question)  # type: ignore[return-value]  # are awaited
+
+    def break_off(self, why: str) -> None:
+        """End the call as that of a worker which cannot be believed or is gone."""
+        if not self.over.done():
+            self.over.set_exception(WorkerError(why))
+
+    def close(self) -> None:
+        """Let go of timers and questions: nobody waits for the call any longer."""
+        self.over.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        for question in self._questions.values():
+            question.cancel()
+
+    def _answer(self, asked: frames.CompleteFrame) -> frames.CompletedFrame | None:
+        """Ask a model once, however often the worker asks again under one number."""
+        task = self._questions.get(asked.number)
+        if task is not None:
+            return task.result() if task.done() and not task.cancelled() else None
+        done = [number for number, each in self._questions.items() if each.done()]
+        if len(self._questions) - len(done) >= QUESTIONS:
+            self.break_off("it asked out of turn")
+            raise UnwantedError("too many questions are open")
+        for number in done[:-QUESTIONS]:
+            del self._questions[number]
+        answering = self.counterpart.complete(asked)
+        self._questions[asked.number] = run_errand(answering, f"answers a question of {self.listener}")
+        return None
+
+    def _expect(self, seconds: float, then: Callable[[], None]) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        due = self._loop.time() + seconds
+        self._timer = self._loop.call_at(due, self._miss, due, seconds, then)
+
+    def _miss(self, due: float, seconds: float, then: Callable[[], None]) -> None:
+        if self._loop.time() - due > HELD_UP:  # this process did not run meanwhile, so it has heard nobody
+            self._expect(seconds, then)
+        elif not self.over.done():
+            then()
+
+    def _lose(self) -> None:
+        self.break_off(f"nothing was heard of it for {self.silences.lost:g} s")
+
+
+@dataclass(eq=False)
+class _Line:
+    """The calls of one listener that no worker has yet, and the workers that wait for one."""
+
+    editions: int = 0
+    calls: deque[HeldCall] = field(default_factory=deque)
+    workers: deque[asyncio.Future[HeldCall]] = field(default_factory=deque)
+    seen: float = float("-inf")
+    lonely: bool = False
+
+
+class CallDesk:
+    """The calls of all listeners with workers on other machines, over all editions of an organism.
+
+    Args:
+        silences: of workers that are allowed.
+    """
+
+    def __init__(self, silences: Silences = Silences()) -> None:
+        self._silences = silences
+        self._lines: dict[str, _Line] = {}
+        self._held: dict[str, HeldCall] = {}
+        self._over: dict[str, tuple[str, str, str]] = {}
+
+    @contextmanager
+    def serving(self, listener: str) -> Iterator[None]:
+        """While it lasts, workers of a listener may come."""
+        line = self._lines.setdefault(listener, _Line())
+        line.editions += 1
+        try:
+            yield
+        finally:
+            line.editions -= 1
+
+    def serves(self, listener: str) -> bool:
+        """True for a listener that has workers on other machines."""
+        line = self._lines.get(listener)
+        return line is not None and line.editions > 0
+
+    async def outcome(
+        self, listener: str, number: int, ask: Callable[[], frames.CallFrame], counterpart: Counterpart
+    ) -> Outcome:
+        """Have a worker make a call. It waits for one until it is cancelled, which its deadline does.
+
+        Raises WorkerError when its worker is lost or cannot be believed.
+        """
+        call = HeldCall(listener, number, ask, counterpart, self._silences)
+        why = "the call is over: its deadline has passed, or it was cancelled"
+        try:
+            self._offer(call)
+            found = await call.over
+            why = "the call was answered before"
+        except WorkerError:
+            why = "the call has failed before"
+            raise
+        else:
+            return found
+        finally:
+            call.close()
+            self._forget(call, why)
+
+    def _offer(self, call: HeldCall) -> None:
+        """Give a call to a worker that waits, or let it wait for one."""
+        line = self._lines.setdefault(call.listener, _Line())
+        while line.workers:
+            worker = line.workers.popleft()
+            if not worker.done():
+                worker.set_result(call)
+                return
+        line.calls.append(call)
+        working = any(each.listener == call.listener for each in self._held.values())
+        recent = asyncio.get_running_loop().time() - line.seen < self._silences.lost
+        if not (line.lonely or working or recent):
+            line.lonely = True
+            logger.warning("calls of %s wait: no worker is connected to this server", call.listener)
+
+    def _forget(self, call: HeldCall, why: str) -> None:
+        line = self._lines[call.listener]
+        if call in line.calls:
+            line.calls.remove(call)
+        if call.key:
+            del self._held[call.key]
+            self._over[call.key] = call.listener, call.worker, why
+            while len(self._over) > REMEMBERED:
+                del self._over[next(iter(self._over))]
+
+    async def take(self, listener: str, worker: str) -> GivenFrame:
+        """Wait for a call of a listener, and give it to a worker.
+
+        Args:
+            listener: its name.
+            worker: the principal that the worker is.
+        """
+        line = self._lines.setdefault(listener, _Line())
+        if line.lonely:
+            line.lonely = False
+            logger.warning("%s, a worker of %s, has come", worker, listener)
+        try:
+            while True:
+                call = line.calls.popleft() if line.calls else await self._next(line)
+                if not call.over.done():
+                    return self._give(call, worker)
+        finally:
+            line.seen = asyncio.get_running_loop().time()
+
+    async def _next(self, line: _Line) -> HeldCall:
+        coming: asyncio.Future[HeldCall] = asyncio.get_running_loop().create_future()
+        line.workers.append(coming)
+        try:
+            return await coming
+        except asyncio.CancelledError:
+            if coming.done() and not coming.cancelled() and not coming.result().over.done():
+                self._offer(coming.result())
+            raise
+        finally:
+            if coming in line.workers:
+                line.workers.remove(coming)
+
+    def _give(self, call: HeldCall, worker: str) -> GivenFrame:
+        given = call.give(worker, partial(self._give_back, call))
+        self._held[call.key] = call
+        return given
+
+    def _give_back(self, call: HeldCall) -> None:
+        """Offer a call to others whose worker did not begin. From now on it is not that one's any more."""
+        logger.warning(
+            "a worker of %s has taken a call and does not begin: it is offered again", call.listener
+        )
+        del self._held[call.key]
+        self._over[call.key] = call.listener, call.worker, "the call was given to another worker"
+        call.key = ""
+        self._offer(call)
+
+    def find(self, listener: str, worker: str, key: str) -> HeldCall:
+        """The call that a worker has. Raises UnwantedError, which says why it has none of this key."""
+        call = self._held.get(key)
+        if call is not None and (call.listener, call.worker) == (listener, worker):
+            if call.over.done():
+                raise UnwantedError("the call was answered before")
+            return call
+        *whose, why = self._over.get(key, ("", "", ""))
+        raise UnwantedError(
+            why if whose == [listener, worker] else "this worker was given no call of this key"
+        )
+
+
+@dataclass(eq=False, slots=True)
+class RemoteListener:
+    """A listener whose handler has processes on other machines.
+
+    Args:
+        desk: of the server.
+        listener: its name.
+        codecs: of the server.
+        bounds: of one payload.
+        storage: bytes that a thread may store.
+    """
+
+    desk: CallDesk
+    listener: str
+    codecs: Codecs
+    bounds: Bounds
+    storage: int
+    _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+
+    async def call(self, accepted: Accepted, current: Invocation) -> Returned | Failed:
+        """Let a worker handle a delivery."""
+        number = next(self._numbers)
+        ask = partial(reading.asked, number, accepted, current)
+        try:
+            answer = await self.desk.outcome(self.listener, number, ask, Here(current, self.codecs))
+        except WorkerError as error:
+            return reading.broken(str(error))
+        return reading.believed(answer, accepted, self.codecs, self.bounds, self.storage)

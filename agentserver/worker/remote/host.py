@@ -1,0 +1,308 @@
+"""The worker's side: calls are asked for, given to a process behind the wall, and answered.
+
+Owns how a server that is away is come back to, and for how long one that is silent is believed to wait. Refuses to
+import anything of the project, which its processes do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from agentserver.completion import CompletionFault
+from agentserver.ports.tasks import ended
+from agentserver.supervision import run_errand
+from agentserver.worker import frames
+from agentserver.worker.remote.link import AwayError, GoneError, RefusedError
+from agentserver.worker.remote.speech import AliveFrame, GivenFrame, TakeFrame
+from agentserver.worker.running import WorkerError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from agentserver.worker.pool import Outcome, Workers
+    from agentserver.worker.remote.link import ServerLink
+    from agentserver.worker.remote.speech import Answer
+
+__all__ = ["NoServerError", "RemoteWorker"]
+
+WAIT: Final = 20.0
+"""Seconds for which a server is asked for one call."""
+BEAT: Final = 2.5
+"""Seconds for which a server holds a sign of life."""
+LOST: Final = 7.5
+"""Seconds without an answer after which a server is believed to have given up a call."""
+FIRST: Final = 0.2
+LAST: Final = 10.0
+"""Seconds before a server that is away is asked again: at first, and at most."""
+SOON: Final = 0.3
+"""Seconds between two signs of life to a server that does not hold them."""
+
+_TROUBLE: Final = (AwayError, GoneError, RefusedError, frames.FrameError)
+
+logger = logging.getLogger("agentserver.worker")
+
+
+class NoServerError(Exception):
+    """Every server refuses this worker; the text holds their reasons."""
+
+
+@dataclass
+class Backoff:
+    """The pauses before a server is asked again. They double, and a part of each is drawn."""
+
+    pause: float = FIRST
+
+    def next(self, asked: float = 0.0) -> float:
+        """The next pause in seconds; at least as long as the server has asked for."""
+        pause, self.pause = self.pause, min(self.pause * 2, LAST)
+        return max(asked, pause * (0.5 + secrets.randbelow(500) / 1000))
+
+    def reset(self) -> None:
+        """Begin with short pauses again."""
+        self.pause = FIRST
+
+
+@dataclass(eq=False)
+class RemoteWorker:
+    """Handles calls of one listener, for one or several servers.
+
+    Args:
+        links: the ways to the servers.
+        workers: the processes, entered and left by the one who has made them.
+        many: calls of each server at once.
+        tell: is told what is waited for, and from when on calls are handled.
+    """
+
+    links: tuple[ServerLink, ...]
+    workers: Workers
+    many: int
+    tell: Callable[[str], None]
+    ending: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def serve(self) -> None:
+        """Handle calls until ``ending`` is set; those that run then come to their end.
+
+        Raises NoServerError once every server has refused this worker.
+        """
+        serving = [
+            run_errand(self._serve(link), f"handles calls of {link.url}", (RefusedError,))
+            for link in self.links
+        ]
+        try:
+            await asyncio.wait(serving)
+        finally:
+            await ended(serving)
+        refused = [str(each.exception()) for each in serving if each.exception() is not None]
+        if len(refused) == len(serving):
+            raise NoServerError("; ".join(refused))
+
+    async def _serve(self, link: ServerLink) -> None:
+        """Handle calls of one server. Raises RefusedError when it does not let this worker in."""
+        room, running = asyncio.Semaphore(self.many), set[asyncio.Task[None]]()
+        taking = _Taking(link, self.tell, self.many)
+        try:
+            while not self.ending.is_set():
+                given = await self._unless_ending(_taken(room, taking))
+                if given is None:
+                    continue
+                task = run_errand(
+                    _RemoteCall(link, self.workers, given).run(), f"handles a call of {link.listener}"
+                )
+                running.add(task)
+                task.add_done_callback(running.discard)
+                task.add_done_callback(lambda _: room.release())
+        except RefusedError as error:
+            logger.error("%s refuses this worker: %s", link.url, error)  # noqa: TRY400 - no fault of this code
+            await _all(running)
+            raise RefusedError(error.status, f"{link.url}: {error}") from None
+        except asyncio.CancelledError:
+            await ended(running)
+            raise
+        await _all(running)
+
+    async def _unless_ending(self, work: Any) -> GivenFrame | None:
+        """The call that some work gives; None when the worker is to end before."""
+        coming = run_errand(work, "waits for a call", (RefusedError,))
+        over = run_errand(self.ending.wait(), "waits for the end")
+        both: set[asyncio.Future[Any]] = {coming, over}
+        try:
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            found: GivenFrame | None = coming.result() if coming.done() else None
+        finally:
+            await ended(both)
+        return found
+
+
+async def _all(running: set[asyncio.Task[None]]) -> None:
+    if running:
+        await asyncio.wait(running)
+
+
+async def _taken(room: asyncio.Semaphore, taking: _Taking) -> GivenFrame | None:
+    """A call, once there is a process for it; None for none yet. Raises RefusedError."""
+    await room.acquire()
+    given = None
+    try:
+        given = await taking.next()
+    finally:
+        if given is None:
+            room.release()
+    return given
+
+
+@dataclass(eq=False)
+class _Taking:
+    """The asking of one server for calls."""
+
+    link: ServerLink
+    tell: Callable[[str], None]
+    many: int
+    met: bool = False
+    told: str = ""
+    backoff: Backoff = field(default_factory=Backoff)
+
+    async def next(self) -> GivenFrame | None:
+        """A call; None for none yet. Waits before it comes back from a server that is away. Raises RefusedError."""
+        wait = WAIT if self.met else 0.0  # at first it is only asked whether it is there
+        try:
+            answer = await self.link.send(TakeFrame(frames.VERSION, wait), wait=wait)
+        except AwayError as error:
+            await self._pause(f"{self.link.url} is away, and is asked again: {error}", error.after)
+            return None
+        except (GoneError, frames.FrameError) as error:
+            await self._pause(f"{self.link.url} has no calls of {self.link.listener}: {error}", LAST / 2)
+            return None
+        self.backoff.reset()
+        if not self.met:
+            self.met, self.told = True, ""
+            self.tell(f"handles calls of {self.link.listener} of {self.link.url}, {self.many} at once")
+        return answer if isinstance(answer, GivenFrame) else None
+
+    async def _pause(self, why: str, seconds: float) -> None:
+        self.met = False
+        if self.told != why:
+            self.told = why
+            self.tell(why)
+        await asyncio.sleep(self.backoff.next(seconds))
+
+
+class _UnwantedError(Exception):
+    """The server does not wait for this call any longer."""
+
+
+@dataclass(eq=False)
+class _RemoteCall:
+    """One call: it is begun, made by a process, and answered. It is the counterpart of the process."""
+
+    link: ServerLink
+    workers: Workers
+    given: GivenFrame
+    _telling: asyncio.Task[None] | None = None
+
+    @property
+    def _number(self) -> int:
+        return self.given.call.call
+
+    async def run(self) -> None:
+        """Make the call. A server that does not wait for it any longer ends it."""
+        try:
+            await self._say(AliveFrame(self._number))
+            answer = await self._made()
+            await self._bring(answer)
+        except _UnwantedError as error:
+            logger.info("a call of %s is over: %s", self.link.listener, error)
+
+    async def _made(self) -> Outcome:
+        """The end of the call. Raises _UnwantedError."""
+        name = f"handles a call of {self.link.listener}"
+        making = run_errand(self.workers.exchange(lambda: self.given.call, self), name, (WorkerError,))
+        living = run_errand(self._live(), f"{name}, and says so", (_UnwantedError,))
+        both: set[asyncio.Future[Any]] = {making, living}
+        try:
+            # The deadline is the server's to keep; this is for a server that is gone.
+            await asyncio.wait(
+                both, timeout=self.given.call.seconds + LOST, return_when=asyncio.FIRST_COMPLETED
+            )
+            if making.done():
+                return making.result()
+            if living.done():
+                living.result()
+            raise _UnwantedError("its deadline has passed")
+        except WorkerError as error:
+            return frames.FailedFrame(self._number, str(error), [])
+        finally:
+            await ended(both)
+
+    async def _live(self) -> None:
+        """Tell the server that the call is worked on. Raises _UnwantedError once it does not wait for it."""
+        loop = asyncio.get_running_loop()
+        while True:
+            began = loop.time()
+            await self._say(AliveFrame(self._number), BEAT)
+            if loop.time() - began < BEAT / 2:
+                await asyncio.sleep(SOON)
+
+    async def _bring(self, answer: Outcome) -> None:
+        """Send the end of the call. Raises _UnwantedError."""
+        try:
+            await self._say(answer)
+        except RefusedError as error:
+            told = f"the result cannot be sent: {error}"
+            logger.error("a call of %s: %s", self.link.listener, told)  # noqa: TRY400 - no fault of this code
+            await self._say(frames.FailedFrame(self._number, told, []))
+
+    async def _say(self, frame: Any, wait: float = 0.0) -> Answer | None:
+        """The server's answer to a frame, which is sent again while the server is away.
+
+        Raises _UnwantedError when it does not wait for the call, or nothing was heard of it for too long; and
+        RefusedError for a result.
+        """
+        loop = asyncio.get_running_loop()
+        last, backoff = loop.time() + wait + LOST, Backoff()
+        while True:
+            try:
+                return await self.link.send(frame, self.given.key, wait)
+            except AwayError as error:
+                pause = backoff.next(error.after)
+                if loop.time() + pause > last:
+                    raise _UnwantedError(f"its server is away: {error}") from None
+                await asyncio.sleep(pause)
+            except RefusedError as error:
+                if isinstance(frame, frames.ReturnedFrame):
+                    raise
+                raise _UnwantedError(str(error)) from None
+            except (GoneError, frames.FrameError) as error:
+                raise _UnwantedError(str(error)) from None
+
+    def tell(self, text: str) -> None:
+        """Pass on a line of progress; one that is not gone by the next is dropped."""
+        if self._telling is None or self._telling.done():
+            frame = frames.ProgressFrame(self._number, text)
+            self._telling = run_errand(self._pass_on(frame), "tells progress", _TROUBLE)
+
+    async def _pass_on(self, frame: frames.ProgressFrame) -> None:
+        try:
+            await self.link.send(frame, self.given.key)
+        except _TROUBLE as error:
+            logger.info("a line of progress is lost: %s", error)
+
+    async def complete(self, asked: frames.CompleteFrame) -> frames.CompletedFrame:
+        """Have the server ask a model. An answer that was lost on the way is asked for again, and paid once."""
+        loop = asyncio.get_running_loop()
+        while True:
+            began = loop.time()
+            try:
+                answer = await self._say(asked, BEAT)
+            except _UnwantedError as error:
+                fault = CompletionFault.UNAVAILABLE.value
+                return frames.CompletedFrame(
+                    asked.call, asked.number, "", [], (0, 0, 0), None, "", None, fault, str(error)
+                )
+            if isinstance(answer, frames.CompletedFrame) and answer.number == asked.number:
+                return answer
+            if loop.time() - began < BEAT / 2:
+                await asyncio.sleep(SOON)

@@ -1,0 +1,88 @@
+"""One call of a worker on another machine, without a door."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from agentserver.worker import frames
+from agentserver.worker.pool import QUESTIONS
+from agentserver.worker.remote import desk as desks
+from agentserver.worker.remote.desk import HeldCall, Silences, UnwantedError
+from agentserver.worker.remote.speech import AliveFrame, HeardFrame
+from agentserver.worker.running import WorkerError
+
+pytestmark = pytest.mark.anyio
+
+
+class Asked:
+    """A counterpart that counts questions, and answers once it may."""
+
+    def __init__(self):
+        self.numbers, self.lines, self.may = [], [], asyncio.Event()
+
+    def tell(self, text):
+        self.lines.append(text)
+
+    async def complete(self, asked):
+        self.numbers.append(asked.number)
+        await self.may.wait()
+        return frames.CompletedFrame(
+            asked.call, asked.number, "yes", [], (0, 0, 0), None, "m", None, None, ""
+        )
+
+
+def question(number):
+    return frames.CompleteFrame(1, number, "m", [], "a", [], None, 0)
+
+
+def call(counterpart, silences=None):
+    return HeldCall("calculator", 1, lambda: None, counterpart, silences or Silences())
+
+
+async def test_a_question_that_is_asked_again_is_put_to_the_model_once():
+    counterpart = Asked()
+    held = call(counterpart)
+    assert held.hear(question(7)) is None
+    await asyncio.sleep(0)
+    assert held.hear(question(7)) is None
+    counterpart.may.set()
+    await asyncio.wait(held.awaited(question(7)), return_when=asyncio.FIRST_COMPLETED)
+    assert held.hear(question(7)).content == "yes"
+    assert held.hear(question(7)).content == "yes", "the answer was lost on the way"
+    assert counterpart.numbers == [7]
+    held.close()
+
+
+async def test_too_many_open_questions_end_the_call():
+    held = call(Asked())
+    for number in range(QUESTIONS):
+        assert held.hear(question(number)) is None
+    with pytest.raises(UnwantedError):
+        held.hear(question(QUESTIONS))
+    with pytest.raises(WorkerError, match="it asked out of turn"):
+        await held.over
+    held.close()
+
+
+async def test_only_the_first_sign_of_life_is_answered_at_once_and_progress_is_passed_on():
+    counterpart = Asked()
+    held = call(counterpart)
+    assert held.hear(AliveFrame(1)) == HeardFrame(1)
+    assert held.hear(AliveFrame(1)) is None
+    assert held.hear(frames.ProgressFrame(1, "half")) == HeardFrame(1)
+    assert counterpart.lines == ["half"]
+    held.close()
+
+
+async def test_a_server_that_was_held_up_itself_takes_no_worker_for_dead(monkeypatch):
+    """Timers that are late by more than a second say that the process did not run, so that it could hear nobody."""
+    held = call(Asked(), Silences(100.0, 100.0))
+    held.hear(AliveFrame(1))
+    held._miss(asyncio.get_running_loop().time() - desks.HELD_UP - 0.1, 100.0, held._lose)
+    assert not held.over.done()
+    held._miss(asyncio.get_running_loop().time(), 100.0, held._lose)
+    with pytest.raises(WorkerError, match="nothing was heard of it for 100 s"):
+        await held.over
+    held.close()

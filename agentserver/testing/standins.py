@@ -77,6 +77,8 @@ class Standins:
         if bound.isolation is not None and bound.isolation.lifespan is not None:
             why = "has a worker_lifespan, which a test does not enter"
             return replace(bound, handler=UnscriptedListener(name, why, self.faults), isolation=None)
+        if bound.isolation is not None and bound.isolation.remote:  # a test has no other machine
+            return replace(bound, isolation=replace(bound.isolation, remote=False))
         return bound
 
 

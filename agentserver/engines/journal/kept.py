@@ -24,6 +24,7 @@ class Kept:
         belongings: the sum of the digests of the values and of what is queued.
         state: the digest of its state, of the changes since it was kept whole included.
         rights: of the principal, as they stand in its row.
+        asks: how many messages wait for a person.
     """
 
     number: int
@@ -35,6 +36,7 @@ class Kept:
     belongings: int = 0
     state: bytes = b""
     rights: str = ""
+    asks: int = 0
 
     def queue(self, key: str, number: int, digest: bytes) -> None:
         """A delivery waits in it."""

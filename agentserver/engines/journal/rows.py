@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import chain
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from agentserver.engines.journal import seal
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from agentserver.engines.journal.connection import Connection
+
+Row: TypeAlias = tuple[object, ...]
 
 _AT_ONCE = (64, 16, 4, 1)
 """Rows that one run of a statement writes. Each run lets go of Python's lock, and has to wait for it afterwards."""
@@ -46,8 +48,8 @@ class _Statement:
                 at += size
 
 
-def _insert(table: str, columns: int, row: str = "", *, replace: bool = False) -> _Statement:
-    return _Statement(columns, f"insert{' or replace' * replace} into {table}", row=row)
+def _insert(table: str, columns: int, after: str = "", row: str = "") -> _Statement:
+    return _Statement(columns, f"insert into {table}", after, row)
 
 
 def _update(table: str, *columns: str) -> _Statement:
@@ -65,15 +67,17 @@ LEFT = (
     " and (?2 is null or (version = ?2 and position = ?3) or (?4 and (version, position) <= (?2, ?3)))"
 )
 _STEP = _insert("step", 13)
-_DELIVERY = _insert("delivery", 14, "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, '', null, ?)")
+_DELIVERY = _insert("delivery", 17)
 _ENDED = _update("delivery", "state", "reason", "ended", "mark")
-_EVENT = _insert("event", 9, "(?, ?, ?, ?, ?, ?, ?, ?, ?, 1, x'01')")
+_EVENT = _insert("event", 9, row="(?, ?, ?, ?, ?, ?, ?, ?, ?, 1, x'01')")
 _RECEIPT = _insert("receipt", 4)
-_OPENED = _insert("conversation", 11, "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, x'')")
-_STATE = _update("conversation", "touched", "version", "closed", "chain", "state", "seal")
-_VALUE = _insert("value", 4, replace=True)
+_OPENED = _insert("conversation", 13)
+_STATE = _update("conversation", "touched", "version", "closed", "chain", "state", "asks", "seal")
+_VALUE = _insert("value", 4, " on conflict (conversation, owner, name) do update set data = excluded.data")
 _NO_VALUE = "delete from value where conversation = ? and owner = ? and name = ?"
-_WHOLE = _insert("state", 3, replace=True)
+_WHOLE = _insert(
+    "state", 3, " on conflict (conversation) do update set version = excluded.version, data = excluded.data"
+)
 _NO_WHOLE = "delete from state where conversation = ?"
 
 
@@ -101,45 +105,113 @@ class Left(NamedTuple):
     before: bool = False
 
 
+class EndedDelivery(NamedTuple):
+    """The end of a delivery, in the order of its columns.
+
+    Args:
+        ended: seconds since the epoch.
+        number: of its row.
+        within: number of the conversation whose step ended it. A dead letter that is sent as a request of its own is
+            another conversation's.
+    """
+
+    state: int
+    reason: str
+    ended: float | None
+    mark: bytes
+    number: int
+    within: int
+
+
+class FoldedRows(NamedTuple):
+    """The rows of one transaction, of which no two are about the same row of a table. Each is whole or changes one.
+
+    Args:
+        opened: new conversations, with their last state.
+        deliveries: new ones, with what has become of them.
+        ended: what has become of older ones.
+        values: new or changed ones.
+        gone: the keys of values that are no more.
+        wholes: states that are kept whole.
+        over: the numbers of conversations of which no state is kept any more.
+        states: the last states of older conversations.
+    """
+
+    opened: list[Row]
+    deliveries: list[Row]
+    ended: list[EndedDelivery]
+    events: list[Row]
+    steps: list[Row]
+    receipts: list[Row]
+    values: list[Row]
+    gone: list[Row]
+    wholes: list[Row]
+    over: list[int]
+    states: list[Row]
+
+
 @dataclass(slots=True)
 class Rows:
-    """The rows of one transaction."""
+    """The rows of one transaction, as its steps made them."""
 
-    opened: list[tuple[object, ...]] = field(default_factory=list)
-    states: dict[int, tuple[object, ...]] = field(default_factory=dict)
-    steps: list[tuple[object, ...]] = field(default_factory=list)
-    receipts: list[tuple[object, ...]] = field(default_factory=list)
-    deliveries: list[tuple[object, ...]] = field(default_factory=list)
-    ended: dict[int, tuple[object, ...]] = field(default_factory=dict)
-    events: list[tuple[object, ...]] = field(default_factory=list)
+    opened: dict[int, Row] = field(default_factory=dict)
+    states: dict[int, Row] = field(default_factory=dict)
+    steps: list[Row] = field(default_factory=list)
+    receipts: list[Row] = field(default_factory=list)
+    deliveries: list[Row] = field(default_factory=list)
+    ended: dict[int, EndedDelivery] = field(default_factory=dict)
+    events: list[Row] = field(default_factory=list)
     values: dict[tuple[int, str, str], bytes | None] = field(default_factory=dict)
     wholes: dict[int, tuple[int, bytes] | None] = field(default_factory=dict)
 
+    def fold(self) -> FoldedRows:
+        """Make one row of all that is about the same row of a table, so that one statement can write them all."""
+        states, ended = dict(self.states), dict(self.ended)
+        return FoldedRows(
+            [(*row, *states.pop(number)[:-1]) for number, row in self.opened.items()],
+            [(*row[:-1], *_end(ended.pop(row[0], None), row[-1])) for row in self.deliveries],  # type: ignore[call-overload]
+            list(ended.values()),
+            self.events,
+            self.steps,
+            self.receipts,
+            [(*key, data) for key, data in self.values.items() if data is not None],
+            [key for key, data in self.values.items() if data is None],
+            [(number, *whole) for number, whole in self.wholes.items() if whole is not None],
+            [number for number, whole in self.wholes.items() if whole is None],
+            list(states.values()),
+        )
+
     def write(self, connection: Connection) -> None:
         """Write them, a table at a time."""
-        gone = [key for key, data in self.values.items() if data is None]
-        over = [(number,) for number, whole in self.wholes.items() if whole is None]
-        for removal, keys in ((_NO_VALUE, gone), (_NO_WHOLE, over)):
+        rows = self.fold()
+        for removal, keys in ((_NO_VALUE, rows.gone), (_NO_WHOLE, [(number,) for number in rows.over])):
             if keys:
                 connection.executemany(removal, keys)
-        for statement, rows in (
-            (_OPENED, self.opened),
-            (_DELIVERY, self.deliveries),
-            (_ENDED, list(self.ended.values())),
-            (_EVENT, self.events),
-            (_STEP, self.steps),
-            (_RECEIPT, self.receipts),
-            (_VALUE, [(*key, data) for key, data in self.values.items() if data is not None]),
-            (_WHOLE, [(number, *whole) for number, whole in self.wholes.items() if whole is not None]),
-            (_STATE, list(self.states.values())),
+        for statement, those in (
+            (_OPENED, rows.opened),
+            (_DELIVERY, rows.deliveries),
+            (_ENDED, [row[:-1] for row in rows.ended]),
+            (_EVENT, rows.events),
+            (_STEP, rows.steps),
+            (_RECEIPT, rows.receipts),
+            (_VALUE, rows.values),
+            (_WHOLE, rows.wholes),
+            (_STATE, rows.states),
         ):
-            if rows:
-                statement.run(connection, rows)
+            if those:
+                statement.run(connection, those)
 
-    def end(self, number: int, ending: DeliveryEnd, reason: str = "", at: float | None = None) -> None:
-        """Write what has become of a delivery."""
-        self.ended[number] = (int(ending), reason, at, seal.mark(number, ending, reason, at), number)
+    def end(
+        self, number: int, within: int, ending: DeliveryEnd, reason: str = "", at: float | None = None
+    ) -> None:
+        """Write what has become of a delivery by a step of the conversation ``within``."""
+        mark = seal.mark(number, ending, reason, at)
+        self.ended[number] = EndedDelivery(int(ending), reason, at, mark, number, within)
 
     def links(self) -> list[bytes]:
         """The links that the steps add to their chains, in order."""
         return [step[_LINK] for step in self.steps]  # type: ignore[misc]
+
+
+def _end(ended: EndedDelivery | None, mark: object) -> Row:
+    return (int(DeliveryEnd.QUEUED), "", None, mark) if ended is None else ended[:4]

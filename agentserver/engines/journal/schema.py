@@ -1,16 +1,20 @@
-"""The tables of a journal.
+"""The tables of a journal, stated once for every dialect of SQL.
 
-Holds their definition and the number of the format. Must not know what the rows mean.
+Owns their definition, and what differs of it between databases. Refuses to know what the rows mean.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 FORMAT: Final = 1
 """The format of the tables. There is no release yet, so no other format is read."""
 
-TABLES: Final = """
+_TABLES: Final = """
     create table conversation (
         number integer primary key,
         id text not null unique,
@@ -23,9 +27,11 @@ TABLES: Final = """
         closed real,
         chain blob not null,
         state blob not null,
+        asks integer not null,
         seal blob not null
-    ) strict;
+    ) @table;
     create index conversation_touched on conversation(touched);
+    create index conversation_asks on conversation(number) where asks > 0;
 
     create table step (
         number integer primary key,
@@ -41,7 +47,7 @@ TABLES: Final = """
         first_event integer not null,
         events integer not null,
         chain blob not null
-    ) strict;
+    ) @table;
     create unique index step_of on step(conversation, version);
     create index step_decided on step(number) where substr(cause, 1, 9) = x'5b2264656369646522';
     create index step_priced on step(at) where substr(cause, 1, 9) in (x'5b2272657365727665', x'5b22736574746c6522');
@@ -64,7 +70,7 @@ TABLES: Final = """
         reason text not null default '',
         ended real,
         mark blob not null
-    ) strict;
+    ) @table;
     create index delivery_queued on delivery(conversation) where state = 0;
     create index delivery_dead on delivery(number) where state = 3;
 
@@ -80,7 +86,7 @@ TABLES: Final = """
         flag integer not null,
         waiting integer not null,
         mark blob not null
-    ) strict;
+    ) @table;
     create index event_waiting on event(conversation, version, position) where waiting = 1;
     create index event_request on event(request);
 
@@ -90,13 +96,13 @@ TABLES: Final = """
         name text not null,
         data blob not null,
         primary key (conversation, owner, name)
-    ) strict, without rowid;
+    ) @lookup;
 
     create table state (
         conversation integer primary key,
         version integer not null,
         data blob not null
-    ) strict;
+    ) @table;
 
     create table receipt (
         conversation integer not null,
@@ -104,14 +110,14 @@ TABLES: Final = """
         content text not null,
         request text not null,
         primary key (conversation, name)
-    ) strict, without rowid;
+    ) @lookup;
 
     create table opening (
         name text primary key,
         conversation text not null,
         at real not null,
         seal blob not null
-    ) strict, without rowid;
+    ) @lookup;
     create index opening_of on opening(conversation);
 
     create table answer (
@@ -121,10 +127,10 @@ TABLES: Final = """
         author text not null,
         at real not null,
         seal blob not null
-    ) strict, without rowid;
+    ) @lookup;
 
     create table aside (
-        number integer primary key,
+        number counter primary key,
         conversation integer not null,
         at real not null,
         reason text not null,
@@ -132,7 +138,7 @@ TABLES: Final = """
         events integer not null,
         ended real,
         seal blob not null
-    ) strict;
+    ) @table;
     create index aside_of on aside(conversation);
 
     create table handoff (
@@ -141,20 +147,53 @@ TABLES: Final = """
         hash text not null,
         line text not null,
         size integer not null
-    ) strict, without rowid;
+    ) @lookup;
 
     create table calendar (
         jumps text not null,
         last real not null,
         seal blob not null
-    ) strict;
+    ) @table;
 """
 """The tables.
 
 ``delivery.state``: 0 queued or held, 1 done, 2 dropped, 3 dead, 4 discarded by an operator, 5 a request of its own.
 ``event``: a reply when it has a message, with ``flag`` for errors; else the end of a request, ``flag`` for answered.
 ``step_decided``, ``step_priced``: the steps whose cause begins with the answer of a person, or with a charge.
+``conversation.asks``: how many messages in it wait for a person.
 ``state``, ``step.changes``, ``delivery.call``: see engines/journal/stored.py. Seals, marks and chains: see
-engines/journal/seal.py; ``value``: see core/encoding/snapshot.py; ``receipt``: see core/receipts.py; the other
-tables: the modules of engines/journal/care that bear their names.
+engines/journal/seal.py; ``value``: see core/encoding/snapshot.py; ``receipt``: see core/receipts.py; ``handoff``:
+see engines/sqlite/care/handoffs.py; the other tables: the modules of engines/journal/care that bear their names.
 """
+
+NAMES: Final = tuple(re.findall(r"create table (\w+)", _TABLES))
+"""The names of the tables."""
+
+_WORD = re.compile(r"\b(integer|real|blob|counter)\b|@(table|lookup)|x'([0-9a-f]*)'")
+
+
+class Dialect(NamedTuple):
+    """The forms in which one database states what another states otherwise.
+
+    Args:
+        types: of columns: of ``integer``, ``real``, ``blob``, and of ``counter``, which numbers rows by itself.
+        table: the options of a table; ``lookup`` those of one that is looked up by its primary key alone.
+        literal: of bytes, around their hexadecimal digits.
+    """
+
+    types: Mapping[str, str]
+    table: str
+    lookup: str
+    literal: tuple[str, str]
+
+    def tables(self) -> str:
+        """Write the statements that make the tables of an empty journal."""
+        return _WORD.sub(self._form, _TABLES).replace(") ;", ");")
+
+    def _form(self, found: re.Match[str]) -> str:
+        kind, options, digits = found.groups()
+        if kind is not None:
+            return self.types[kind]
+        if options is not None:
+            return self.table if options == "table" else self.lookup
+        return digits.join(self.literal)

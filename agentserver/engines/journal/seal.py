@@ -37,11 +37,12 @@ class Sealed(NamedTuple):
     chain: bytes
     state: bytes
     rights: str
+    asks: int
 
     def seal(self, belongings: int) -> bytes:
         """The seal: of the row, and of the sum of the digests of what belongs to it."""
-        *columns, chain, state, rights = self
-        return digest((*columns, rights), chain, belongings.to_bytes(16, "big"), state)
+        *columns, chain, state, rights, asks = self
+        return digest((*columns, rights, asks), chain, belongings.to_bytes(16, "big"), state)
 
 
 def digest(columns: Iterable[object], *data: bytes) -> bytes:

@@ -121,7 +121,7 @@ def stored(connection: Connection, conversation: str) -> Stored | None:
 def _stored(connection: Connection, conversation: str) -> Stored | None:
     try:
         row = connection.execute(
-            "select number, id, principal, root, opened, touched, version, closed, chain, state, rights, seal"
+            "select number, id, principal, root, opened, touched, version, closed, chain, state, rights, asks, seal"
             " from conversation where id = ?",
             (conversation,),
         ).fetchone()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from agentserver.engines.journal.rows import Left, Rows
+    from agentserver.engines.journal.rows import FoldedRows, Left
     from agentserver.ports import Claim
 
 _BIGINT, _INT, _TEXT, _BYTES, _FLOAT = "bigint", "int", "text", "bytea", "float8"
@@ -28,7 +28,6 @@ class Prepared(NamedTuple):
         step: number of the step.
         chain: the link that the step adds.
         receipt: the name of the receipt that it gives.
-        asks: by how many more messages wait for a person.
         rows: of this step alone.
     """
 
@@ -39,8 +38,7 @@ class Prepared(NamedTuple):
     step: int
     chain: bytes
     receipt: str | None
-    asks: int
-    rows: Rows
+    rows: FoldedRows
 
 
 class _Part(NamedTuple):
@@ -58,64 +56,27 @@ def _columns(text: str) -> list[tuple[str, str]]:
 
 
 def _opened(one: Prepared) -> list[Sequence[Any]]:
-    if one.before:
-        return []
-    (opened,) = one.rows.opened
-    (state,) = one.rows.states.values()
-    return [(*opened[:6], *state[:6], one.asks, *one.claim)]
+    return [(*row, *one.claim) for row in one.rows.opened]
 
 
 def _moved(one: Prepared) -> list[Sequence[Any]]:
-    if not one.before:
-        return []
-    (state,) = one.rows.states.values()
-    return [(*state, one.asks, *one.claim, one.before, one.receipt)]
+    return [(*row, *one.claim, one.before, one.receipt) for row in one.rows.states]
 
 
-def _deliveries(one: Prepared) -> list[Sequence[Any]]:
-    """New deliveries as they are at the end of the step."""
-    found: list[Sequence[Any]] = []
-    for *columns, mark in one.rows.deliveries:
-        ended = one.rows.ended.get(columns[0])  # type: ignore[call-overload]
-        found.append((*columns, 0, "", None, mark) if ended is None else (*columns, *ended[:4]))
-    return found
-
-
-def _ended(one: Prepared) -> list[Sequence[Any]]:
-    new = {row[0] for row in one.rows.deliveries}
-    return [(*row, one.number) for key, row in one.rows.ended.items() if key not in new]
-
-
-def _stored(one: Prepared) -> list[Sequence[Any]]:
-    return [(*key, data) for key, data in one.rows.values.items() if data is not None]
-
-
-def _removed(one: Prepared) -> list[Sequence[Any]]:
-    return [key for key, data in one.rows.values.items() if data is None]
-
-
-def _wholes(one: Prepared) -> list[Sequence[Any]]:
-    return [(key, *whole) for key, whole in one.rows.wholes.items() if whole is not None]
-
-
-def _over(one: Prepared) -> list[Sequence[Any]]:
-    return [(key,) for key, whole in one.rows.wholes.items() if whole is None and one.before]
-
-
-_STATE = "touched:f version:b closed:f chain:y state:y seal:y"
+_STATE = "touched:f version:b closed:f chain:y state:y asks:b seal:y"
 _OPENED = _Part(
     "opened",
-    _columns(f"number:b id:t principal:t root:t rights:t opened:f {_STATE} asks:i owner:b epoch:b"),
+    _columns(f"number:b id:t principal:t root:t rights:t opened:f {_STATE} owner:b epoch:b"),
     "insert into @conversation (number, id, principal, root, rights, opened, touched, version, closed, chain, state,"
-    " seal, asks, owner, epoch, moved) select n.*, clock_timestamp() from {0} on conflict (id) do nothing"
+    " asks, seal, owner, epoch, moved) select n.*, clock_timestamp() from {0} on conflict (id) do nothing"
     " returning number",
     _opened,
 )
 _MOVED = _Part(
     "moved",
-    _columns(f"{_STATE} number:b asks:i owner:b epoch:b before:b receipt:t"),
+    _columns(f"{_STATE} number:b owner:b epoch:b before:b receipt:t"),
     "update @conversation c set touched = n.touched, version = n.version, closed = n.closed, chain = n.chain,"
-    " state = n.state, seal = n.seal, asks = c.asks + n.asks, moved = clock_timestamp() from {0}"
+    " state = n.state, seal = n.seal, asks = n.asks, moved = clock_timestamp() from {0}"
     " where c.number = n.number and c.owner = n.owner and c.epoch = n.epoch and c.version = n.before"
     " and (n.receipt is null or not exists"
     " (select from @receipt r where r.conversation = n.number and r.name = n.receipt)) returning c.number",
@@ -132,13 +93,18 @@ _STEP = (
 )
 _PARTS = (
     _Part("steps", _columns(_STEP), "insert into @step select n.*" + _IN, lambda one: one.rows.steps),
-    _Part("deliveries", _columns(_DELIVERY), "insert into @delivery select n.*" + _IN, _deliveries),
+    _Part(
+        "deliveries",
+        _columns(_DELIVERY),
+        "insert into @delivery select n.*" + _IN,
+        lambda one: one.rows.deliveries,
+    ),
     _Part(
         "ended",
         _columns("state:b reason:t ended:f mark:y number:b conversation:b"),
         "update @delivery d set state = n.state, reason = n.reason, ended = n.ended, mark = n.mark from {0}"
         " where d.number = n.number and n.conversation in (select number from held)",
-        _ended,
+        lambda one: one.rows.ended,
     ),
     _Part(
         "events",
@@ -157,28 +123,28 @@ _PARTS = (
         _columns("conversation:b owner:t name:t data:y"),
         "insert into @value select n.*" + _IN + " on conflict (conversation, owner, name) do update"
         " set data = excluded.data",
-        _stored,
+        lambda one: one.rows.values,
     ),
     _Part(
         "removed",
         _columns("conversation:b owner:t name:t"),
         "delete from @value v using {0} where v.conversation = n.conversation and v.owner = n.owner"
         " and v.name = n.name and n.conversation in (select number from held)",
-        _removed,
+        lambda one: one.rows.gone,
     ),
     _Part(
         "wholes",
         _columns("conversation:b version:b data:y"),
         "insert into @state select n.*" + _IN + " on conflict (conversation) do update"
         " set version = excluded.version, data = excluded.data",
-        _wholes,
+        lambda one: one.rows.wholes,
     ),
     _Part(
         "over",
         _columns("conversation:b"),
         "delete from @state s using {0} where s.conversation = n.conversation"
         " and n.conversation in (select number from held)",
-        _over,
+        lambda one: [(number,) for number in one.rows.over if one.before],
     ),
 )
 _LEFT = _Part(

@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from agentserver.engines.journal.schema import NAMES
 from agentserver.engines.postgres.connection import (
     DRIVER,
     AwayError,
@@ -21,6 +22,7 @@ from agentserver.engines.postgres.connection import (
     refused,
     say,
 )
+from agentserver.engines.postgres.tables import POSTGRES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,30 +35,18 @@ T = TypeVar("T")
 PATIENCE, PAUSE = 5.0, 0.1
 """Seconds for which a reading waits for a database that is away, and between two attempts."""
 
-TABLES = (
-    "conversation step delivery event value state receipt opening answer aside handoff calendar claim head server"
-    " ledger inbox suspect token loss clock"
-)
-_TABLE = re.compile(rf"\b(from|join|into|update) ({'|'.join(TABLES.split())})\b")
+_OWN = ("server", "ledger", "inbox", "suspect", "token", "loss", "clock")
+_TABLE = re.compile(rf"\b(from|join|into|update) ({'|'.join((*NAMES, *_OWN))})\b")
 _BYTES = re.compile(r"x'([0-9a-f]*)'")
-_NUMBERED = re.compile(r"\?(\d+)")
-_NULL = re.compile(r"(\$\d+) is null")
-_LIMIT = re.compile(r"limit (\$\d+)")
-_ONCE = re.compile(r"insert or ignore (.*)", re.DOTALL)
+_PLACE = re.compile(r"\?(\d*)")
 
 
-def translate(text: str, schema: str) -> str:
-    """Write a statement of the file's as one of the database's."""
-    found = _ONCE.fullmatch(text)
-    if found is not None:
-        text = f"insert {found[1]} on conflict do nothing"
-    text = _NUMBERED.sub(r"$\1", _BYTES.sub(r"'\\x\1'::bytea", text)).replace("cross join", "join")
-    pieces = text.split("?")
-    text = pieces[0]
-    for number, piece in enumerate(pieces[1:], 1):
-        text += f"${number}{piece}"
-    text = _LIMIT.sub(r"limit nullif(\1::bigint, -1)", _NULL.sub(r"\1::text is null", text))
-    return _TABLE.sub(rf'\1 "{schema}".\2', text)
+def translate(statement: str, schema: str) -> str:
+    """Write a statement of the journal for the tables of a schema. Its placeholders are all numbered, or none is."""
+    places = iter(range(1, statement.count("?") + 1))
+    text = _PLACE.sub(lambda found: f"${found[1] or next(places)}", statement)
+    text = _BYTES.sub(lambda found: found[1].join(POSTGRES.literal), text)
+    return _TABLE.sub(lambda found: f'{found[1]} "{schema}".{found[2]}', text)
 
 
 class Cursor:

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_ASKING = "select c.id from conversation c where c.asks > 0 and c.closed is null order by c.number"
 _IDLE = (
     "select c.id from conversation c where c.touched < ?1 and c.closed is null and (c.owner = ?2 or"  # noqa: S608
     f" {FREE.replace('@', '')}) and c.number not in (select a.conversation from aside a where a.ended is null)"
@@ -48,14 +47,6 @@ _TOLD = (
 )
 
 
-class SharedReader(Reader):
-    """Reads a journal that servers share."""
-
-    def asking(self) -> list[str]:
-        """The open conversations in which something waits for a person."""
-        return self._ids(_ASKING)
-
-
 class DatabaseReads:
     """Reads the database. Its engine sets all of the fields when it is made."""
 
@@ -67,8 +58,8 @@ class DatabaseReads:
     _writer: Writer
 
     @property
-    def _reader(self) -> SharedReader:
-        return SharedReader(self._thread.connection, self._guards)
+    def _reader(self) -> Reader:
+        return Reader(self._thread.connection, self._guards)
 
     async def load(self, conversation: str) -> Conversation | None:
         """The conversation as last committed."""
@@ -133,7 +124,7 @@ class DatabaseReads:
     def _examine(self, work: Callable[[EngineReader], T]) -> T:
         connection = SyncConnection(self._options, "examining")
         try:
-            return work(SharedReader(connection, self._guards))
+            return work(Reader(connection, self._guards))
         finally:
             connection.close()
 

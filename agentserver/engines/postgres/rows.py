@@ -71,7 +71,7 @@ class ClaimedRows:
         receipt = given(encoded.outcome)
         name = None if receipt is None else receipt[0]
         key = step.conversation, claim, step.before
-        return Prepared(*key, number, row[0], row[-1], name, encoded.outcome.asking, rows)  # type: ignore[arg-type]
+        return Prepared(*key, number, row[0], row[-1], name, rows.fold())  # type: ignore[arg-type]
 
     # For steps
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from agentserver.engines.journal import schema
+from agentserver.engines.journal.schema import Dialect
 
 _OWN = """
     create table claim (epoch integer not null, seal blob not null) strict;
@@ -20,5 +20,12 @@ _OWN = """
     ) strict;
     insert into head values (randomblob(16), 0, zeroblob(32), x'');
 """
-TABLES: Final = schema.TABLES + _OWN
+SQLITE: Final = Dialect(
+    {"integer": "integer", "real": "real", "blob": "blob", "counter": "integer"},
+    table="strict",
+    lookup="strict, without rowid",
+    literal=("x'", "'"),
+)
+
+TABLES: Final = SQLITE.tables() + _OWN
 """The tables. ``claim``: see care/claims.py; ``head``: see proof/head.py."""

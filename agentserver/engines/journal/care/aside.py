@@ -125,13 +125,13 @@ def discard(connection: Connection, conversation: str, at: float) -> None:
         connection.execute("delete from value where conversation = ?", (number,))
         connection.execute("delete from state where conversation = ?", (number,))
         row = connection.execute(
-            "select number, id, principal, root, opened, touched, version, closed, chain, state, rights"
+            "select number, id, principal, root, opened, touched, version, closed, chain, state, rights, asks"
             " from conversation where number = ?",
             (number,),
         ).fetchone()
-        whole = Sealed(*row)._replace(touched=at, closed=at, state=b"").seal(0)
+        whole = Sealed(*row)._replace(touched=at, closed=at, state=b"", asks=0).seal(0)
         connection.execute(
-            "update conversation set closed = ?1, touched = ?1, state = x'', seal = ?2 where number = ?3",
+            "update conversation set closed = ?1, touched = ?1, state = x'', asks = 0, seal = ?2 where number = ?3",
             (at, whole, number),
         )
 

@@ -39,8 +39,8 @@ def left(connection: Connection, conversation: str, after: EventPlace, most: int
         raise LookupError(conversation)
     steps = connection.execute(
         f"select {EVENT} from step s cross join event e"  # noqa: S608 - our own text
-        " on e.number >= s.first_event and e.number < s.first_event + s.events"
-        " where s.conversation = ?1 and s.version >= ?2 and s.events > 0 and (e.version, e.position) > (?2, ?3)"
+        " where e.number >= s.first_event and e.number < s.first_event + s.events"
+        " and s.conversation = ?1 and s.version >= ?2 and s.events > 0 and (e.version, e.position) > (?2, ?3)"
         " order by s.version, e.number",
         (row[0], *after),
     )

@@ -98,11 +98,12 @@ class StepRows:
         self._keep_state(step, kept, rows)
         self._add(step, kept, rows)
         kept.version = step.version
+        kept.asks = 0 if step.closed else kept.asks + step.asking
         closed = step.touched if step.closed else None
         state = (step.touched, step.version, closed, kept.chain, kept.state)
         row = (kept.number, step.conversation, step.principal, step.root, kept.opened)
-        whole = Sealed(*row, *state, kept.rights)
-        rows.states[kept.number] = (*state, whole.seal(kept.belongings), kept.number)
+        whole = Sealed(*row, *state, kept.rights, kept.asks)
+        rows.states[kept.number] = (*state, kept.asks, whole.seal(kept.belongings), kept.number)
         if step.closed:
             del self._kept[step.conversation]
 
@@ -161,7 +162,7 @@ class StepRows:
             rights=step.rights,
         )
         key = (kept.number, step.conversation, step.principal, step.root, kept.rights)
-        rows.opened.append((*key, kept.opened, kept.opened, 0, None, GENESIS, b""))
+        rows.opened[kept.number] = (*key, kept.opened)
         return kept
 
     def _add_deliveries(self, step: StepData, first: int, kept: Kept, rows: Rows) -> list[bytes]:
@@ -171,7 +172,7 @@ class StepRows:
             return []
         if step.redriven is not None:
             told = f"redriven in conversation {step.conversation}"
-            rows.end(self._dead(*step.redriven), DeliveryEnd.REDRIVEN, told, step.touched)
+            rows.end(self._dead(*step.redriven), kept.number, DeliveryEnd.REDRIVEN, told, step.touched)
         digests = []
         for number, columns in enumerate(step.added, first):
             digests.append(seal.delivery(number, kept.number, columns))
@@ -184,7 +185,7 @@ class StepRows:
         key = str(columns[_ID])
         number = self._dead(conversation, key)
         kept.queue(key, number, seal.delivery(number, kept.number, columns))
-        rows.end(number, DeliveryEnd.QUEUED)
+        rows.end(number, kept.number, DeliveryEnd.QUEUED)
 
     def _dead(self, conversation: str, delivery: str) -> int:
         """The number of a dead letter. Raises ValueError when it is none, or none any more."""
@@ -196,9 +197,9 @@ class StepRows:
     def _end_deliveries(self, step: StepData, kept: Kept, rows: Rows) -> None:
         if step.done is not None:
             ending = DeliveryEnd.DONE if step.reason is None else DeliveryEnd.DEAD
-            rows.end(kept.unqueue(step.done), ending, step.reason or "", step.touched)
+            rows.end(kept.unqueue(step.done), kept.number, ending, step.reason or "", step.touched)
         for delivery in step.dropped:
-            rows.end(kept.unqueue(delivery), DeliveryEnd.DROPPED, "", step.touched)
+            rows.end(kept.unqueue(delivery), kept.number, DeliveryEnd.DROPPED, "", step.touched)
 
     def _add_events(self, step: StepData, first: int, kept: Kept, rows: Rows) -> list[bytes]:
         """Gives the digest of each new row."""

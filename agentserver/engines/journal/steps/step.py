@@ -70,6 +70,7 @@ class StepData(NamedTuple):
         records: of what happened.
         outside: whether it takes a message from outside.
         done: id of the delivery that was consumed.
+        asking: by how many more messages, or fewer, wait for a person.
         reason: for which the consumed delivery is a dead letter; None when it is none.
         added: new deliveries.
         dropped: ids of deliveries that will never be handled.
@@ -94,6 +95,7 @@ class StepData(NamedTuple):
     cause: bytes
     records: bytes
     outside: bool = False
+    asking: int = 0
     receipt: GivenReceipt | None = None
     done: str | None = None
     reason: str | None = None
@@ -187,6 +189,7 @@ class StepMaker:
             encoded.cause,
             encoded.records,
             from_outside(outcome),
+            outcome.asking,
             _receipt(outcome),
             outcome.done,
             given_up(outcome) if outcome.done is not None else None,

@@ -30,7 +30,7 @@ def find(connection: Connection, conversation: str) -> Kept | None:
     if row.closed is not None:
         return Kept(row.number, row.opened, -1, row.chain)
     held = (snapshot.by_owner(found.values), found.queued(), found.belongings)
-    return Kept(row.number, row.opened, row.version, row.chain, *held, row.state, row.rights)
+    return Kept(row.number, row.opened, row.version, row.chain, *held, row.state, row.rights, row.asks)
 
 
 def dead(connection: Connection, conversation: str, delivery: str) -> int | None:

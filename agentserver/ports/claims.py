@@ -30,7 +30,7 @@ class Claim(NamedTuple):
 
 
 class Gained(NamedTuple):
-    """Conversations with queued deliveries that this process claimed and is to take up.
+    """Conversations that this process claimed and is to take up: deliveries are queued in them, or wait for a person.
 
     Args:
         claims: by conversation.

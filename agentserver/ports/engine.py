@@ -87,8 +87,8 @@ class Engine(Protocol):
     async def claim(self, conversation: str) -> Claim | None:
         """Claim a conversation that belongs to nobody, has rested long enough, or is this process's already.
 
-        Returns: None while another process has it, and while deliveries of an earlier owner are queued in it: those
-        are taken up with a ``Gained``, by this process or another. Raises EngineError.
+        Returns: None while another process has it, and while deliveries of an earlier owner are queued in it or wait
+        for a person: such a conversation is taken up with a ``Gained``, by this process or another. Raises EngineError.
         """
         ...
 
@@ -108,7 +108,7 @@ class Engine(Protocol):
         ...
 
     async def release(self, conversations: Collection[str]) -> None:
-        """Give back conversations in which nothing is at work; those with unread arrivals stay held, and these come.
+        """Give back conversations in which nothing waits; those with unread arrivals stay held, and these come.
 
         Not held any more from the moment of the call on, except for those that stay. Raises EngineError.
         """

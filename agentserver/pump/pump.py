@@ -205,8 +205,7 @@ class Pump:
         parts = self._live, self._engine, self._boundary, self._time
         sweeping = partial(sweep, *parts, lambda: self._limits.idle)
         start_helper(self._tasks, "closes idle conversations", Ending.RESTART, sweeping)
-        answering = self.answer, self.entrance.answered
-        watching = partial(waiting.watch, self._time, answering, views.approvals)
+        watching = partial(waiting.watch, self._time, self.answer, views.approvals)
         start_helper(self._tasks, "holds approvals to their time", Ending.SERVER, watching)
         start_helper(self._tasks, "lets committed steps go", Ending.SERVER, self._steps.let_go)
         start_errand(self._tasks, "follows claims", Ending.SERVER, self._taking.follow)

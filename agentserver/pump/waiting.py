@@ -94,34 +94,32 @@ class Waiting:
         for key in [key for key, one in self.known.items() if one.delivery.conversation == conversation]:
             del self.known[key]
 
-    async def watch(self, time: Timekeeper, ways: tuple[Commit, Commit], others: Others = tuple) -> None:
+    async def watch(self, time: Timekeeper, answer: Commit, others: Others = tuple) -> None:
         """Pass on the answers that are left elsewhere, and answer no for a person who does not answer; never ends.
 
-        An answer that was given in time counts, though it is found later: there may have been no server.
-
-        Args:
-            time: by which a person is late.
-            ways: one commits an answer wherever its conversation is, the other only if no other process has it.
-            others: gives the messages that wait in conversations that are not at work here.
+        An answer that was given in time counts, though it is found later: there may have been no server. ``others``
+        gives what waits in conversations of other processes, which have the answers that are left here passed on.
         """
-        answer, answer_here = ways
-        # What was left while no server ran, whether something waits or not.
-        await self._take_answers(time, answer, others)
+        await self._take_answers(
+            time, answer, others
+        )  # what was left while no server ran, whether something waits or not
         while True:
             self._news.clear()
             if self.known or others():
                 await self._take_answers(time, answer, others)
             now = await time.look()
-            for approval in self._overdue(time, now, others()):
+            for approval in self._overdue(time, now):
                 why = Unasked.NOBODY if self._nobody else Unasked.LATE
                 said = ApprovalAnswer(approval.id, approval.digest, Answer.DENY, why)
-                with suppress(EngineError):  # another process has it, or the server ends: that one asks again
-                    await answer_here(approval.delivery.conversation, said)
+                with suppress(
+                    EngineError
+                ):  # another process has it, or the server ends: its next one asks again
+                    await answer(approval.delivery.conversation, said)
                 self.known.pop(approval.delivery.id, None)
-            await self._sleep(time, now, others())
+            await self._sleep(time, now, elsewhere=self._answers is not None and bool(others()))
 
-    def _overdue(self, time: Timekeeper, at: float, others: Iterable[Approval]) -> list[Approval]:
-        known = (*self.known.values(), *others)
+    def _overdue(self, time: Timekeeper, at: float) -> list[Approval]:
+        known = self.known.values()
         return [one for one in known if self._nobody or time.left(self._limit, one.at, at) <= 0]
 
     async def _take_answers(self, time: Timekeeper, answer: Commit, others: Others) -> None:
@@ -132,7 +130,7 @@ class Waiting:
             for answered, at in found:
                 known = (*self.known.values(), *others())
                 approval = next((one for one in known if one.id == answered.approval), None)
-                if approval is None or approval in self._overdue(time, at, others()):
+                if approval is None or approval in self._overdue(time, at):
                     continue
                 if not await answer(approval.delivery.conversation, answered):
                     logger.warning("the answer of %s to approval %s does not count", answered.by, approval.id)
@@ -141,12 +139,10 @@ class Waiting:
         except EngineError as error:
             logger.error("answers cannot be read at present: %s", error)  # noqa: TRY400 - the text says it all
 
-    async def _sleep(self, time: Timekeeper, now: float, others: Sequence[Approval]) -> None:
+    async def _sleep(self, time: Timekeeper, now: float, *, elsewhere: bool) -> None:
         oldest = min((one.at for one in self.known.values()), default=None)
         nap = LONGEST_NAP if self._answers is None else ANSWERS_NAP
         if oldest is not None:
             nap = min(time.left(self._limit, oldest, now), nap)
-        if others:  # of those that are overdue another process may be about to say so
-            nap = min(max(time.left(self._limit, min(one.at for one in others), now), ANSWERS_NAP), nap)
-        with anyio.move_on_after(None if oldest is None and not others else nap):
+        with anyio.move_on_after(None if oldest is None and not elsewhere else nap):
             await self._news.wait()

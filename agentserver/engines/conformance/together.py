@@ -332,7 +332,7 @@ async def an_approval_is_spent_once(subject: SharedSubject) -> None:
 
 
 async def what_waits_for_a_person_is_known_everywhere(subject: SharedSubject) -> None:
-    """Before news come, and by news when it begins and when it ends."""
+    """Before news come, and by news when it begins and when it ends; it is taken over with what is queued."""
     sample = SampleConversation(guards=(AskingGuard(),))
     async with _two(subject) as (a, b):
         asked = await _said(sample, a, b)
@@ -345,6 +345,11 @@ async def what_waits_for_a_person_is_known_everywhere(subject: SharedSubject) ->
             (approval,) = asked.conversation.approvals()
             await a.commit(sample.denied(asked.conversation, approval))
             await b.until(lambda: key in heard)
+        still = other.conversation.id
+        await subject.rest()
+        hold(await b.engine.claim(still) is None, "what waits for a person is not taken from a living owner")
+        await subject.still("a")
+        await b.owning(still)
 
 
 async def what_is_given_up_on_purpose_is_taken_without_waiting(subject: SharedSubject) -> None:

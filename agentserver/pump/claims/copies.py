@@ -94,6 +94,6 @@ class Copies:
             waiting.forget(conversation)
 
 
-def queued(conversation: Conversation) -> bool:
-    """True when a delivery of it is to run, or runs."""
-    return any(thread.inbox for thread in conversation.tree.nodes.values())
+def at_work(conversation: Conversation) -> bool:
+    """True when a delivery of it is queued, is held, or waits for a person."""
+    return not all(thread.quiet for thread in conversation.tree.nodes.values())

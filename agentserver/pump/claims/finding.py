@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agentserver.ports import DamagedError, FencedError
-from agentserver.pump.claims.copies import queued
+from agentserver.pump.claims.copies import at_work
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
@@ -53,8 +53,8 @@ class Finder:
             raise FencedError("another process had the conversation meanwhile")
         if claims.get(conversation) == claim:  # another task was quicker, or the copy was out of date
             return live.setdefault(conversation, found)
-        if engine.shared and queued(found):
-            raise FencedError("what is queued in the conversation is taken up first")
+        if engine.shared and at_work(found):
+            raise FencedError("what waits in the conversation is taken up first")
         self.copies.keep(found, claim)
         return found
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from agentserver.ports import EngineError
-from agentserver.pump.claims.copies import queued
+from agentserver.pump.claims.copies import at_work
 
 if TYPE_CHECKING:
     from collections.abc import Container
@@ -26,7 +26,7 @@ REST: Final = 30.0
 
 
 class Releasing:
-    """Gives back conversations in which nothing is in hand and no step was taken for a while.
+    """Gives back conversations in which nothing waits and no step was taken for a while.
 
     Args:
         copies: of the conversations at work.
@@ -61,4 +61,4 @@ class Releasing:
         _, _, editions = self._copies.work
         if one.id in self._busy or one.id in editions.earlier or not one.version:
             return False
-        return not queued(one)
+        return not at_work(one)

@@ -1,4 +1,4 @@
-"""The way of conversations with queued deliveries into the pump's hands, at its start and while it runs.
+"""The way of conversations in which something waits into the pump's hands, at its start and while it runs.
 
 Owns what is taken up, and that none of it runs before. Refuses to know how conversations are claimed.
 """
@@ -86,9 +86,10 @@ class Taking:
                 return
 
     async def take_up(self, gained: Gained) -> None:
-        """Schedule what is queued in conversations. Raises EngineError, and then nothing of them is at work.
+        """Schedule what is queued in conversations, and show what waits for a person.
 
-        None of it is at work before: a conversation in which something is queued is found only once it is taken up.
+        None of them is at work before: a conversation in which something waits is found only once it is taken up.
+        Raises EngineError, and then none is.
         """
         dispatcher, probation, bury = self.ways
         editions = dispatcher.editions

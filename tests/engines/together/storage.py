@@ -114,9 +114,9 @@ class Storage:
         return lease in self.leases and self.leases[lease].expires > self.now
 
     def queued(self, conversation: str) -> bool:
-        """True for a conversation in which a delivery is queued."""
+        """True for a conversation in which a delivery is queued, or waits for a person."""
         one = self.kept._kept.get(conversation)
-        return one is not None and any(thread.inbox for thread in one.tree.nodes.values())
+        return one is not None and not all(thread.quiet for thread in one.tree.nodes.values())
 
     def give(self, conversation: str, lease: int) -> Claim:
         """Have a process claim a conversation, whichever has it."""

@@ -6,13 +6,12 @@ import asyncio
 
 import pytest
 
-from agentserver.core.state.approvals import Answer as Said
 from agentserver.pump.claims.releasing import Releasing
 from agentserver.pump.timekeeper import Timekeeper
 from tests.core.paper import Ask, listener
 from tests.pump.desk import answer, until
 from tests.pump.remote.pair import pair, watched
-from tests.pump.remote.test_approvals import asked, says, shop
+from tests.pump.remote.test_approvals import asked, shop
 
 pytestmark = pytest.mark.anyio
 
@@ -100,33 +99,23 @@ async def test_what_rests_at_a_living_server_is_taken_and_its_copy_dropped():
         assert (await two.a.pump.entrance.standing("console", handle.id)).principal == "console"
 
 
-async def test_an_approval_of_a_conversation_of_nobody_is_answered_anywhere():
+async def test_what_waits_for_a_person_is_kept_and_taken_over_when_its_server_dies(monkeypatch):
+    late, left = [], Timekeeper.left
+    monkeypatch.setattr(Timekeeper, "left", lambda *args: 0.0 if late else left(*args))
     async with shop() as two:
         key, approval = await asked(two)
         await two.rest("a")
-        assert two.owner(key) == ""
-        await until(lambda: two.a.pump.approvals() == (approval,))
+        await two.rested()
+        assert two.owner(key) == "a"
         assert two.b.pump.approvals() == (approval,)
-        assert await two.b.pump.answer(key, says(approval, Said.ONCE))
-        await until(lambda: not two.a.pump.approvals() and not two.b.pump.approvals())
-        assert (two.owner(key), two.storage.inbox) == ("b", {})
-
-
-async def test_an_approval_of_a_conversation_of_nobody_is_too_late_at_its_time(monkeypatch):
-    monkeypatch.setattr("agentserver.pump.waiting.ANSWERS_NAP", 0.002)
-    late = []
-    left = Timekeeper.left
-    monkeypatch.setattr(Timekeeper, "left", lambda *args: 0.0 if late else left(*args))
-    async with shop() as two:
-        key, _ = await asked(two)
-        await two.rest("a")
-        assert two.owner(key) == ""
+        await two.stop("a")
+        await until(lambda: key in two.b.pump._live)
+        assert two.b.pump.approvals() == (approval,)
         late.append(True)
-        for desk in (two.a, two.b):
-            desk.pump._waiting.stir()
+        two.b.pump._waiting.stir()
         found, _ = await watched(two.b.pump, key, enough=1)
         assert "denied" in two.b.decode(found[0]).text
-        await until(lambda: not two.a.pump.approvals() and not two.b.pump.approvals())
+        assert two.b.pump.approvals() == ()
 
 
 async def test_it_goes_on_by_itself():

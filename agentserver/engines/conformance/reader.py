@@ -104,6 +104,7 @@ async def operators_see_what_waits_for_a_person(subject: Subject) -> None:
             "a message that waits for a person is seen as it was asked about",
         )
         hold(not await engine.read(lambda reader: list(reader.answers())), "it has no answer yet")
+        hold(await _asking(engine) == [key], "its conversation is found without a look at the others")
         other = sample.said(sample.opened(), "2")
         await keep(engine, other)
         theirs = await engine.read(lambda reader: tuple(reader.approvals(other.conversation.id)))
@@ -113,6 +114,11 @@ async def operators_see_what_waits_for_a_person(subject: Subject) -> None:
             await engine.read(lambda reader: list(reader.approvals(key))) == [],
             "what was answered is seen no more",
         )
+        hold(
+            await _asking(engine) == [other.conversation.id], "a conversation that was answered does not ask"
+        )
+        await keep(engine, sample.closed(other.conversation))
+        hold(await _asking(engine) == [], "a conversation that is closed does not ask")
 
 
 async def a_recorded_conversation_can_be_decided_again(subject: Subject) -> None:
@@ -345,6 +351,10 @@ async def _recorded(engine: Engine) -> bool:
         return reader.recorded
 
     return await engine.read(recorded)
+
+
+async def _asking(engine: Engine) -> list[str]:
+    return await engine.read(lambda reader: list(reader.asking()))
 
 
 async def _found(engine: Engine, prefix: str) -> list[str]:

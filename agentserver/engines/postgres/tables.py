@@ -99,9 +99,11 @@ TABLES: Final = """
 ``conversation.owner`` and ``epoch`` are the claim on it, which each commit checks: see batch.py. ``moved`` is
 when the last step was committed. ``server``: leases.py. ``inbox``: inbox.py.
 ``suspect``: marks.py. ``token``: tokens.py. ``loss``: losses.py. ``clock``: the calendar of a server, by its name.
-Rows of the four tables with a fill factor are updated after they were written, in columns of no index as far as possible,
-so that room on their own page spares the indexes (heap-only tuples); a vacuum at 2 % in place of 20 % keeps that room
-free in tables of millions of rows. The inbox is nearly empty and turned over at once: a share of it means nothing.
+
+The four tables with a fill factor have rows that are updated after they were written: room on the same page lets an
+update that changes no indexed column spare the indexes. A vacuum at 2 % of dead rows in place of 20 % gives that room
+back in time when there are millions of rows. The inbox is nearly empty, so that a share of it means nothing.
+
 ``ledger.next``: the number that the next block of rows begins with, see numbers.py.
 """
 

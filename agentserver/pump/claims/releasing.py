@@ -21,8 +21,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("agentserver.pump")
 
-REST: Final = 30.0
-"""Seconds without a step after which a conversation is given back."""
+REST: Final = 20.0
+"""Seconds without a step after which a conversation is given back.
+
+With LOOK it is less than the 30 seconds after which another process may take it, of which this one would learn late.
+"""
+
+LOOK: Final = 5.0
+"""Seconds between two looks for such conversations."""
 
 
 class Releasing:
@@ -32,25 +38,34 @@ class Releasing:
         copies: of the conversations at work.
         busy: those of which a step is under way.
         rest: seconds without a step.
+        look: seconds between two looks.
     """
 
-    def __init__(self, copies: Copies, busy: Container[str], rest: float = REST) -> None:
-        self._copies, self._busy, self.rest = copies, busy, rest
-        self._seen: dict[str, int] = {}
+    def __init__(self, copies: Copies, busy: Container[str], rest: float = REST, look: float = LOOK) -> None:
+        self._copies, self._busy = copies, busy
+        self.rest, self._look = rest, look
+        self._seen: dict[str, tuple[int, float]] = {}  # the version of each, and since when it was seen
 
     async def run(self) -> None:
         """Give back what rests, for ever."""
         while True:
-            await anyio.sleep(self.rest)
+            await anyio.sleep(self._look)
             await self.release()
 
     async def release(self) -> None:
-        """Give back what has not changed since the last call."""
+        """Give back what has not changed since an earlier look that is long enough ago."""
         live, _, _ = self._copies.work
         engine, _ = self._copies.kept
-        rested = [key for key, one in live.items() if self._seen.get(key) == one.version and self._rests(one)]
+        now, before = anyio.current_time(), self._seen
+        self._seen = {}
+        rested = []
+        for key, one in live.items():
+            version, since = before.get(key, (0, now))
+            if version == one.version and now - since >= self.rest and self._rests(one):
+                rested.append(key)
+            else:
+                self._seen[key] = one.version, since if version == one.version else now
         self._copies.drop(rested)
-        self._seen = {key: one.version for key, one in live.items()}
         if rested:
             try:
                 await engine.release(rested)

@@ -9,6 +9,7 @@ import pytest
 from agentserver.pump.claims.releasing import Releasing
 from agentserver.pump.timekeeper import Timekeeper
 from tests.core.paper import Ask, listener
+from tests.machine import HANGS
 from tests.pump.desk import answer, until
 from tests.pump.remote.pair import pair, watched
 from tests.pump.remote.test_approvals import asked, shop
@@ -23,7 +24,10 @@ async def test_what_rests_is_given_back_and_claimed_where_the_next_message_arriv
         handle = await two.a.open()
         assert (await two.a.ask(Ask("1"), handle=handle)).text == "re: 1"
         await two.a.pump.releasing.release()
+        two.a.pump.releasing.rest = HANGS
+        await two.a.pump.releasing.release()
         assert two.owner(handle.id) == "a", "it has to rest for a while"
+        two.a.pump.releasing.rest = 0.0
         await two.a.pump.releasing.release()
         assert (two.owner(handle.id), two.a.pump._live, two.a.pump._claims) == ("", {}, {})
         assert two.a.pump._accounts.of("console") == (0, 0, 0)
@@ -123,6 +127,6 @@ async def test_it_goes_on_by_itself():
         handle = await two.a.open()
         assert (await two.a.ask(Ask("1"), handle=handle)).text == "re: 1"
         pump = two.a.pump
-        running = asyncio.ensure_future(Releasing(pump._copies, pump._steps.alone.inside, 0.001).run())
+        running = asyncio.ensure_future(Releasing(pump._copies, pump._steps.alone.inside, 0.01, 0.001).run())
         await until(lambda: two.owner(handle.id) == "")
         running.cancel()

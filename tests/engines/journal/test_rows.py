@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from agentserver.core.decide.requeue import redrive
+from agentserver.core.messages import Redriven
 from agentserver.engines.conformance.sample import SampleConversation
 from agentserver.engines.journal.rows import DeliveryEnd, Rows
 from agentserver.engines.journal.steps.numbered import StepRows
@@ -13,12 +15,13 @@ class Empty:
 
     def __init__(self):
         self.next = {}
+        self.letters = {}
 
     def find(self, conversation):
         return None
 
     def dead(self, conversation, delivery):
-        return None
+        return self.letters.get((conversation, delivery))
 
     def receipt(self, number, name):
         return None
@@ -66,11 +69,27 @@ def test_a_delivery_that_comes_and_ends_is_one_row_with_its_end():
     assert len(folded.deliveries) == len(rows.deliveries)
 
 
-def test_the_end_of_an_older_delivery_names_the_conversation_whose_step_ended_it():
-    rows = Rows()
-    rows.end(7, 3, DeliveryEnd.REDRIVEN, "redriven in conversation x", 5.0)
-    (ended,) = rows.fold().ended
-    assert (ended.number, ended.within, ended.state) == (7, 3, DeliveryEnd.REDRIVEN)
+def test_a_dead_letter_that_becomes_a_request_is_ended_within_the_conversation_of_that_request():
+    story = SampleConversation()
+    said = story.said(story.opened(), "1")
+    failed = story.failed(said.conversation, said.ready[0])
+    letter = Redriven(said.ready[0], "again", "ada")
+    again = redrive(story.opened(), letter, story.rules, story.moment())
+    stored, made = Empty(), StepMaker()
+    steps = StepRows(stored)
+
+    def written(outcome):
+        rows = Rows()
+        steps.add(made.step(made.encode(outcome)), rows)
+        return rows.fold()
+
+    before, dead = written(said), written(failed)
+    stored.letters[said.conversation.id, said.ready[0].id] = dead.ended[0].number
+    after = written(again)
+    assert [(one.state, one.within) for one in dead.ended] == [(DeliveryEnd.DEAD, before.opened[0][0])]
+    assert [(one.state, one.within) for one in after.ended] == [(DeliveryEnd.REDRIVEN, after.opened[0][0])]
+    assert after.ended[0].number == dead.ended[0].number
+    assert after.opened[0][0] != before.opened[0][0]
 
 
 def test_folding_changes_nothing():

@@ -122,10 +122,11 @@ class Claims:
 
     async def take_over(self) -> None:
         """Take over what servers that are gone have left, for ever."""
-        while not self._over:
+        while True:
             taken = 0
             try:
-                await self._lease.bury()
+                if not self._over:
+                    await self._lease.bury()
                 taken = await self.take()
             except AwayError:
                 pass

@@ -74,8 +74,8 @@ class Lease:
         await self.link.run(lambda connection: self._hints.listen(connection, self.incarnation))
 
     async def keep(self) -> None:
-        """Renew the lease until it is ended, whatever happens to the database."""
-        while not self._ended:
+        """Renew the lease for ever, whatever happens to the database."""
+        while True:
             pause = self._options.lease / 3
             try:
                 await self.renew()
@@ -97,9 +97,10 @@ class Lease:
         )
         self.away = ""
         if rows:
-            before, self.unaccepted = self.unaccepted, ", ".join(rows[0]["lost"] or ())
-            if before and not self.unaccepted:  # an operator has accepted that steps are missing
+            lost = ", ".join(rows[0]["lost"] or ())
+            if self.unaccepted and not lost:  # an operator has accepted that steps are missing
                 await self.begin_again()
+            self.unaccepted = lost
         elif not self._ended:
             await self.begin_again()
 

@@ -314,10 +314,11 @@ class Writer:
         if row["kept"]:
             self._keep(one)
             return
+        held = self._ties.claims.held(prepared.conversation)
         if row["closed"] is not None:
             self._ties.claims.lose(prepared.conversation, prepared.claim)
             self._fail(one.waiting, ConflictError(prepared.conversation))
-        elif (row["owner"], row["epoch"]) != prepared.claim:
+        elif (row["owner"], row["epoch"]) != prepared.claim or held != prepared.claim:
             self._ties.claims.lose(prepared.conversation, prepared.claim)
             self._fail(one.waiting, FencedError("another process has the conversation"))
         elif row["version"] != prepared.before:

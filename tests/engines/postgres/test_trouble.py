@@ -1,0 +1,376 @@
+"""Trouble with the database, each with a real server: nothing is lost, nothing is there twice, and nobody waits for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+
+import asyncpg
+import pytest
+
+from agentserver.engines.conformance.sample import SampleConversation
+from agentserver.engines.postgres import PostgresEngine, PostgresOptions
+from agentserver.engines.postgres.connection import connect
+from agentserver.ports import ConflictError, EngineError, FencedError, UnfitError
+from tests.machine import HANGS
+from tests.postgres import running
+
+pytestmark = pytest.mark.anyio
+
+
+KILL = (
+    "select pg_terminate_backend(pid) from pg_stat_activity"
+    " where datname = current_database() and application_name = 'agentserver writer'"
+)
+
+
+@pytest.fixture
+def options(database):
+    """Of an empty database, with a short lease."""
+    return PostgresOptions(database, lease=0.5)
+
+
+async def run(url, statement, *values):
+    """Run a statement by a connection of its own."""
+    connection = await asyncpg.connect(url)
+    try:
+        return await connection.fetch(statement, *values)
+    finally:
+        await connection.close()
+
+
+async def until(there):
+    """Wait until something is so."""
+    async with asyncio.timeout(HANGS):
+        while not there():  # noqa: ASYNC110 - what is awaited has no event of its own
+            await asyncio.sleep(0.01)
+
+
+async def talk(engine, sample, steps):
+    """Commit so many steps of one conversation; gives its last outcome."""
+    outcome = sample.said(sample.opened(), "0")
+    claim = engine.begin_claim(outcome.conversation.id)
+    await engine.commit(claim, outcome)
+    for number in range(1, steps):
+        if outcome.ready:
+            outcome = sample.answered(outcome.conversation, outcome.ready[0])
+        else:
+            outcome = sample.said(outcome.conversation, str(number))
+        await engine.commit(claim, outcome)
+    return outcome
+
+
+async def sound(engine, url, outcomes, steps):
+    """Each conversation is as it was committed last, each of its steps is there once, and no row is altered."""
+    for outcome in outcomes:
+        key = outcome.conversation.id
+        assert await engine.load(key) == outcome.conversation
+        recorded = await engine.read(lambda reader, key=key: reader.recorded_conversation(key))
+        assert [step.version for step in recorded.steps] == list(range(1, steps + 1))
+        assert await engine.read(lambda reader, recorded=recorded: reader.altered(recorded)) is None
+    rows = await run(url, "select count(*) from agentserver.step")
+    assert rows[0][0] == len(outcomes) * steps
+
+
+async def test_backends_that_are_killed_lose_no_step_and_repeat_none(options):
+    sample = SampleConversation()
+    kills = 0
+
+    async def kill():
+        nonlocal kills
+        connection = await asyncpg.connect(options.url)
+        try:
+            while True:
+                kills += len(await connection.fetch(KILL))
+                await asyncio.sleep(0.1)
+        finally:
+            connection.terminate()
+
+    async with PostgresEngine(options) as engine:
+        killing = asyncio.create_task(kill())
+        outcomes = await asyncio.gather(*(talk(engine, sample, 100) for _ in range(4)))
+        killing.cancel()
+        await asyncio.wait([killing])
+        await sound(engine, options.url, outcomes, 100)
+    assert kills
+
+
+async def test_a_backend_that_is_killed_within_a_statement_leaves_one_step(options):
+    sample = SampleConversation()
+    async with PostgresEngine(options) as engine:
+        first = await talk(engine, sample, 2)
+        key = first.conversation.id
+        connection = await asyncpg.connect(options.url)
+        transaction = connection.transaction()
+        await transaction.start()
+        await connection.execute("select 1 from agentserver.conversation for update")
+        second = sample.said(first.conversation, "held up")
+        committing = asyncio.ensure_future(engine.commit(engine.held(key), second))
+        for _ in range(3):
+            async with asyncio.timeout(HANGS):
+                while not (await run(options.url, f"{KILL} and wait_event_type = 'Lock'")):
+                    await asyncio.sleep(0.01)
+        assert not committing.done()
+        await transaction.rollback()
+        await connection.close()
+        await committing
+        await sound(engine, options.url, [second], 3)
+
+
+async def test_a_crash_of_the_database_only_delays_what_is_in_hand(postgres, options):
+    sample = SampleConversation()
+    async with PostgresEngine(options) as engine:
+        talking = [asyncio.create_task(talk(engine, sample, 200)) for _ in range(4)]
+        await asyncio.sleep(0.05)
+        await asyncio.to_thread(postgres.stop, "immediate")
+        late = sample.said(sample.opened(), "late")
+        try:
+            await until(lambda: engine.trouble)
+            with pytest.raises(EngineError, match="away"):
+                await engine.commit(engine.begin_claim(late.conversation.id), late)
+        finally:
+            await asyncio.to_thread(postgres.start)
+        outcomes = await asyncio.gather(*talking)
+        await sound(engine, options.url, outcomes, 200)
+        await until(lambda: not engine.trouble)
+        await engine.commit(engine.begin_claim(late.conversation.id), late)
+
+
+class Cutter:
+    """A way to the server that can be cut after a statement has arrived, before its answer is back."""
+
+    def __init__(self, folder):
+        self._there = str(folder / ".s.PGSQL.5432")
+        self.folder = folder / "cut"
+        self.cutting = self.cuts = 0
+
+    @asynccontextmanager
+    async def open(self):
+        self.folder.mkdir(mode=0o777, exist_ok=True)
+        server = await asyncio.start_unix_server(self._serve, self.folder / ".s.PGSQL.5432")
+        try:
+            yield
+        finally:
+            server.close()
+            shutil.rmtree(self.folder)
+
+    async def _serve(self, reader, writer):
+        there, back = await asyncio.open_unix_connection(self._there)
+        forth = asyncio.create_task(self._pass(reader, back))
+        with suppress(OSError):
+            while data := await there.read(65536):
+                if self.cutting and b"SELECT" in data:  # the answer to a statement that gives rows
+                    self.cutting -= 1
+                    self.cuts += 1
+                    break
+                writer.write(data)
+                await writer.drain()
+        forth.cancel()
+        await asyncio.wait([forth])
+        for each in (writer, back):
+            each.close()
+
+    async def _pass(self, reader, writer):
+        with suppress(OSError):
+            while data := await reader.read(65536):
+                writer.write(data)
+                await writer.drain()
+
+
+async def test_a_commit_whose_answer_is_cut_off_is_found_again(postgres, options):
+    sample = SampleConversation()
+    cutter = Cutter(postgres.folder)
+    through = replace(options, url=options.url.replace(postgres.folder.name, f"{postgres.folder.name}%2Fcut"))
+    async with cutter.open(), PostgresEngine(through) as engine:
+        first = await talk(engine, sample, 1)
+        claim = engine.held(first.conversation.id)
+        second = sample.answered(first.conversation, first.ready[0])
+        third = sample.said(sample.opened(), "of its own")
+        begun = engine.begin_claim(third.conversation.id)
+        cutter.cutting = 1
+        await engine.commit(claim, second)
+        cutter.cutting = 1
+        await engine.commit(begun, third)
+        assert cutter.cuts == 2
+        rows = await run(options.url, "select count(*) from agentserver.step")
+        assert rows[0][0] == 3
+        assert await engine.load(first.conversation.id) == second.conversation
+        assert await engine.load(third.conversation.id) == third.conversation
+
+
+async def test_one_of_two_engines_claims_a_conversation(options):
+    sample = SampleConversation()
+    async with PostgresEngine(options) as a, PostgresEngine(replace(options, name="b")) as b:
+        first = await talk(a, sample, 2)
+        key = first.conversation.id
+        for _ in range(20):
+            await a.release([key])
+            await b.release([key])
+            claims = await asyncio.gather(a.claim(key), b.claim(key))
+            assert sum(claim is not None for claim in claims) == 1
+        (claim,) = [claim for claim in claims if claim]
+        owner, other = (a, b) if claims[0] else (b, a)
+        assert (owner.held(key), other.held(key)) == (claim, None)
+        with pytest.raises(FencedError):
+            await other.commit(claim, sample.said(first.conversation, "fenced"))
+
+
+async def test_rows_that_were_acknowledged_and_are_gone_stop_acceptance_until_an_operator_accepts_it():
+    sample = SampleConversation()
+    with running() as server:
+        options = PostgresOptions(server.url(), lease=0.5)
+        async with PostgresEngine(options) as engine:
+            first = await talk(engine, sample, 2)
+            key = first.conversation.id
+            await asyncio.to_thread(server.stop)
+            older = server.folder / "older"
+            await asyncio.to_thread(subprocess.run, ["cp", "-a", server.data, older], check=True)
+            await asyncio.to_thread(server.start)
+            second = sample.said(first.conversation, "lost")
+            await engine.commit(engine.held(key), second)
+            await asyncio.to_thread(server.stop)
+            shutil.rmtree(server.data)
+            older.rename(server.data)
+            await asyncio.to_thread(server.start)
+
+            third = sample.answered(second.conversation, second.ready[0])
+            claim = engine.held(key)
+            waiting = asyncio.ensure_future(engine.commit(claim, third))
+            await until(lambda: "lost steps" in engine.trouble)
+            assert not waiting.done()
+            fresh = sample.said(sample.opened(), "refused")
+            with pytest.raises(EngineError):
+                await engine.commit(engine.begin_claim(fresh.conversation.id), fresh)
+            found = await run(options.url, "select conversations from agentserver.loss")
+            assert found[0][0] == [key]
+            await run(options.url, "update agentserver.loss set accepted = now()")
+            with pytest.raises(FencedError):
+                await waiting
+            await until(lambda: not engine.trouble)
+            async with asyncio.timeout(HANGS):
+                while (claim := await engine.claim(key)) is None:
+                    await asyncio.sleep(0.01)
+            again = sample.said(first.conversation, "after it")
+            await engine.commit(claim, again)
+            assert await engine.load(key) == again.conversation
+
+
+async def test_a_pooler_that_keeps_no_prepared_statements_is_noticed(options):
+    sample = SampleConversation()
+    async with PostgresEngine(options) as engine:
+        first = await talk(engine, sample, 6)
+        for link in (engine._writer._link, engine._link, engine._lease.link):
+            await link.run(lambda connection: connection.execute("deallocate all"))
+        claim = engine.held(first.conversation.id)
+        second = sample.said(first.conversation, "more")
+        await engine.commit(claim, second)
+        with suppress(EngineError):  # this link notices it too
+            await engine.open_count("console")
+        assert await engine.open_count("console") == 1
+        assert await engine.load(first.conversation.id) == second.conversation
+
+
+async def test_a_database_that_forgets_is_refused_unless_that_is_said(options, database):
+    name = database.rpartition("/")[2].partition("?")[0]
+    async with PostgresEngine(options):
+        pass
+    await run(database, f"alter database {name} set synchronous_commit = off")
+    with pytest.raises(EngineError, match="synchronous_commit is off"):
+        await PostgresEngine(options).__aenter__()
+    async with PostgresEngine(replace(options, durability="relaxed")):
+        pass
+    await run(database, f"alter database {name} set synchronous_commit = on")
+    await run(database, "alter table agentserver.receipt set unlogged")
+    with pytest.raises(EngineError, match="receipt"):
+        await PostgresEngine(options).__aenter__()
+
+
+async def test_a_step_that_no_row_can_hold_fails_alone(options):
+    sample = SampleConversation()
+    async with PostgresEngine(options) as engine:
+        opened = [sample.opened() for _ in range(3)]
+        opened[1] = opened[1]._replace(id="no\0text")
+        outcomes = [sample.said(one, "1") for one in opened]
+        claims = [engine.begin_claim(outcome.conversation.id) for outcome in outcomes]
+        done = [engine.commit(*one) for one in zip(claims, outcomes, strict=True)]
+        found = await asyncio.gather(*done, return_exceptions=True)
+        assert [type(one) for one in found] == [type(None), UnfitError, type(None)]
+        for outcome in (outcomes[0], outcomes[2]):
+            assert await engine.load(outcome.conversation.id) == outcome.conversation
+        rows = await run(options.url, "select count(*) from agentserver.conversation")
+        assert rows[0][0] == 2
+
+
+async def test_numbers_that_were_given_before_are_noticed_and_nothing_is_overwritten(options):
+    sample = SampleConversation()
+    async with PostgresEngine(options) as engine:
+        first = await talk(engine, sample, 4)
+        await run(options.url, "update agentserver.ledger set next = 1")
+        engine._numbers.drop()
+        other = sample.said(sample.opened(), "1")
+        claim = engine.begin_claim(other.conversation.id)
+        with pytest.raises(EngineError, match="given twice"):
+            await engine.commit(claim, other)
+        await engine.commit(claim, other)
+        assert await engine.load(other.conversation.id) == other.conversation
+        assert await engine.load(first.conversation.id) == first.conversation
+
+
+async def test_a_start_waits_as_long_as_it_may(postgres, options):
+    await asyncio.to_thread(postgres.stop)
+    try:
+        with pytest.raises(EngineError, match="the database is away"):
+            await PostgresEngine(options).__aenter__()
+        starting = asyncio.create_task(PostgresEngine(replace(options, wait=HANGS)).__aenter__())
+        await asyncio.sleep(0.1)
+    finally:
+        await asyncio.to_thread(postgres.start)
+    async with asyncio.timeout(HANGS):
+        engine = await starting
+    await engine.__aexit__(None, None, None)
+
+
+async def test_tables_are_made_once_and_not_at_all_where_that_is_said(options):
+    with pytest.raises(EngineError, match="engine migrate"):
+        await PostgresEngine(replace(options, migrate="never")).__aenter__()
+    engines = [PostgresEngine(replace(options, name=name)) for name in "abc"]
+    await asyncio.gather(*(engine.__aenter__() for engine in engines))
+    for engine in engines:
+        await engine.__aexit__(None, None, None)
+    async with PostgresEngine(replace(options, migrate="never")):
+        pass
+    async with PostgresEngine(replace(options, schema="another")) as engine:
+        assert await engine.open_count("console") == 0
+
+
+async def test_a_stale_copy_is_dropped_and_never_written(options):
+    """The owner learns by the epoch that another server has the conversation."""
+    sample = SampleConversation()
+    async with PostgresEngine(options) as a, PostgresEngine(replace(options, name="b")) as b:
+        first = await talk(a, sample, 2)
+        key = first.conversation.id
+        await run(options.url, "update agentserver.conversation set moved = moved - interval '1 minute'")
+        stale = a.held(key)
+        claim = await b.claim(key)
+        second = sample.said(first.conversation, "at b")
+        await b.commit(claim, second)
+        with pytest.raises(FencedError):
+            await a.commit(stale, sample.said(first.conversation, "at a"))
+        assert a.held(key) is None
+        answered = sample.answered(second.conversation, second.ready[0])
+        await b.commit(claim, answered)
+        with pytest.raises(ConflictError):
+            await b.commit(claim, sample.said(first.conversation, "stale"))
+        assert await a.load(key) == answered.conversation
+
+
+async def test_a_connection_goes_to_a_server_that_takes_writes(options):
+    connection = await connect(options, "test")
+    try:
+        assert await connection.fetchval("select current_setting('application_name')") == "agentserver test"
+        assert not await connection.fetchval("select pg_is_in_recovery()")
+    finally:
+        await connection.close()

@@ -111,7 +111,7 @@ async def test_a_backend_that_is_killed_within_a_statement_leaves_one_step(optio
         committing = asyncio.ensure_future(engine.commit(engine.held(key), second))
         for _ in range(3):
             async with asyncio.timeout(HANGS):
-                while not (await run(options.url, f"{KILL} and wait_event_type = 'Lock'")):
+                while not (await run(options.url, f"{KILL} and wait_event_type = 'Lock'")):  # noqa: ASYNC110 - of another session
                     await asyncio.sleep(0.01)
         assert not committing.done()
         await transaction.rollback()
@@ -146,6 +146,7 @@ class Cutter:
         self._there = str(folder / ".s.PGSQL.5432")
         self.folder = folder / "cut"
         self.cutting = self.cuts = 0
+        self._serving = set()
 
     @asynccontextmanager
     async def open(self):
@@ -155,9 +156,11 @@ class Cutter:
             yield
         finally:
             server.close()
+            await asyncio.gather(*self._serving)
             shutil.rmtree(self.folder)
 
     async def _serve(self, reader, writer):
+        self._serving.add(asyncio.current_task())
         there, back = await asyncio.open_unix_connection(self._there)
         forth = asyncio.create_task(self._pass(reader, back))
         with suppress(OSError):
@@ -172,6 +175,8 @@ class Cutter:
         await asyncio.wait([forth])
         for each in (writer, back):
             each.close()
+            with suppress(OSError):
+                await each.wait_closed()
 
     async def _pass(self, reader, writer):
         with suppress(OSError):
@@ -251,7 +256,7 @@ async def test_rows_that_were_acknowledged_and_are_gone_stop_acceptance_until_an
                 await waiting
             await until(lambda: not engine.trouble)
             async with asyncio.timeout(HANGS):
-                while (claim := await engine.claim(key)) is None:
+                while (claim := await engine.claim(key)) is None:  # noqa: ASYNC110 - what is awaited has no event of its own
                     await asyncio.sleep(0.01)
             again = sample.said(first.conversation, "after it")
             await engine.commit(claim, again)

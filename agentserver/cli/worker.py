@@ -72,7 +72,7 @@ def command(ctx: click.Context, /, listener: str, organism: Path | None, **said:
     import anyio
 
     from agentserver.extras import require
-    from agentserver.worker.remote.host import NoServerError
+    from agentserver.worker.remote.host import UselessError
     from agentserver.worker.wall.raising import WallError
 
     require("agentserver worker", "client")
@@ -87,7 +87,7 @@ def command(ctx: click.Context, /, listener: str, organism: Path | None, **said:
         project.refuse(ctx, str(error))
     except asyncio.CancelledError:  # by a second signal
         ctx.exit(INTERRUPTED)
-    if isinstance(refused, NoServerError):
+    if isinstance(refused, UselessError):
         project.refuse(ctx, str(refused))
 
 
@@ -138,7 +138,7 @@ def _connected(ctx: click.Context, url: str, token: str, tls: ssl.SSLContext | N
 
 
 async def _handle(found: Organism, https: list[httpx.AsyncClient], processes: int | None) -> Exception | None:
-    """Handle calls until a signal comes; gives the error when every server refuses this worker.
+    """Handle calls until a signal comes; gives the error when this worker is of no use.
 
     Raised among the processes, it would come out as one of a group.
     """
@@ -152,7 +152,7 @@ async def _handle(found: Organism, https: list[httpx.AsyncClient], processes: in
     from agentserver.wire.envelope import Bounds
     from agentserver.worker.planning import plan, walls
     from agentserver.worker.pool import Workers
-    from agentserver.worker.remote.host import NoServerError, RemoteWorker
+    from agentserver.worker.remote.host import RemoteWorker, UselessError
     from agentserver.worker.remote.link import ServerLink
     from agentserver.worker.remote.speech import FrameCodec
 
@@ -172,7 +172,7 @@ async def _handle(found: Organism, https: list[httpx.AsyncClient], processes: in
             loop.add_signal_handler(number, _end, worker.ending, task)
         try:
             await worker.serve()
-        except NoServerError as error:
+        except UselessError as error:
             return error
     return None
 

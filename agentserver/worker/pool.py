@@ -115,6 +115,11 @@ class Workers:
     def _name(self) -> str:
         return self.plan.setup.listener
 
+    @property
+    def futile(self) -> str:
+        """The reason why the last worker did not start where none is left; empty while there are some, or may be."""
+        return self._dead or (self._why if self._failures and not self._all else "")
+
     async def _fail(self, reason: str) -> None:
         """End all workers and start none again: nothing would hold them to their limits."""
         self._dead = reason

@@ -111,7 +111,7 @@ class WorkerRoutes:
     async def _refuse(self, request: Request, who: Caller, why: str) -> None:
         """Log an answer that is refused. Signs of life of a call that is over are no answers."""
         try:
-            frame = self.codec.spoken(await request.body())
+            frame = await read_body(request, self.codec.spoken)
         except frames.FrameError:
             frame = None
         if not isinstance(frame, frames.ReturnedFrame | frames.FailedFrame):

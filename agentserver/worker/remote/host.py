@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from agentserver.worker.remote.link import ServerLink
     from agentserver.worker.remote.speech import Answer
 
-__all__ = ["NoServerError", "RemoteWorker"]
+__all__ = ["RemoteWorker", "UselessError"]
 
 WAIT: Final = 20.0
 """Seconds for which a server is asked for one call."""
@@ -46,8 +46,8 @@ _TROUBLE: Final = (AwayError, GoneError, RefusedError, frames.FrameError)
 logger = logging.getLogger("agentserver.worker")
 
 
-class NoServerError(Exception):
-    """Every server refuses this worker; the text holds their reasons."""
+class UselessError(Exception):
+    """Every server refuses this worker, or none of its processes starts; the text holds the reasons."""
 
 
 @dataclass
@@ -86,7 +86,7 @@ class RemoteWorker:
     async def serve(self) -> None:
         """Handle calls until ``ending`` is set; those that run then come to their end.
 
-        Raises NoServerError once every server has refused this worker.
+        Raises UselessError once every server has refused this worker, or no process starts.
         """
         serving = [
             run_errand(self._serve(link), f"handles calls of {link.url}", (RefusedError,))
@@ -96,16 +96,25 @@ class RemoteWorker:
             await asyncio.wait(serving)
         finally:
             await ended(serving)
+        if self.workers.futile:
+            raise UselessError(f"no process of {self.links[0].listener} starts: {self.workers.futile}")
         refused = [str(each.exception()) for each in serving if each.exception() is not None]
         if len(refused) == len(serving):
-            raise NoServerError("; ".join(refused))
+            raise UselessError("; ".join(refused))
 
     async def _serve(self, link: ServerLink) -> None:
         """Handle calls of one server. Raises RefusedError when it does not let this worker in."""
         room, running = asyncio.Semaphore(self.many), set[asyncio.Task[None]]()
         taking = _Taking(link, self.tell, self.many)
+
+        def end(task: asyncio.Task[None]) -> None:
+            running.discard(task)
+            room.release()
+            if self.workers.futile:  # it would take calls from workers that can make them
+                self.ending.set()
+
         try:
-            while not self.ending.is_set():
+            while not (self.ending.is_set() or self.workers.futile):
                 given = await self._unless_ending(_taken(room, taking))
                 if given is None:
                     continue
@@ -113,8 +122,7 @@ class RemoteWorker:
                     _RemoteCall(link, self.workers, given).run(), f"handles a call of {link.listener}"
                 )
                 running.add(task)
-                task.add_done_callback(running.discard)
-                task.add_done_callback(lambda _: room.release())
+                task.add_done_callback(end)
         except RefusedError as error:
             logger.error("%s refuses this worker: %s", link.url, error)  # noqa: TRY400 - no fault of this code
             await _all(running)
@@ -202,6 +210,7 @@ class _RemoteCall:
     workers: Workers
     given: GivenFrame
     _telling: asyncio.Task[None] | None = None
+    _shows: bool = False
 
     @property
     def _number(self) -> int:
@@ -209,18 +218,24 @@ class _RemoteCall:
 
     async def run(self) -> None:
         """Make the call. A server that does not wait for it any longer ends it."""
+        living = None
         try:
             await self._say(AliveFrame(self._number))
-            answer = await self._made()
-            await self._bring(answer)
+            name = f"says that a call of {self.link.listener} lives"
+            living = run_errand(self._live(), name, (_UnwantedError,))
+            await self._bring(await self._made(living))
+            if self._shows:  # the server ends the request now; cut off, its connection would be lost
+                await asyncio.wait({living}, timeout=BEAT)
         except _UnwantedError as error:
             logger.info("a call of %s is over: %s", self.link.listener, error)
+        finally:
+            if living is not None:
+                await ended([living])
 
-    async def _made(self) -> Outcome:
+    async def _made(self, living: asyncio.Task[None]) -> Outcome:
         """The end of the call. Raises _UnwantedError."""
         name = f"handles a call of {self.link.listener}"
         making = run_errand(self.workers.exchange(lambda: self.given.call, self), name, (WorkerError,))
-        living = run_errand(self._live(), f"{name}, and says so", (_UnwantedError,))
         both: set[asyncio.Future[Any]] = {making, living}
         try:
             # The deadline is the server's to keep; this is for a server that is gone.
@@ -235,16 +250,18 @@ class _RemoteCall:
         except WorkerError as error:
             return frames.FailedFrame(self._number, str(error), [])
         finally:
-            await ended(both)
+            await ended([making])
 
     async def _live(self) -> None:
         """Tell the server that the call is worked on. Raises _UnwantedError once it does not wait for it."""
         loop = asyncio.get_running_loop()
         while True:
-            began = loop.time()
-            await self._say(AliveFrame(self._number), BEAT)
-            if loop.time() - began < BEAT / 2:
-                await asyncio.sleep(SOON)
+            await asyncio.sleep(SOON)  # most calls are over by then
+            self._shows = True
+            while self._shows:
+                began = loop.time()
+                await self._say(AliveFrame(self._number), BEAT)
+                self._shows = loop.time() - began >= BEAT / 2
 
     async def _bring(self, answer: Outcome) -> None:
         """Send the end of the call. Raises _UnwantedError."""

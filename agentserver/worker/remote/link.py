@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import httpx
 
+from agentserver.foreign_json.reading import JsonLimits, read
 from agentserver.worker import frames
 
 if TYPE_CHECKING:
@@ -95,10 +96,11 @@ class ServerLink:
 async def _problem(response: httpx.Response) -> Exception:
     """The error that an answer is."""
     try:
-        detail = (await _read(response, PROBLEM)).decode("utf-8", "replace")
+        said = read(await _read(response, PROBLEM), JsonLimits(bytes=PROBLEM))
     except frames.FrameError:
-        detail = ""
-    told = " ".join(f"{response.status_code} {response.reason_phrase} {detail}".split())[:500]
+        said = None
+    detail = said.get("detail") if isinstance(said, dict) else None
+    told = f"{response.status_code} {detail if isinstance(detail, str) else response.reason_phrase}"
     if response.status_code in GONE:
         return GoneError(told)
     if response.status_code in REFUSED:

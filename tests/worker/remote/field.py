@@ -102,13 +102,21 @@ class Field:
         """A worker of the test's own, without processes."""
         return Posing(self.url, token)
 
-    async def worker(self, *more, listener="calculator", token="worker", servers=(), last="handles calls of"):
+    async def worker(
+        self,
+        *more,
+        listener="calculator",
+        token="worker",
+        servers=(),
+        last="handles calls of",
+        region="south",
+    ):
         """Start a worker, and wait until it says these words."""
         named = [word for url in (servers or [self.url]) for word in ("--server", url)]
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "agentserver", "worker", listener, *named),
             *("--organism", str(self.path), *more),
-            env={"REGION": "south", "PATH": os.environ["PATH"], "AGENTSERVER_TOKEN": token},
+            env={"REGION": region, "PATH": os.environ["PATH"], "AGENTSERVER_TOKEN": token},
             stderr=asyncio.subprocess.PIPE,
         )
         self.processes.append(process)

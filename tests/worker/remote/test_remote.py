@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
+import sys
+from pathlib import Path
 
 import pytest
 
+from agentserver.client import Client
 from agentserver.worker.wall.raising import missing
 from tests.gateways.http.desk import until
+from tests.machine import HANGS
 from tests.worker.remote.field import copied, serving, told
 
 LACKS = missing(ports=False)
@@ -139,3 +144,84 @@ async def test_a_remote_listener_survives_a_reload(path):
         assert field.server.rules.blueprint.listeners["calculator"].description == "Works far away."
         assert (await running).startswith("slept")
         assert (await field.ask("hello", "after")).startswith("hello after")
+
+
+async def test_a_worker_whose_processes_do_not_start_takes_no_calls_and_says_why(path):
+    """It took them all, and failed each at once, while workers that could make them waited."""
+    async with serving(path) as field:
+        worker = await field.worker(last="no process of calculator starts", region="nowhere")
+        assert await worker.wait() == 2
+        assert field.ended == field.begun == 0
+
+
+async def test_a_server_that_begins_again_ends_the_calls_of_the_one_before(path):
+    async with serving(path) as field:
+        worker = await field.worker("--processes", "1")
+        await field.hold("sleep", "1000")
+        await until(lambda: field.begun == 1)
+        port, field.processes = field.port, []
+    try:
+        async with serving(path, port=port) as again:
+            assert (await again.ask("hello", "again")).startswith("hello again"), "its one process is free"
+    finally:
+        worker.kill()
+        await worker.communicate()
+
+
+async def test_the_page_in_five_minutes(path, tmp_path):
+    """As the page has it: a principal, a served organism, a worker, and one message."""
+    home = copied(tmp_path / "project")
+    environ = {"REGION": "north", "PATH": os.environ["PATH"]}
+    token = {}
+    for name, more in {
+        "gpu1": ("--role", "worker", "--listener", "calculator"),
+        "ada": ("--may", "calculator"),
+    }.items():
+        said = await run(home, environ, "principals", "add", name, *more)
+        token[name] = said.strip()
+    (home.parent / "gpu1.token").write_text(token["gpu1"] + "\n")
+    command = (sys.executable, "-m", "agentserver")
+    server = await asyncio.create_subprocess_exec(
+        *command, "serve", str(home), env=environ, cwd=home.parent, stderr=asyncio.subprocess.PIPE
+    )
+    url = (await told(server, "http://")).split()[-1]
+    words = ("worker", "calculator", "--server", url, "--token-file", "gpu1.token", "--organism", str(home))
+    worker = await asyncio.create_subprocess_exec(
+        *command, *words, env=environ, cwd=home.parent, stderr=asyncio.subprocess.PIPE
+    )
+    try:
+        await told(worker, "handles calls of calculator")
+        async with Client(url, token["ada"]) as client:
+            conversation = await client.open()
+            answer = await conversation.ask({"act": "hello", "about": "you"}, "calculator", within=HANGS)
+        assert answer.value["text"] == f"hello you by {worker.pid}"
+        worker.send_signal(signal.SIGINT)
+        assert await asyncio.wait_for(worker.wait(), HANGS) == 0
+        server.send_signal(signal.SIGINT)
+        assert await asyncio.wait_for(server.wait(), HANGS) == 0
+    finally:
+        for process in (worker, server):
+            if process.returncode is None:
+                process.kill()
+            await process.communicate()
+
+
+async def run(home, environ, *words):
+    """The output of a command."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "agentserver", *words, "--organism", str(home)),
+        env=environ,
+        cwd=home.parent,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    said, _ = await process.communicate()
+    assert process.returncode == 0
+    return said.decode()
+
+
+def test_each_row_of_the_page_names_a_test():
+    page = Path(__file__).parents[3] / "docs" / "workers.md"
+    named = re.findall(r"`(test_\w+)`", page.read_text())
+    here = "".join(each.read_text() for each in Path(__file__).parent.glob("test_*.py"))
+    assert len(named) > 10
+    assert [name for name in named if f"def {name}(" not in here] == []

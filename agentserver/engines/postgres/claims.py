@@ -73,10 +73,6 @@ class Claims:
         self._changes: asyncio.Queue[Gained | Lost | None] = asyncio.Queue()
         self._over = False
 
-    def __iter__(self) -> AsyncIterator[str]:
-        """The conversations that are held."""
-        return iter(tuple(self._held))  # type: ignore[return-value]
-
     def held(self, conversation: str) -> Claim | None:
         """The claim of this process on a conversation."""
         return self._held.get(conversation)
@@ -153,6 +149,11 @@ class Claims:
         """Let go a conversation of which a commit has shown that the claim on it is lost."""
         if self._held.get(conversation) == claim:
             self._lose((conversation,))
+
+    def drop(self, conversation: str) -> None:
+        """Let go a conversation that is over."""
+        self._held.pop(conversation, None)
+        self._forget([conversation])
 
     def lose_all(self) -> None:
         """Let everything go: the lease is over."""

@@ -5,6 +5,8 @@ Owns the blocks of this process. Refuses to know what is numbered.
 
 from __future__ import annotations
 
+import math
+from bisect import bisect, insort
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,6 +14,9 @@ if TYPE_CHECKING:
 
 BLOCK = 4096
 """Numbers that are drawn at once."""
+
+MOST = 65_536
+"""Blocks that are remembered: an event of an earlier one counts as told before."""
 
 DRAW = "update @ledger set next = next + $1 returning next - $1"
 
@@ -26,7 +31,7 @@ class Numbers:
     def __init__(self, link: Link) -> None:
         self._link = link
         self._next = self._end = 0
-        self._blocks: list[tuple[int, int]] = []
+        self._blocks: list[tuple[float, float]] = []
 
     async def draw(self, count: int) -> None:
         """See to it that so many can be taken. Raises EngineError, and what asyncpg raises."""
@@ -39,7 +44,8 @@ class Numbers:
 
     def note(self, first: int, count: int) -> None:
         """Remember that so many numbers are of this process."""
-        self._blocks.append((first, first + count))
+        insort(self._blocks, (first, first + count))
+        del self._blocks[:-MOST]
 
     def take(self, count: int) -> int:
         """Take numbers that follow each other, of those that were drawn; gives the first."""
@@ -53,4 +59,5 @@ class Numbers:
 
     def __contains__(self, number: int) -> bool:
         """True for a number that this process has drawn."""
-        return any(first <= number < end for first, end in reversed(self._blocks))
+        place = bisect(self._blocks, (number, math.inf))
+        return place > 0 and number < self._blocks[place - 1][1]

@@ -332,10 +332,10 @@ class Writer:
         self._steps.kept(one.waiting.encoded, one.step)
         prepared = one.prepared
         self._ties.acknowledged.note(prepared.conversation, prepared.step, prepared.chain)
-        if one.step.closed:
-            self._rows.drop([prepared.conversation])
         one.waiting.succeed()
         self._released(one.waiting.encoded.outcome)
+        if one.step.closed:
+            self._ties.claims.drop(prepared.conversation)
 
     def _fail(self, one: Waiting, error: EngineError) -> None:
         self._rows.drop([one.conversation])

@@ -29,7 +29,7 @@ CONNECTING = 5.0
 """Seconds that one attempt to connect may last."""
 
 PAUSE = 0.1
-"""Seconds between two attempts to connect."""
+"""Seconds after an attempt to connect in which nobody makes another: callers that have waited for it share its end."""
 
 SILENCE = 10
 """Seconds after which the kernel gives a connection up whose other end acknowledges nothing."""
@@ -88,6 +88,7 @@ class Link:
         self._connection: Connection | None = None
         self._lock = asyncio.Lock()
         self._prepared = True
+        self._failed: tuple[float, str] | None = None
         self.since: float | None = None
 
     @property
@@ -119,8 +120,11 @@ class Link:
                     raise AwayError("a pooler keeps no prepared statements: they are done without") from error
                 if classify(error) is not Trouble.AWAY:
                     raise
+                text = f"the database is away: {say(error)}"
+                if self._connection is None:
+                    self._failed = asyncio.get_running_loop().time(), text
                 self.drop()
-                raise AwayError(f"the database is away: {say(error)}") from error
+                raise AwayError(text) from error
             except asyncio.CancelledError:
                 self.drop()  # what it is doing is not known any more
                 raise
@@ -137,6 +141,9 @@ class Link:
         if self._connection is not None and not self._connection.is_closed():
             return self._connection
         self.drop()
+        now = asyncio.get_running_loop().time()
+        if self._failed is not None and now - self._failed[0] < PAUSE:
+            raise AwayError(self._failed[1])
         async with AsyncExitStack() as stack:
             connection = await connect(self._options, self._role, prepared=self._prepared)
             stack.callback(connection.terminate)

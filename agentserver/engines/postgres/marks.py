@@ -126,10 +126,14 @@ class ServerMarks:
             self._suspects.discard(delivery)
             self._acquitted.add(delivery)
             if self._acquitting is None or self._acquitting.done():
-                self._acquitting = run_errand(self.flush(), "acquits suspects")
+                self._acquitting = run_errand(self._acquit(), "acquits suspects")
 
     async def flush(self) -> None:
-        """Write acquittals."""
+        """Wait until acquittals are written."""
+        if self._acquitting is not None:
+            await self._acquitting
+
+    async def _acquit(self) -> None:
         while self._acquitted:
             due, self._acquitted = self._acquitted, set()
             try:

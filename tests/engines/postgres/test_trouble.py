@@ -7,13 +7,14 @@ import shutil
 import subprocess
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from urllib.parse import quote
 
 import asyncpg
 import pytest
 
 from agentserver.engines.conformance.sample import SampleConversation
 from agentserver.engines.postgres import PostgresEngine, PostgresOptions
-from agentserver.engines.postgres.connection import connect
+from agentserver.engines.postgres.connection import AwayError, Link, connect
 from agentserver.ports import ConflictError, EngineError, FencedError, UnfitError
 from tests.machine import HANGS
 from tests.postgres import running
@@ -379,3 +380,20 @@ async def test_a_connection_goes_to_a_server_that_takes_writes(options):
         assert not await connection.fetchval("select pg_is_in_recovery()")
     finally:
         await connection.close()
+
+
+async def test_callers_of_a_database_that_is_away_share_one_attempt(tmp_path):
+    attempts = 0
+
+    async def hang_up(_, writer):
+        nonlocal attempts
+        attempts += 1
+        writer.close()
+        await writer.wait_closed()
+
+    server = await asyncio.start_unix_server(hang_up, tmp_path / ".s.PGSQL.5432")
+    link = Link(PostgresOptions(f"postgresql://ada@/ada?host={quote(str(tmp_path), safe='')}"), "test")
+    found = await asyncio.gather(*(link.fetch("select 1") for _ in range(8)), return_exceptions=True)
+    server.close()
+    assert [type(error) for error in found] == [AwayError] * 8
+    assert attempts == 1

@@ -12,7 +12,7 @@ import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar, runtime_checkable
 
 import anyio
 
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from agentserver.core.records.audit import AuditRecord
     from agentserver.core.state.approvals import Approval, ApprovalAnswer
     from agentserver.core.state.conversation import Conversation
+    from agentserver.engines.postgres.options import PostgresOptions
     from agentserver.engines.postgres.principals import PrincipalTable
     from agentserver.engines.sqlite.care.handoffs import JournalHeads
     from agentserver.guards.base import Guard
@@ -80,6 +81,16 @@ _new = tuple.__new__
 
 DRAWN = 64
 """Seeds that the clock draws from the system at once."""
+
+
+@runtime_checkable
+class Troubled(Protocol):
+    """An engine whose storage may be away while others of its process work on."""
+
+    @property
+    def trouble(self) -> str:
+        """The reason why nothing new is kept at present; empty where it is."""
+        ...
 
 
 class SystemClock:
@@ -280,6 +291,11 @@ class Server(Serving):
         """True when unfinished work outlives the process."""
         return self.engine.durable
 
+    @property
+    def trouble(self) -> str:
+        """The reason why the engine keeps nothing new at present; empty where it does."""
+        return self.engine.trouble if isinstance(self.engine, Troubled) else ""
+
     async def read(self, work: Callable[[EngineReader], T]) -> T:
         """Do some reading for operators of what the engine has kept. Raises what ``Engine.read`` does."""
         return await self.engine.read(work)
@@ -358,6 +374,21 @@ def shared_principals(keys: PostgresKeys) -> PrincipalTable:
     return PrincipalTable(keys.url, keys.schema)
 
 
+def postgres_options(keys: PostgresKeys) -> PostgresOptions:
+    """Say which database is meant, and how it is used. Raises MissingExtraError."""
+    require("engine: postgres:", "postgres")
+    from agentserver.engines.postgres.options import PostgresOptions
+
+    return PostgresOptions(
+        keys.url,
+        keys.schema,
+        lease=keys.lease,
+        durability=keys.durability,
+        migrate=keys.migrate,
+        wait=keys.wait,
+    )
+
+
 def handoff_record(organism: Organism) -> Path | None:
     """The file for the record of handoffs; None when the organism has no intents or wants no file."""
     handoffs = organism.handoffs
@@ -375,7 +406,15 @@ def handoff_heads(organism: Organism) -> JournalHeads | None:
 
 
 def journalled(organism: Organism, rules: Rules) -> Engine:
-    """Open the engine that the organism configures: its journal, or memory without one."""
+    """Make the engine that the organism configures: its database, its journal, or memory without either.
+
+    Raises MissingExtraError.
+    """
+    if organism.engine is not None:
+        shared = postgres_options(organism.engine)
+        from agentserver.engines.postgres.engine import PostgresEngine
+
+        return PostgresEngine(shared, rules.guards, retention=organism.engine.retention)
     journal, path = organism.journal, journal_path(organism)
     if journal is None or path is None:
         return MemoryEngine()

@@ -75,6 +75,7 @@ VERBS: Mapping[str, str] = MappingProxyType(
         "replay": "replay.command",
         "dead": "dead.command",
         "journal": "journal.command aside.command",
+        "engine": "engine.command",
         "mcp": "mcp.command",
         "principals": "principals.command",
         "codegen": "codegen.command",

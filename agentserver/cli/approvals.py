@@ -150,14 +150,21 @@ def _answer(ctx: click.Context, kept: Source, one: Approval, answer: Answer) -> 
     from agentserver.core.state.approvals import ApprovalAnswer
     from agentserver.engines.sqlite.care import answers as journal_answers
 
-    if kept.path is None:
-        project.refuse(ctx, "this engine takes no answers from the command line")
     answered = ApprovalAnswer(one.id, one.digest, answer, project.user())
     with refusing(ctx):
-        left = journal_answers.leave(kept.path, answered, time.time())
+        if kept.shared is not None:
+            from agentserver.engines.journal.care import answers
+            from agentserver.engines.postgres.command import changing  # with an extra that most do without
+
+            with changing(kept.shared) as connection:
+                left = answers.put(connection, answered, time.time())
+        elif kept.path is not None:
+            left = journal_answers.leave(kept.path, answered, time.time())
+        else:
+            project.refuse(ctx, "this engine takes no answers from the command line")
     if not left:
-        _, answers = _waiting(ctx, kept)
-        project.refuse(ctx, f"{_route(one)}{_answered(answers.get(one.id)) or ' is answered already'}")
+        _, given = _waiting(ctx, kept)
+        project.refuse(ctx, f"{_route(one)}{_answered(given.get(one.id)) or ' is answered already'}")
     click.echo(f"{_route(one)}: {answer}; {TAKEN}")
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from agentserver.cli import project
-from agentserver.cli.journal import writing
-from agentserver.cli.reading import journal_option, located, reading, source_and_secrets, the_only, when
+from agentserver.cli.journal import changing
+from agentserver.cli.reading import journal_option, reading, source_and_secrets, the_only, when
 from agentserver.cli.verbs import Verbs
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def repair(ctx: click.Context, conversation: str, organism: Path | None, journal
     from agentserver.engines.journal.reader import Reader
 
     rules = project.server(ctx, project.load(ctx, organism)).rules
-    with writing(ctx, located(ctx, organism, journal)) as connection:
+    with changing(ctx, organism, journal) as connection:
         reader = Reader(connection, rules.guards)
         one = _chosen(ctx, reader.aside(), conversation)
         try:
@@ -111,7 +111,7 @@ def discard(ctx: click.Context, conversation: str, organism: Path | None, journa
     from agentserver.engines.journal.care import aside as journal_aside
     from agentserver.engines.journal.reader import Reader
 
-    with writing(ctx, located(ctx, organism, journal)) as connection:
+    with changing(ctx, organism, journal) as connection:
         one = _chosen(ctx, Reader(connection).aside(), conversation)
         journal_aside.discard(connection, one.id, time.time())
     click.echo(f"{one.id} is discarded")

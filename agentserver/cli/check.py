@@ -37,10 +37,13 @@ FOUND = 1
 @click.command("check", short_help="Name every mistake of an organism.")
 @project.organism_argument
 @click.option("--flows", is_flag=True, help="Name every way from a source to a sink.")
+@click.option("--engine", is_flag=True, help="Look at the database of engine: as well.")
 @click.option("--strict", is_flag=True, help="Let warnings fail too.")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings alone, one JSON object a line.")
 @click.pass_context
-def command(ctx: click.Context, organism: Path | None, *, flows: bool, strict: bool, as_json: bool) -> None:
+def command(
+    ctx: click.Context, organism: Path | None, *, flows: bool, engine: bool, strict: bool, as_json: bool
+) -> None:
     """Check ORGANISM (config/organism.yaml, then organism.yaml) and everything that it names.
 
     Prints each finding as file:line: path: message [code], what each listener is to provenance and why, then a summary.
@@ -53,7 +56,7 @@ def command(ctx: click.Context, organism: Path | None, *, flows: bool, strict: b
     loaded, findings = inspect(path, os.environ)
     decided_by = None if loaded is None else project.rules(ctx, loaded)
     if loaded is not None and decided_by is not None:
-        findings = (*findings, *_objections(loaded, decided_by))
+        findings = (*findings, *_objections(loaded, decided_by), *(unsafe(loaded) if engine else ()))
     for finding in findings:
         project.say(_as_json(finding) if as_json else finding.coded())
     if not as_json:
@@ -137,6 +140,31 @@ def _looked_at(organism: Organism) -> Iterator[tuple[Severity, type, str, Source
             severity = Severity.ERROR if name in taking_part else Severity.WARNING
             for payload in bound.listener.payloads:
                 yield severity, payload, f"which {name} takes", bound.source
+
+
+def unsafe(organism: Organism) -> Iterator[ConfigMistake]:
+    """Connect to the database of an organism; gives each promise that it does not keep."""
+    if organism.engine is None or organism.engine.source is None:
+        return
+    import anyio
+
+    from agentserver.assembly import postgres_options
+    from agentserver.config.findings import ConfigMistake, Severity
+    from agentserver.ports import EngineError
+    from agentserver.remedies.configuration import ConfigCode
+
+    options, place = postgres_options(organism.engine), organism.engine.source
+    from agentserver.engines.postgres.status import find_weaknesses  # with an extra that most do without
+
+    severity = Severity.WARNING
+    try:
+        found = anyio.run(find_weaknesses, options)
+    except EngineError as error:
+        found, severity = (organism.secrets.redact(str(error)),), Severity.ERROR
+    for line in found:
+        yield ConfigMistake(
+            ConfigCode.ENGINE.value, severity, place.file, place.line, "engine.postgres", line
+        )
 
 
 def unserved(organism: Organism, rules: Rules) -> Iterator[ConfigMistake]:

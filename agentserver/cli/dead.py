@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from agentserver.cli import project
-from agentserver.cli.journal import writing
+from agentserver.cli.journal import changing, writing
 from agentserver.cli.reading import (
     journal_option,
     legible,
@@ -106,7 +106,7 @@ def discard(ctx: click.Context, delivery: str, organism: Path | None, journal: P
     from agentserver.engines.journal.care import ageing
     from agentserver.engines.journal.reader import Reader
 
-    with writing(ctx, located(ctx, organism, journal)) as connection:
+    with changing(ctx, organism, journal) as connection:
         letter = _chosen(ctx, Reader(connection), delivery)
         ageing.discard(connection, letter.delivery.id)
     click.echo(f"{letter.delivery.id} is discarded")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from agentserver.characters.printing import amount
 from agentserver.cli import project
 from agentserver.cli.reading import (
     Source,
@@ -28,7 +29,25 @@ from agentserver.cli.verbs import Verbs
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from agentserver.engines.moving import Moved
     from agentserver.ports import EngineReader
+
+
+@contextmanager
+def changing(ctx: click.Context, organism: Path | None, journal: Path | None) -> Iterator[Any]:
+    """Open a journal or a database for a verb that changes what no server works on.
+
+    A journal is refused while a server has it.
+    """
+    kept = source(ctx, organism, journal)
+    if kept.shared is None:
+        with writing(ctx, located(ctx, organism, journal)) as connection:
+            yield connection
+        return
+    from agentserver.engines.postgres import command as database  # with an extra that most do without
+
+    with refusing(ctx), database.changing(kept.shared) as connection:
+        yield connection
 
 
 @contextmanager
@@ -133,18 +152,27 @@ def restore(ctx: click.Context, copy: Path, organism: Path | None, journal: Path
 @click.pass_context
 def verify(ctx: click.Context, organism: Path | None, journal: Path | None) -> None:
     """Check that everything in the journal is what was written; exit code 1 if not. The server may be running."""
-    from agentserver.engines.sqlite.proof.verify import findings
-
     kept, found = source(ctx, organism, journal), 0
     with refusing(ctx):
-        for line in _altered(ctx, kept) if kept.path is None else findings(kept.path):
+        for line in _faults(ctx, kept):
             found += 1
             project.say(line)
-    sound = (
-        "everything is what was written" if kept.path else "as far as steps are sealed, nothing was changed"
-    )
-    project.say(f"{kept.path or 'the engine'}: {f'{found} faults' if found else sound}")
+    whole = kept.path is not None or kept.shared is not None
+    sound = "everything is what was written" if whole else "as far as steps are sealed, nothing was changed"
+    project.say(f"{kept}: {f'{found} faults' if found else sound}")
     ctx.exit(1 if found else 0)
+
+
+def _faults(ctx: click.Context, kept: Source) -> Iterator[str]:
+    if kept.shared is not None:
+        from agentserver.engines.postgres import command as database  # with an extra that most do without
+
+        return database.find_faults(kept.shared)
+    if kept.path is not None:
+        from agentserver.engines.sqlite.proof.verify import findings
+
+        return findings(kept.path)
+    return _altered(ctx, kept)
 
 
 def _altered(ctx: click.Context, kept: Source) -> Iterator[str]:
@@ -195,12 +223,60 @@ def export(
     organism: Path | None,
     journal: Path | None,
 ) -> None:
-    """Copy the journal, or CONVERSATIONS of it, to TARGET, as it is at one moment. The server may be running."""
+    """Copy the journal, or CONVERSATIONS of it, to TARGET, as it is at one moment. The server may be running.
+
+    The database that servers share is copied whole, and becomes a journal for one server. A copy that was cut short
+    goes on when the command is given again.
+    """
     from agentserver.engines.sqlite.care import restore as journal_restore
 
+    kept = source(ctx, organism, journal)
+    if kept.shared is not None:
+        if conversations:
+            project.refuse(ctx, "a database is copied whole: name no conversations")
+        from agentserver.engines import moving  # with an extra that most do without
+
+        with refusing(ctx):
+            moved = moving.export_journal(kept.shared, target, _progress)
+        project.say(f"{target}: {_moved(moved)}, {target.stat().st_size} bytes")
+        return
     path = located(ctx, organism, journal)
     with reading(ctx, source(ctx, organism, path)) as reader:
         wanted = [one_conversation(ctx, reader, prefix) for prefix in conversations]
     with refusing(ctx):
         journal_restore.export(path, target, wanted)
     project.say(f"{target}: {target.stat().st_size} bytes")
+
+
+@command.command("import", short_help="Move a journal into the database that servers share.")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@project.organism_option
+@click.pass_context
+def import_journal(ctx: click.Context, file: Path, organism: Path | None) -> None:
+    """Copy the journal FILE, or a copy of one, into the database of the organism's engine:, with its principals.
+
+    It is verified first, and the head of each conversation's chain is compared at the end. No server may have either.
+    One that was cut short goes on when the command is given again. FILE stays as it is; agentserver journal export
+    leads back.
+    """
+    kept = source(ctx, organism, None)
+    if kept.shared is None:
+        instead = "agentserver journal restore puts a copy in the place of a journal"
+        project.refuse(ctx, f"the organism has no engine:, into which a journal is moved; {instead}")
+    if not file.is_file():
+        project.refuse(ctx, f"{file}: there is no journal")
+    from agentserver.engines import moving  # with an extra that most do without
+
+    with refusing(ctx):
+        moved = moving.import_journal(file, kept.shared, _progress)
+    project.say(f"{kept}: {_moved(moved)} from {file}")
+
+
+def _progress(done: int, every: int) -> None:
+    if done == every or done % 1000 == 0:
+        project.say(f"{done} of {every} conversations", err=True)
+
+
+def _moved(moved: Moved) -> str:
+    told = amount(moved.moved, "conversation")
+    return f"{told} and {moved.before} of before" if moved.before else told

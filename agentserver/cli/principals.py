@@ -215,7 +215,9 @@ def _store(ctx: click.Context, organism: Path | None, journal: Path | None) -> P
     if seen.engine is not None:
         from agentserver.assembly import shared_principals  # most organisms have a file
 
-        return shared_principals(seen.engine)
+        shared = shared_principals(seen.engine)
+        ctx.call_on_close(shared.close)
+        return shared
     if seen.unkept:
         return file.beside(main)
     if seen.journal is None:

@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
+    from agentserver.config.organism import PostgresKeys
     from agentserver.config.yaml.secrets import Secrets
     from agentserver.core.encoding.recorded import RecordedConversation
     from agentserver.core.guard import CoreGuard
+    from agentserver.engines.postgres.options import PostgresOptions
     from agentserver.ports import EngineReader
 
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -53,12 +55,20 @@ class Source(NamedTuple):
     """The thing that a verb reads.
 
     Args:
-        path: of the journal's file; None for the engine of the program that runs the command line.
+        path: of the journal's file; None where there is none.
         open: gives a reader of it.
+        shared: the database that servers share; None for a file, and for the engine of the program that runs the
+            command line.
     """
 
     path: Path | None
     open: EngineOpener
+    shared: PostgresOptions | None = None
+
+    def __str__(self) -> str:
+        if self.shared is not None:
+            return f"the database (schema {self.shared.schema})"
+        return str(self.path or "the engine")
 
 
 def journal_option(function: F) -> F:
@@ -107,6 +117,10 @@ def located(ctx: click.Context, organism: Path | None, journal: Path | None) -> 
         return default
     file = project.located(organism)
     seen = project.glimpse(ctx, file)
+    if seen.engine is not None:
+        project.refuse(
+            ctx, "the organism's conversations are in a database: this needs the file of a journal"
+        )
     if seen.unkept:
         project.refuse(ctx, "the organism keeps no journal; name one with --journal")
     if seen.journal is None:
@@ -117,7 +131,7 @@ def located(ctx: click.Context, organism: Path | None, journal: Path | None) -> 
 
 
 def source(ctx: click.Context, organism: Path | None, journal: Path | None) -> Source:
-    """The thing that a verb reads: a journal that is named, the engine of the program, or the organism's journal.
+    """The thing that a verb reads: a journal that is named, the engine of the program, or that of the organism.
 
     Ends the command when there is none.
     """
@@ -126,8 +140,22 @@ def source(ctx: click.Context, organism: Path | None, journal: Path | None) -> S
     readers = ctx.meta.get(READERS)
     if readers is not None and journal is None:
         return Source(None, readers)
+    file = project.found(organism) if journal is None else None
+    keys = None if file is None else project.glimpse(ctx, file).engine
+    if keys is not None:
+        return _database(keys)
     path = located(ctx, organism, journal)
     return Source(path, partial(reading_file, path))
+
+
+def _database(keys: PostgresKeys) -> Source:
+    """The database of an organism. Raises MissingExtraError."""
+    from agentserver.assembly import postgres_options
+
+    options = postgres_options(keys)
+    from agentserver.engines.postgres import command as database  # with an extra that most do without
+
+    return Source(None, partial(database.reading, options), options)
 
 
 @contextmanager

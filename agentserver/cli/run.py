@@ -92,7 +92,7 @@ def opened_console(server: Server, ending: GracefulEnd) -> Callable[[], Awaitabl
         by=project.user(),
         ending=ending,
     )
-    if console.interactive or server.organism.journal is not None:
+    if console.interactive or server.durable:
         server.approver = console.approvals
     if console.interactive:
         _greet(console, server, screen)

@@ -63,7 +63,7 @@ def _place(ctx: click.Context, organism: Path | None, journal: Path | None) -> P
     if journal is None and project.found(organism) is not None:
         file = project.located(organism)
         seen = project.glimpse(ctx, file)
-        if seen.unkept:
+        if seen.unkept or seen.engine is not None:
             return place.beside(file.resolve())
     return place.beside(located(ctx, organism, journal))
 

@@ -150,6 +150,7 @@ class PostgresKeys:
         lease: seconds of silence after which the conversations of a server are taken over.
         durability: relaxed, where a database is taken that acknowledges commits before they are on its disk.
         retention: seconds for which finished conversations are kept.
+        source: where the YAML names it.
     """
 
     url: str = field(default="", repr=False)
@@ -159,6 +160,7 @@ class PostgresKeys:
     lease: float = 5.0
     durability: Literal["full", "relaxed"] = "full"
     retention: float = 30 * 86_400.0
+    source: SourceLine | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

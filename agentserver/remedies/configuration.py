@@ -211,6 +211,16 @@ class ConfigCode(Enum):
         "The finding names the extra, and the command that installs it.",
         "Install the extra, or take the key out.",
     )
+    ENGINE = Remedy(
+        "config",
+        "engine",
+        "The database of `engine` is away, or keeps less than a server promises.",
+        "`agentserver engine status`.",
+        (
+            "Start it, or correct its address; name standbys that confirm commits in `synchronous_standby_names`; "
+            "`durability: relaxed`, where a loss is acceptable."
+        ),
+    )
     GUARD = Remedy(
         "config",
         "guard",

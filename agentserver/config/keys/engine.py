@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from agentserver.config.keys.fields import Deadline, Drain, Retention, Strict, given
-from agentserver.config.organism import PostgresKeys
+from agentserver.config.organism import PostgresKeys, SourceLine
 from agentserver.extras import installed, installing
 from agentserver.remedies.configuration import ConfigCode
 
@@ -113,6 +113,7 @@ def sound_engine(document: Document) -> PostgresKeys | None:
     if "engine" not in document.data:
         return None
     entry = EngineEntry.model_validate(document.data["engine"]).postgres
+    where = document.where(("engine", "postgres"))
     return PostgresKeys(
         entry.url,
         entry.schema_name,
@@ -121,6 +122,7 @@ def sound_engine(document: Document) -> PostgresKeys | None:
         entry.lease,
         entry.durability,
         entry.retention,
+        SourceLine(where.file, where.line),
     )
 
 

@@ -9,14 +9,18 @@ indexes. ``pg_notify`` and the advisory lock of a migration may be missing.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final
 
 from agentserver.engines.journal.schema import Dialect
+from agentserver.engines.postgres import principals
 from agentserver.ports import EngineError
 
 if TYPE_CHECKING:
     from agentserver.engines.postgres.connection import Connection
     from agentserver.engines.postgres.options import PostgresOptions
+
+logger = logging.getLogger("agentserver.journal")
 
 FORMAT: Final = 1
 """The format of all tables. There is no release yet, so no other format is read."""
@@ -118,7 +122,7 @@ async def migrate(connection: Connection, options: PostgresOptions) -> bool:
         await connection.execute(f"create schema if not exists {schema}")
         await connection.execute(f"set local search_path to {schema}")
         await connection.execute(POSTGRES.tables())
-        await connection.execute(TABLES.replace("@", f"{schema}."))
+        await connection.execute(f"{TABLES}{principals.TABLES}".replace("@", f"{schema}."))
     return True
 
 
@@ -140,9 +144,12 @@ async def check(connection: Connection, options: PostgresOptions) -> None:
         raise EngineError(
             f"the database is Postgres {version // 10_000}; {OLDEST // 10_000} or newer is needed"
         )
+    commits = await connection.fetchval("select current_setting('synchronous_commit')")
     if options.durability == "relaxed":
+        if commits == "off":
+            logger.warning("%s", *find_weaknesses(commits, ""))
         return
-    if await connection.fetchval("select current_setting('synchronous_commit')") == "off":
+    if commits == "off":
         text = "synchronous_commit is off: the database forgets what it has acknowledged when it crashes"
         raise EngineError(f"{text}. Turn it on, or say durability: relaxed")
     unlogged = await connection.fetch(
@@ -155,3 +162,20 @@ async def check(connection: Connection, options: PostgresOptions) -> None:
         raise EngineError(
             f"unlogged tables are emptied by a crash: {names}. Make them logged, or say durability: relaxed"
         )
+
+
+def find_weaknesses(commits: str, confirming: str) -> list[str]:
+    """Say which promise a database does not keep, a line each.
+
+    Args:
+        commits: its ``synchronous_commit``.
+        confirming: its ``synchronous_standby_names``.
+    """
+    if commits == "off":
+        return [
+            "synchronous_commit is off: a crash of the database takes back messages that were acknowledged"
+        ]
+    if commits != "local" and confirming.strip():
+        return []
+    why = "synchronous_commit is local" if commits == "local" else "synchronous_standby_names is empty"
+    return [f"no standby confirms commits ({why}): a standby that takes over may lack acknowledged messages"]

@@ -20,7 +20,7 @@ from agentserver.gateways.http.gate import Gate
 from agentserver.gateways.http.held import Holding
 from agentserver.gateways.http.openapi import described
 from agentserver.gateways.http.parts import DoorPart, caller, header
-from agentserver.gateways.http.problems import ProblemAnswer, stopping
+from agentserver.gateways.http.problems import ProblemAnswer, away, stopping
 from agentserver.gateways.http.routes import conversations, deciding
 from agentserver.supervision import Ending, start_helper
 
@@ -113,6 +113,8 @@ class HttpDoor:
     async def _ready(self, _request: Request) -> Response:
         if self.holding.stopping:
             raise stopping()
+        if self.host.trouble:
+            raise away()
         return _status("ready")
 
     async def _describe(self, request: Request) -> Response:

@@ -58,6 +58,11 @@ class DoorHost(Ingress, Protocol):
         """The events of late."""
         ...
 
+    @property
+    def trouble(self) -> str:
+        """The reason why nothing new can be kept at present; empty where it can."""
+        ...
+
     def approvals(self) -> tuple[Approval, ...]:
         """The messages that wait for a person, the oldest first."""
         ...

@@ -87,6 +87,12 @@ def unavailable() -> ProblemAnswer:
     return ProblemAnswer(503, "The server cannot take this at present.", {"retry-after": AGAIN})
 
 
+def away() -> ProblemAnswer:
+    """The storage of conversations takes nothing: the log says why, for the answer is anybody's to read."""
+    told = "The storage of conversations is away, or has lost messages: nothing new is taken."
+    return ProblemAnswer(503, told, {"retry-after": AGAIN})
+
+
 def unheard() -> ProblemAnswer:
     """Another process has the conversation, and nothing was heard of it in time."""
     return ProblemAnswer(

@@ -19,7 +19,7 @@ from agentserver.engines.sqlite.lock import HEAD, beside
 from agentserver.ports import EngineError
 
 if TYPE_CHECKING:
-    import sqlite3
+    from agentserver.engines.journal.connection import Connection
 
 logger = logging.getLogger("agentserver.journal")
 
@@ -58,7 +58,7 @@ class HeadFile(NamedTuple):
     boot: str
 
 
-def read(connection: sqlite3.Connection) -> JournalHead | None:
+def read(connection: Connection) -> JournalHead | None:
     """The head as the journal has it; None in an empty journal.
 
     Raises EngineError when it is not what was written.
@@ -74,7 +74,7 @@ def read(connection: sqlite3.Connection) -> JournalHead | None:
     return JournalHead(identity.hex(), steps, link.hex())
 
 
-def keep(connection: sqlite3.Connection, head: JournalHead) -> None:
+def keep(connection: Connection, head: JournalHead) -> None:
     """Write it into the journal, in the transaction that it is of."""
     identity, link = bytes.fromhex(head.identity), bytes.fromhex(head.link)
     seal = digest(("head", head.steps), identity, link)

@@ -1,0 +1,181 @@
+"""The state of a database that servers share, for operators.
+
+Owns what is asked of the database about itself, its servers and their work, and which of its settings weaken a promise.
+Refuses to change anything but the acceptance of a loss.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from agentserver.engines.postgres import tables
+from agentserver.engines.postgres.connection import DRIVER, connect, refused, say
+from agentserver.ports import EngineError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    import asyncpg
+
+    from agentserver.engines.postgres.options import PostgresOptions
+
+_DATABASE = """
+    select current_setting('server_version') as version,
+        current_setting('synchronous_commit') as commits,
+        coalesce(current_setting('synchronous_standby_names', true), '') as confirming,
+        (select coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint from pg_class c
+            join pg_namespace n on n.oid = c.relnamespace where n.nspname = $1 and c.relkind = 'r') as size
+"""
+_STANDBYS = "select application_name as name, state, sync_state as sync from pg_stat_replication order by 1"
+_SERVERS = """
+    select s.incarnation as number, s.name, extract(epoch from s.began)::float8 as began,
+        extract(epoch from s.expires - clock_timestamp())::float8 as lease,
+        (select count(*) from @conversation c where c.owner = s.incarnation and c.closed is null) as conversations
+    from @server s where not s.gone order by 1
+"""
+_WORK = """
+    select (select count(*) from @conversation where closed is null) as open,
+        (select count(*) from @delivery where state = 0) as queued,
+        (select min(touched) from @conversation
+            where number in (select conversation from @delivery where state = 0)) as oldest,
+        (select count(*) from @inbox where fate is null) as inbox,
+        (select extract(epoch from min(at))::float8 from @inbox where fate is null) as waiting,
+        (select count(*) from @delivery where state = 3) as dead
+"""
+_LOSSES = (
+    "select name, extract(epoch from at)::float8 as at, conversations from @loss where accepted is null"
+    " order by number"
+)
+_ACCEPT = "update @loss set accepted = clock_timestamp() where accepted is null returning name, conversations"
+
+
+class ServerState(NamedTuple):
+    """A server that has a lease. ``began`` in seconds since the epoch, ``lease`` in seconds that are left of it."""
+
+    number: int
+    name: str
+    began: float
+    lease: float
+    conversations: int
+
+
+class Standby(NamedTuple):
+    """A standby of the database, as far as this user of it may see one."""
+
+    name: str
+    state: str | None
+    sync: str | None
+
+
+class Work(NamedTuple):
+    """The work of all servers. Times in seconds since the epoch.
+
+    Args:
+        open: conversations.
+        queued: deliveries.
+        oldest: when the conversation was touched last that has waited longest with a queued delivery.
+        inbox: messages for conversations that another server has.
+        waiting: since when the oldest of those has been waiting.
+        dead: letters.
+    """
+
+    open: int
+    queued: int
+    oldest: float | None
+    inbox: int
+    waiting: float | None
+    dead: int
+
+
+class Loss(NamedTuple):
+    """Acknowledged work that a server has found missing, and nobody has accepted."""
+
+    name: str
+    at: float
+    conversations: tuple[str, ...]
+
+
+class EngineState(NamedTuple):
+    """The state of the database. ``size`` in bytes; ``weak`` is a line for each promise that it does not keep."""
+
+    version: str
+    commits: str
+    size: int
+    weak: tuple[str, ...]
+    standbys: tuple[Standby, ...]
+    servers: tuple[ServerState, ...]
+    work: Work
+    losses: tuple[Loss, ...]
+
+
+async def read_state(options: PostgresOptions) -> EngineState:
+    """Read the state of a database. Raises EngineError."""
+    async with _connected(options) as connection:
+        database = (await _rows(connection, options, _DATABASE, options.schema))[0]
+        standbys = tuple(Standby(*row) for row in await _rows(connection, options, _STANDBYS))
+        servers = tuple(ServerState(*row) for row in await _rows(connection, options, _SERVERS))
+        work = Work(*(await _rows(connection, options, _WORK))[0])
+        losses = tuple(
+            Loss(name, at, tuple(lost)) for name, at, lost in await _rows(connection, options, _LOSSES)
+        )
+        weak = tuple(tables.find_weaknesses(database["commits"], database["confirming"]))
+        return EngineState(
+            database["version"],
+            database["commits"],
+            database["size"],
+            weak,
+            standbys,
+            servers,
+            work,
+            losses,
+        )
+
+
+async def find_weaknesses(options: PostgresOptions) -> tuple[str, ...]:
+    """Find the promises that a database does not keep, a line each. Raises EngineError."""
+    async with _connected(options) as connection:
+        database = (await _rows(connection, options, _DATABASE, options.schema))[0]
+        return tuple(tables.find_weaknesses(database["commits"], database["confirming"]))
+
+
+async def migrate(options: PostgresOptions) -> bool:
+    """Make the tables where there are none; gives whether it did. Raises EngineError."""
+    async with _connected(options) as connection:
+        return await tables.migrate(connection, options)
+
+
+async def accept_loss(options: PostgresOptions) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Accept every loss that servers have noticed; gives the name of each server with what it misses.
+
+    Raises EngineError.
+    """
+    async with _connected(options) as connection:
+        return tuple((name, tuple(lost)) for name, lost in await _rows(connection, options, _ACCEPT))
+
+
+@asynccontextmanager
+async def _connected(options: PostgresOptions) -> AsyncIterator[asyncpg.Connection]:
+    try:
+        connection = await connect(options, "command", prepared=False)
+    except (*DRIVER, TimeoutError) as error:
+        raise EngineError(f"the database is away: {say(error)}") from error
+    try:
+        yield connection
+    except DRIVER as error:
+        state = getattr(error, "sqlstate", None)
+        if state in ("42P01", "3F000"):
+            told = f"schema {options.schema} has no tables: agentserver engine migrate makes them"
+            raise EngineError(told) from error
+        raise refused(error) from error
+    finally:
+        connection.terminate()
+
+
+async def _rows(
+    connection: asyncpg.Connection, options: PostgresOptions, text: str, *values: object
+) -> list[Any]:
+    """Ask one thing, in a transaction of its own, which a pooler gives to one backend as a whole."""
+    async with connection.transaction():
+        found: list[Any] = await connection.fetch(text.replace("@", f'"{options.schema}".'), *values)
+    return found

@@ -1,0 +1,166 @@
+"""``agentserver serve`` on a database: what one server began another continues, and what is told when the database is away."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import httpx
+import pytest
+
+from agentserver.assembly import shared_principals
+from agentserver.config.organism import PostgresKeys
+from agentserver.core.state.principals import Principal, Trust
+from agentserver.gateways.principals import Caller, Rate, Role, tokens
+from tests.cli.journals import verb
+from tests.cli.served import Served, write
+from tests.machine import HANGS
+from tests.postgres import running
+
+ENGINE = "engine: {{postgres: {{url: '${{DATABASE_URL}}', lease: 1s{0}}}}}"
+
+
+@pytest.fixture
+def home(tmp_path, database, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return begun(tmp_path, database, monkeypatch)
+
+
+def begun(home, database, monkeypatch, more=""):
+    """The files of an organism on a database."""
+    write(home, f"http: {{bind: '127.0.0.1:0'}}\n{ENGINE.format(more)}")
+    monkeypatch.setenv("DATABASE_URL", database)
+    return home
+
+
+@pytest.fixture
+def token(home, database):
+    verb("engine", "migrate")
+    caller = Caller(Principal("ada", Trust.ORDERS, None), Role.OPERATOR, Rate(1000, "s"), 20)
+    store = shared_principals(PostgresKeys(database))
+    yield tokens.add(store, caller)
+    store.close()
+
+
+def greeted(served, path, name="Ada"):
+    answer = served.client.post(f"{path}/messages?to=greeter", json={"name": name})
+    assert answer.status_code == 200, answer.text
+    return answer.json()["value"]["text"]
+
+
+def until(true):
+    """Wait for something that happens by itself."""
+    end = time.monotonic() + HANGS
+    while not true():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.05)
+
+
+def ended(home, *words):
+    """The status and the errors of a command that ends by itself."""
+    done = subprocess.run(
+        [sys.executable, "-m", "agentserver", *words], cwd=home, capture_output=True, text=True, timeout=HANGS, check=False
+    )  # fmt: skip
+    return done.returncode, done.stderr
+
+
+def test_a_conversation_continues_at_another_server_and_outlives_the_first(home, token):
+    with Served(home, token) as one, Served(home, token) as two:
+        path = one.open()
+        assert greeted(one, path) == "Hello, Ada"
+        assert greeted(two, path, "Eve") == "Hello, Eve"
+        one.process.kill()
+        one.process.wait(HANGS)
+        until(lambda: two.client.post(f"{path}/messages?to=greeter", json={"name": "Bob"}).status_code == 200)
+
+
+def test_with_one_of_two_servers_dead_another_starts(home, token):
+    with Served(home, token) as one:
+        path = one.open()
+        greeted(one, path)
+        one.process.kill()
+        one.process.wait(HANGS)
+    with Served(home, token) as two:
+        until(lambda: two.client.post(f"{path}/messages?to=greeter", json={"name": "Eve"}).status_code == 200)
+
+
+def test_a_request_that_is_repeated_at_another_server_is_one_request(home, token):
+    key = {"idempotency-key": "k-1"}
+    with Served(home, token) as one, Served(home, token) as two:
+        path = one.open()
+        first = one.client.post(f"{path}/messages?to=greeter", json={"name": "Ada"}, headers=key).json()
+        again = two.client.post(f"{path}/messages?to=greeter", json={"name": "Ada"}, headers=key).json()
+    assert (again["request"], again["value"], again["place"]) == (
+        first["request"],
+        first["value"],
+        first["place"],
+    )
+
+
+def test_a_revoked_token_soon_counts_at_no_server(home, token):
+    with Served(home, token) as one, Served(home, token) as two:
+        verb("principals", "revoke", "ada")
+        for served in (one, two):
+            until(lambda served=served: served.client.post("/v1/conversations").status_code == 401)
+
+
+def test_servers_are_shown_with_what_they_have(home, token):
+    with Served(home, token) as one:
+        greeted(one, one.open())
+        told = verb("engine", "status")
+        assert "its lease ends in" in told
+        assert ", 1 conversation" in told
+
+
+def test_a_database_that_is_away_at_the_start_is_a_refusal_with_its_reason(tmp_path, monkeypatch):
+    begun(tmp_path, "postgresql://desk:hidden-word@127.0.0.1:1/desk", monkeypatch)
+    for verb_ in ("serve", "run"):
+        status, told = ended(tmp_path, verb_)
+        assert status == 2, told
+        assert "the database" in told
+        assert "Traceback" not in told
+        assert "hidden-word" not in told
+
+
+def test_a_database_without_tables_is_a_refusal_where_nobody_may_make_them(home, database, monkeypatch):
+    begun(home, database, monkeypatch, ", migrate: never")
+    status, told = ended(home, "run")
+    assert (status, "agentserver engine migrate makes them" in told) == (2, True), told
+
+
+def test_a_database_that_forgets_what_it_acknowledged_is_a_refusal(home, postgres, database, monkeypatch):
+    name = database.partition("?")[0].rpartition("/")[2]
+    postgres.execute(f"alter database {name} set synchronous_commit = off")
+    status, told = ended(home, "run")
+    assert (status, "synchronous_commit is off" in told) == (2, True), told
+
+
+def test_a_start_waits_for_the_database_and_a_server_says_when_it_is_away(tmp_path, monkeypatch):
+    with running() as server:
+        begun(tmp_path, server.url(), monkeypatch, ", wait: 60s")
+        monkeypatch.chdir(tmp_path)
+        verb("engine", "migrate")
+        server.stop()
+        starting = subprocess.Popen(
+            [sys.executable, "-m", "agentserver", "serve"], cwd=tmp_path, stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, env=os.environ,
+        )  # fmt: skip
+        try:
+            server.start()
+            told = starting.stderr.readline()
+            while not told.startswith("http://"):
+                assert told, "it ended"
+                told = starting.stderr.readline()
+            with httpx.Client(base_url=told.strip(), timeout=HANGS) as client:
+                assert client.get("/readyz").status_code == 200
+                server.stop("immediate")
+                until(lambda: client.get("/readyz").status_code == 503)
+                server.start()
+                until(lambda: client.get("/readyz").status_code == 200)
+        finally:
+            starting.kill()
+            starting.wait(HANGS)
+            starting.stdin.close()
+            starting.stderr.close()

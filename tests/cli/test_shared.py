@@ -1,0 +1,206 @@
+"""The verbs on a database that servers share: they show what they show of a journal's file, and lead there and back."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+from agentserver.assembly import build
+from agentserver.config import forget, load
+from tests.cli.journals import verb as other_verb
+from tests.cli.test_dead import HANDLERS, JOB, ORGANISM
+from tests.machine import HANGS
+
+KEEP = """
+
+async def keep(payload: Result, metadata):
+    return HandlerResponse.respond(payload)
+"""
+VAULT = """  - {name: vault, description: Is kept., payload_class: works_handlers.Result, handler: works_handlers.keep,
+     approval: required}
+"""
+RESULT = JOB.replace(b"Job", b"Result")
+FILE = Path("out/journal.sqlite")
+HERE = ("--journal", FILE)
+
+
+def verb(*args, status=0):
+    sys.modules.pop("works_handlers", None)
+    try:
+        return other_verb(*args, status=status)
+    finally:
+        sys.modules.pop("works_handlers", None)
+
+
+@pytest.fixture
+def alone(tmp_path, monkeypatch):
+    """A project with a journal, in which something has died, something waits for a person and something is over."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WORKS_KEY", "s3cret-key")
+    monkeypatch.setenv("WORKS_FAIL", "crash")
+    (tmp_path / "works_handlers.py").write_text(HANDLERS + KEEP)
+    main = tmp_path / "organism.yaml"
+    main.write_text(ORGANISM.replace("limits:", f"{VAULT}limits:"))
+    organism = load(main, environ=os.environ)
+
+    async def play():
+        async with build(organism, durable=True) as server:
+            with anyio.fail_after(HANGS):
+                for _ in range(2):
+                    await (await server.open("ada")).ask(JOB)
+                over = await server.open("eve")
+                await over.ask(JOB)
+                await over.close()
+                await (await server.open("ada")).send(RESULT)
+
+    anyio.run(play)
+    forget(organism)
+    sys.modules.pop("works_handlers", None)
+    return tmp_path
+
+
+@pytest.fixture
+def home(alone, database, monkeypatch):
+    """The same with a database in place of the journal, in which there are no tables yet."""
+    monkeypatch.setenv("DATABASE_URL", database)
+    main = alone / "organism.yaml"
+    main.write_text(
+        f"{main.read_text()}\nengine: {{postgres: {{url: '${{DATABASE_URL}}', schema: works}}}}\n"
+    )
+    return alone
+
+
+@pytest.fixture
+def moved(home):
+    """The journal's content in the database."""
+    verb("engine", "migrate")
+    assert "schema works): 4 conversations from out/journal.sqlite" in verb("journal", "import", FILE)
+    return home
+
+
+def test_tables_are_made_once(home):
+    assert "has no tables: agentserver engine migrate makes them" in verb("conversations", status=2)
+    assert verb("engine", "migrate") == "schema works: made its tables\n"
+    assert verb("engine", "migrate") == "schema works: has the tables of this version\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("conversations",), ("conversations", "--json"), ("approvals",), ("approvals", "--json"),
+        ("dead", "list"), ("dead", "next"), ("journal", "aside", "list"), ("replay",),
+    ],
+)  # fmt: skip
+def test_a_list_is_that_of_the_file(moved, words):
+    assert verb(*words) == verb(*words, *HERE)
+
+
+def test_each_conversation_is_shown_as_that_of_the_file(moved):
+    keys = [json.loads(line)["id"] for line in verb("conversations", "--json").splitlines()]
+    assert len(keys) == 4
+    for key in keys:
+        for words in (("trace", key), ("trace", key, "--json"), ("explain", key)):
+            assert verb(*words) == verb(*words, *HERE)
+
+
+def test_it_is_counted_and_verified(moved):
+    assert "conversations: 3 open, 1 finished" in verb("journal", "stats")
+    assert "the database (schema works): everything is what was written" in verb("journal", "verify")
+
+
+def test_a_damaged_step_is_found(moved, postgres, database):
+    name = database.partition("?")[0].rpartition("/")[2]
+    postgres.execute(
+        "update works.step set cause = 'other' where number = (select min(number) from works.step)", name
+    )
+    assert "is not what was written" in verb("journal", "verify", status=1)
+
+
+def test_a_person_answers_once(moved):
+    (line,) = verb("approvals", "--json").splitlines()
+    waiting = json.loads(line)
+    assert "once" in verb("approve", waiting["digest"])
+    assert json.loads(verb("approvals", "--json"))["answer"]["said"] == "once"
+    assert "answered" in verb("approve", waiting["digest"], status=2)
+    verb("deny", waiting["id"])
+    assert json.loads(verb("approvals", "--json"))["answer"]["said"] == "deny"
+
+
+def test_a_dead_letter_is_taken_off_the_list(moved):
+    first, second, third = (line.split()[0] for line in verb("dead", "list").splitlines())
+    assert verb("dead", "discard", first) == f"{first} is discarded\n"
+    assert [line.split()[0] for line in verb("dead", "list").splitlines()] == [second, third]
+
+
+def test_a_move_that_was_cut_short_goes_on(moved, postgres, database):
+    name = database.partition("?")[0].rpartition("/")[2]
+    number = postgres.execute("select max(number) as last from works.conversation", name)[0]["last"]
+    for table in ("step", "delivery", "event", "value", "state", "receipt", "aside"):
+        postgres.execute(f"delete from works.{table} where conversation = {number}", name)
+    postgres.execute(f"delete from works.conversation where number = {number}", name)
+    assert "1 conversation and 3 of before" in verb("journal", "import", FILE)
+    assert verb("conversations", "--json") == verb("conversations", "--json", *HERE)
+
+
+def test_another_journal_is_refused(moved):
+    connection = sqlite3.connect(FILE)
+    connection.execute("update conversation set chain = zeroblob(32) where number = 1")
+    connection.commit()
+    connection.close()
+    assert "is damaged, and is not moved" in verb("journal", "import", FILE, status=2)
+
+
+def test_the_way_back_is_a_journal(moved):
+    told = verb("journal", "export", "back.sqlite")
+    assert told.startswith("back.sqlite: 4 conversations, ")
+    assert "everything is what was written" in verb("journal", "verify", "--journal", "back.sqlite")
+    for words in (("conversations", "--json"), ("dead", "list"), ("approvals", "--json")):
+        assert verb(*words, "--journal", "back.sqlite") == verb(*words, *HERE)
+    assert "exists already" in verb("journal", "export", "back.sqlite", status=2)
+
+
+def test_the_state_of_the_database_is_shown(moved):
+    told = verb("engine", "status")
+    assert "no server has a lease" in told
+    assert "conversations: 3 open; dead letters: 3" in told
+    assert "warning: no standby confirms commits (synchronous_standby_names is empty)" in told
+    assert json.loads(verb("engine", "status", "--json"))["work"]["open"] == 3
+
+
+def test_a_loss_is_accepted_once(moved, postgres, database):
+    assert verb("engine", "accept-loss") == "no server has noticed a loss\n"
+    name = database.partition("?")[0].rpartition("/")[2]
+    postgres.execute("insert into works.loss (name, conversations) values ('one', array['c1', 'c2'])", name)
+    assert "no message is accepted until agentserver engine accept-loss" in verb("engine", "status")
+    assert verb("engine", "accept-loss") == "accepted what one misses of c1, c2\n"
+    assert verb("engine", "accept-loss") == "no server has noticed a loss\n"
+
+
+def test_a_database_that_is_away_is_told_without_its_password(home, monkeypatch):
+    monkeypatch.setenv("DATABASE_URL", "postgresql://desk:hidden-word@127.0.0.1:1/desk")
+    for words in (("conversations",), ("engine", "status"), ("engine", "migrate"), ("principals", "list")):
+        told = verb(*words, status=2)
+        assert "away" in told or "does not answer" in told
+        assert "hidden-word" not in told
+
+
+def test_an_organism_with_a_journal_has_no_database(alone):
+    assert "has no engine:" in verb("engine", "status", status=2)
+    assert "has no engine:" in verb("journal", "import", FILE, status=2)
+
+
+def test_check_looks_at_the_database_when_it_is_asked_to(home, monkeypatch):
+    assert "[config/engine]" not in verb("check")
+    weak = "engine.postgres: no standby confirms commits (synchronous_standby_names is empty)"
+    assert weak in verb("check", "--engine")
+    verb("check", "--engine", "--strict", status=1)
+    monkeypatch.setenv("DATABASE_URL", "postgresql://desk:hidden-word@127.0.0.1:1/desk")
+    told = verb("check", "--engine", status=1)
+    assert "engine.postgres: the database is away" in told
+    assert "hidden-word" not in told

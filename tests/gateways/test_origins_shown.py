@@ -16,6 +16,7 @@ from agentserver.gateways.approval_view import traced
 from agentserver.gateways.live import telling
 from agentserver.trace.redact import Redaction
 from agentserver.trace.terminal import paint
+from tests.gateways.console.test_approvals import WAITS, session
 from tests.gateways.http.desk import desk, until
 
 ROOT = Path(__file__).parents[2]
@@ -93,3 +94,13 @@ async def test_an_operator_sees_the_mail_and_the_origin_of_the_iban(clerk):
         assert "Pay the invoice in mail 13" in said
         assert telling.question(one, rules.codecs, Redaction(), found, whole=False)["origins"] == []
         await anyio.lowlevel.checkpoint()
+
+
+async def test_the_console_shows_the_mail_and_the_origin_of_the_iban_before_it_may_be_approved(clerk):
+    order = "Pay the invoice in mail 13 and tell Kim."
+    _, shown = await session(f'@clerk text="{order}"', WAITS, organism=clerk)
+    asked = shown.partition("\napproval ")[2]
+    assert '  |   iban: "XX99MALLORY" a stranger wrote it: inbox() at step' in asked
+    assert "  | a stranger's text, of inbox() at step" in asked
+    assert f'  |     "{order}"' in asked
+    assert asked.index("the request") < asked.index("sha-256") < asked.index("/approve")

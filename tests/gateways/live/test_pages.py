@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.gateways.live.conftest import PICTURES, desk, keep
+from tests.machine import HANGS
 
 ORDER = "Pay the invoice in mail 13 and tell Kim."
 
@@ -27,6 +28,16 @@ def attacked(running, page):
     return handle.id
 
 
+def let_rest(page):
+    """Move the page's time until all hops have come to rest: one may be told of after the time was moved."""
+    for _ in range(HANGS * 10):
+        page.clock.run_for(2000)
+        if page.locator(".organism .dot").count() == 0:
+            return
+        page.wait_for_timeout(100)
+    raise AssertionError("a hop does not come to rest")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_an_attack_is_blocked_before_ones_eyes(running, visit, scheme):
     page = visit(running, still=True, color_scheme=scheme)
@@ -38,8 +49,7 @@ def test_an_attack_is_blocked_before_ones_eyes(running, visit, scheme):
     expect(happened.first).to_contain_text("BLOCKED: bank() called with tainted inputs")
     row = page.get_by_role("table", name="Listeners").get_by_role("row").filter(has_text="clerk")
     expect(row.first.get_by_role("cell").nth(3)).to_have_text("4")
-    page.clock.run_for(2000)  # all have come to rest
-    expect(page.locator(".organism .dot")).to_have_count(0)
+    let_rest(page)
     keep(page, f"live-organism-{scheme}.png")
 
 

@@ -43,6 +43,13 @@ LEFT_TO_FULL = tuple(
         "crash",
         "deploy",
         "examples",
+        "gateways/live/test_approving.py",
+        "gateways/live/test_dead.py",
+        "gateways/live/test_hostile.py",
+        "gateways/live/test_pages.py",
+        "gateways/live/test_served.py",
+        "gateways/live/test_traffic.py",
+        "mcp/client/test_counterparts.py",
         "soak",
         "test_docs.py",
         "test_first_hour.py",
@@ -52,7 +59,11 @@ LEFT_TO_FULL = tuple(
         "test_site.py",
     )
 )
-"""Tests of pages, packaging, examples and long lives, which only `./run test --full` runs."""
+"""Tests of pages, packaging, examples and long lives, which only `./run test --full` runs.
+
+Those in a browser take minutes, and break where the files of the live view change; what the server tells it has tests
+of its own. Those of MCP servers that others have written start three of their programs, and break with their releases.
+"""
 BENCHMARKS = sorted((ROOT / "benchmarks").glob("[!_]*.py"))
 QUICK = {
     "agents": ("--quick",),

@@ -39,7 +39,7 @@ from agentserver.reloading.fixed import (
     refused,
     succession,
 )
-from agentserver.reloading.keepers import Keepers, attempted, bound_listeners
+from agentserver.reloading.keepers import Keepers, Lasting, attempted, bound_listeners
 from agentserver.rulebook import NO_GUARDS, rules
 from agentserver.supervision import Ending, start_helper
 from agentserver.trace.store import TraceBook
@@ -187,7 +187,12 @@ class Server(Serving):
     ) -> Callable[[AsyncExitStack], Coroutine[Any, Any, Mapping[str, Callee]]]:
         """Opens all that the listeners of one edition need."""
         return partial(
-            bound_listeners, organism, decided_by, self.completer, self._tracing, lambda: self.calls
+            bound_listeners,
+            organism,
+            decided_by,
+            self.completer,
+            self._tracing,
+            Lasting(self._keepers.shared, lambda: self.calls),
         )
 
     @property

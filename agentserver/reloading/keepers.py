@@ -7,24 +7,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import anyio
 import anyio.to_thread
 
 from agentserver.config.organism import elsewhere
 from agentserver.pump import Callee
+from agentserver.reloading.process_keys import connection_key, worker_key
 from agentserver.supervision import Ending, run_errand
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Mapping
+    from contextlib import AbstractAsyncContextManager
 
     from agentserver.config import Organism
     from agentserver.config.organism import BoundListener, Handler
     from agentserver.core.guard import Rules
+    from agentserver.mcp.client.connection import Connection
+    from agentserver.payload.foreign.servers import McpServer
     from agentserver.ports import Completer
     from agentserver.pump.turns.editions import Elsewhere
     from agentserver.telemetry.tracing import Tracing
@@ -102,10 +106,82 @@ class EditionKeeper(Generic[T]):
             await self._over.wait()
 
 
+@dataclass(eq=False, slots=True)
+class _Shared:
+    """A context that editions share.
+
+    Args:
+        keeper: of it.
+        made: by entering it.
+        users: editions that have it.
+    """
+
+    keeper: EditionKeeper[Any]
+    made: Any
+    users: int = 0
+
+
+class SharedContexts:
+    """Contexts that several editions use: processes and connections of which nothing has changed.
+
+    Args:
+        lost: is given the reason when one was left without being closed.
+    """
+
+    def __init__(self, lost: Callable[[BaseException | None], None]) -> None:
+        self._lost = lost
+        self._open: dict[str, _Shared] = {}
+
+    async def enter(
+        self,
+        key: str,
+        make: Callable[[], AbstractAsyncContextManager[T]],
+        sound: Callable[[T], bool],
+        stack: AsyncExitStack,
+    ) -> T:
+        """Give the context of this key, entered here or by an earlier edition; it is left after its last edition.
+
+        Args:
+            key: says all that it depends on.
+            make: the context.
+            sound: False for one that is not to be used again.
+            stack: of the edition.
+        """
+        shared = self._open.get(key)
+        if shared is None or not sound(shared.made):
+            keeper: EditionKeeper[T] = EditionKeeper(lambda inner: inner.enter_async_context(make()))
+            shared = self._open[key] = _Shared(keeper, await keeper.open(self._lost))
+        shared.users += 1
+        stack.push_async_callback(self._leave, key, shared)
+        made: T = shared.made
+        return made
+
+    async def _leave(self, key: str, shared: _Shared) -> None:
+        shared.users -= 1
+        if shared.users:
+            return
+        if self._open.get(key) is shared:
+            del self._open[key]
+        await shared.keeper.close()
+
+
+class Lasting(NamedTuple):
+    """Things that several editions use.
+
+    Args:
+        shared: processes and connections.
+        desk: gives what has the calls for workers on other machines.
+    """
+
+    shared: SharedContexts
+    desk: Callable[[], CallDesk]
+
+
 class Keepers(Generic[T]):
     """Everything open for the editions of a server. The last is that of the present one."""
 
     def __init__(self) -> None:
+        self.shared = SharedContexts(self._lose)
         self._open: list[EditionKeeper[T]] = []
         self._lost = asyncio.Event()
         self._why: BaseException | None = None
@@ -167,7 +243,7 @@ async def bound_listeners(
     rules: Rules,
     completer: Completer | None,
     tracing: Tracing | None,
-    desk: Callable[[], CallDesk],
+    lasting: Lasting,
     stack: AsyncExitStack,
 ) -> Mapping[str, Callee]:
     """The listeners with their handlers, and what these need for as long as the stack is open.
@@ -177,7 +253,7 @@ async def bound_listeners(
         rules: its own.
         completer: answers in place of the organism's language models.
         tracing: told of calls and completions; None where nobody is.
-        desk: gives what has the calls for workers on other machines.
+        lasting: over editions.
         stack: left when none of the listeners runs any more.
     """
     if completer is None and organism.models is not None:
@@ -188,8 +264,8 @@ async def bound_listeners(
         completer = tracing.asked(completer, organism.models)
     if tracing is not None:
         tracing.know({bound.listener.name: bound.listener.agent for bound in organism.listeners})
-    tools = await _tools(organism, stack)
-    remotes = await stack.enter_async_context(remote(organism, rules, desk))
+    tools = await _tools(organism, lasting.shared, stack)
+    remotes = await _workers(organism, rules, lasting, stack)
     return {
         bound.listener.name: Callee(
             bound.listener,
@@ -213,14 +289,15 @@ def _handler(bound: BoundListener, rules: Rules) -> Handler:
     return Agent(bound.agent, rules.codecs, rules.bounds)
 
 
-async def _tools(organism: Organism, stack: AsyncExitStack) -> Mapping[str, Handler]:
+async def _tools(organism: Organism, shared: SharedContexts, stack: AsyncExitStack) -> Mapping[str, Handler]:
     """The handlers of listeners that are tools of MCP servers, connected for as long as the stack is open.
 
     Raises WallError when this system cannot hold a program that asks for a wall.
     """
     if not organism.mcp:
         return {}
-    from agentserver.mcp.client.listeners import listening  # with an extra that most do without
+    from agentserver.mcp.client.connection import standing  # with an extra that most do without
+    from agentserver.mcp.client.listeners import listening
     from agentserver.worker.commands.launching import launched, walled
 
     deadlines = {
@@ -229,13 +306,18 @@ async def _tools(organism: Organism, stack: AsyncExitStack) -> Mapping[str, Hand
         if bound.handler is elsewhere  # a test has others in their place
     }
     walled(server for server in organism.mcp if any(tool.listener in deadlines for tool in server.tools))
-    return await stack.enter_async_context(listening(organism.mcp, organism.project, deadlines, launched))
+
+    async def connect(server: McpServer) -> Connection:
+        key = await anyio.to_thread.run_sync(connection_key, organism.project, server)
+        make = partial(standing, server, organism.project, launched)
+        return await shared.enter(key, make, lambda connection: connection.sound, stack)
+
+    return await stack.enter_async_context(listening(organism.mcp, deadlines, connect))
 
 
-@asynccontextmanager
-async def remote(
-    organism: Organism, rules: Rules, desk: Callable[[], CallDesk]
-) -> AsyncIterator[Mapping[str, Elsewhere]]:
+async def _workers(
+    organism: Organism, rules: Rules, lasting: Lasting, stack: AsyncExitStack
+) -> Mapping[str, Elsewhere]:
     """The workers of the listeners that have processes of their own, by the listener's name.
 
     Raises WallError when this system cannot hold one of them.
@@ -243,25 +325,21 @@ async def remote(
     distant = [each for each in organism.listeners if each.isolation is not None and each.isolation.remote]
     asked = [each for each in organism.listeners if each.isolation is not None and not each.isolation.remote]
     if not asked and not distant:
-        yield {}
-        return
+        return {}
     from agentserver.worker.planning import plan, walls
     from agentserver.worker.pool import Walled, Workers
     from agentserver.worker.remote.desk import RemoteListener
 
     walls(asked)
-    async with AsyncExitStack() as stack:
-        pools: dict[str, Walled] = {}
-        names = [bound.listener.name for bound in distant]
-        for name in names:
-            stack.enter_context(desk().serving(name))
-        away = {
-            name: RemoteListener(desk(), name, rules.codecs, rules.bounds, organism.limits.storage)
-            for name in names
-        }
-        for bound in asked:
-            planned = await anyio.to_thread.run_sync(plan, organism, bound, rules.bounds)
-            pools[bound.listener.name] = Walled(Workers(planned), rules.codecs, rules.bounds)
-        for pool in pools.values():
-            await stack.enter_async_context(pool.workers)
-        yield {**pools, **away}
+    found: dict[str, Elsewhere] = {}
+    for bound in distant:
+        name, desk = bound.listener.name, lasting.desk()
+        stack.enter_context(desk.serving(name))
+        found[name] = RemoteListener(desk, name, rules.codecs, rules.bounds, organism.limits.storage)
+    for bound in asked:
+        planned = await anyio.to_thread.run_sync(plan, organism, bound, rules.bounds)
+        key = await anyio.to_thread.run_sync(worker_key, organism.project, planned)
+        make = partial(Workers, planned)
+        workers = await lasting.shared.enter(key, make, lambda one: not one.futile, stack)
+        found[bound.listener.name] = Walled(workers, rules.codecs, rules.bounds)
+    return found

@@ -198,4 +198,7 @@ def test_a_server_whose_terminal_is_gone_ends_unless_it_was_to_outlast_it(tmp_pa
         if nohup:
             assert "is reloaded" in process.stderr.readline()
             process.terminate()
-        assert process.wait(TIMEOUT) == 0
+        assert process.wait(TIMEOUT) in {
+            0,
+            128 + signal.SIGTERM,
+        }  # drained, or at once before it hears signals

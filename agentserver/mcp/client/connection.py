@@ -197,6 +197,11 @@ class Connection:
             raise LostError(f"{self.server.name} gave no answer that can be read: {told(error)}") from None
 
     @property
+    def sound(self) -> bool:
+        """True while it is connected to the server that was agreed on."""
+        return self._up and not self._refused
+
+    @property
     def _up(self) -> bool:
         """True when a call can be sent: one that is lost may not have been noticed by ``run`` yet."""
         return self._client is not None and not self._lost.is_set()
@@ -241,6 +246,23 @@ def answers() -> Any:
     from pydantic import TypeAdapter
 
     return TypeAdapter(CallToolResult | InputRequiredResult)
+
+
+@asynccontextmanager
+async def standing(server: McpServer, directory: Path, launcher: Launcher) -> AsyncIterator[Connection]:
+    """Keep a server connected; calls wait until it is.
+
+    Args:
+        server: how it is reached, and its tools.
+        directory: in which its program starts.
+        launcher: says how.
+    """
+    connection = Connection(server, directory, launcher)
+    async with anyio.create_task_group() as tasks:
+        name = f"keeps the connection to {server.name}"
+        start_errand(tasks, name, Ending.LISTENER, connection.run, connection.give_up)
+        yield connection
+        tasks.cancel_scope.cancel()
 
 
 @asynccontextmanager

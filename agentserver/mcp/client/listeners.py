@@ -18,7 +18,7 @@ import anyio.to_thread
 from agentserver.contract import HandlerMetadata, HandlerResponse, SystemError
 from agentserver.extras import require
 from agentserver.handoff.validation.worker import ValidationFailed, ValidationWorker
-from agentserver.mcp.client.connection import Connection, FailedCallError, LostError
+from agentserver.mcp.client.connection import FailedCallError, LostError
 from agentserver.payload.foreign.mapping import codec_of
 from agentserver.payload.foreign.results import (
     ToolData,
@@ -31,13 +31,11 @@ from agentserver.payload.foreign.results import (
 from agentserver.payload.foreign.shapes import inward, outward
 from agentserver.payload.json.elements import element_of, value_from
 from agentserver.payload.json.values import JsonRefusal
-from agentserver.supervision import Ending, start_errand
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
-    from agentserver.mcp.client.process import Launcher
+    from agentserver.mcp.client.connection import Connection
     from agentserver.payload.foreign.servers import McpServer, McpTool
 
 WAITING: Final = 0.9
@@ -152,17 +150,18 @@ def _octets(text: str) -> bytes:
 
 @asynccontextmanager
 async def listening(
-    servers: Sequence[McpServer], directory: Path, deadlines: Mapping[str, float], launcher: Launcher
+    servers: Sequence[McpServer],
+    deadlines: Mapping[str, float],
+    connect: Callable[[McpServer], Awaitable[Connection]],
 ) -> AsyncIterator[Mapping[str, ToolListener]]:
-    """The handlers of all tools by listener, while their servers are kept connected.
+    """The handlers of all tools by listener.
 
     The library is imported in a thread before this gives anything; servers are connected afterwards, and calls wait.
 
     Args:
         servers: whose tools these are.
-        directory: in which programs start.
         deadlines: seconds of each listener that is wanted; a server without one is not connected.
-        launcher: says how a program is started.
+        connect: gives the connection to a server, which stands for longer than this.
 
     Raises MissingExtraError.
     """
@@ -172,18 +171,15 @@ async def listening(
         return
     require("mcp:", "mcp")
     await anyio.to_thread.run_sync(_import)
+    connections = {
+        name: await connect(server) for name, server in {one.name: one for one, _ in tools}.items()
+    }
     worker = ValidationWorker()
-    connections = {server.name: Connection(server, directory, launcher) for server, _ in tools}
     try:
-        async with anyio.create_task_group() as tasks:
-            for connection in connections.values():
-                name = f"keeps the connection to {connection.server.name}"
-                start_errand(tasks, name, Ending.LISTENER, connection.run, connection.give_up)
-            yield {
-                tool.listener: ToolListener(tool, connections[server.name], deadlines[tool.listener], worker)
-                for server, tool in tools
-            }
-            tasks.cancel_scope.cancel()
+        yield {
+            tool.listener: ToolListener(tool, connections[server.name], deadlines[tool.listener], worker)
+            for server, tool in tools
+        }
     finally:
         await anyio.to_thread.run_sync(worker.close)
 

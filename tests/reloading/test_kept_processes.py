@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 import sys
 from pathlib import Path
 
@@ -48,7 +50,7 @@ mcp:
     command: COMMAND
     env: [NAMED]
     restarts: 3
-    tools: [{name: echo, trust: source}, {name: die, trust: source}]
+    tools: [{name: echo, trust: source}]
 """
 
 
@@ -113,8 +115,9 @@ async def test_a_process_of_which_nothing_changed_runs_on_over_a_reload(desk, ch
 async def test_a_server_that_was_given_up_is_started_by_a_reload_without_a_change(desk):
     desk.change("organism.yaml", "restarts: 3", "restarts: 0")
     async with await desk.project.server() as server:
-        await desk.processes(server)
-        await ask(server, "now", "far.die")
+        _, program = await desk.processes(server)
+        os.kill(program, signal.SIGKILL)
+        await soon(lambda: not Path(f"/proc/{program}").exists())
         assert "internal" in await ask(server, "good day", "far.echo")
         assert isinstance(await desk.project.reload(server), Reloaded)
         assert await ask(server, "good day", "far.echo") == ["good day"]

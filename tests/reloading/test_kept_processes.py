@@ -84,31 +84,36 @@ def desk(project, tmp_path_factory, monkeypatch):
     return Desk(project, far.notes)
 
 
+def runs(process):
+    return Path(f"/proc/{process}").exists()
+
+
+CHANGES = {
+    "nothing": (lambda desk: None, (True, True)),
+    "other code": (lambda desk: desk.change("edition_other.py"), (True, True)),
+    "times": (lambda desk: (desk.project.root / "listeners/whose.py").touch(), (True, True)),
+    "other keys": (lambda desk: desk.change("organism.yaml", "name: other", "name: another"), (True, True)),
+    "its code": (lambda desk: desk.change("listeners/whose.py"), (False, True)),
+    "its wall": (lambda desk: desk.change("organism.yaml", "warm: 1", "warm: 1, files: 100"), (False, True)),
+    "its program": (lambda desk: desk.change("programs/far.py"), (True, False)),
+    "its server": (lambda desk: desk.change("organism.yaml", "restarts: 3", "restarts: 4"), (True, False)),
+}
+"""Changes, and whether the walled worker and the program of the MCP server run on over them."""
+
+
 @needs_wall
-@pytest.mark.parametrize(
-    ("change", "kept"),
-    [
-        (lambda desk: None, (True, True)),
-        (lambda desk: desk.change("edition_other.py"), (True, True)),
-        (lambda desk: (desk.project.root / "listeners/whose.py").touch(), (True, True)),
-        (lambda desk: desk.change("organism.yaml", "name: other", "name: another"), (True, True)),
-        (lambda desk: desk.change("listeners/whose.py"), (False, True)),
-        (lambda desk: desk.change("organism.yaml", "warm: 1", "warm: 1, files: 100"), (False, True)),
-        (lambda desk: desk.change("programs/far.py"), (True, False)),
-        (lambda desk: desk.change("organism.yaml", "restarts: 3", "restarts: 4"), (True, False)),
-    ],
-    ids=["nothing", "other code", "times", "other keys", "its code", "its wall", "its program", "its server"],
-)
-async def test_a_process_of_which_nothing_changed_runs_on_over_a_reload(desk, change, kept):
+async def test_a_process_of_which_nothing_changed_runs_on_over_a_reload(desk):
     async with await desk.project.server() as server:
         before = await desk.processes(server)
-        change(desk)
-        assert isinstance(await desk.project.reload(server), Reloaded)
-        await settled(server)
-        after = await desk.processes(server)
-        assert tuple(old == new for old, new in zip(before, after, strict=True)) == kept
-        assert [Path(f"/proc/{each}").exists() for each in before] == [*kept]
-    await soon(lambda: not any(Path(f"/proc/{each}").exists() for each in after))
+        for name, (change, kept) in CHANGES.items():
+            change(desk)
+            assert isinstance(await desk.project.reload(server), Reloaded), name
+            await settled(server)
+            after = await desk.processes(server)
+            assert tuple(old == new for old, new in zip(before, after, strict=True)) == kept, name
+            assert tuple(map(runs, before)) == kept, name
+            before = after
+    await soon(lambda: not any(map(runs, before)))
 
 
 @needs_wall
@@ -117,7 +122,7 @@ async def test_a_server_that_was_given_up_is_started_by_a_reload_without_a_chang
     async with await desk.project.server() as server:
         _, program = await desk.processes(server)
         os.kill(program, signal.SIGKILL)
-        await soon(lambda: not Path(f"/proc/{program}").exists())
+        await soon(lambda: not runs(program))
         assert "internal" in await ask(server, "good day", "far.echo")
         assert isinstance(await desk.project.reload(server), Reloaded)
         assert await ask(server, "good day", "far.echo") == ["good day"]

@@ -198,6 +198,9 @@ class CallDesk:
             yield
         finally:
             line.editions -= 1
+            for worker in line.workers if not line.editions else ():
+                if not worker.done():
+                    worker.set_exception(UnwantedError("the listener has no isolation: remote any more"))
 
     def serves(self, listener: str) -> bool:
         """True for a listener that has workers on other machines."""
@@ -257,6 +260,8 @@ class CallDesk:
         Args:
             listener: its name.
             worker: the principal that the worker is.
+
+        Raises UnwantedError when the listener's workers are here from now on.
         """
         line = self._lines.setdefault(listener, _Line())
         if line.lonely:
@@ -276,7 +281,7 @@ class CallDesk:
         try:
             return await coming
         except asyncio.CancelledError:
-            if coming.done() and not coming.cancelled() and not coming.result().over.done():
+            if coming.done() and not coming.cancelled() and coming.exception() is None:
                 self._offer(coming.result())
             raise
         finally:

@@ -80,7 +80,10 @@ class WorkerRoutes:
             )
             logger.warning("a worker of %s is refused: %s", listener, told)
             raise ProblemAnswer(409, told)
-        given = await self._given(request, who, asked)
+        try:
+            given = await self._given(request, who, asked)
+        except UnwantedError as error:
+            raise ProblemAnswer(404, f"No calls: {error}.") from None
         return Response(status_code=204) if given is None else _json(given)
 
     async def _given(self, request: Request, who: Caller, asked: TakeFrame) -> GivenFrame | None:

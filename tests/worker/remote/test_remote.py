@@ -146,6 +146,24 @@ async def test_a_remote_listener_survives_a_reload(path):
         assert (await field.ask("hello", "after")).startswith("hello after")
 
 
+async def test_a_reload_brings_the_first_remote_listener_and_takes_it_away(path, tmp_path):
+    home = copied(tmp_path / "project")
+    remote = home.read_text()
+    local = remote.replace("remote: true", "remote: false")
+    home.write_text(local)
+    async with serving(home) as field:
+        assert (await field.ask("hello", "here")).startswith("hello here")
+        home.write_text(remote)
+        worker = await field.worker(last="has no calls of calculator: 404")
+        assert (await field.reload()).name == "distant"
+        await told(worker, "handles calls of calculator")
+        assert (await field.ask("hello", "there")) == f"hello there by {worker.pid}"
+        home.write_text(local)
+        assert (await field.reload()).name == "distant"
+        await told(worker, "has no calls of calculator: 404")
+        assert (await field.ask("hello", "back")).startswith("hello back")
+
+
 async def test_a_worker_whose_processes_do_not_start_takes_no_calls_and_says_why(path):
     """It took them all, and failed each at once, while workers that could make them waited."""
     async with serving(path) as field:

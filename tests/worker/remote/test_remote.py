@@ -146,19 +146,25 @@ async def test_a_remote_listener_survives_a_reload(path):
         assert (await field.ask("hello", "after")).startswith("hello after")
 
 
-async def test_a_reload_brings_the_first_remote_listener_and_takes_it_away(path, tmp_path):
-    home = copied(tmp_path / "project")
-    remote = home.read_text()
-    local = remote.replace("remote: true", "remote: false")
-    home.write_text(local)
-    async with serving(home) as field:
+@pytest.fixture
+def local(path):
+    """The organism's text with its listener here; the file is as it was after the test."""
+    kept = path.read_text()
+    yield kept.replace("remote: true", "remote: false")
+    path.write_text(kept)
+
+
+async def test_a_reload_brings_the_first_remote_listener_and_takes_it_away(path, local):
+    remote = path.read_text()
+    path.write_text(local)
+    async with serving(path) as field:
         assert (await field.ask("hello", "here")).startswith("hello here")
-        home.write_text(remote)
+        path.write_text(remote)
         worker = await field.worker(last="has no calls of calculator: 404")
         assert (await field.reload()).name == "distant"
         await told(worker, "handles calls of calculator")
         assert (await field.ask("hello", "there")) == f"hello there by {worker.pid}"
-        home.write_text(local)
+        path.write_text(local)
         assert (await field.reload()).name == "distant"
         await told(worker, "has no calls of calculator: 404")
         assert (await field.ask("hello", "back")).startswith("hello back")

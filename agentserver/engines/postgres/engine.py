@@ -16,6 +16,7 @@ import anyio
 from agentserver.core.state.elapsed import STEADY, Calendar, Jump
 from agentserver.engines.journal.care.answers import LeftAnswers
 from agentserver.engines.journal.rows import Left
+from agentserver.engines.journal.steps import written
 from agentserver.engines.journal.steps.step import StepMaker
 from agentserver.engines.postgres import care, tables
 from agentserver.engines.postgres.claims import Claims
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from agentserver.core.guard import CoreGuard
     from agentserver.core.messages import Done, EventPlace, Reply
     from agentserver.core.records.outcome import Outcome
+    from agentserver.core.state.conversation import Conversation
+    from agentserver.engines.journal.kept import Kept
     from agentserver.engines.postgres.options import PostgresOptions
     from agentserver.ports import Answers, Arrival, Claim, Fate, Gained, Lost, News
 
@@ -257,6 +260,20 @@ class PostgresEngine(DatabaseReads):
     def commit(self, claim: Claim, outcome: Outcome) -> asyncio.Future[None]:
         """Make an outcome permanent, together with all others that wait."""
         return self._writer.commit(claim, outcome)
+
+    async def load(self, conversation: str) -> Conversation | None:
+        """The conversation as last committed. What its next commit needs to know is read along with it."""
+        claim = self._claims.held(conversation)
+        if claim is None or self._rows.knows(conversation, claim):
+            return await super().load(conversation)
+
+        def work() -> tuple[Conversation | None, Kept | None]:
+            return self._reader.load(conversation), written.find(self._thread.connection, conversation)
+
+        found, kept = await self._do(work)
+        if not self._rows.knows(conversation, claim) and self._claims.held(conversation) == claim:
+            self._rows.learn(conversation, claim, kept)
+        return found
 
     async def set_aside(self, conversation: str, reason: str, at: float) -> tuple[Reply | Done, ...]:
         """Let a conversation go on no more. Raises FencedError when another process has it."""

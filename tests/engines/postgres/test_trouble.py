@@ -361,6 +361,8 @@ async def test_a_stale_copy_is_dropped_and_never_written(options):
         await run(options.url, "update agentserver.conversation set moved = moved - interval '1 minute'")
         stale = a.held(key)
         claim = await b.claim(key)
+        assert await b.load(key) == first.conversation
+        assert b._rows.knows(key, claim)  # its first commit reads nothing
         second = sample.said(first.conversation, "at b")
         await b.commit(claim, second)
         with pytest.raises(FencedError):

@@ -67,6 +67,7 @@ of its own. Those of MCP servers that others have written start three of their p
 BENCHMARKS = sorted((ROOT / "benchmarks").glob("[!_]*.py"))
 QUICK = {
     "agents": ("--quick",),
+    "cluster": ("--quick",),
     "durable": ("--quick",),
     "fairness": ("--quick",),
     "gateway": ("--quick",),
@@ -256,8 +257,11 @@ def soak(*args: str) -> None:
 
 
 def crash(*args: str) -> None:
-    """Kill real servers at full length."""
-    at_length("tests/crash", "--capture=no", *args)
+    """Kill real servers at full length; with --postgres, three on one database, which is attacked as well."""
+    if "--postgres" in args:
+        tool("tests.crash.cluster", *(arg for arg in args if arg != "--postgres"))
+    else:
+        at_length("tests/crash", "--capture=no", *args)
 
 
 def fuzz(*args: str) -> None:

@@ -43,7 +43,7 @@ from tests.crash.cluster.servers import Server, command  # noqa: E402
 from tests.postgres import Postgres, running  # noqa: E402
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 
 TICKS = os.sysconf("SC_CLK_TCK")
 CHAIN = 100
@@ -489,7 +489,7 @@ def found_size(found: Cluster, path: str) -> tuple[int]:
     )),)  # fmt: skip
 
 
-def measures(bench: Bench, names: Sequence[str]) -> list[Callable[[], Awaitable[None]]]:
+def measures(bench: Bench, names: Sequence[str]) -> list[Callable[[], Coroutine[Any, Any, None]]]:
     """The measurements of these names, or all."""
     every = {"requests": bench.requests, "idle": bench.idle, "hops": bench.hops, "way": bench.way,
              "memory": bench.memory, "move": bench.move, "bloat": bench.bloat}  # fmt: skip

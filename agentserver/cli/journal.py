@@ -269,7 +269,23 @@ def import_journal(ctx: click.Context, file: Path, organism: Path | None) -> Non
 
     with refusing(ctx):
         moved = moving.import_journal(file, kept.shared, _progress)
+        _import_principals(ctx, project.located(organism), file)
     project.say(f"{kept}: {_moved(moved)} from {file}")
+
+
+def _import_principals(ctx: click.Context, main: Path, journal: Path) -> None:
+    """Copy the principals beside a journal into the database of an organism, where that has none."""
+    from agentserver.assembly import shared_principals
+    from agentserver.gateways.principals.file import beside
+
+    keys = project.glimpse(ctx, main).engine
+    try:
+        data = beside(journal).read().data
+        if data and keys is not None:
+            with closing(shared_principals(keys)) as store:
+                store.change(lambda kept: kept or data)
+    except (OSError, ValueError) as error:
+        project.refuse(ctx, f"the conversations are there, their principals are not: {error}")
 
 
 def _progress(done: int, every: int) -> None:

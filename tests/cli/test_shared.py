@@ -148,6 +148,13 @@ def test_a_move_that_was_cut_short_goes_on(moved, postgres, database):
     assert verb("conversations", "--json") == verb("conversations", "--json", *HERE)
 
 
+def test_the_principals_beside_a_journal_move_with_it(home):
+    verb("principals", "add", "ada", "--may", "boss", *HERE)
+    verb("engine", "migrate")
+    verb("journal", "import", FILE)
+    assert verb("principals", "list") == verb("principals", "list", *HERE)
+
+
 def test_another_journal_is_refused(moved):
     connection = sqlite3.connect(FILE)
     connection.execute("update conversation set chain = zeroblob(32) where number = 1")

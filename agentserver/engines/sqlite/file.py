@@ -76,6 +76,7 @@ _ADVICE: Final = {
     "SQLITE_NOTADB": "the file is no journal of this server",
     "SQLITE_IOERR": "the disk cannot be read or written",
     "SQLITE_BUSY": "another program holds the file",
+    "SQLITE_ERROR": "its tables are not those of this agentserver: use the version that wrote it, or move it away",
 }
 
 FATAL: Final = ("SQLITE_IOERR", "SQLITE_CORRUPT", "SQLITE_NOTADB")
@@ -161,6 +162,8 @@ def _check(connection: sqlite3.Connection, path: Path) -> int:
         raise EngineError(f"{path}: the file is a database of another program")
     if version not in (0, FORMAT):
         raise EngineError(f"{path}: {_other_format(version)}")
+    if version and has_other_tables(connection):
+        raise EngineError(f"{path}: {_ADVICE['SQLITE_ERROR']}")
     (verdict,) = connection.execute("pragma quick_check(1)").fetchone()
     verdict = " ".join(verdict.split())
     if verdict != "ok":
@@ -168,6 +171,18 @@ def _check(connection: sqlite3.Connection, path: Path) -> int:
             f"{path}: the file is damaged ({verdict}): restore a backup, or move it away to begin anew"
         )
     return int(version)
+
+
+def has_other_tables(connection: sqlite3.Connection) -> bool:
+    """Compare the tables of a file with those of an empty journal; True when they differ."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as fresh:
+        fresh.executescript(TABLES)
+        return _tables(fresh) != _tables(connection)
+
+
+def _tables(connection: sqlite3.Connection) -> list[tuple[object, ...]]:
+    query = "select type, name, tbl_name, sql from main.sqlite_master order by type, name"
+    return connection.execute(query).fetchall()
 
 
 def _text(data: bytes) -> str:

@@ -236,7 +236,7 @@ async def test_what_cannot_be_read_is_the_engines_error(tmp_path):
         with pytest.raises(EngineError, match="not what was written"):
             await engine.load(outcome.conversation.id)
         engine._connection.execute("drop table value")
-        with pytest.raises(EngineError, match="no such table"):
+        with pytest.raises(EngineError, match="its tables are not those of this agentserver"):
             await engine.load(outcome.conversation.id)
 
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from agentserver.engines.conformance.suite import SampleConversation
 from agentserver.engines.sqlite.file import JournalOptions, open_writing
+from agentserver.engines.sqlite.reading import reading
 from agentserver.engines.sqlite.writer import Writer
+from agentserver.ports import EngineError
 from tests.machine import missing
 
 ROOT = Path(__file__).parents[3]
@@ -83,3 +87,17 @@ def test_what_may_not_be_written_is_refused_and_left_as_it_is(journal, file, loc
     before = journal.read_bytes()
     assert opened(journal).endswith(told)
     assert journal.read_bytes() == before
+
+
+def test_a_journal_with_other_tables_is_refused_by_name(tmp_path):
+    path = tmp_path / "journal.sqlite"
+    open_writing(JournalOptions(path)).close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("drop index conversation_asks")
+        connection.execute("alter table conversation drop column asks")
+        connection.commit()
+    said = "its tables are not those of this agentserver"
+    with pytest.raises(EngineError, match=said):
+        open_writing(JournalOptions(path))
+    with pytest.raises(EngineError, match=said), reading(path) as reader:
+        reader.asking()

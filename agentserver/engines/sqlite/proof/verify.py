@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 from agentserver.engines.journal.verify import find_faults
 from agentserver.engines.sqlite.care import claims
-from agentserver.engines.sqlite.file import DRIVER, open_reading, told
+from agentserver.engines.sqlite.file import DRIVER, has_other_tables, open_reading, told
 from agentserver.engines.sqlite.proof import head as journal_head
-from agentserver.engines.sqlite.schema import TABLES
 from agentserver.ports import EngineError
 
 if TYPE_CHECKING:
@@ -41,23 +40,11 @@ def _faults(connection: sqlite3.Connection, path: Path, said: HeadFile | None) -
     found = [line for (line,) in connection.execute("pragma integrity_check(20)") if line != "ok"]
     yield from (f"the file: {' '.join(line.split())}" for line in found)
     if not found:
-        yield from _shape(connection)
+        if has_other_tables(connection):
+            yield "the file: its tables are not those of a journal"
         yield from _head(connection, path, said)
         yield from find_faults(connection, (sqlite3.Error,))
         yield from claims.damaged(connection)
-
-
-def _shape(connection: sqlite3.Connection) -> Iterator[str]:
-    """Compare the tables with those of an empty journal."""
-    with closing(sqlite3.connect(":memory:")) as fresh:
-        fresh.executescript(TABLES)
-        if _tables(fresh) != _tables(connection):
-            yield "the file: its tables are not those of a journal"
-
-
-def _tables(connection: sqlite3.Connection) -> list[tuple[object, ...]]:
-    query = "select type, name, tbl_name, sql from main.sqlite_master order by type, name"
-    return connection.execute(query).fetchall()
 
 
 def _head(connection: sqlite3.Connection, path: Path, said: HeadFile | None) -> Iterator[str]:

@@ -126,6 +126,9 @@ def _books(ctx: click.Context, organism: Path | None, journal: Path | None) -> I
     from agentserver.engines.journal.reader import Reader
     from agentserver.engines.sqlite.writer import Writer
 
+    if source(ctx, organism, journal).shared is not None:
+        instead = "a server that runs queues dead letters again, in its live view"
+        project.refuse(ctx, f"its servers decide about what is in their database: {instead}")
     rules = project.server(ctx, project.load(ctx, organism)).rules
     path = located(ctx, organism, journal)
     with writing(ctx, path) as connection:

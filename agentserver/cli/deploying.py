@@ -54,6 +54,7 @@ NEEDED: Final[dict[str, Callable[[Organism], bool]]] = {
     "llm": _models,
     "mcp": lambda organism: bool(organism.mcp) or organism.serving is not None,
     "otel": lambda organism: organism.otel is not None and organism.otel.asked,
+    "postgres": lambda organism: organism.engine is not None,
     "provenance": lambda organism: organism.provenance is not None,
     "tools": _tools,
 }

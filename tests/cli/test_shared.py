@@ -138,6 +138,12 @@ def test_a_dead_letter_is_taken_off_the_list(moved):
     assert [line.split()[0] for line in verb("dead", "list").splitlines()] == [second, third]
 
 
+def test_a_dead_letter_is_queued_again_by_a_server_alone(moved):
+    letter = verb("dead", "list").split()[0]
+    for words in (("requeue", letter), ("add", letter)):
+        assert "a server that runs queues dead letters again" in verb("dead", *words, status=2)
+
+
 def test_a_move_that_was_cut_short_goes_on(moved, postgres, database):
     name = database.partition("?")[0].rpartition("/")[2]
     number = postgres.execute("select max(number) as last from works.conversation", name)[0]["last"]

@@ -341,3 +341,15 @@ def test_every_glob_for_the_wheel_is_the_name_of_the_wheel(tmp_path_factory):
         globs = re.findall(r"[\w./-]*\*\.whl", text)
         assert globs
         assert {glob for glob in globs if not fnmatch.fnmatch(wheel, Path(glob).name)} == set()
+
+
+def test_the_driver_of_a_shared_database_is_in_the_lock(command, tmp_path, monkeypatch):
+    folder = tmp_path / "desk"
+    deploy = deployed(command, folder)
+    assert "asyncpg" not in locked(deploy / "requirements.lock")
+    monkeypatch.setenv("DATABASE_URL", "postgresql:///desk")
+    with (folder / "config/organism.yaml").open("a", encoding="utf-8") as file:
+        file.write("\nengine: {postgres: {url: '${DATABASE_URL}'}}\n")
+    done = command("init", str(folder), "--deploy", "--force")
+    assert done.exit_code == 0, done.output
+    assert "asyncpg" in locked(deploy / "requirements.lock")

@@ -212,7 +212,8 @@ async def cluster(
     """Servers of one organism: on the database of ``url``, or one on a file of its own."""
     keeping = "engine: {postgres: {url: '${DATABASE_URL}'}}" if url else "journal: {path: journal.sqlite}"
     (folder / "bench_desk.py").write_text(CODE, "utf-8")
-    (folder / "organism.yaml").write_text(f"{LISTENERS}{keeping}\n{more_keys}\n", "utf-8")
+    listeners = LISTENERS if more_keys else LISTENERS.replace("trust: source, ", "")
+    (folder / "organism.yaml").write_text(f"{listeners}{keeping}\n{more_keys}\n", "utf-8")
     more = {"DATABASE_URL": url}
     if url:
         await asyncio.to_thread(command, folder, "engine", "migrate", **more)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import asyncpg
 
+from agentserver.engines.postgres.addresses import connect_for_writing
 from agentserver.ports import EngineError
 
 if TYPE_CHECKING:
@@ -169,12 +170,11 @@ class Link:
 
 async def connect(options: PostgresOptions, role: str, *, prepared: bool = True) -> Connection:
     """Connect to the server that takes writes. Raises what asyncpg raises."""
-    connection: Connection = await asyncpg.connect(
-        options.url or None,
-        timeout=CONNECTING,
+    connection: Connection = await connect_for_writing(
+        options.url,
+        CONNECTING,
         statement_cache_size=100 if prepared else 0,
         server_settings={"application_name": f"agentserver {role}"},
-        target_session_attrs="read-write",
     )
     _watch_silence(connection)
     return connection

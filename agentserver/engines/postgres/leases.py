@@ -17,7 +17,7 @@ from agentserver.engines.postgres.hints import EVERYBODY, Topic
 from agentserver.ports import EngineError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from agentserver.engines.postgres.connection import Connection
     from agentserver.engines.postgres.hints import Hints
@@ -52,10 +52,17 @@ class Lease:
         options: of the database.
         hints: are heard on the connection of the lease.
         lost: called with nothing when the incarnation is over and another begins.
+        compare: says by a new connection whether acknowledged steps are missing.
     """
 
-    def __init__(self, options: PostgresOptions, hints: Hints, lost: Callable[[], None]) -> None:
-        self._options, self._hints, self._lost = options, hints, lost
+    def __init__(
+        self,
+        options: PostgresOptions,
+        hints: Hints,
+        lost: Callable[[], None],
+        compare: Callable[[Connection], Awaitable[bool]],
+    ) -> None:
+        self._options, self._hints, self._lost, self._compare = options, hints, lost, compare
         self.link = Link(options, "lease", self._prepare)
         self.incarnation = 0
         self.unaccepted = ""
@@ -64,8 +71,15 @@ class Lease:
         self._ended = False
 
     async def _prepare(self, connection: Connection) -> None:
+        """Look for losses before anything else: also where nothing is to be committed, and before others are buried."""
+        await self.look_for_losses(connection)
         if self.incarnation:
             await self._hints.listen(connection, self.incarnation)
+
+    async def look_for_losses(self, connection: Connection) -> None:
+        """Accept nothing any more where the database that is connected to misses acknowledged steps."""
+        if await self._compare(connection):
+            self.unaccepted = self._options.name
 
     async def begin(self) -> None:
         """Begin an incarnation. Raises EngineError."""

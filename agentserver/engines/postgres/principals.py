@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import asyncpg
 
+from agentserver.engines.postgres.addresses import connect_for_writing
 from agentserver.ports.principals import AwayError, KeptPrincipals, UnusableError
 
 if TYPE_CHECKING:
@@ -129,12 +130,8 @@ class PrincipalTable:
                 if statement == _WRITE:
                     raise
         self._connection = None
-        connection = await asyncpg.connect(
-            self.url or None,
-            timeout=ANSWER,
-            command_timeout=ANSWER,
-            statement_cache_size=0,
-            target_session_attrs="read-write",
+        connection = await connect_for_writing(
+            self.url, ANSWER, command_timeout=ANSWER, statement_cache_size=0
         )
         self._connection = connection
         return await self._run(connection, statement, values)

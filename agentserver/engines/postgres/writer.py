@@ -376,8 +376,7 @@ class Writer:
 
     async def _prepare_connection(self, connection: Connection) -> None:
         await tables.check(connection, self._options)
-        if await self._ties.acknowledged.compare(connection):
-            self._ties.lease.unaccepted = self._options.name
+        await self._ties.lease.look_for_losses(connection)
         if self._ties.lease.unaccepted:
             raise AwayError(f"steps are missing in the database (noticed by {self._ties.lease.unaccepted})")
 

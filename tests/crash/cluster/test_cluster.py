@@ -14,7 +14,7 @@ import pytest
 from tests.crash.cluster.acts import PLAN
 from tests.crash.cluster.clients import Promises
 from tests.crash.cluster.database import pair
-from tests.crash.cluster.servers import ROOT, environment
+from tests.crash.cluster.servers import ROOT, command, environment
 from tests.crash.cluster.stage import staged
 from tests.crash.cluster.verdict import judge, twice
 from tests.machine import HANGS
@@ -81,6 +81,37 @@ def test_with_one_server_of_three_dead_and_the_standby_dead_everything_starts(da
     verdict = asyncio.run(run())
     assert verdict.bad.pop("accepted messages lost") == 1, "the one that was made up is noticed"
     assert verdict.passed, verdict.details
+
+
+def test_a_promoted_standby_that_lacks_acknowledged_steps_stops_acceptance_until_an_operator_accepts_the_loss(
+    databases, tmp_path
+):
+    async def run():
+        databases.demand("")
+        async with staged(databases, tmp_path, "0") as stage:
+            conversation = await stage.clients.open()
+            await greet(stage, stage.servers, conversation)
+            databases.standby.stop("immediate")
+            await greet(stage, stage.servers, conversation)
+            databases.primary.kill()
+            (databases.standby.data / "standby.signal").touch()
+            databases.standby.start()
+            databases.standby.run("pg_ctl", "-D", str(databases.standby.data), "-w", "promote")
+            databases.primary, databases.standby = databases.standby, databases.primary
+            await eventually(lambda: noticed(stage))
+            await asyncio.sleep(6)  # longer than a lease: nobody may have taken anything over
+            assert not any([await stage.ready(server) for server in stage.servers])
+            url = databases.primary.url()
+            await asyncio.to_thread(lambda: command(tmp_path, "engine", "accept-loss", DATABASE_URL=url))
+            for server in stage.servers:
+                await eventually(lambda server=server: stage.ready(server))
+            await greet(stage, stage.servers, await stage.clients.open())
+
+    asyncio.run(run())
+
+
+async def noticed(stage):
+    return bool(await stage.fetch("select 1 from agentserver.loss"))
 
 
 def test_a_text_that_came_in_two_deliveries_was_done_twice(tmp_path):

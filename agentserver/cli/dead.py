@@ -6,6 +6,7 @@ Owns the listing, who may be queued again and what may be given up. What a dead 
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -35,9 +36,7 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Delivery, Finished
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.conversation import Conversation
-    from agentserver.engines.journal.reader import Reader
-    from agentserver.engines.sqlite.writer import Writer
-    from agentserver.ports import EngineReader
+    from agentserver.ports import EngineError, EngineReader
 
 
 @click.group("dead", cls=Verbs, short_help="List, show, queue again, discard or add dead letters.")
@@ -113,26 +112,34 @@ def discard(ctx: click.Context, delivery: str, organism: Path | None, journal: P
 
 
 class _Books(NamedTuple):
-    """A journal with the rules that its conversations decide by."""
+    """A journal with the rules that its conversations decide by.
+
+    ``commit`` keeps an outcome, and returns what stands in its way.
+    """
 
     rules: Rules
-    reader: Reader
-    writer: Writer
+    reader: EngineReader
+    commit: Callable[[Outcome], EngineError | None]
 
 
 @contextmanager
 def _books(ctx: click.Context, organism: Path | None, journal: Path | None) -> Iterator[_Books]:
-    """The journal, to be changed by a decision."""
+    """Open the journal, to be changed by a decision."""
     from agentserver.engines.journal.reader import Reader
     from agentserver.engines.sqlite.writer import Writer
 
-    if source(ctx, organism, journal).shared is not None:
-        instead = "a server that runs queues dead letters again, in its live view"
-        project.refuse(ctx, f"its servers decide about what is in their database: {instead}")
     rules = project.server(ctx, project.load(ctx, organism)).rules
+    kept = source(ctx, organism, journal)
+    if kept.shared is not None:
+        from agentserver.engines.postgres import deciding  # with an extra that most do without
+
+        with reading(ctx, kept, rules.guards) as reader:
+            yield _Books(rules, reader, partial(deciding.commit, kept.shared, rules.guards))
+        return
     path = located(ctx, organism, journal)
     with writing(ctx, path) as connection:
-        yield _Books(rules, Reader(connection, rules.guards), Writer(connection, path, rules.guards))
+        writer = Writer(connection, path, rules.guards)
+        yield _Books(rules, Reader(connection, rules.guards), lambda outcome: writer.commit([outcome])[0])
 
 
 def _commit(ctx: click.Context, books: _Books, decide: Callable[[], Outcome]) -> None:
@@ -141,7 +148,7 @@ def _commit(ctx: click.Context, books: _Books, decide: Callable[[], Outcome]) ->
         outcome = decide()
     except LookupError as error:
         project.refuse(ctx, *map(str, error.args))
-    (trouble,) = books.writer.commit([outcome])
+    trouble = books.commit(outcome)
     if trouble is not None:
         project.refuse(ctx, str(trouble))
 
@@ -151,7 +158,9 @@ def _commit(ctx: click.Context, books: _Books, decide: Callable[[], Outcome]) ->
 @journal_option
 @click.pass_context
 def again(ctx: click.Context, delivery: str, organism: Path | None, journal: Path | None) -> None:
-    """Queue one again; the next run takes it up. The server must not be running.
+    """Queue one again; the next run takes it up.
+
+    The server must not be running, unless servers share a database.
 
     While its thread lives it is queued there, and what comes of it goes where it would have gone. Otherwise it becomes
     a request of the same principal in a conversation of its own, and what it is answered waits for the principal. A
@@ -242,8 +251,9 @@ def _given_up(delivery: Delivery, rules: Rules, reason: str) -> Finished:
 @journal_option
 @click.pass_context
 def add(ctx: click.Context, delivery: str, reason: str, organism: Path | None, journal: Path | None) -> None:
-    """Give up a delivery that the next run would hand to its listener. The server must not be running.
+    """Give up a delivery that the next run would hand to its listener.
 
+    The server must not be running, unless servers share a database.
     Its caller gets a SystemError, as for a listener that crashed and has no attempts left. ``dead next`` lists
     what may be given up.
     """

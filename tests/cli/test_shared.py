@@ -138,10 +138,15 @@ def test_a_dead_letter_is_taken_off_the_list(moved):
     assert [line.split()[0] for line in verb("dead", "list").splitlines()] == [second, third]
 
 
-def test_a_dead_letter_is_queued_again_by_a_server_alone(moved):
-    letter = verb("dead", "list").split()[0]
-    for words in (("requeue", letter), ("add", letter)):
-        assert "a server that runs queues dead letters again" in verb("dead", *words, status=2)
+def test_a_dead_letter_is_queued_again_and_given_up_again(moved):
+    first, second, _ = (line.split()[0] for line in verb("dead", "list").splitlines())
+    assert first in verb("dead", "requeue", first)
+    assert first not in verb("dead", "list")
+    (queued,) = (line.split()[0] for line in verb("dead", "next").splitlines())
+    assert f"{queued} is given up" in verb("dead", "add", queued)
+    assert queued in verb("dead", "list")
+    assert second in verb("dead", "list")
+    assert verb("journal", "verify") == "the database (schema works): everything is what was written\n"
 
 
 def test_a_move_that_was_cut_short_goes_on(moved, postgres, database):

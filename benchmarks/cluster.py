@@ -49,6 +49,9 @@ TICKS = os.sysconf("SC_CLK_TCK")
 CHAIN = 100
 """Hops of one request of the measurement of hops."""
 
+WAITS = 60
+"""Requests of one principal that may wait at a door at once."""
+
 LISTENERS = """
 name: bench
 http: {bind: "127.0.0.1:0"}
@@ -187,16 +190,16 @@ class Cluster:
     """Servers that run, and their database if they have one."""
 
     servers: list[Server]
-    token: str
+    tokens: list[str]
     database: Postgres | None = None
 
     def cpu(self) -> tuple[float, float]:
         """Seconds of CPU of the servers, and of the database."""
         return sum(cpu(one.pid) for one in self.servers), cpu(self.database.pid) if self.database else 0.0
 
-    def lines(self) -> list[Line]:
-        """A connection to each server."""
-        return [Line(server, self.token) for server in self.servers]
+    def lines(self, number: int = 0) -> list[Line]:
+        """A connection to each server, as the principal of the client of this number."""
+        return [Line(server, self.tokens[number % len(self.tokens)]) for server in self.servers]
 
     def query(self, statement: str) -> str:
         """Ask the database."""
@@ -205,18 +208,8 @@ class Cluster:
         return str(self.database.run(*words).stdout).strip()
 
 
-@asynccontextmanager
-async def cluster(
-    count: int, folder: Path, url: str = "", database: Postgres | None = None, more_keys: str = ""
-) -> AsyncIterator[Cluster]:
-    """Servers of one organism: on the database of ``url``, or one on a file of its own."""
-    keeping = "engine: {postgres: {url: '${DATABASE_URL}'}}" if url else "journal: {path: journal.sqlite}"
-    (folder / "bench_desk.py").write_text(CODE, "utf-8")
-    listeners = LISTENERS if more_keys else LISTENERS.replace("trust: source, ", "")
-    (folder / "organism.yaml").write_text(f"{listeners}{keeping}\n{more_keys}\n", "utf-8")
-    more = {"DATABASE_URL": url}
-    if url:
-        await asyncio.to_thread(command, folder, "engine", "migrate", **more)
+def add_principal(folder: Path, name: str, url: str) -> str:
+    """Add a principal; gives its token."""
     rights = (
         "--role",
         "operator",
@@ -229,15 +222,37 @@ async def cluster(
         "--open",
         "1000000",
     )
-    name = f"bench{time.monotonic_ns()}"
-    added = await asyncio.to_thread(lambda: command(folder, "principals", "add", name, *rights, **more))
+    name = f"{name}-{time.monotonic_ns()}"
+    return str(command(folder, "principals", "add", name, *rights, DATABASE_URL=url).stdout.strip())
+
+
+@asynccontextmanager
+async def cluster(
+    count: int,
+    folder: Path,
+    url: str = "",
+    database: Postgres | None = None,
+    more_keys: str = "",
+    principals: int = 1,
+) -> AsyncIterator[Cluster]:
+    """Servers of one organism: on the database of ``url``, or one on a file of its own."""
+    keeping = "engine: {postgres: {url: '${DATABASE_URL}'}}" if url else "journal: {path: journal.sqlite}"
+    (folder / "bench_desk.py").write_text(CODE, "utf-8")
+    listeners = LISTENERS if more_keys else LISTENERS.replace("trust: source, ", "")
+    (folder / "organism.yaml").write_text(f"{listeners}{keeping}\n{more_keys}\n", "utf-8")
+    more = {"DATABASE_URL": url}
+    if url:
+        await asyncio.to_thread(command, folder, "engine", "migrate", **more)
+    tokens = [
+        await asyncio.to_thread(add_principal, folder, f"bench{number}", url) for number in range(principals)
+    ]
     servers = [Server(folder, f"s{number}", **more) for number in range(count)]
     for server in servers:
         server.launch()
     try:
         for server in servers:
             await asyncio.to_thread(server.await_door)
-        yield Cluster(servers, added.stdout.strip(), database)
+        yield Cluster(servers, tokens, database)
     finally:
         for server in servers:
             if server.alive:
@@ -268,7 +283,7 @@ async def load(found: Cluster, clients: int, each: int, calls: int, *, anywhere:
     random = Random(clients)
 
     async def client(number: int) -> None:
-        lines = found.lines()
+        lines = found.lines(number)
         home = lines[number % len(lines)]
         path = await opened(home)
         for _ in range(each):
@@ -316,11 +331,10 @@ class Bench:
         found.mkdir()
         return found
 
-    def on(self, count: int, url: str | None = None, more_keys: str = "") -> Any:
+    def on(self, count: int, url: str | None = None, more_keys: str = "", principals: int = 1) -> Any:
         """Start servers on the database."""
-        return cluster(
-            count, self.home(), self.database.url() if url is None else url, self.database, more_keys
-        )
+        there = self.database.url() if url is None else url
+        return cluster(count, self.home(), there, self.database, more_keys, principals)
 
     async def requests(self) -> None:
         """Print what a request costs, beside SQLite. The rounds of all ways take turns."""
@@ -359,7 +373,7 @@ class Bench:
     async def hops(self) -> None:
         """Print hops a second."""
         for count in (1,) if self.args.quick else (1, 3):
-            async with self.on(count) as found:
+            async with self.on(count, principals=max(self.args.flights) // WAITS + 1) as found:
                 await load(found, 4, 1, CHAIN // 2, anywhere=False)
                 for flight in self.args.flights:
                     each = max(1, self.args.hops // (flight * CHAIN)) if flight > 1 else 2
@@ -433,7 +447,7 @@ class Bench:
             one = await stack.enter_async_context(self.on(1, more_keys=TRACKED))
             two = await stack.enter_async_context(self.on(1, proxy.url(), TRACKED))
             (first,), (second,) = one.lines(), two.lines()
-            second = Line(two.servers[0], one.token)
+            second = Line(two.servers[0], one.tokens[0])
             path = await opened(first)
             for number in range(self.args.history // 10_000):
                 await order(first, path, -10_000, f"word{number}x")

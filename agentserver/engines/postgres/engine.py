@@ -88,7 +88,8 @@ class PostgresEngine(DatabaseReads):
         self._acknowledged = Acknowledged(options)
         self._lease = Lease(options, self._hints, self._begin_again, self._acknowledged.compare)
         self._claims = Claims(self._link, self._lease, self._hints, self._forget)
-        self._inbox = Inbox(self._link, self._lease, self._claims, self._hints)
+        self._handing = Link(options, "inbox")
+        self._inbox = Inbox((self._link, self._handing), self._lease, self._claims, self._hints)
         self._tokens = Tokens(self._link, self._lease, self._hints)
         self._watching = Watching(self._link, self._claims, self._hints)
         self._numbers = Numbers(self._link)
@@ -184,7 +185,7 @@ class PostgresEngine(DatabaseReads):
             await self._close()
 
     async def _close(self) -> None:
-        for link in (self._link, self._hinting, self._lease.link):
+        for link in (self._link, self._handing, self._hinting, self._lease.link):
             await link.close()
         await self._writer.close()
         await self._thread.close()

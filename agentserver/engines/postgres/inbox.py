@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from agentserver.engines.postgres.leases import Lease
     from agentserver.ports import Arrival
 
-SOON, LATER = 0.25, 1.0
-"""Seconds between two looks while something is expected, and while nothing is."""
+SOON = 0.25
+"""Seconds between two looks."""
 
 AT_ONCE = 256
 """Arrivals that one look reads."""
@@ -66,14 +66,14 @@ class Inbox:
     """The inbox, for one process.
 
     Args:
-        link: for statements.
+        links: for looking, and for writing: a look need not wait for the disk of the database.
         lease: of this process.
         claims: of this process.
         hints: to other processes, and from them.
     """
 
-    def __init__(self, link: Link, lease: Lease, claims: Claims, hints: Hints) -> None:
-        self._link, self._lease, self._claims, self._hints = link, lease, claims, hints
+    def __init__(self, links: tuple[Link, Link], lease: Lease, claims: Claims, hints: Hints) -> None:
+        (self._link, self._writing), self._lease, self._claims, self._hints = links, lease, claims, hints
         self._due: list[tuple[Arrival, bytes, asyncio.Future[None]]] = []
         self._handing: asyncio.Lock = asyncio.Lock()
         self._asked: defaultdict[str, list[asyncio.Future[Fate]]] = defaultdict(list)
@@ -102,7 +102,6 @@ class Inbox:
         await kept
         fate: asyncio.Future[Fate] = asyncio.get_running_loop().create_future()
         self._asked[arrival.id].append(fate)
-        self._hints.stir(Topic.FATES)
         return fate
 
     async def _keep(self, due: list[tuple[Arrival, bytes, asyncio.Future[None]]]) -> None:
@@ -112,7 +111,7 @@ class Inbox:
             [data for _, data, _ in due],
         )
         try:
-            owners = await self._link.fetch(_HAND_IN, self._lease.incarnation, *columns)
+            owners = await self._writing.fetch(_HAND_IN, self._lease.incarnation, *columns)
         except (EngineError, *DRIVER) as error:
             if len(due) > 1 and classify(error) is Trouble.ROW:
                 for one in due:
@@ -127,7 +126,8 @@ class Inbox:
                 kept.set_result(None)
         for (owner,) in owners:
             self._hints.tell(owner, Topic.INBOX)
-        self._hints.stir(Topic.INBOX)
+        if not owners:
+            self._hints.stir(Topic.INBOX)  # nobody has them
 
     async def watch_fates(self) -> None:
         """Look for the fates of what was handed in here, for ever."""
@@ -136,7 +136,7 @@ class Inbox:
                 await self._read_fates()
             except (EngineError, *DRIVER) as error:
                 logger.warning("fates cannot be read: %s", error)
-            await self._hints.until(Topic.FATES, SOON if self._asked else LATER)
+            await self._hints.until(Topic.FATES, SOON)
 
     async def _read_fates(self) -> None:
         waiting = [key for key, futures in self._asked.items() if futures]
@@ -152,10 +152,13 @@ class Inbox:
 
     async def arrivals(self) -> AsyncIterator[Arrival]:
         """Give the arrivals for conversations of this process, in order for each conversation, until it is closed."""
+        loop, adopted = asyncio.get_running_loop(), -SOON
         while not self._over:
             found: list[Arrival] = []
             try:
-                await self._adopt()
+                if loop.time() - adopted >= SOON:
+                    await self._adopt()
+                    adopted = loop.time()
                 found = self._read(
                     await self._link.fetch(_MINE, self._lease.incarnation, [*self._given], AT_ONCE)
                 )
@@ -165,7 +168,7 @@ class Inbox:
                 logger.warning("the inbox cannot be read: %s", error)
             for arrival in found:
                 yield arrival
-            if not found:
+            if len(found) < AT_ONCE:
                 await self._hints.until(Topic.INBOX, SOON)
 
     async def _adopt(self) -> None:
@@ -209,7 +212,7 @@ class Inbox:
             return
         try:
             texts = [form.dump_fate(fate) for fate in due.values()]
-            for (asker,) in await self._link.fetch(_SETTLE, [*due], texts):
+            for (asker,) in await self._writing.fetch(_SETTLE, [*due], texts):
                 self._hints.tell(asker, Topic.FATES)
         except (EngineError, *DRIVER) as error:
             logger.warning("fates cannot be written: %s", error)
@@ -228,7 +231,7 @@ class Inbox:
 
     async def expire(self) -> None:
         """Forget old fates. Raises EngineError, and what asyncpg raises."""
-        await self._link.fetch(_FORGET, KEPT)
+        await self._writing.fetch(_FORGET, KEPT)
 
     def end(self) -> None:
         """End ``arrivals``, and cancel the futures of fates that have not come."""

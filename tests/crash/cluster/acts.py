@@ -140,6 +140,8 @@ PHASES = {each.__name__: each for each in (claimed, called, committing, releasin
 async def probe(stage: Stage, victim: Server, act: Act) -> Callable[[], Awaitable[None]]:
     """Prepare conversations of a server; gives what measures how long it takes until others have them."""
     # A server that was without the database a moment ago leaves others their leases for as long as one lasts.
+    if act.phase not in {"committing", "releasing"}:
+        await asyncio.sleep(LEASE + 0.5 - (time.monotonic() - stage.well))
     well = time.monotonic() - stage.well > LEASE
     kept = stage.takeovers if well else stage.takeovers_in_trouble
     keys = [await stage.clients.open(victim) for _ in range(3)]

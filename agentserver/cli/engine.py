@@ -33,9 +33,11 @@ def command() -> None:
 def _database(ctx: click.Context, organism: Path | None) -> Iterator[PostgresOptions]:
     """The database of an organism, which need not load. Ends the command when it has none, or what is done fails."""
     path = project.located(organism)
-    keys = project.glimpse(ctx, path).engine
+    seen = project.glimpse(ctx, path)
+    keys = seen.engine
     if keys is None:
-        project.refuse(ctx, f"{path}: has no engine:, so its conversations are in no database")
+        mistakes = seen.unread or seen.mistakes
+        project.refuse(ctx, mistakes or f"{path}: has no engine:, so its conversations are in no database")
     with refusing(ctx):
         from agentserver.assembly import postgres_options
 

@@ -40,6 +40,7 @@ class Glimpse(NamedTuple):
         engine: the database that it has in place of a journal; None when there is none or it cannot be told.
         limit: bytes that its journal may hold; None when it keeps none or it cannot be told.
         astray: why the file that it names for its journal is not taken: it is out of the project.
+        mistakes: why it cannot be told where conversations are kept, a mistake a line.
     """
 
     secrets: Secrets
@@ -49,6 +50,7 @@ class Glimpse(NamedTuple):
     engine: PostgresKeys | None = None
     limit: int | None = None
     astray: str = ""
+    mistakes: str = ""
 
 
 def glimpse(path: Path, environ: Mapping[str, str]) -> Glimpse:
@@ -66,7 +68,10 @@ def glimpse(path: Path, environ: Mapping[str, str]) -> Glimpse:
     try:
         return _kept(found, sources.documents[0], path)
     except ValidationError:
-        return found
+        report = Mistakes()
+        parse(sources.documents[0], OrganismFile, report)
+        settled = report.settle([document.file for document in sources.documents], secrets)
+        return found._replace(mistakes="\n".join(each.coded() for each in settled))
 
 
 def _kept(found: Glimpse, main: Document, path: Path) -> Glimpse:

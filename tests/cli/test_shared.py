@@ -208,6 +208,27 @@ def test_a_database_that_is_away_is_told_without_its_password(home, monkeypatch)
         assert "hidden-word" not in told
 
 
+def test_a_database_that_refuses_the_connection_says_so(home, monkeypatch, database):
+    name = database.partition("?")[0].rpartition("/")[2]
+    monkeypatch.setenv("DATABASE_URL", database.replace(f"/{name}", "/not_there"))
+    for words in (("conversations",), ("engine", "status"), ("engine", "migrate")):
+        assert "the database refuses the connection: database" in verb(*words, status=2)
+
+
+def test_a_malformed_variable_of_the_database_is_a_refusal(home, monkeypatch):
+    monkeypatch.setenv("DATABASE_URL", "")
+    monkeypatch.setenv("PGPORT", "hidden-word")
+    for words in (("conversations",), ("engine", "status"), ("principals", "list")):
+        told = verb(*words, status=2)
+        assert "or a PG* variable that completes it, is malformed" in told
+        assert "hidden-word" not in told
+
+
+def test_an_address_that_is_missing_is_named(home, monkeypatch):
+    monkeypatch.delenv("DATABASE_URL")
+    assert "the environment variable DATABASE_URL is not set" in verb("engine", "status", status=2)
+
+
 def test_an_organism_with_a_journal_has_no_database(alone):
     assert "has no engine:" in verb("engine", "status", status=2)
     assert "has no engine:" in verb("journal", "import", FILE, status=2)

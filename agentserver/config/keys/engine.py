@@ -27,6 +27,10 @@ _DEFAULTS: Final = PostgresKeys()
 _URL: Final[Loc] = ("engine", "postgres", "url")
 _RESERVED: Final = re.compile(r"pg_|information_schema$")
 _NO_URL: Final = 'is no address of a database such as "postgresql://desk@db.example/desk"'
+_UNQUOTED: Final = (
+    "has a port that is not a number, or a password with signs to be escaped: @ is %40, / is %2F, # is %23"
+)
+_HOST: Final = re.compile(r"(\[[^\[\]]*\]|[^:@\[\]]*)(:[0-9]{0,5})?")
 _SHORTEST_LEASE: Final = 1.0
 
 
@@ -37,6 +41,9 @@ def _connectable(url: str) -> str:
         raise ValueError(_NO_URL) from None
     if url and (parts.scheme not in ("postgres", "postgresql") or not url.isprintable() or " " in url):
         raise ValueError(_NO_URL)
+    user, _, hosts = parts.netloc.rpartition("@")
+    if "@" in user + parts.path or parts.fragment or not all(map(_HOST.fullmatch, hosts.split(","))):
+        raise ValueError(_UNQUOTED)
     return url
 
 

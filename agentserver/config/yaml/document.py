@@ -34,6 +34,8 @@ MAX_BYTES = 1 << 20
 SAID = 60
 """Characters of a value that a finding repeats."""
 
+_PASSWORD = re.compile(r"://[^/@]*:.*@")
+
 MAX_DEPTH = 32
 """Levels of nesting."""
 
@@ -69,10 +71,10 @@ class Document:
         return Where(self.file, self.lines[at], dotted(loc if missing else at))
 
     def said(self, loc: Loc) -> str:
-        """The text at a place as it may be told: empty for what is no text of one line, and where a secret was put."""
+        """The text at a place as it may be told: empty for what is no text of one line, and for secrets."""
         value = self.value(loc)
         hidden = any(loc[:end] in self.substituted for end in range(len(loc) + 1))
-        told = isinstance(value, str) and not hidden and value.isprintable()
+        told = isinstance(value, str) and not hidden and value.isprintable() and not _PASSWORD.search(value)
         return shortened(value, SAID) if told else ""
 
     def value(self, loc: Loc) -> Any:

@@ -63,7 +63,7 @@ async def connect_for_writing(url: str, within: float, **settings: Any) -> async
     how = {"timeout": within, "target_session_attrs": "read-write", **settings}
     addresses = find_addresses(url)
     if not addresses:
-        return await asyncpg.connect(url or None, **how)
+        return await _open(url, **how)
     attempts = [
         run_errand(_attempt(url, address, number * NEXT, how), "connects to a database", (Exception,))
         for number, address in enumerate(addresses)
@@ -99,4 +99,14 @@ def _terminate(attempt: asyncio.Future[asyncpg.Connection]) -> None:
 
 async def _attempt(url: str, address: Address, pause: float, how: dict[str, Any]) -> asyncpg.Connection:
     await asyncio.sleep(pause)
-    return await asyncpg.connect(url or None, host=address.host, port=address.port, **how)
+    return await _open(url, host=address.host, port=address.port, **how)
+
+
+async def _open(url: str, **how: Any) -> asyncpg.Connection:
+    try:
+        return await asyncpg.connect(url or None, **how)
+    except asyncpg.InterfaceError:
+        raise
+    except ValueError:  # its text may hold a part of the password
+        text = "its address, or a PG* variable that completes it, is malformed"
+        raise asyncpg.InterfaceError(text) from None

@@ -40,6 +40,7 @@ DRIVER = (asyncpg.PostgresError, *LOST)
 """Everything that asyncpg raises for a database that is away or refuses."""
 
 _AWAY = ("08", "57P", "53300", "25006", "25P03", "57014", "28", "3D")
+_DENIED = ("28", "3D", "42501")
 _AGAIN = ("40", "55P03")
 _ROW = ("21", "22", "23", "54")
 _UNPREPARED = ("26000", "42P05", "0A000", "08P01")
@@ -121,11 +122,11 @@ class Link:
                     raise AwayError("a pooler keeps no prepared statements: they are done without") from error
                 if classify(error) is not Trouble.AWAY:
                     raise
-                text = f"the database is away: {say(error)}"
+                away = unreachable(error)
                 if self._connection is None:
-                    self._failed = asyncio.get_running_loop().time(), text
+                    self._failed = asyncio.get_running_loop().time(), str(away)
                 self.drop()
-                raise AwayError(text) from error
+                raise away from error
             except asyncio.CancelledError:
                 self.drop()  # what it is doing is not known any more
                 raise
@@ -197,6 +198,12 @@ def _watch_silence(connection: Connection) -> None:
 def say(error: BaseException) -> str:
     """Describe an error in one line."""
     return " ".join(str(error).split()) or type(error).__name__
+
+
+def unreachable(error: BaseException) -> AwayError:
+    """Make the error for a database to which there is no connection."""
+    denied = (getattr(error, "sqlstate", None) or "").startswith(_DENIED)
+    return AwayError(f"the database {'refuses the connection' if denied else 'is away'}: {say(error)}")
 
 
 def refused(error: BaseException) -> EngineError:

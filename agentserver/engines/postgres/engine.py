@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from agentserver.engines.journal.steps import written
 from agentserver.engines.journal.steps.step import StepMaker
 from agentserver.engines.postgres import care, tables
 from agentserver.engines.postgres.claims import Claims
-from agentserver.engines.postgres.connection import DRIVER, Link, connect, refused, say
+from agentserver.engines.postgres.connection import DRIVER, Link, connect, refused, unreachable
 from agentserver.engines.postgres.hints import EVERYBODY, Hints, Topic
 from agentserver.engines.postgres.inbox import Inbox
 from agentserver.engines.postgres.leases import Lease
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
     from agentserver.engines.journal.kept import Kept
     from agentserver.engines.postgres.options import PostgresOptions
     from agentserver.ports import Answers, Arrival, Claim, Fate, Gained, Lost, News
+
+logger = logging.getLogger("agentserver.journal")
 
 TRY = 0.5
 """Seconds between two attempts to reach a database that is away at the start."""
@@ -147,14 +150,18 @@ class PostgresEngine(DatabaseReads):
     async def _reach(self) -> None:
         """Reach the database, within the time that the start may wait for it, and look at its tables."""
         loop = asyncio.get_running_loop()
-        end = loop.time() + self._options.wait
+        end, reported = loop.time() + self._options.wait, ""
         while True:
             try:
                 connection = await connect(self._options, "start")
                 break
             except (*DRIVER, TimeoutError) as error:
+                away = unreachable(error)
                 if loop.time() >= end:
-                    raise EngineError(f"the database is away: {say(error)}") from error
+                    raise away from error
+                if str(away) != reported:
+                    reported = str(away)
+                    logger.warning("%s; waiting for up to %g s", reported, self._options.wait)
                 await asyncio.sleep(TRY)
         try:
             await tables.check(connection, self._options)

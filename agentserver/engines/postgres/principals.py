@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import asyncpg
 
 from agentserver.engines.postgres.addresses import connect_for_writing
+from agentserver.engines.postgres.connection import say
 from agentserver.ports.principals import AwayError, KeptPrincipals, UnusableError
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ class PrincipalTable:
             except asyncpg.InsufficientPrivilegeError as error:
                 raise UnusableError(f"{self}: {error}") from None
             except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
-                raise AwayError(f"{self} does not answer: {error or type(error).__name__}") from None
+                raise AwayError(f"{self} does not answer: {say(error)}") from None
 
     async def _answered(self, statement: str, values: Sequence[object]) -> Sequence[Mapping[str, Any]]:
         """Run a statement, once more by a new connection where the one of before is lost."""

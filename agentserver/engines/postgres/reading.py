@@ -20,7 +20,7 @@ from agentserver.engines.postgres.connection import (
     classify,
     connect,
     refused,
-    say,
+    unreachable,
 )
 from agentserver.engines.postgres.tables import POSTGRES
 
@@ -97,7 +97,7 @@ class SyncConnection:
             self._prepared = self._prepared and state not in ("26000", "42P05")
             if classify(error) is Trouble.AWAY or not self._prepared:
                 self.drop()
-                raise AwayError(f"the database is away: {say(error)}") from error
+                raise unreachable(error) from error
             raise refused(error) from error
 
     def executemany(self, text: str, rows: Iterable[Sequence[Any]]) -> None:

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentserver.engines.postgres import tables
-from agentserver.engines.postgres.connection import DRIVER, connect, refused, say
+from agentserver.engines.postgres.connection import DRIVER, connect, refused, unreachable
 from agentserver.ports import EngineError
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ async def _connected(options: PostgresOptions) -> AsyncIterator[asyncpg.Connecti
     try:
         connection = await connect(options, "command", prepared=False)
     except (*DRIVER, TimeoutError) as error:
-        raise EngineError(f"the database is away: {say(error)}") from error
+        raise unreachable(error) from error
     try:
         yield connection
     except DRIVER as error:

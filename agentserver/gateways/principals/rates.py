@@ -49,6 +49,7 @@ class Rates:
         self._spent: dict[str, float] = {}
         self._refused = RefusedAddresses()
         self._tidied = 0.0
+        self._away = False
 
     def take(self, caller: Caller) -> float:
         """Take a request out of the caller's bucket. Gives 0.0, or the seconds until there is one."""
@@ -93,11 +94,14 @@ class Rates:
         try:
             found = await anyio.to_thread.run_sync(shared.exchange, spent)
         except UnusableError as error:
-            _LOG.warning("rates are counted by this server alone: %s", error)
+            if not self._away:
+                self._away = True
+                _LOG.warning("rates are counted by this server alone: %s", error)
             self._spent = {
                 name: spent.get(name, 0.0) + self._spent.get(name, 0.0) for name in {*spent, *self._spent}
             }
             return
+        self._away = False
         now = self._steady()
         for name, seconds in found.items():
             self._full[name] = now + seconds + self._spent.get(name, 0.0)

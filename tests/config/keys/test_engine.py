@@ -51,6 +51,19 @@ def test_a_password_in_the_file_is_refused_and_not_repeated(project):
         ("url: 'mysql://desk@db/desk'", "url: is no address of a database such as"),
         ("url: 'host=db password=hidden'", "url: is no address of a database such as"),
         ("url: 'postgresql://[db/desk'", "url: is no address of a database such as"),
+        (
+            "url: 'postgresql://desk:hidden/word@db/desk'",
+            "url: has a port that is not a number, or a password",
+        ),
+        (
+            "url: 'postgresql://desk:hidden#word@db/desk'",
+            "url: has a port that is not a number, or a password",
+        ),
+        (
+            "url: 'postgresql://desk:hidden@word@db/desk'",
+            "url: has a port that is not a number, or a password",
+        ),
+        ("url: 'postgresql://one:5432,two:54x2/desk'", "url: has a port that is not a number, or a password"),
         ("schema: Desk", "schema: may hold a to z, digits and _ only, at most 40"),
         ("schema: pg_desk", 'schema: "pg_desk" is a schema of the database itself'),
         ("lease: 500ms", "lease: must be at least 1 s"),
@@ -99,3 +112,26 @@ def test_verbs_learn_the_engine_of_an_organism_that_does_not_load(project):
     )
     seen = glimpse.glimpse(path, {})
     assert (seen.engine, seen.journal, seen.unkept) == (PostgresKeys(), None, False)
+
+
+@pytest.mark.parametrize(
+    "path", ["engine: {postgres: '%s'}", "engine: '%s'", "journal: '%s'", "http: {bind: '%s'}"]
+)
+def test_an_address_with_a_password_is_repeated_in_no_mistake(project, path):
+    found = project.findings(ONE + path % URL + "\n")
+    assert found
+    assert QUOTED not in "".join(found)
+
+
+@pytest.mark.parametrize("hosts", ["db", "db:5432", "one:5432,two", "[::1]:5432", "%2Frun%2Fpostgresql", ""])
+def test_an_address_may_name_several_hosts_and_a_folder(project, hosts):
+    assert (
+        project.load(ONE + f"engine: {{postgres: {{url: 'postgresql://{hosts}/desk'}}}}\n").engine is not None
+    )
+
+
+def test_mistakes_of_the_engine_are_seen_without_loading(project):
+    project.write("organism.yaml", ONE + "engine: {postgres: {shema: desk}}\n")
+    seen = glimpse.glimpse(project.root / "organism.yaml", {})
+    assert seen.engine is None
+    assert "engine.postgres.shema: unknown key" in seen.mistakes

@@ -109,6 +109,18 @@ async def test_a_principal_of_one_server_has_its_whole_rate_there():
 
 
 @pytest.mark.anyio
+async def test_an_outage_of_the_database_is_logged_once(caplog):
+    clock = Hand()
+    shared = Sum(clock)
+    here, ada = Rates(clock, shared), caller(rate="6/s")
+    for away in (True, True, False, True):
+        shared.away = away
+        here.take(ada)
+        await here.exchange(shared)
+    assert len(caplog.messages) == 2
+
+
+@pytest.mark.anyio
 async def test_requests_that_could_not_be_added_up_are_added_later():
     clock = Hand()
     shared = Sum(clock)

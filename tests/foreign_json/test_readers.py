@@ -33,6 +33,7 @@ from agentserver.payload.foreign import lock, shapes
 from agentserver.payload.json import values
 from agentserver.payload.json.values import JsonRefusal
 from agentserver.worker.frames import HEAD, FrameReader
+from agentserver.worker.remote.speech import FrameCodec
 from tests.foreign_json.bombs import PLAIN, aimed
 from tests.test_shape import modules
 
@@ -95,6 +96,7 @@ READERS = {
     "agentserver/gateways/principals/document.py": (document.read, PRINCIPALS),
     "agentserver/client/values.py": (client_values.read_object, b"[%s]"),
     "agentserver/worker/frames.py": (framed, FRAME),
+    "agentserver/worker/remote/speech.py": (FrameCodec(1 << 22).spoken, FRAME),
     "agentserver/handoff/requests.py": (
         lambda data: requests.decode(data.decode("utf-8", "surrogateescape")),
         b"%s",
@@ -131,6 +133,7 @@ ELSEWHERE = {
     "agentserver/mcp/client/messages.py": "tests/mcp/client/test_messages.py",
     "agentserver/mcp/client/reaching.py": "tests/hostile/attack_mcp.py; reads what this server has written",
     "agentserver/llm/bounded.py": "tests/llm/test_bounded.py",
+    "agentserver/worker/remote/link.py": "problems of the server that a worker has asked, of at most 10 kB",
     "agentserver/cli/top.py": "lines of a server of the same user; the figures of one moment",
     "agentserver/history/export.py": "below: a file of the user's that may be large",
 }

@@ -1,4 +1,4 @@
-"""The engine of several servers that share one Postgres database."""
+"""The engine of several servers that share one Postgres database. Internal: ``engine: postgres`` names it."""
 
 from agentserver.engines.postgres.engine import PostgresEngine
 from agentserver.engines.postgres.options import PostgresOptions

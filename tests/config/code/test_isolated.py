@@ -82,7 +82,7 @@ def test_the_word_process_gives_every_default_and_values_replace_them(said, proj
 @pytest.mark.parametrize(
     ("isolation", "told"),
     [
-        ("proces", 'is "process", or what the process may use'),
+        ("proces", 'is "process", "remote", or what the process may use'),
         ("", "must not be empty"),
         ("{memory: 1kB}", "memory"),
         ("{wall: high}", 'unknown key "wall"'),

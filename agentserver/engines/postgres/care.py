@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     Setting = Callable[[Claim | None], tuple[Reply | Done, ...]]
 
 _CLAIM = "select owner, epoch from conversation where id = ? and closed is null for update"
+_RELEASE = "update conversation set owner = null where id = ?"
 
 
 def set_aside(
@@ -42,8 +43,11 @@ def set_aside(
             found = connection.execute(_CLAIM, (conversation,)).fetchone()
             if found is None:
                 return ()
+            if aside.is_aside(plain, conversation):  # by an attempt without an answer
+                return aside.said(plain, conversation)
             if found != claim:
                 raise FencedError("another process has the conversation")
+            connection.execute(_RELEASE, (conversation,))  # whoever is first takes it, once it is put back
             return aside.put(plain, conversation, reason, at, draw)
 
     return work

@@ -17,6 +17,8 @@ from agentserver.ports import Claim, EngineError, Gained, Lost
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection
 
+    import asyncpg
+
     from agentserver.engines.postgres.connection import Link
     from agentserver.engines.postgres.hints import Hints
     from agentserver.engines.postgres.leases import Lease
@@ -30,13 +32,16 @@ LOOK, AGAIN = 1.0, 0.02
 REST = 30.0
 """Seconds without a step after which a conversation may be claimed though its owner lives."""
 
+UNSURE = 60.0
+"""Seconds after a claim without an answer for which its statement may still be done, by a connection that was lost."""
+
 QUEUED = "exists (select from @delivery d where d.conversation = c.number and d.state = 0)"
 GOING = "c.closed is null and not exists (select from @aside a where a.conversation = c.number and a.ended is null)"
 FREE = "(c.owner is null or not exists (select from @server s where s.incarnation = c.owner and not s.gone))"
 _MINE = "owner = $1, epoch = c.epoch + 1, moved = clock_timestamp()"
 _CLAIM = (
     f"update @conversation c set {_MINE} where c.id = $2 and c.closed is null"  # noqa: S608 - our own texts
-    f" and ({FREE} or c.moved < clock_timestamp() - {REST} * interval '1 second')"
+    f" and ({FREE} or c.owner = $1 or c.moved < clock_timestamp() - {REST} * interval '1 second')"
     f" and not ({QUEUED} and {GOING}) returning c.epoch"
 )
 _OF_NOBODY = "select true from @conversation c where c.id = $1 and c.closed is null"
@@ -52,6 +57,11 @@ _RELEASE = (
     " and not exists (select from @inbox i where i.conversation = c.id and i.fate is null)"
     f" and not {QUEUED} returning c.id"
 )
+_QUEUED_HERE = (
+    "select c.id from @conversation c where c.owner = $1"  # noqa: S608 - our own texts
+    f" and c.number in (select d.conversation from @delivery d where d.state = 0) and {GOING}"
+)
+_LET_GO = "update @conversation set owner = null where id = any($2::text[]) and owner = $1"
 _STILL = "select c.id, c.epoch from @conversation c where c.id = any($2::text[]) and c.owner = $1 and c.closed is null"
 
 
@@ -71,6 +81,8 @@ class Claims:
         self._link, self._lease, self._hints, self._forget = link, lease, hints, forget
         self._held: dict[str, Claim] = {}
         self._changes: asyncio.Queue[Gained | Lost | None] = asyncio.Queue()
+        self._claiming = asyncio.Lock()
+        self._unsure_until = 0.0
         self._over = False
 
     def held(self, conversation: str) -> Claim | None:
@@ -83,12 +95,14 @@ class Claims:
 
     async def claim(self, conversation: str) -> Claim | None:
         """Claim a conversation at rest; None while another process has it or has left work in it."""
-        known = self._held.get(conversation)
-        if known is not None or self._over:
-            return known
+        async with self._claiming:  # so that what another task has claimed meanwhile keeps its epoch
+            known = self._held.get(conversation)
+            return known if known is not None or self._over else await self._claim(conversation)
+
+    async def _claim(self, conversation: str) -> Claim | None:
         owner = self._lease.incarnation
         try:
-            rows = await self._link.fetch(_CLAIM, owner, conversation)
+            rows = await self._fetch(_CLAIM, owner, conversation)
             if not rows:
                 if not await self._link.fetch(_OF_NOBODY, conversation):
                     return Claim(owner, 0)  # under which nothing can be committed: it is unknown, or over
@@ -97,6 +111,23 @@ class Claims:
         except DRIVER as error:
             raise refused(error) from error
         return self._hold(conversation, Claim(owner, int(rows[0][0])))
+
+    async def _fetch(self, text: str, *values: object) -> list[asyncpg.Record]:
+        """Run a statement that claims. Without its answer it is not known what this process has."""
+        try:
+            return await self._link.fetch(text, *values)
+        except (AwayError, asyncio.CancelledError):
+            self._unsure_until = asyncio.get_running_loop().time() + UNSURE
+            raise
+
+    async def _give_back_strays(self) -> None:
+        """Give back what was claimed without an answer and has queued deliveries: it is taken over like any other."""
+        if asyncio.get_running_loop().time() > self._unsure_until:
+            return
+        owner = self._lease.incarnation
+        strays = [key for (key,) in await self._link.fetch(_QUEUED_HERE, owner) if key not in self._held]
+        if strays:
+            await self._link.fetch(_LET_GO, owner, strays)
 
     def _hold(self, conversation: str, claim: Claim) -> Claim | None:
         if claim.owner != self._lease.incarnation or self._over:
@@ -135,8 +166,9 @@ class Claims:
         """Take over some conversations; gives how many. Raises EngineError, and what asyncpg raises."""
         if self._over or self._lease.unaccepted:
             return 0
+        await self._give_back_strays()
         owner = self._lease.incarnation
-        rows = await self._link.fetch(_TAKE, owner, AT_ONCE)
+        rows = await self._fetch(_TAKE, owner, AT_ONCE)
         gained: dict[int, dict[str, Claim]] = defaultdict(dict)
         for conversation, epoch, previous in rows:
             if self._hold(conversation, Claim(owner, epoch)) is not None:
@@ -178,9 +210,8 @@ class Claims:
         try:
             freed = {key for (key,) in await self._link.fetch(_RELEASE, owner, keys)}
             still = await self._link.fetch(_STILL, owner, keys) if len(freed) < len(keys) else ()
-        except (EngineError, *DRIVER) as error:
-            for key, claim in before.items():
-                self._held.setdefault(key, claim)
+        except (EngineError, *DRIVER) as error:  # it is claimed anew when something is to be decided about it
+            self._unsure_until = asyncio.get_running_loop().time() + UNSURE
             raise refused(error) from error
         for key, epoch in still:
             if key not in freed:

@@ -187,6 +187,7 @@ class PostgresEngine(DatabaseReads):
                     await self._hints.flush()
             self._inbox.end()
             self._claims.end()
+            self._tokens.end()
             self._helping.cancel()
             await asyncio.wait([self._helping])
             await self._close()
@@ -289,7 +290,7 @@ class PostgresEngine(DatabaseReads):
         events = await self._do(
             lambda: care.set_aside(self._thread.connection, self._numbers, conversation, reason, at)(claim)
         )
-        self._forget([conversation])
+        self._claims.drop(conversation)
         return events
 
     def acknowledge(self, conversation: str, place: EventPlace) -> None:

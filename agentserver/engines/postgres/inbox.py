@@ -9,16 +9,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agentserver.engines.postgres import arrivals as form
 from agentserver.engines.postgres.claims import FREE
 from agentserver.engines.postgres.connection import DRIVER, AwayError, Trouble, classify, refused
 from agentserver.engines.postgres.hints import Topic
 from agentserver.ports import EngineError, Fate, UnfitError
+from agentserver.supervision import run_errand
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
     import asyncpg
 
@@ -28,11 +29,17 @@ if TYPE_CHECKING:
     from agentserver.engines.postgres.leases import Lease
     from agentserver.ports import Arrival
 
-SOON = 0.25
-"""Seconds between two looks."""
+SOON, LATER = 0.25, 1.0
+"""Seconds between two looks while something is expected, and while nothing is."""
+
+BUSY = 10.0
+"""Seconds after an arrival for which others are expected."""
+
+PATIENCE = 5.0
+"""Seconds for which an arrival is sent again to a database that does not answer."""
 
 AT_ONCE = 256
-"""Arrivals that one look reads."""
+"""Arrivals that one statement reads, or keeps."""
 
 KEPT = 3600.0
 """Seconds for which a fate is kept, so that what is handed in again is found."""
@@ -43,14 +50,11 @@ _HAND_IN = (
     " on conflict (id) do nothing)"
     " select distinct c.owner from new join @conversation c on c.id = new.conversation where c.owner is not null"
 )
-_MINE = (
-    "select i.id, i.conversation, i.content, i.asker from @inbox i left join @conversation c on c.id = i.conversation"
-    " where i.fate is null and i.id <> all($2::text[]) and (c.owner = $1 or c.number is null or c.closed is not null)"
+_LOOK = (
+    "select i.id, i.conversation, i.content, i.asker, c.number is null or c.closed is not null as over"  # noqa: S608 - our own texts
+    " from @inbox i left join @conversation c on c.id = i.conversation"
+    f" where i.fate is null and i.id <> all($2::text[]) and (c.owner = $1 or c.closed is not null or {FREE})"
     " order by i.place limit $3"
-)
-_ORPHANS = (
-    "select distinct i.conversation from @inbox i join @conversation c on c.id = i.conversation"  # noqa: S608 - our own texts
-    f" where i.fate is null and c.closed is null and {FREE} limit $1"
 )
 _SETTLE = (
     "update @inbox i set fate = f.fate, content = '', at = clock_timestamp()"
@@ -75,7 +79,7 @@ class Inbox:
     def __init__(self, links: tuple[Link, Link], lease: Lease, claims: Claims, hints: Hints) -> None:
         (self._link, self._writing), self._lease, self._claims, self._hints = links, lease, claims, hints
         self._due: list[tuple[Arrival, bytes, asyncio.Future[None]]] = []
-        self._handing: asyncio.Lock = asyncio.Lock()
+        self._keeping: asyncio.Task[None] | None = None
         self._asked: defaultdict[str, list[asyncio.Future[Fate]]] = defaultdict(list)
         self._given: dict[str, str] = {}
         self._settled: dict[str, Fate] = {}
@@ -95,31 +99,37 @@ class Inbox:
             raise UnfitError(f"an arrival that cannot be written: {error}") from error
         kept = asyncio.get_running_loop().create_future()
         self._due.append((arrival, data, kept))
-        async with self._handing:
-            if self._due:
-                due, self._due = self._due, []
-                await self._keep(due)
+        if self._keeping is None or self._keeping.done():
+            self._keeping = run_errand(self._keep_all(), "keeps arrivals")
         await kept
         fate: asyncio.Future[Fate] = asyncio.get_running_loop().create_future()
         self._asked[arrival.id].append(fate)
         return fate
 
-    async def _keep(self, due: list[tuple[Arrival, bytes, asyncio.Future[None]]]) -> None:
+    async def _keep_all(self) -> None:
+        """Keep what is due, in a task of its own: those who hand in may be cancelled, and others wait for the same."""
+        loop = asyncio.get_running_loop()
+        while self._due:
+            due, self._due = self._due[:AT_ONCE], self._due[AT_ONCE:]
+            try:
+                await self._keep(due, loop.time() + PATIENCE)
+            finally:
+                _fail(due, EngineError("the engine is closed"))
+
+    async def _keep(self, due: list[tuple[Arrival, bytes, asyncio.Future[None]]], end: float) -> None:
         columns = (
             [one.id for one, _, _ in due],
             [one.conversation for one, _, _ in due],
             [data for _, data, _ in due],
         )
         try:
-            owners = await self._writing.fetch(_HAND_IN, self._lease.incarnation, *columns)
+            owners = await self._hand_in(columns, end)
         except (EngineError, *DRIVER) as error:
             if len(due) > 1 and classify(error) is Trouble.ROW:
                 for one in due:
-                    await self._keep([one])
+                    await self._keep([one], end)
                 return
-            for _, _, kept in due:
-                if not kept.done():
-                    kept.set_exception(refused(error))
+            _fail(due, refused(error))
             return
         for _, _, kept in due:
             if not kept.done():
@@ -128,6 +138,16 @@ class Inbox:
             self._hints.tell(owner, Topic.INBOX)
         if not owners:
             self._hints.stir(Topic.INBOX)  # nobody has them
+
+    async def _hand_in(self, columns: tuple[Any, ...], end: float) -> list[asyncpg.Record]:
+        """Send arrivals, again as they are where no answer came: each is there once under its id."""
+        while True:
+            try:
+                return await self._writing.fetch(_HAND_IN, self._lease.incarnation, *columns)
+            except AwayError:
+                if self._over or asyncio.get_running_loop().time() > end:
+                    raise
+                await asyncio.sleep(SOON)
 
     async def watch_fates(self) -> None:
         """Look for the fates of what was handed in here, for ever."""
@@ -139,7 +159,8 @@ class Inbox:
             await self._hints.until(Topic.FATES, SOON)
 
     async def _read_fates(self) -> None:
-        waiting = [key for key, futures in self._asked.items() if futures]
+        waiting = [key for key, futures in self._asked.items() if not all(one.done() for one in futures)]
+        self._asked = defaultdict(list, {key: self._asked[key] for key in waiting})
         for key, text in await self._link.fetch(_FATES, waiting) if waiting else ():
             self._tell(key, form.load_fate(text))
 
@@ -152,34 +173,43 @@ class Inbox:
 
     async def arrivals(self) -> AsyncIterator[Arrival]:
         """Give the arrivals for conversations of this process, in order for each conversation, until it is closed."""
-        loop, adopted = asyncio.get_running_loop(), -SOON
+        loop, busy_until = asyncio.get_running_loop(), 0.0
         while not self._over:
             found: list[Arrival] = []
             try:
-                if loop.time() - adopted >= SOON:
-                    await self._adopt()
-                    adopted = loop.time()
-                found = self._read(
-                    await self._link.fetch(_MINE, self._lease.incarnation, [*self._given], AT_ONCE)
-                )
+                rows = await self._look()
+                if await self._adopt(rows):
+                    rows = await self._look()
+                found = self._read(rows)
             except AwayError:
                 pass
-            except DRIVER as error:
+            except (EngineError, *DRIVER) as error:
                 logger.warning("the inbox cannot be read: %s", error)
             for arrival in found:
                 yield arrival
+            if found:
+                busy_until = loop.time() + BUSY
             if len(found) < AT_ONCE:
-                await self._hints.until(Topic.INBOX, SOON)
+                await self._hints.until(Topic.INBOX, SOON if loop.time() < busy_until else LATER)
 
-    async def _adopt(self) -> None:
-        """Claim conversations of nobody for which something was handed in."""
-        for (conversation,) in await self._link.fetch(_ORPHANS, AT_ONCE):
+    async def _look(self) -> list[asyncpg.Record]:
+        return await self._link.fetch(_LOOK, self._lease.incarnation, [*self._given], AT_ONCE)
+
+    async def _adopt(self, rows: list[asyncpg.Record]) -> bool:
+        """Claim conversations that nobody has and for which something was handed in; gives whether there are any."""
+        orphans = {row["conversation"] for row in rows if not self._decidable(row)}
+        for conversation in orphans:
             await self._claims.claim(conversation)
+        return bool(orphans)
+
+    def _decidable(self, row: asyncpg.Record) -> bool:
+        return row["over"] or self._claims.held(row["conversation"]) is not None
 
     def _read(self, rows: list[asyncpg.Record]) -> list[Arrival]:
         found = []
-        for key, conversation, content, asker in rows:
-            if key in self._given:
+        for row in rows:
+            key, conversation, content, asker, _ = row
+            if key in self._given or not self._decidable(row):
                 continue
             self._given[key] = conversation
             self.askers[conversation].add(asker)
@@ -236,8 +266,19 @@ class Inbox:
     def end(self) -> None:
         """End ``arrivals``, and cancel the futures of fates that have not come."""
         self._over = True
+        if self._keeping is not None:
+            self._keeping.cancel()
+        for _, _, kept in self._due:
+            kept.cancel()
         for futures in self._asked.values():
             for future in futures:
                 future.cancel()
         self._asked.clear()
         self._hints.stir(Topic.INBOX)
+
+
+def _fail(due: Sequence[tuple[Arrival, bytes, asyncio.Future[None]]], error: EngineError) -> None:
+    """Answer those of some arrivals that were not answered."""
+    for _, _, kept in due:
+        if not kept.done():
+            kept.set_exception(error)

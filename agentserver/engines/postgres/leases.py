@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 FORGOTTEN = 86_400.0
 """Seconds after which the row of an incarnation that is over is removed: one without a row is over as well."""
 
+LONGER = 60.0
+"""Seconds by which the lease of another server may be longer. So often rows of incarnations are removed."""
+
 _BEGIN = (
     "insert into @server (name, expires) values ($1, clock_timestamp() + $2 * interval '1 second')"
     " returning incarnation"
@@ -36,10 +39,13 @@ _RENEW = (
     " (select array_agg(name order by number) from @loss where accepted is null) as lost"
 )
 _BURY = (
-    "update @server set gone = true where not gone and expires < clock_timestamp() and incarnation <> $1"
-    " returning incarnation"
+    "update @server set gone = expires < clock_timestamp(),"
+    " expires = least(expires, clock_timestamp() + $2 * interval '1 second') where not gone and incarnation <> $1"
+    " and not expires between clock_timestamp() and clock_timestamp() + $2 * interval '1 second'"
+    " returning incarnation, gone"
 )
-_END = "update @server set gone = true, blameless = blameless or $2 where incarnation = $1 and not gone"
+"""A lease that would last longer than any was renewed before the clock of the database went back. It is shortened."""
+_END = "update @server set gone = true, blameless = blameless or $2 where incarnation = $1"
 _FORGET = "delete from @server where gone and expires < clock_timestamp() - $1 * interval '1 second'"
 
 logger = logging.getLogger("agentserver.journal")
@@ -69,6 +75,7 @@ class Lease:
         self.blameless = False
         self.away = ""
         self._ended = False
+        self._look = 0.0
 
     async def _prepare(self, connection: Connection) -> None:
         """Look for losses before anything else: also where nothing is to be committed, and before others are buried."""
@@ -124,19 +131,27 @@ class Lease:
             "the lease of this server is over: it begins another one, and lets go all conversations"
         )
         await self.link.fetch(_END, self.incarnation, True)
-        await self.begin()
-        self._lost()
+        before = self.incarnation
+        try:
+            await self.begin()
+        finally:
+            if self.incarnation != before:
+                self._lost()
 
     async def bury(self) -> None:
         """Mark incarnations as gone that have not renewed their leases. Raises EngineError."""
         since = self.link.since
         if since is None or asyncio.get_running_loop().time() - since < self._options.lease:
             return
-        for (incarnation,) in await self.link.fetch(_BURY, self.incarnation):
-            logger.warning(
-                "server number %d has not renewed its lease: its conversations are taken over", incarnation
-            )
-        await self.link.fetch(_FORGET, FORGOTTEN)
+        lease, now = self._options.lease, asyncio.get_running_loop().time()
+        for incarnation, gone in await self.link.fetch(_BURY, self.incarnation, lease + LONGER, within=lease):
+            if gone:
+                text = "server number %d has not renewed its lease: its conversations are taken over"
+                logger.warning(text, incarnation)
+        if now < self._look:
+            return
+        self._look = now + LONGER
+        await self.link.fetch(_FORGET, FORGOTTEN, within=lease)
 
     async def end(self) -> None:
         """Give everything back on purpose: others need not wait. Raises EngineError."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -132,6 +133,13 @@ class SyncConnection:
         if connection is not None:
             self._runner.run(_terminate(connection))
 
+    def give_up(self) -> None:
+        """End the wait for an answer, from another thread."""
+        connection = self._connection
+        if connection is not None:
+            with suppress(RuntimeError):  # its loop was closed meanwhile
+                self._runner.get_loop().call_soon_threadsafe(connection.terminate)
+
     def close(self) -> None:
         """Close the connection and the loop of the thread."""
         self.drop()
@@ -153,6 +161,7 @@ class ReadingThread:
         self._pool = ThreadPoolExecutor(1, "journal")
         self._options = options
         self._made: SyncConnection | None = None
+        self._over = False
 
     @property
     def connection(self) -> SyncConnection:
@@ -172,7 +181,7 @@ class ReadingThread:
             try:
                 return await asyncio.wrap_future(self.submit(work))
             except AwayError:
-                if asyncio.get_running_loop().time() > end:
+                if self._over or asyncio.get_running_loop().time() > end:
                     raise
                 await asyncio.sleep(PAUSE)
 
@@ -183,11 +192,19 @@ class ReadingThread:
             if self.connection.in_transaction:
                 self.connection.drop()
 
+    def _close(self) -> None:
+        self.connection.close()
+
     def execute(self, text: str, values: Sequence[Any]) -> Cursor:
         """Run a statement; in the thread."""
         return self.connection.execute(text, values)
 
     async def close(self) -> None:
-        """Close the connection, and end the thread."""
-        await asyncio.wrap_future(self._pool.submit(self.connection.close))
+        """Close the connection, and end the thread: what it waits for has some time to come."""
+        self._over = True
+        closing = asyncio.wrap_future(self._pool.submit(self._close))
+        done, _ = await asyncio.wait([closing], timeout=PATIENCE)
+        while not done and self._made is not None:
+            self._made.give_up()
+            done, _ = await asyncio.wait([closing], timeout=PATIENCE)
         self._pool.shutdown(wait=False)

@@ -46,6 +46,9 @@ LOCK: Final = 4_711_026
 TABLES: Final = """
     alter table @conversation add column owner bigint, add column epoch bigint not null default 0,
         add column moved timestamptz not null default clock_timestamp();
+    drop index @conversation_touched;
+    create index conversation_closed on @conversation(closed) where closed is not null;
+    create index conversation_principal on @conversation(principal);
 
     create table @server (
         incarnation bigint generated always as identity primary key,
@@ -103,6 +106,8 @@ TABLES: Final = """
 ``conversation.owner`` and ``epoch`` are the claim on it, which each commit checks: see batch.py. ``moved`` is
 when the last step was committed. ``server``: leases.py. ``inbox``: inbox.py.
 ``suspect``: marks.py. ``token``: tokens.py. ``loss``: losses.py. ``clock``: the calendar of a server, by its name.
+
+Each step writes ``conversation.touched``. No index has it, so that the row's other indexes stay as they are.
 
 The four tables with a fill factor have rows that are updated after they were written: room on the same page lets an
 update that changes no indexed column spare the indexes. A vacuum at 2 % of dead rows in place of 20 % gives that room

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from agentserver.engines.postgres.connection import DRIVER, refused
 from agentserver.engines.postgres.hints import EVERYBODY, Topic
 from agentserver.ports import EngineError
+from agentserver.supervision import run_errand
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -43,6 +44,7 @@ class Tokens:
 
     def __init__(self, link: Link, lease: Lease, hints: Hints) -> None:
         self._link, self._lease, self._hints = link, lease, hints
+        self._giving: set[asyncio.Task[None]] = set()
         self._here: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     @asynccontextmanager
@@ -53,9 +55,37 @@ class Tokens:
             try:
                 yield
             finally:
-                with suppress(EngineError, *DRIVER):  # another server takes it once this lease is over
-                    await self._link.fetch(_GIVE, owner, name)
-                self._hints.tell(EVERYBODY, Topic.TOKENS)
+                await self._give(owner, name)
+
+    async def _give(self, owner: int, name: str) -> None:
+        """Give a token back, later where that fails: with the lease of this server it would stay here."""
+        given = False
+        try:
+            with suppress(EngineError, *DRIVER):
+                given = await self._free(owner, name)
+        finally:
+            if not given:
+                giving = run_errand(self._give_later(owner, name), "gives back a token")
+                self._giving.add(giving)
+                giving.add_done_callback(self._giving.discard)
+
+    async def _free(self, owner: int, name: str) -> bool:
+        await self._link.fetch(_GIVE, owner, name)
+        self._hints.tell(EVERYBODY, Topic.TOKENS)
+        return True
+
+    async def _give_later(self, owner: int, name: str) -> None:
+        given = False
+        while not given and self._lease.incarnation == owner:
+            await asyncio.sleep(LOOK)
+            async with self._here[name]:
+                with suppress(EngineError, *DRIVER):
+                    given = await self._free(owner, name)
+
+    def end(self) -> None:
+        """Give nothing back any more: the lease is over."""
+        for giving in self._giving:
+            giving.cancel()
 
     async def _take(self, name: str) -> int:
         while True:

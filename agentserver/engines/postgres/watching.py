@@ -6,6 +6,7 @@ make the look earlier. Refuses to read what has left: gateways do, after the pla
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from agentserver.core.messages import UNDECIDED, EventPlace
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 SOON, LATER = 0.25, 1.0
 """Seconds between two looks while a gateway looks at something, and while none does."""
+
+EACH = 2000
+"""Conversations that are looked at in a second at most, however often hints come."""
 
 _LOOK = (
     "select c.id, c.version, c.closed is not null as over, c.asks > 0 and c.closed is null as asks,"
@@ -64,6 +68,7 @@ class Watching:
                 for news in self._changed(rows, seen, changed):
                     yield news
                 seen = {row["id"]: _state(row) for row in rows}
+            await asyncio.sleep(len(keys) / EACH)
             await self._hints.until(Topic.NEWS, SOON if keys else LATER)
 
     def _changed(

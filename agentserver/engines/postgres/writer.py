@@ -25,6 +25,8 @@ from agentserver.ports import ConflictError, DamagedError, EngineError, FencedEr
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    import asyncpg
+
     from agentserver.core.messages import EventPlace
     from agentserver.core.records.outcome import Outcome
     from agentserver.engines.journal.kept import Kept
@@ -184,11 +186,25 @@ class Writer:
     async def write(self) -> None:
         """Commit what waits, for ever."""
         while True:
-            await self._some.wait()
-            self._some.clear()
             while self._waiting or self._left:
                 await self._write_group()
             self._quiet.set()
+            if (
+                self.away and not self._over
+            ):  # nothing from outside is taken meanwhile, so nothing else would notice
+                await self._reach()
+                continue
+            await self._some.wait()
+            self._some.clear()
+
+    async def _reach(self) -> None:
+        """Notice that an absent database is back. What waits for it meanwhile is tried soon enough."""
+        try:
+            await self.connect()
+        except (EngineError, *DRIVER):
+            await asyncio.sleep(LATEST)
+        else:
+            self.away = ""
 
     async def _write_group(self) -> None:
         group = self._next()
@@ -201,11 +217,13 @@ class Writer:
             for one in group:
                 self._fail(one, refused(error))
         except asyncio.CancelledError:
-            for one in (*group, *self._waiting):
-                self._fail(one, EngineError("the engine was closed before it was known whether this is kept"))
+            group, self._waiting = [*group, *self._waiting], []
             raise
         finally:
             self._leaving = []
+            for one in group:
+                if not one.done.done():  # this task is cancelled, or has failed for a reason of its own
+                    self._fail(one, EngineError("the engine ended before it was known whether this is kept"))
 
     def _next(self) -> list[Waiting]:
         """Take what waits, one step of each conversation."""
@@ -297,6 +315,8 @@ class Writer:
             return
         for one in ready:
             if getattr(error, "sqlstate", None) == UNIQUE:
+                if await self._is_kept(one):  # by a statement without an answer, at the same time
+                    continue
                 self._ties.numbers.drop()  # and numbered again when it is committed again
                 self._fail(one.waiting, EngineError(f"numbers were given twice: {say(error)}"))
             elif classify(error) is Trouble.ROW:
@@ -306,11 +326,7 @@ class Writer:
 
     async def _diagnose(self, one: Ready) -> None:
         """Answer a commit of which nothing was changed: now, or because it was kept before."""
-        prepared = one.prepared
-        key = (prepared.conversation, prepared.step, prepared.chain, prepared.receipt)
-        (row,) = await self._patiently(
-            lambda: self._link.fetch(_DIAGNOSE, self._ties.lease.incarnation, *key)
-        )
+        prepared, row = one.prepared, await self._look(one)
         if row["kept"]:
             self._keep(one)
             return
@@ -327,6 +343,21 @@ class Writer:
             self._fail(one.waiting, RepeatedError(Receipt(row["request"], row["content"])))
         else:
             self._fail(one.waiting, EngineError("the conversation was changed at the same time"))
+
+    async def _is_kept(self, one: Ready) -> bool:
+        """Answer a commit that was kept before; gives whether it was."""
+        kept = bool((await self._look(one))["kept"])
+        if kept:
+            self._keep(one)
+        return kept
+
+    async def _look(self, one: Ready) -> asyncpg.Record:
+        prepared = one.prepared
+        key = (prepared.conversation, prepared.step, prepared.chain, prepared.receipt)
+        (row,) = await self._patiently(
+            lambda: self._link.fetch(_DIAGNOSE, self._ties.lease.incarnation, *key)
+        )
+        return row
 
     def _keep(self, one: Ready) -> None:
         self._steps.kept(one.waiting.encoded, one.step)
@@ -367,9 +398,12 @@ class Writer:
         if not self.away:
             logger.error("steps wait until they can be kept: %s", error)
         self.away = str(error)
-        for one in [one for one in self._waiting if from_outside(one.encoded.outcome)]:
-            self._waiting.remove(one)
-            self._fail(one, EngineError(self.away))
+        waiting, self._waiting = self._waiting, []
+        for one in waiting:
+            if from_outside(one.encoded.outcome):
+                self._fail(one, EngineError(self.away))
+            else:
+                self._waiting.append(one)
         if self._over:
             raise EngineError(self.away) from error
         await asyncio.sleep(seconds)

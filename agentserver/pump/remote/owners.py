@@ -126,7 +126,8 @@ class Owners:
             await asyncio.wait((coming, stopped), timeout=patience, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._waits.remove(stopped)
-        if not coming.done() or coming.cancelled():
+            coming.cancel()  # unless it is there
+        if coming.cancelled():
             logger.warning("what was handed in for another process was not decided about in time: it is kept")
             raise UnheardError
         fate = coming.result()

@@ -25,7 +25,8 @@ AT_ONCE = 64
 def forget(connection: Connection, before: float) -> int:
     """Remove some of the conversations that were closed before; gives how many."""
     rows = connection.execute(
-        "select number from conversation where touched < ? and closed is not null order by touched limit ?",
+        "select number from conversation where touched < ?1 and closed < ?1 and closed is not null"
+        " order by touched limit ?2",
         (before, AT_ONCE),
     ).fetchall()
     if rows:

@@ -13,6 +13,7 @@ from agentserver.core.aside import REASON, last_words
 from agentserver.core.encoding.recorded import Aside
 from agentserver.core.messages import EventPlace, Reply
 from agentserver.engines.journal import seal
+from agentserver.engines.journal.care import events
 from agentserver.engines.journal.connection import transaction
 from agentserver.engines.journal.rows import EVENT
 from agentserver.engines.journal.seal import Sealed
@@ -83,18 +84,29 @@ def put(
         if row is None:
             return ()
         number, principal, version = row
-        events = last_words(
+        words = last_words(
             conversation, principal, _requests(connection, number), _last(connection, number, version)
         )
-        first = _next(connection) if draw is None else draw(len(events))
-        for place, event in enumerate(events, first):
+        first = _next(connection) if draw is None else draw(len(words))
+        for place, event in enumerate(words, first):
             connection.execute(EVENT, (place, number, *_row(event)))
         connection.execute(
             "insert into aside (conversation, at, reason, first_event, events, seal) values (?, ?, ?, ?, ?, x'')",
-            (number, at, legible(reason, REASON), first, len(events)),
+            (number, at, legible(reason, REASON), first, len(words)),
         )
         _seal(connection, number)
-    return events
+    return words
+
+
+def said(connection: Connection, conversation: str) -> tuple[Reply | Done, ...]:
+    """Read what left a conversation when it was set aside."""
+    rows = connection.execute(
+        f"select {events.EVENT} from conversation c join aside a on a.conversation = c.number and a.ended is null"  # noqa: S608
+        " join event e on e.number >= a.first_event and e.number < a.first_event + a.events"
+        " where c.id = ? order by e.number",
+        (conversation,),
+    )
+    return tuple(events.event_of(conversation, row) for row in rows)
 
 
 def _next(connection: Connection) -> int:

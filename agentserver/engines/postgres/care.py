@@ -43,8 +43,8 @@ def set_aside(
             found = connection.execute(_CLAIM, (conversation,)).fetchone()
             if found is None:
                 return ()
-            if aside.is_aside(plain, conversation):  # by an attempt without an answer
-                return aside.said(plain, conversation)
+            if aside.is_aside(plain, conversation):  # by an earlier attempt that had no answer, or before
+                return aside.said(plain, conversation, reason, at)
             if found != claim:
                 raise FencedError("another process has the conversation")
             connection.execute(_RELEASE, (conversation,))  # whoever is first takes it, once it is put back

@@ -98,13 +98,13 @@ def put(
     return words
 
 
-def said(connection: Connection, conversation: str) -> tuple[Reply | Done, ...]:
-    """Read what left a conversation when it was set aside."""
+def said(connection: Connection, conversation: str, reason: str, at: float) -> tuple[Reply | Done, ...]:
+    """Read what left a conversation when it was set aside at this time for this reason; nothing where it was not."""
     rows = connection.execute(
         f"select {events.EVENT} from conversation c join aside a on a.conversation = c.number and a.ended is null"  # noqa: S608
         " join event e on e.number >= a.first_event and e.number < a.first_event + a.events"
-        " where c.id = ? order by e.number",
-        (conversation,),
+        " where c.id = ? and a.reason = ? and a.at = ? order by e.number",
+        (conversation, legible(reason, REASON), at),
     )
     return tuple(events.event_of(conversation, row) for row in rows)
 

@@ -81,9 +81,18 @@ class Link:
         options: of the database.
         role: of the connection, for those who list connections.
         prepare: is done with each new connection before it is used.
+        within: seconds after which a connection that does not answer counts as lost; None for no limit.
     """
 
-    def __init__(self, options: PostgresOptions, role: str, prepare: Prepare | None = None) -> None:
+    def __init__(
+        self,
+        options: PostgresOptions,
+        role: str,
+        prepare: Prepare | None = None,
+        *,
+        within: float | None = None,
+    ) -> None:
+        self._within = within
         self._options, self._role, self._prepare = options, role, prepare
         self._schema = f'"{options.schema}".'
         self._texts: dict[str, str] = {}
@@ -98,7 +107,7 @@ class Link:
         """True while the connection is open, as far as is known."""
         return self._connection is not None and not self._connection.is_closed()
 
-    async def fetch(self, text: str, *values: Any, within: float | None = None) -> list[asyncpg.Record]:
+    async def fetch(self, text: str, *values: Any) -> list[asyncpg.Record]:
         """Run one statement, in which ``@`` stands for the schema.
 
         Raises AwayError when the database is away, and what asyncpg raises for anything else.
@@ -106,13 +115,13 @@ class Link:
         found = self._texts.get(text)
         if found is None:
             found = self._texts[text] = text.replace("@", self._schema)
-        return await self.run(lambda connection: self._fetch(connection, found, values), within)
+        return await self.run(lambda connection: self._fetch(connection, found, values))
 
-    async def run(self, work: Callable[[Connection], Awaitable[T]], within: float | None = None) -> T:
-        """Do something with the connection, which counts as lost after ``within`` seconds. Raises as ``fetch`` does."""
+    async def run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """Do something with the connection. Raises as ``fetch`` does."""
         async with self._lock:
             try:
-                async with asyncio.timeout(within):
+                async with asyncio.timeout(self._within):
                     return await work(await self._connected())
             except (*DRIVER, TimeoutError) as error:
                 state = getattr(error, "sqlstate", None) or ""

@@ -69,7 +69,7 @@ class Lease:
         compare: Callable[[Connection], Awaitable[bool]],
     ) -> None:
         self._options, self._hints, self._lost, self._compare = options, hints, lost, compare
-        self.link = Link(options, "lease", self._prepare)
+        self.link = Link(options, "lease", self._prepare, within=options.lease)
         self.incarnation = 0
         self.unaccepted = ""
         self.blameless = False
@@ -113,9 +113,7 @@ class Lease:
         """Renew the lease once, or begin another incarnation where it is over. Raises EngineError."""
         if self._ended:
             return
-        rows = await self.link.fetch(
-            _RENEW, self.incarnation, self._options.lease, within=self._options.lease
-        )
+        rows = await self.link.fetch(_RENEW, self.incarnation, self._options.lease)
         self.away = ""
         if rows:
             lost = ", ".join(rows[0]["lost"] or ())
@@ -159,7 +157,7 @@ class Lease:
             return
         self._ended = True
         try:
-            await self.link.fetch(_END, self.incarnation, self.blameless, within=self._options.lease)
+            await self.link.fetch(_END, self.incarnation, self.blameless)
         except (EngineError, *DRIVER) as error:
             raise EngineError(f"the lease cannot be given up: {error}") from error
         self._hints.tell(EVERYBODY, Topic.LEASES)

@@ -399,3 +399,18 @@ async def test_callers_of_a_database_that_is_away_share_one_attempt(tmp_path):
     server.close()
     assert [type(error) for error in found] == [AwayError] * 8
     assert attempts == 1
+
+
+async def test_a_statement_that_never_ends_does_not_keep_a_lease_from_being_renewed(options, database):
+    async with PostgresEngine(options) as engine:
+        lease = engine._lease
+        lease.link.since -= 10.0  # it has been connected for longer than a lease, and may bury others
+        blocking = await asyncpg.connect(database)
+        async with blocking.transaction():
+            await blocking.execute("lock table agentserver.server in access exclusive mode")
+            async with asyncio.timeout(HANGS):
+                with pytest.raises(AwayError):
+                    await lease.bury()
+            await until(lambda: lease.away)
+        await blocking.close()
+        await until(lambda: not lease.away)

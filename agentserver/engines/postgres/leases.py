@@ -142,14 +142,14 @@ class Lease:
         if since is None or asyncio.get_running_loop().time() - since < self._options.lease:
             return
         lease, now = self._options.lease, asyncio.get_running_loop().time()
-        for incarnation, gone in await self.link.fetch(_BURY, self.incarnation, lease + LONGER, within=lease):
+        for incarnation, gone in await self.link.fetch(_BURY, self.incarnation, lease + LONGER):
             if gone:
                 text = "server number %d has not renewed its lease: its conversations are taken over"
                 logger.warning(text, incarnation)
         if now < self._look:
             return
         self._look = now + LONGER
-        await self.link.fetch(_FORGET, FORGOTTEN, within=lease)
+        await self.link.fetch(_FORGET, FORGOTTEN)
 
     async def end(self) -> None:
         """Give everything back on purpose: others need not wait. Raises EngineError."""

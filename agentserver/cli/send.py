@@ -127,6 +127,9 @@ async def _send(client: Client, message: Message, sending: Sending) -> int:
         return REFUSED
     except _LeftError as left:
         return _unanswered(left, sending)
+    except TimeoutError:
+        project.say(f"no conversation was opened within {sending.within:g} s; nothing was sent", err=True)
+        return SILENT
     except (UnreachableError, ProtocolError) as error:
         project.say(f"{client.url}: {error}", err=True)
         return project.UNUSABLE
@@ -139,7 +142,10 @@ async def _asked(client: Client, message: Message, sending: Sending) -> ReplyEve
     from agentserver.client import UnansweredError
 
     own, until = sending.conversation is None, anyio.current_time() + sending.within
-    conversation = await client.open(sending.key) if own else client.conversation(sending.conversation or "")
+    with anyio.fail_after(sending.within):
+        conversation = (
+            await client.open(sending.key) if own else client.conversation(sending.conversation or "")
+        )
     if sending.keep:
         project.say(f"conversation {conversation.id}", err=True)
     ended = own and not sending.keep

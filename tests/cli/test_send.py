@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
 import sys
+from types import SimpleNamespace
 
 import anyio
 import pytest
@@ -179,3 +181,14 @@ async def test_no_option_takes_a_token():
     assert "--token-file" in out
     assert "--token " not in out
     assert json.dumps(TOKEN) not in out
+
+
+async def test_a_door_that_never_answers_is_left_after_within():
+    async def silent(reader, writer):
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
+        door = SimpleNamespace(url=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        said = "no conversation was opened within 0.2 s; nothing was sent\n"
+        assert await send(door, "{}", "--within", "0.2") == (3, "", said)

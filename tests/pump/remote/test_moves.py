@@ -172,7 +172,8 @@ async def test_whatever_happens_each_message_is_answered_once_in_each_gateways_o
             await asyncio.sleep(0)
         return HandlerResponse.respond(Answer(f"re: {payload.text}"))
 
-    async with pair((A, slowly)) as two:
+    # Each stop past a lease counts as an end of the process, and the same message may meet several.
+    async with pair((A, slowly), fatal_ends=1000) as two:
         keys = [
             await opened(two.desks[name], f"{name}{number}") for number in range(3) for name in ("a", "b")
         ]

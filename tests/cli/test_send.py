@@ -24,6 +24,11 @@ REPLY = {
     "place": "3-0",
 }  # fmt: skip
 CLOSED = answer(204)
+INTERRUPTED = (
+    "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
+    " runpy.run_module('agentserver', run_name='__main__')"
+)
+"""Runs the command also where the tests run in the background, whose children ignore interrupts."""
 
 
 async def send(door, *words, token=TOKEN, stdin=b"", **environ):
@@ -104,7 +109,7 @@ async def test_the_same_message_under_a_key_is_one_payment_without_a_conversatio
 async def test_a_payment_that_waits_for_an_approval_survives_an_interrupt():
     async with desk() as door, Client(door.url, "olga") as olga:
         environ = {**os.environ, "AGENTSERVER_URL": door.url, "AGENTSERVER_TOKEN": "ada"}
-        command = [sys.executable, "-m", "agentserver", "send", '{"amount": 5}', "--to", "vault"]
+        command = [sys.executable, "-c", INTERRUPTED, "send", '{"amount": 5}', "--to", "vault"]
         async with await anyio.open_process(command, env=environ) as sending:
             while not (waiting := await olga.approvals()):  # noqa: ASYNC110 - another process tells nothing
                 await anyio.sleep(0.05)

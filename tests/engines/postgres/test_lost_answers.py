@@ -6,6 +6,7 @@ import asyncio
 from contextlib import suppress
 from dataclasses import replace
 
+import anyio
 import pytest
 
 from agentserver.core.messages import Cancelling
@@ -29,8 +30,8 @@ def lose(link, fragment, ways=(AwayError,)):
     """Have a link do the next statements with this text, and lose the answer to each in one of these ways."""
     fetch, ways = link.fetch, list(ways)
 
-    async def fetch_without_answer(text, *values, within=None):
-        found = await fetch(text, *values, within=within)
+    async def fetch_without_answer(text, *values):
+        found = await fetch(text, *values)
         if fragment in text and ways:
             link.drop()
             raise ways.pop(0)("the answer is lost")
@@ -110,11 +111,12 @@ async def test_an_arrival_that_is_read_while_its_conversation_is_released_is_giv
         await engine.hand_in(Arrival("id", key, None, Cancelling("request", "somebody")))
         fetch, read = engine._link.fetch, asyncio.Event()
 
-        async def fetch_slowly(text, *values, within=None):
-            found = await fetch(text, *values, within=within)
+        async def fetch_slowly(text, *values):
+            found = await fetch(text, *values)
             if "set owner = null" in text:
                 arrivals = asyncio.ensure_future(anext(engine.arrivals()))  # which looks in between
-                await asyncio.wait([arrivals], timeout=0.5)
+                with anyio.move_on_after(0.5):
+                    await asyncio.wait([arrivals])
                 read.found = [arrivals.result()] if arrivals.done() else []
                 arrivals.cancel()
                 read.missed = [one for one in read.found if engine.held(one.conversation) is None]
@@ -137,12 +139,12 @@ async def test_who_hands_in_with_others_may_be_cancelled(options):
         arrivals = [Arrival(str(number), key, None, Cancelling("r", "s")) for number in range(3)]
         fetch, sent = engine._inbox._writing.fetch, []
 
-        async def fetch_and_cancel(text, *values, within=None):
+        async def fetch_and_cancel(text, *values):
             sent.append(text)
             if len(sent) == 2:  # which is what the second one sends for itself and the third
                 asyncio.get_running_loop().call_soon(handing[1].cancel)
                 await asyncio.sleep(0)
-            return await fetch(text, *values, within=within)
+            return await fetch(text, *values)
 
         engine._inbox._writing.fetch = fetch_and_cancel
         handing = [asyncio.create_task(engine.hand_in(one)) for one in arrivals]
@@ -172,7 +174,7 @@ async def test_a_fate_that_nobody_waits_for_is_not_asked_for(options):
 async def test_a_token_that_could_not_be_given_back_goes_to_another_server(options):
     async with PostgresEngine(options) as engine, PostgresEngine(replace(options, name="b")) as other:
 
-        async def fails(text, *values, within=None):
+        async def fails(text, *values):
             engine._link.fetch = fetch
             raise AwayError("away")
 

@@ -32,7 +32,12 @@ def kill(task):
     waits = task._fut_waiter
     while isinstance(waits, asyncio.Task):
         task, waits = waits, waits._fut_waiter
-    waits.set_exception(Killed("by a test"))
+    if task.done():
+        return
+    if waits is None or waits.done():  # it is about to run, and waits for something else then
+        asyncio.get_running_loop().call_soon(kill, task)
+    else:
+        waits.set_exception(Killed("by a test"))
 
 
 def kill_thread(thread):

@@ -40,6 +40,7 @@ sys.path.insert(0, str(ROOT))
 
 from tests.crash.cluster.proxy import Proxy  # noqa: E402 - the servers and databases of the tests
 from tests.crash.cluster.servers import Server, command  # noqa: E402
+from tests.crash.cluster.stage import RIGHTS  # noqa: E402
 from tests.postgres import Postgres, running  # noqa: E402
 
 if TYPE_CHECKING:
@@ -210,20 +211,8 @@ class Cluster:
 
 def add_principal(folder: Path, name: str, url: str) -> str:
     """Add a principal; gives its token."""
-    rights = (
-        "--role",
-        "operator",
-        "--trust",
-        "orders",
-        "--may",
-        "desk",
-        "--rate",
-        "100000/s",
-        "--open",
-        "1000000",
-    )
     name = f"{name}-{time.monotonic_ns()}"
-    return str(command(folder, "principals", "add", name, *rights, DATABASE_URL=url).stdout.strip())
+    return str(command(folder, "principals", "add", name, *RIGHTS, DATABASE_URL=url).stdout.strip())
 
 
 @asynccontextmanager

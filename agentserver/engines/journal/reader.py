@@ -19,6 +19,7 @@ from agentserver.engines.journal import seal
 from agentserver.engines.journal.care import answers as journal_answers
 from agentserver.engines.journal.care import aside as journal_aside
 from agentserver.engines.journal.care import events as journal_events
+from agentserver.engines.journal.care import openings
 from agentserver.engines.journal.care import past as journal_past
 from agentserver.engines.journal.care.ageing import broken_link
 from agentserver.engines.journal.care.events import EVENT, event_of
@@ -26,7 +27,7 @@ from agentserver.engines.journal.stored import COLUMNS, read_delivery, stored
 from agentserver.ports import ConversationFound
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from agentserver.core.encoding.recorded import Aside, Charged, DecidedApproval
     from agentserver.core.guard import CoreGuard
@@ -126,14 +127,14 @@ class Reader:
             principal,
         )
 
-    def outbox(self, conversation: str, latest: int) -> list[Reply | Done]:
-        """The events that were not acknowledged; those up to number ``latest`` count as redelivered."""
+    def outbox(self, conversation: str, earlier: Callable[[int], bool]) -> list[Reply | Done]:
+        """The events that were not acknowledged; those whose number an earlier server gave count as redelivered."""
         rows = self._connection.execute(
             f"select e.number, {EVENT} from event e join conversation c on c.number = e.conversation"  # noqa: S608
             " where c.id = ? and e.waiting = 1 order by e.version, e.position",
             (conversation,),
         )
-        return [event_of(conversation, columns, again=number <= latest) for number, *columns in rows]
+        return [event_of(conversation, columns, again=earlier(number)) for number, *columns in rows]
 
     def standing(self, conversation: str) -> ConversationFound | None:
         """The owner of a conversation, and whether it is over."""
@@ -142,6 +143,10 @@ class Reader:
             (conversation,),
         ).fetchone()
         return None if row is None else ConversationFound(conversation, row[0], over=bool(row[1]))
+
+    def named(self, name: str) -> str | None:
+        """The conversation that has a name. Raises EngineError for a row that was altered."""
+        return openings.claimed(self._connection, name)
 
     def left(self, conversation: str, after: EventPlace, most: int) -> list[Reply | Done]:
         """The events after a place. Raises LookupError."""
@@ -159,15 +164,18 @@ class Reader:
         request, content, number = row
         return Receipt(request, content, journal_events.refusal(self._connection, number, name, request))
 
-    def told(self, conversation: str, request: str, latest: int) -> list[Reply | Done]:
+    def told(self, conversation: str, request: str, earlier: Callable[[int], bool]) -> list[Reply | Done]:
         """Everything that left for a request; what was acknowledged, and what ``outbox`` would mark, is marked."""
         rows = self._connection.execute(
-            f"select e.number <= ? or e.waiting = 0, {EVENT} from event e"  # noqa: S608
+            f"select e.number, e.waiting, {EVENT} from event e"  # noqa: S608
             " join conversation c on c.number = e.conversation"
             " where e.request = ? and c.id = ? order by e.version, e.position",
-            (latest, request, conversation),
+            (request, conversation),
         )
-        return [event_of(conversation, columns, again=bool(again)) for again, *columns in rows]
+        return [
+            event_of(conversation, columns, again=not waiting or earlier(number))
+            for number, waiting, *columns in rows
+        ]
 
     def last_event(self) -> int:
         """The number of the newest event."""

@@ -11,11 +11,13 @@ from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from agentserver.core.messages import UNDECIDED
 from agentserver.engines.journal import seal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    from agentserver.core.messages import EventPlace
     from agentserver.engines.journal.connection import Connection
 
 Row: TypeAlias = tuple[object, ...]
@@ -148,6 +150,15 @@ class FoldedRows(NamedTuple):
     wholes: list[Row]
     over: list[int]
     states: list[Row]
+
+
+def make_gone_test(left: Iterable[Left], conversation: str) -> Callable[[EventPlace], bool]:
+    """Make the test for places of events that have left, and are about to be marked so."""
+    found = [one for one in left if one.conversation == conversation]
+    places = {(one.version, one.position) for one in found}
+    everything = any(one.version is None for one in found)
+    before = max(((one.version, one.position) for one in found if one.before), default=UNDECIDED)
+    return lambda place: everything or place <= before or place in places
 
 
 @dataclass(slots=True)

@@ -13,8 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from agentserver.core.encoding.snapshot import UnreadableError
-from agentserver.core.messages import UNDECIDED, Redriven, Requeued
+from agentserver.core.messages import Redriven, Requeued
 from agentserver.core.receipts import Receipt
+from agentserver.engines.journal.rows import Left, make_gone_test
 from agentserver.engines.journal.steps import written
 from agentserver.engines.journal.steps.step import StepMaker, from_outside
 from agentserver.engines.postgres import batch, tables
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from agentserver.core.messages import EventPlace
     from agentserver.core.records.outcome import Outcome
     from agentserver.engines.journal.kept import Kept
-    from agentserver.engines.journal.rows import Left
     from agentserver.engines.journal.steps.step import Encoded, StepData
     from agentserver.engines.postgres.batch import Prepared
     from agentserver.engines.postgres.claims import Claims
@@ -175,11 +175,7 @@ class Writer:
 
     def gone(self, conversation: str) -> Callable[[EventPlace], bool]:
         """Make the test for events that are about to leave the outbox."""
-        found = [one for one in (*self._left, *self._leaving) if one.conversation == conversation]
-        places = {(one.version, one.position) for one in found}
-        everything = any(one.version is None for one in found)
-        before = max(((one.version, one.position) for one in found if one.before), default=UNDECIDED)
-        return lambda place: everything or place <= before or place in places
+        return make_gone_test((*self._left, *self._leaving), conversation)
 
     # Groups
 

@@ -14,13 +14,13 @@ from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from agentserver.core.encoding.snapshot import UnreadableError
-from agentserver.core.messages import UNDECIDED
 from agentserver.core.state.elapsed import STEADY, Calendar
 from agentserver.engines.journal.care import ageing, openings
+from agentserver.engines.journal.care import calendar as journal_calendar
 from agentserver.engines.journal.care.answers import LeftAnswers
 from agentserver.engines.journal.reader import Reader
 from agentserver.engines.journal.reads import JournalReads
-from agentserver.engines.journal.rows import Left
+from agentserver.engines.journal.rows import Left, make_gone_test
 from agentserver.engines.sqlite.care import claims
 from agentserver.engines.sqlite.file import DRIVER, JournalOptions, open_writing, told
 from agentserver.engines.sqlite.lock import Lock
@@ -246,13 +246,16 @@ class SqliteEngine(JournalReads, Undivided):
         except UnreadableError as error:
             raise DamagedError(str(error)) from error
 
+    async def _ask(self, work: Callable[[Reader], T]) -> T:
+        return await self._do(lambda: work(self._reader))
+
     async def set_aside(self, conversation: str, reason: str, at: float) -> tuple[Reply | Done, ...]:
         """Let a conversation go on no more. Commits to it that are waiting are stale."""
         return await self._do(lambda: self._writer.set_aside(conversation, reason, at))
 
     async def active(self) -> AsyncIterator[str]:
         """Conversations of which a delivery is not consumed."""
-        for key in await self._do(self._reader.active):
+        for key in await self._ask(lambda reader: reader.active()):
             yield key
 
     async def open_conversations(self) -> AsyncIterator[tuple[str, str]]:
@@ -264,13 +267,6 @@ class SqliteEngine(JournalReads, Undivided):
         """Open conversations that nothing touched since."""
         for key in await self._do(lambda: self._reader.idle(before)):
             yield key
-
-    async def outbox(self, conversation: str) -> AsyncIterator[Reply | Done]:
-        """The events that were not acknowledged; those that an earlier server may have passed on are marked."""
-        gone = self._gone(conversation)
-        for event in await self._do(lambda: self._reader.outbox(conversation, self._before)):
-            if not gone(event.place):
-                yield event
 
     async def discard(self, delivery: str) -> bool:
         """Take a dead letter off the list; on the disk when this returns."""
@@ -288,23 +284,19 @@ class SqliteEngine(JournalReads, Undivided):
         self._writer.check()
         return openings.claim(self._connection, name, conversation, at)
 
-    async def told(self, conversation: str, request: str) -> AsyncIterator[Reply | Done]:
-        """Everything that left for a request."""
-        gone = self._gone(conversation)
-        for event in await self._do(lambda: self._reader.told(conversation, request, self._before)):
-            yield event._replace(redelivered=event.redelivered or gone(event.place))
+    def _numbered_before(self, number: int) -> bool:
+        return number <= self._before
 
     def _gone(self, conversation: str) -> Callable[[EventPlace], bool]:
-        """The test for acknowledged places, for a look at the outbox that comes before they are written."""
-        found = [
-            one
-            for one in (*self._left, *self._leaving, *self._writer.owed)
-            if one.conversation == conversation
-        ]
-        places = {(one.version, one.position) for one in found}
-        everything = any(one.version is None for one in found)
-        before = max(((one.version, one.position) for one in found if one.before), default=UNDECIDED)
-        return lambda place: everything or place <= before or place in places
+        return make_gone_test((*self._left, *self._leaving, *self._writer.owed), conversation)
+
+    async def calendar(self) -> Calendar:
+        """The calendar that an earlier server of this machine has kept."""
+        return await self._do(lambda: journal_calendar.read(self._connection))
+
+    async def keep_calendar(self, calendar: Calendar) -> None:
+        """Keep it in the journal."""
+        await self._do(lambda: journal_calendar.keep(self._connection, calendar))
 
     async def expire(self, now: float, calendar: Calendar = STEADY) -> int:
         """Forget closed conversations whose time is over, some at a time, so that commits can go between."""

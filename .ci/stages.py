@@ -284,6 +284,11 @@ def first(*args: str) -> None:
     call(PYTHON, Path(__file__).with_name("first.py"), *args)
 
 
+def words(*args: str) -> None:
+    """Measure the English and the names of each room; see words.py beside this file."""
+    call(PYTHON, Path(__file__).with_name("words.py"), *args)
+
+
 def walls() -> None:
     """Print what hostile code tried behind the wall, and what it met on this kernel."""
     call(PYTHON, Path(__file__).with_name("hostile.py"))
@@ -495,6 +500,7 @@ def select(verb: str, args: Sequence[str]) -> Sequence[Stage]:
         "fuzz": [Stage("fuzz", lambda: fuzz(*args))],
         "mutate": [Stage("mutate", lambda: mutate(*args))],
         "lock": [Stage("lock", lambda: lock(*args))],
+        "words": [Stage("words", lambda: words(*args))],
     }
     return verbs.get(verb, ())
 

@@ -1,49 +1,60 @@
-"""The prose of docstrings and documents: the thing first, and persons, listeners and programs by their names."""
+"""The English of docstrings, comments, messages and pages, and names that a stranger can guess."""
 
 from __future__ import annotations
 
 import ast
-import re
+import importlib.util
+import sys
 from pathlib import Path
 
-from tests.test_shape import modules
+import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENTS = sorted({*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")})
-
-VAGUE = 1 / 1000
-"""Share of words that may name no one in particular; twice that in documents, where decisions quote old words."""
-
-ASKS = re.compile(r"\s*(what|whether|who|whom|whose|how|where|why)\b", re.IGNORECASE)
-NO_ONE = re.compile(r"\b(nobody|whoever|whatever|somebody)\b", re.IGNORECASE)
-WORD = re.compile(r"[A-Za-z']+")
 
 
-def docstrings(tree):
-    """Those of modules, classes and functions, and the strings below a value that document it."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            for first, second in zip([None, *node.body], node.body, strict=False):
-                text = second.value if isinstance(second, ast.Expr) else None
-                if isinstance(text, ast.Constant) and isinstance(text.value, str):
-                    documents = first is None or isinstance(first, ast.Assign | ast.AnnAssign)
-                    if documents:
-                        yield text.value
+def load_tool():
+    spec = importlib.util.spec_from_file_location("words", ROOT / ".ci" / "words.py")
+    module = sys.modules["words"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-def share_of_no_one(texts):
-    return sum(len(NO_ONE.findall(text)) for text in texts) / sum(len(WORD.findall(text)) for text in texts)
+words = load_tool()
 
 
-def test_docstrings_begin_with_the_thing(capsys):
-    texts = [text for module in modules() for text in docstrings(module.tree)]
-    openers, vague = [text for text in texts if ASKS.match(text)], share_of_no_one(texts)
-    with capsys.disabled():
-        row = f"docstrings {len(texts)} | vague persons {1000 * vague:.2f} of 1,000 words"
-        print(f"\nprose | {row}")  # noqa: T201 - for the reader
-    assert openers == []
-    assert vague <= VAGUE
+@pytest.mark.parametrize("room", sorted(words.rooms()))
+def test_a_room_keeps_to_plain_english_and_names(room):
+    count = words.measure(words.rooms()[room])
+    phrases, names = words.bounds(room)
+    found = [f"{place.where}: {place.text}" for place in count.places if place.kind != "opening"]
+    shown = "\n".join(found) if room not in words.UNTRANSLATED else f"./run words '{room}' lists them"
+    assert count.rate() <= phrases, shown
+    assert count.bare_names <= names, shown
 
 
-def test_documents_name_whom_they_mean():
-    assert share_of_no_one([page.read_text("utf-8") for page in DOCUMENTS]) <= 2 * VAGUE
+def test_bounds_of_rooms_that_exist():
+    assert set(words.UNTRANSLATED) <= set(words.rooms())
+
+
+@pytest.mark.parametrize("package", ["anyio", "starlette"])
+def test_the_measure_is_fair_to_packages_that_others_wrote(package):
+    count = words.measure(Path(importlib.util.find_spec(package).origin).parent.rglob("*.py"))
+    assert count.rate() < words.PHRASES
+    assert count.bare_names < words.BARE_NAMES
+
+
+def test_the_measure_finds_idioms_bare_names_and_odd_openings():
+    count = words.Count()
+    count.add_text(
+        "docstrings", "What is kept goes on; a gateway is told of it, and of ``what it told``.", "here"
+    )
+    assert count.phrases["docstrings"] == 3
+    bare = ["told", "_standing", "Beside", "asked", "of", "unhurried"]
+    assert [
+        name for name in [*bare, "read_row", "Lease", "string", "told_apart"] if words.is_bare(name)
+    ] == bare
+    function, class_ = ast.parse("def f(): ...\nclass C: ...").body
+    assert words.is_odd_opening(function, "The row of a delivery.")
+    assert not words.is_odd_opening(function, "Read the row of a delivery.")
+    assert not words.is_odd_opening(class_, "The row of a delivery.")
+    assert words.is_odd_opening(class_, "What a row holds.")

@@ -117,6 +117,7 @@ OWN_JSON = {
     "agentserver/foreign_json/*": "the one reader",
     "agentserver/config/*": "values of a YAML document, whose bytes, depth and nodes were counted before",
     "agentserver/provenance/policy/file.py": "values of a YAML document, as above",
+    "agentserver/codec.py": "kept values; those of other parties come to it as what foreign_json has read",
     "agentserver/core/encoding/*": "rows that this server's own engine has kept",
     "agentserver/engines/*": "rows that this server's own engine has kept",
     "agentserver/history/export.py": "causes and records of a step that the engine has kept",

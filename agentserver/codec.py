@@ -1,0 +1,687 @@
+"""Frozen values as plain JSON values, and back, derived from the annotations of their classes.
+
+There are two styles: lists by position for what a journal keeps, objects by name for what programs read. Classes in a
+union have tags, kept bytes have a version. Must not know any value of the project, nor where bytes go. JSON of other
+parties is counted before it is read (``foreign_json``).
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, fields, is_dataclass
+from enum import Enum
+from functools import cached_property
+from operator import attrgetter
+from types import MappingProxyType, NoneType, UnionType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Generic,
+    Literal,
+    NamedTuple,
+    TypeAlias,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from pydantic_core import PydanticSerializationError, to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    _Writer: TypeAlias = Callable[[Any], Any]
+    _Reader: TypeAlias = Callable[[Any], Any]
+
+__all__ = [
+    "NAMES",
+    "ROWS",
+    "Field",
+    "ValueCodec",
+    "ValueRefusedError",
+    "ValueStyle",
+    "fields_of",
+    "write_json",
+]
+
+T = TypeVar("T")
+
+STEPS: Final = 8
+"""Steps of a path that a refusal shows."""
+STEP: Final = 64
+"""Characters of a step."""
+
+
+class ValueRefusedError(ValueError):
+    """A plain value that does not fit. Quotes nothing of it but the path, of which foreign names are escaped.
+
+    Args:
+        rule: what must hold.
+    """
+
+    def __init__(self, rule: str) -> None:
+        super().__init__(rule)
+        self.rule = rule
+        self._steps: list[int | str] = []
+
+    def below(self, step: int | str) -> ValueRefusedError:
+        """Put a step in front of the path, which is built from its end."""
+        self._steps.append(step)
+        return self
+
+    @property
+    def pointer(self) -> str:
+        """The place as a JSON pointer (RFC 6901); empty for the whole value."""
+        return "".join(f"/{_step(step)}" for step in self._steps[: -STEPS - 1 : -1])
+
+    def __str__(self) -> str:
+        """The reason on one line."""
+        return f"{self.pointer or '(value)'}: {self.rule}"
+
+
+def _step(step: int | str) -> str:
+    """Escape a step of a JSON pointer for logs: a sender may have chosen it."""
+    printable = repr(str(step)[:STEP])[1:-1]
+    return printable[:STEP].replace("~", "~0").replace("/", "~1")
+
+
+class ValueStyle(NamedTuple):
+    """Style in which classes are plain values.
+
+    Args:
+        named: whether they are objects by name; else lists by position, without defaults at the end.
+        tags: the tags of classes in unions; every other class goes by its name. One with an empty tag is written
+            without any, and not read.
+        tag: the member of an object that holds the tag.
+        names: the members of objects that are called otherwise than their fields.
+        lenient: whether members that are not known are skipped; else they are refused.
+        checks: more that must hold of the values of a class; raise LookupError, TypeError or ValueError.
+    """
+
+    named: bool = False
+    tags: Mapping[type, str] = MappingProxyType({})
+    tag: str = "kind"
+    names: Mapping[str, str] = MappingProxyType({})
+    lenient: bool = False
+    checks: Mapping[type, Callable[[Any], object]] = MappingProxyType({})
+
+
+ROWS: Final = ValueStyle()
+NAMES: Final = ValueStyle(named=True)
+
+
+class ValueCodec(Generic[T]):
+    """Writes and reads the values of one type.
+
+    Supports None, bool, int, float, str, bytes, enumerations of texts, literals, lists, tuples, frozen sets of texts,
+    mappings from texts, named tuples, dataclasses, unions of these, and Any for what is plain already. Of the members
+    of a union at most one may be written as a text, and several classes are told apart by tags.
+
+    Args:
+        kind: the type. Its codec is derived at the first use; TypeError for a type that is not supported.
+        scope: what annotations name that their modules import for type checkers only.
+        style: of classes.
+        version: of the bytes that ``dump`` writes; None for bytes without one.
+    """
+
+    def __init__(
+        self,
+        kind: Any,
+        scope: Iterable[type] | Mapping[str, Any] = (),
+        style: ValueStyle = ROWS,
+        version: int | None = None,
+    ) -> None:
+        self.kind, self.style, self.version = kind, style, version
+        self.scope = scope if isinstance(scope, Mapping) else {one.__name__: one for one in scope}
+
+    @cached_property
+    def _form(self) -> _Form:
+        return _Derivation(self.scope, self.style).form(self.kind)
+
+    def plain(self, value: T) -> Any:
+        """Give the plain value, which ``write_json`` takes. Raises TypeError for a class that its union has not."""
+        write = self._form.write
+        return value if write is None else write(value)
+
+    def value(self, plain: Any) -> T:
+        """Make the value of a plain one. Raises ValueRefusedError."""
+        value: T = self._form.read(plain)
+        return value
+
+    def dump(self, value: T) -> bytes:
+        """Write a value as JSON text, in a list after the version if there is one. Raises as ``plain`` does."""
+        plain = self.plain(value)
+        return write_json(plain if self.version is None else (self.version, plain))
+
+    def load(self, data: bytes | str) -> T:
+        """Read what ``dump`` has written. Raises ValueRefusedError."""
+        try:
+            plain = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            raise ValueRefusedError("must be JSON text") from error
+        if self.version is None:
+            return self.value(plain)
+        if not isinstance(plain, list) or len(plain) != 2 or type(plain[0]) is not int:  # noqa: PLR2004 - a pair
+            raise ValueRefusedError("must be a version and a value")
+        if plain[0] != self.version:
+            raise ValueRefusedError(f"has format {plain[0]}, and only format {self.version} is read here")
+        return self.value(plain[1])
+
+
+def write_json(plain: object) -> bytes:
+    """Write a plain value as compact JSON; texts that are not Unicode survive."""
+    try:
+        return to_json(plain, inf_nan_mode="constants")
+    except (PydanticSerializationError, UnicodeEncodeError):  # the one for values, the other for keys
+        return json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+
+
+class Field(NamedTuple):
+    """A field of a class. ``hint`` is resolved; ``default`` makes the default, None where there is none."""
+
+    name: str
+    hint: Any
+    default: Callable[[], Any] | None
+
+
+def fields_of(kind: Any, scope: Mapping[str, Any]) -> tuple[Field, ...] | None:
+    """List the fields of a named tuple or a dataclass, in order; None for another type.
+
+    Raises NameError for an annotation that names what neither its module nor ``scope`` has.
+    """
+    if is_dataclass(kind):
+        hints = get_type_hints(kind, None, dict(scope))
+        return tuple(Field(one.name, hints[one.name], _default(one)) for one in fields(kind) if one.init)
+    if isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        hints, defaults = get_type_hints(kind, None, dict(scope)), kind._field_defaults  # type: ignore[attr-defined]
+        return tuple(
+            Field(name, hints[name], _constant(defaults[name]) if name in defaults else None)
+            for name in kind._fields
+        )
+    return None
+
+
+def _default(one: Any) -> Callable[[], Any] | None:
+    if one.default is not MISSING:
+        return _constant(one.default)
+    made: Callable[[], Any] | None = None if one.default_factory is MISSING else one.default_factory
+    return made
+
+
+def _constant(value: Any) -> Callable[[], Any]:
+    return lambda: value
+
+
+class _Form(NamedTuple):
+    """The two directions of a type. ``write`` is None where JSON writers take its values as they are."""
+
+    write: _Writer | None
+    read: _Reader
+
+
+_LISTS: Final = (list, tuple)
+_BASE64: Final = "base64"
+
+
+class _Derivation:
+    """Derives the forms of types, each class once."""
+
+    def __init__(self, scope: Mapping[str, Any], style: ValueStyle) -> None:
+        self._scope, self._style = scope, style
+        self._classes: dict[type, _Form | None] = {}
+
+    def form(self, hint: Any) -> _Form:  # noqa: PLR0911 - one for each kind of type
+        """Derive the form of a type. Raises TypeError for one that is not supported."""
+        known = _SCALARS.get(hint) if isinstance(hint, type) else None
+        if known is not None:
+            return known
+        origin, arguments = get_origin(hint), get_args(hint)
+        if hint is Any or hint is object:
+            return _Form(None, lambda plain: plain)
+        if origin in (Union, UnionType):
+            return self._union(arguments)
+        if origin is Literal:
+            return _Form(None, _read_one_of(arguments))
+        if origin in (list, tuple, Sequence, frozenset):
+            return self._list(origin, arguments, hint)
+        if origin in (dict, Mapping) and arguments[0] is str:
+            return self._mapping(origin, self.form(arguments[1]))
+        if isinstance(hint, type) and issubclass(hint, str) and issubclass(hint, Enum):
+            return _Form(None, _read_enum(hint))
+        if _has_fields(hint):
+            return self._class(hint)
+        raise TypeError(f"values of {hint} cannot be written: no form is known for it")
+
+    def _list(self, origin: Any, arguments: tuple[Any, ...], hint: Any) -> _Form:
+        if origin is tuple and arguments[-1] is not Ellipsis:
+            return _fixed([self.form(one) for one in arguments])
+        item = self.form(arguments[0])
+        if origin is frozenset:
+            if arguments[0] is not str:
+                raise TypeError(f"values of {hint} cannot be written: sets hold texts")
+            return _Form(sorted, _read_list(item.read, _distinct))
+        write = item.write
+        writer = None if write is None else lambda value: [write(one) for one in value]
+        return _Form(writer, _read_list(item.read, list if origin is list else tuple))
+
+    def _mapping(self, origin: Any, item: _Form) -> _Form:
+        write, read = item.write, item.read
+
+        def writes(value: Mapping[str, Any]) -> dict[str, Any]:
+            return dict(value) if write is None else {name: write(one) for name, one in value.items()}
+
+        def reads(plain: Any) -> Mapping[str, Any]:
+            if not isinstance(plain, dict):
+                raise ValueRefusedError("must be an object")
+            found: dict[str, Any] = {}
+            for name, one in plain.items():
+                try:
+                    found[name] = read(one)
+                except ValueRefusedError as error:
+                    raise error.below(name) from None
+            return found if origin is dict else MappingProxyType(found)
+
+        return _Form(writes, reads)
+
+    def _class(self, kind: type) -> _Form:
+        if kind in self._classes:
+            known = self._classes[kind]
+            return self._later(kind) if known is None else known
+        self._classes[kind] = None  # it may be a part of itself
+        made = _named if self._style.named else _row
+        parts = fields_of(kind, self._scope) or ()
+        form = made(kind, parts, [self.form(one.hint) for one in parts], self._style)
+        if kind in self._style.checks:
+            form = _Form(form.write, _read_checked(form.read, self._style.checks[kind]))
+        self._classes[kind] = form
+        return form
+
+    def _later(self, kind: type) -> _Form:
+        """Make a form that asks for the one of a class when it is used."""
+
+        def form() -> _Form:
+            known = self._classes[kind]
+            assert known is not None
+            return known
+
+        def write(value: Any) -> Any:
+            writer = form().write
+            return value if writer is None else writer(value)
+
+        return _Form(write, lambda plain: form().read(plain))
+
+    def _union(self, members: tuple[Any, ...]) -> _Form:
+        rest = [one for one in members if one is not NoneType]
+        if len(rest) == 1:
+            return _optional(self.form(rest[0]))
+        classes = [one for one in rest if _has_fields(one)]
+        plainer = [one for one in rest if not _has_fields(one)]
+        readers: dict[type, _Reader] = {}
+        writers: dict[type, _Writer | None] = {}
+        for one in plainer:
+            form = self.form(one)
+            self._claim(readers, _plain_types(one, rest), form.read, members)
+            writers.update(dict.fromkeys(_value_types(one), form.write))
+        if len(classes) == 1:
+            form = self.form(classes[0])
+            self._claim(readers, [dict if self._style.named else list], form.read, members)
+            writers[classes[0]] = form.write
+        elif classes:
+            self._claim(readers, [dict if self._style.named else list], self._read_tagged(classes), members)
+            writers.update({one: self._write_tagged(one) for one in classes})
+        if len(rest) < len(members):
+            readers[NoneType], writers[NoneType] = _SCALARS[NoneType].read, None
+        return _Form(_write_any(writers), _read_any(readers))
+
+    @staticmethod
+    def _claim(
+        readers: dict[type, _Reader], plain: Iterable[type], read: _Reader, members: tuple[Any, ...]
+    ) -> None:
+        for one in plain:
+            if one in readers:
+                raise TypeError(f"a union of {members} cannot be written: two of it would look the same")
+            readers[one] = read
+
+    def _tag(self, kind: type) -> str:
+        return self._style.tags.get(kind, kind.__name__)
+
+    def _write_tagged(self, kind: type) -> _Writer:
+        tag, write = self._tag(kind), self.form(kind).write
+        if self._style.named:
+            assert write is not None
+            return (lambda value: {self._style.tag: tag, **write(value)}) if tag else write
+        return lambda value: [tag, *(value if write is None else write(value))]
+
+    def _read_tagged(self, kinds: Iterable[type]) -> _Reader:
+        readers = {self._tag(kind): self.form(kind).read for kind in kinds if self._tag(kind)}
+        unknown = f"must be one of the kinds {', '.join(sorted(readers))}"
+        tag = self._style.tag if self._style.named else 0
+
+        def read(plain: Any) -> Any:
+            name = (plain.get(tag) if self._style.named else plain[0]) if plain else None
+            reader = readers.get(name) if isinstance(name, str) else None
+            if reader is None:
+                raise ValueRefusedError(unknown).below(tag)
+            if not self._style.named:
+                return reader(plain[1:])
+            return reader({name: one for name, one in plain.items() if name != tag})
+
+        return read
+
+
+def _has_fields(hint: Any) -> bool:
+    """True for a named tuple and for a dataclass."""
+    return isinstance(hint, type) and (
+        is_dataclass(hint) or (issubclass(hint, tuple) and hasattr(hint, "_fields"))
+    )
+
+
+def _read_checked(read: _Reader, check: Callable[[Any], object]) -> _Reader:
+    def reads(plain: Any) -> Any:
+        value = read(plain)
+        try:
+            check(value)
+        except (LookupError, TypeError, ValueError):
+            raise ValueRefusedError("must hold values that belong together") from None
+        return value
+
+    return reads
+
+
+def _optional(form: _Form) -> _Form:
+    write, read = form
+    writer = None if write is None else lambda value: None if value is None else write(value)
+    return _Form(writer, lambda plain: None if plain is None else read(plain))
+
+
+def _plain_types(hint: Any, members: Sequence[Any]) -> Sequence[type]:
+    """The types of the plain values of a member of a union that has no fields."""
+    origin = get_origin(hint)
+    if origin is Literal:
+        return tuple({type(one) for one in get_args(hint)})
+    if origin is not None:
+        return (dict,) if origin in (dict, Mapping) else (list,)
+    if hint is float:
+        return (float,) if int in members else (float, int)
+    if hint is bytes:
+        return str, dict
+    return (str,) if issubclass(hint, str) else (hint,)
+
+
+def _value_types(hint: Any) -> Sequence[type]:
+    """The types of the values of a member of a union that has no fields."""
+    origin = get_origin(hint)
+    if origin is Literal:
+        return tuple({type(one) for one in get_args(hint)})
+    if origin in (dict, Mapping):
+        return dict, MappingProxyType
+    if hint is float:
+        return float, int
+    return (origin or hint,)
+
+
+def _write_any(writers: Mapping[type, _Writer | None]) -> _Writer | None:
+    if not any(writers.values()):
+        return None
+
+    def write(value: Any) -> Any:
+        kind = type(value)
+        if kind not in writers:
+            raise TypeError(f"a {kind.__name__} cannot be written where one of {_listed(writers)} belongs")
+        writer = writers[kind]
+        return value if writer is None else writer(value)
+
+    return write
+
+
+def _listed(kinds: Iterable[type]) -> str:
+    return ", ".join(sorted(one.__name__ for one in kinds))
+
+
+def _read_any(readers: Mapping[type, _Reader]) -> _Reader:
+    rule = f"must be one of {', '.join(sorted(_PLAIN[one] for one in readers))}"
+
+    def read(plain: Any) -> Any:
+        reader = readers.get(list if isinstance(plain, tuple) else type(plain))
+        if reader is None:
+            raise ValueRefusedError(rule)
+        return reader(plain)
+
+    return read
+
+
+def _fixed(items: Sequence[_Form]) -> _Form:
+    """The form of a tuple of items of their own types."""
+    writers = [(place, one.write) for place, one in enumerate(items) if one.write is not None]
+    readers = [one.read for one in items]
+
+    def write(value: tuple[Any, ...]) -> list[Any]:
+        row = list(value)
+        for place, writer in writers:
+            row[place] = writer(row[place])
+        return row
+
+    def read(plain: Any) -> tuple[Any, ...]:
+        if not isinstance(plain, _LISTS) or len(plain) != len(readers):
+            raise ValueRefusedError(f"must be a list of {len(readers)}")
+        return tuple(_read_items(readers, plain, range(len(readers))))
+
+    return _Form(write if writers else None, read)
+
+
+def _read_items(readers: Sequence[_Reader], plain: Sequence[Any], names: Sequence[int | str]) -> list[Any]:
+    found: list[Any] = []
+    try:
+        for reader, one in zip(readers, plain, strict=False):
+            found.append(reader(one))
+    except ValueRefusedError as error:
+        raise error.below(names[len(found)]) from None
+    return found
+
+
+def _read_list(item: _Reader, make: Callable[[list[Any]], Any]) -> _Reader:
+    def read(plain: Any) -> Any:
+        if not isinstance(plain, _LISTS):
+            raise ValueRefusedError("must be a list")
+        found: list[Any] = []
+        try:
+            for one in plain:
+                found.append(item(one))  # noqa: PERF401 - how many there are is the place of a refused one
+        except ValueRefusedError as error:
+            raise error.below(len(found)) from None
+        return make(found)
+
+    return read
+
+
+def _distinct(found: list[str]) -> frozenset[str]:
+    distinct = frozenset(found)
+    if len(distinct) < len(found):
+        raise ValueRefusedError("must hold each item once")
+    return distinct
+
+
+def _row(kind: type, parts: Sequence[Field], forms: Sequence[_Form], _: ValueStyle) -> _Form:
+    """The form of a class as a list by position, without defaults at its end."""
+    names, readers = [one.name for one in parts], [one.read for one in forms]
+    total = len(parts)
+    required = next((place for place, one in enumerate(parts) if one.default is not None), total)
+
+    def read(plain: Any) -> Any:
+        if not isinstance(plain, _LISTS):
+            raise ValueRefusedError("must be a list")
+        if not required <= len(plain) <= total:
+            raise ValueRefusedError(f"must be a list of {required} to {total}")
+        return kind(*_read_items(readers, plain, names))
+
+    if required == total and issubclass(kind, tuple) and not any(one.write for one in forms):
+        return _Form(None, read)
+    return _Form(_row_writer(kind, parts, forms), read)
+
+
+def _row_writer(kind: type, parts: Sequence[Field], forms: Sequence[_Form]) -> _Writer:
+    writers = [(place, one.write) for place, one in enumerate(forms) if one.write is not None]
+    total = len(parts)
+    defaults = tuple(one.default() for one in parts if one.default is not None)
+    required = total - len(defaults)
+    columns = tuple if issubclass(kind, tuple) else _attributes([one.name for one in parts])
+
+    def write(value: Any) -> Any:
+        row = columns(value)
+        size = total
+        while size > required and row[size - 1] == defaults[size - 1 - required]:
+            size -= 1
+        if size < total:
+            row = row[:size]
+        if not writers:
+            return row
+        plain = list(row)
+        for place, writer in writers:
+            if place < size:
+                plain[place] = writer(plain[place])
+        return plain
+
+    return write
+
+
+def _attributes(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda value: tuple(getattr(value, name) for name in names)
+
+
+def _named(kind: type, parts: Sequence[Field], forms: Sequence[_Form], style: ValueStyle) -> _Form:
+    """The form of a class as an object by name, with every field."""
+    columns = [
+        (one.name, style.names.get(one.name, one.name), form, one.default is None)
+        for one, form in zip(parts, forms, strict=True)
+    ]
+    known = {name for _, name, _, _ in columns}
+
+    def write(value: Any) -> dict[str, Any]:
+        found = {}
+        for field, name, (writer, _), _ in columns:
+            one = getattr(value, field)
+            found[name] = one if writer is None else writer(one)
+        return found
+
+    def read(plain: Any) -> Any:
+        if not isinstance(plain, dict):
+            raise ValueRefusedError("must be an object")
+        found: dict[str, Any] = {}
+        for field, name, (_, reader), required in columns:
+            if name in plain:
+                try:
+                    found[field] = reader(plain[name])
+                except ValueRefusedError as error:
+                    raise error.below(name) from None
+            elif required:
+                raise ValueRefusedError("must be there").below(name)
+        if not style.lenient and len(found) < len(plain):
+            raise ValueRefusedError("is not known here").below(next(one for one in plain if one not in known))
+        return kind(**found)
+
+    return _Form(write, read)
+
+
+def _read_none(plain: Any) -> None:
+    if plain is not None:
+        raise ValueRefusedError("must be null")
+
+
+def _read_text(plain: Any) -> str:
+    if not isinstance(plain, str):
+        raise ValueRefusedError("must be a text")
+    return plain
+
+
+def _read_bool(plain: Any) -> bool:
+    if not isinstance(plain, bool):
+        raise ValueRefusedError("must be true or false")
+    return plain
+
+
+def _read_int(plain: Any) -> int:
+    if type(plain) is not int:
+        raise ValueRefusedError("must be a whole number")
+    return plain
+
+
+def _read_float(plain: Any) -> float:
+    if type(plain) is float:
+        return plain
+    if type(plain) is not int:
+        raise ValueRefusedError("must be a number")
+    try:
+        return float(plain)
+    except OverflowError:
+        raise ValueRefusedError("must be a number of binary64") from None
+
+
+def _write_bytes(value: bytes) -> Any:
+    """Write bytes as a text where they are UTF-8, else as an object with base64."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {_BASE64: b64encode(value).decode("ascii")}
+
+
+def _read_bytes(plain: Any) -> bytes:
+    try:
+        if isinstance(plain, str):
+            return plain.encode()
+        if isinstance(plain, dict) and plain.keys() == {_BASE64}:
+            return b64decode(plain[_BASE64], validate=True)
+    except (ValueError, TypeError):
+        pass
+    raise ValueRefusedError(f"must be a text, or an object with {_BASE64}")
+
+
+def _read_one_of(options: tuple[Any, ...]) -> _Reader:
+    def read(plain: Any) -> Any:
+        if not any(type(plain) is type(one) and plain == one for one in options):
+            raise ValueRefusedError(f"must be one of {', '.join(map(repr, options))}")
+        return plain
+
+    return read
+
+
+def _read_enum(kind: type[Enum]) -> _Reader:
+    members = {str(one.value): one for one in kind}
+
+    def read(plain: Any) -> Any:
+        member = members.get(plain) if isinstance(plain, str) else None
+        if member is None:
+            raise ValueRefusedError(f"must be one of {', '.join(members)}")
+        return member
+
+    return read
+
+
+_SCALARS: Final[Mapping[type, _Form]] = MappingProxyType(
+    {
+        NoneType: _Form(None, _read_none),
+        str: _Form(None, _read_text),
+        bool: _Form(None, _read_bool),
+        int: _Form(None, _read_int),
+        float: _Form(None, _read_float),
+        bytes: _Form(_write_bytes, _read_bytes),
+    }
+)
+
+_PLAIN: Final[Mapping[type, str]] = MappingProxyType(
+    {
+        NoneType: "null",
+        str: "a text",
+        bool: "true or false",
+        int: "a whole number",
+        float: "a number",
+        list: "a list",
+        dict: "an object",
+    }
+)

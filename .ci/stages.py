@@ -238,12 +238,19 @@ def quick_benchmarks() -> None:
 
 
 def benchmarks(*args: str) -> None:
-    """Run the benchmarks that the arguments name (or all) at full length; the options go to each."""
-    names = [arg for arg in args if not arg.startswith("-")]
-    options = [arg for arg in args if arg.startswith("-")]
-    for script in BENCHMARKS:
-        if not names or script.stem in names:
-            call(PYTHON, script, *options)
+    """Run the benchmarks that the arguments name (or all) at full length; the first option and what follows go to each.
+
+    Raises:
+        StageError: for a name that no benchmark has.
+    """
+    options = next((place for place, arg in enumerate(args) if arg.startswith("-")), len(args))
+    scripts = {script.stem: script for script in BENCHMARKS}
+    unknown = [name for name in args[:options] if name not in scripts]
+    if unknown:
+        raise StageError(f"no benchmark {', '.join(unknown)}; there are {', '.join(scripts)}")
+    for name, script in scripts.items():
+        if name in args[:options] or not options:
+            call(PYTHON, script, *args[options:])
 
 
 def at_length(*args: str) -> None:

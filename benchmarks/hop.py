@@ -2,18 +2,24 @@
 
 A table for each size of message. A row is a way that messages take through a real server, which was loaded from YAML,
 built and opened as a user would; `off` has no `provenance:`, `audit` has it with nothing untrusted in the
-conversation. Columns: CPU microseconds per delivery (median of the rounds, and their spread), the ratio to the floor,
-the ratio to the floor with decoding and encoding, and calls of Python functions per delivery, which do not depend on
-the machine. The floor is a bare loop of lxml: parse with a hardened parser, validate the envelope and the payload,
-build an envelope around the payload, serialise. A hop of the server does less in one respect: it parses and validates
-what a handler said once, and does not parse the envelope again on the way to the next handler. The text of every
-message needs escaping.
+conversation, and `undeclared` has it with nothing declared, so that each listener counts as source and sink: two of
+them pass the principal's own words on (`ask and answer`), or say something new each time (`new words`), which is
+flagged each time. Columns: CPU microseconds per delivery (median of the rounds, and their spread), the ratio to the
+floor, the ratio to the floor with decoding and encoding, and calls of Python functions per delivery, which do not
+depend on the machine. The floor is a bare loop of lxml: parse with a hardened parser, validate the envelope and the
+payload, build an envelope around the payload, serialise. A hop of the server does less in one respect: it parses and
+validates what a handler said once, and does not parse the envelope again on the way to the next handler. The text of
+every message needs escaping.
 
 With --peers the same rows stand beside the chain of xml-pipeline 0.4.0 and of autogen-core 0.7.5 (publish), in an
 environment made for them, with text that needs no escaping: xml-pipeline drops other messages.
 
 Every figure comes from a fresh process; rounds of all candidates are interleaved, and ratios are medians over rounds,
 because the machine may be shared. The core is pure Python: nothing is compiled.
+
+The longest pauses of the event loop come last, as a second task of the loop sees them between two of its turns: in CPU
+time of the loop's thread, and by the clock, which includes what else the machine did. A relay reads pages of a source
+until the conversation holds so much untrusted text. Then it calls a sink with a quantity for the first time, and again.
 
     ./run bench hop                  # floor and agentserver
     ./run bench hop --peers          # the same beside its peers
@@ -50,12 +56,22 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 PEERS = HERE.parent / ".venv-peers"
 WARM = 400
+NEW_WORDS = {"0.4 kB": (60, 400), "4 kB text": (30, 150), "64 kB text": (10, 40)}
+"""Deliveries before the measurement, and in it, where each adds untrusted text to the conversation."""
+PAUSES = ((1_000_000, 8_000), (10_000_000, 8_000), (10_000_000, 64_000))
+"""Characters of history, and of each page."""
+FULL = 1000
+"""Deliveries from which on a measurement has its full length; below, only the shorter history is read."""
+PAUSE_AIM = 20.0
+"""Milliseconds."""
 OUTER: Any = {None: envelope.NAMESPACE}
 THREAD = "7c9e6679-7425-40de-944b-e07fc1f90ae7"
 ESCAPED = 'R&D says "5 < 7" & so on: '
 AIMS = {
     ("ask and answer", "off"): 4.0,
-    ("ask and answer", "audit"): 4.5,
+    ("ask and answer", "audit"): 4.0,
+    ("ask and answer", "undeclared"): 12.0,
+    ("new words", "undeclared"): 20.0,
     ("chain of 10", "off"): 5.0,
     ("chain of 10", "audit"): 6.0,
     ("fan-out 1-100-1", "off"): 4.5,
@@ -66,35 +82,43 @@ AIMS = {
 PAYLOADS: dict[str, shop.Order | shop.Items] = {
     "0.4 kB": shop.Order(ESCAPED + "x" * 90, 1, 199.95, urgent=True),
     "4 kB text": shop.Order(ESCAPED + "x" * 3400, 1, 199.95, urgent=True),
+    "64 kB text": shop.Order(ESCAPED + "x" * 64000, 1, 199.95, urgent=True),
     "4 kB items": shop.Items([f"SKU-{n:05d} & {n}" for n in range(140)]),
 }
 FLOORS = {"floor": False, "floor with codec": True}
-WAYS = {"ask and answer": "ask", "chain of 10": "step0", "fan-out 1-100-1": "spread", "from outside": "echo"}
+WAYS = {
+    "ask and answer": "ask",
+    "chain of 10": "step0",
+    "fan-out 1-100-1": "spread",
+    "from outside": "echo",
+    "new words": "ask_new",
+}
 
 
 class Window:
-    """CPU time or calls from the ``WARM``-th delivery on, until ``hops`` more have passed.
+    """CPU time or calls from the ``warm``-th delivery on, until ``hops`` more have passed.
 
     Args:
         hops: deliveries that count.
+        warm: deliveries before them.
         counting: whether calls are counted instead of time.
     """
 
-    def __init__(self, hops: int, *, counting: bool = False) -> None:
-        self.hops, self.seen, self.start, self.cpu = hops, 0, 0.0, 0.0
+    def __init__(self, hops: int, warm: int = WARM, *, counting: bool = False) -> None:
+        self.hops, self.warm, self.seen, self.start, self.cpu = hops, warm, 0, 0.0, 0.0
         self.counting, self.calls = counting, 0
 
     def hit(self) -> bool:
         """Count a delivery; False when there have been enough."""
         self.seen += 1
-        if self.seen == WARM:
+        if self.seen == self.warm:
             self.start = time.process_time()
             if self.counting:
                 sys.setprofile(self._call)
-        elif self.seen == WARM + self.hops:
+        elif self.seen == self.warm + self.hops:
             sys.setprofile(None)
             self.cpu = time.process_time() - self.start
-        return self.seen < WARM + self.hops
+        return self.seen < self.warm + self.hops
 
     def _call(self, _frame: object, event: str, _arg: object) -> None:
         self.calls += event == "call"
@@ -121,9 +145,11 @@ def floor(window: Window, payload: Any, *, coded: bool) -> None:
         raw = etree.tostring(built)
 
 
-def way(window: Window, payload: Any, to: str, *, audit: bool) -> None:
+def way(window: Window, payload: Any, to: str, provenance: str) -> None:
     """Messages through a server until the window is over."""
     over = anyio.Event()
+    if to == "ask_new":
+        shop.new_words[:] = [shop.NewWords((window.warm + window.hops + 2) * len(payload.note))]
     shop.meters[:] = [shop.Meter(window.hit, over.set)]
 
     async def talk(server: Server) -> None:
@@ -139,7 +165,7 @@ def way(window: Window, payload: Any, to: str, *, audit: bool) -> None:
             await over.wait()
             tasks.cancel_scope.cancel()
 
-    with shops.organism(type(payload).__name__, audit=audit) as organism:
+    with shops.organism(type(payload).__name__, provenance) as organism:
         anyio.run(talk, shops.server(organism))
 
 
@@ -183,13 +209,74 @@ def marking(calls: int) -> float:
     return took / calls * 1e6
 
 
+class Watch:
+    """A task that sees how long the event loop was held between two of its turns."""
+
+    def __init__(self) -> None:
+        self.cpu = self.wall = 0.0
+
+    async def watch(self) -> None:
+        """Watch until cancelled."""
+        cpu, wall = time.thread_time(), time.perf_counter()
+        while True:
+            await anyio.lowlevel.checkpoint()
+            now, clock = time.thread_time(), time.perf_counter()
+            self.cpu, self.wall = max(self.cpu, now - cpu), max(self.wall, clock - wall)
+            cpu, wall = now, clock
+
+    def take(self) -> tuple[float, float]:
+        """The longest pause so far, in milliseconds of CPU time and by the clock; begins again."""
+        longest = self.cpu * 1e3, self.wall * 1e3
+        self.cpu = self.wall = 0.0
+        return longest
+
+
+def pauses(history: int, page: int) -> dict[str, tuple[float, float]]:
+    """The longest pauses of the loop while a conversation reads so much, and while it calls a sink then."""
+    shop.meters[:] = [shop.Meter(lambda: True, lambda: None)]
+    shop.new_words[:] = [shop.NewWords(history + page)]
+    watch = Watch()
+    found: dict[str, tuple[float, float]] = {}
+
+    async def talk(server: Server) -> None:
+        async with server, anyio.create_task_group() as tasks:
+            handle = await server.open("bench")
+            codec = server.rules.codecs.of(shop.Order)
+            read = codec.encode(shop.Order("Read a page.", page, 1.0, urgent=False)).encode()
+            pay = codec.encode(shop.Order("Pay it.", 4711, 98765.4, urgent=True)).encode()
+            await handle.ask(read, "reader")
+            tasks.start_soon(watch.watch)
+            for _ in range(history // page):
+                await handle.ask(read, "reader")
+            found["reading"] = watch.take()
+            for which in ("first call", "second call"):
+                await handle.ask(pay, "reader")
+                found[which] = watch.take()
+            tasks.cancel_scope.cancel()
+
+    with shops.organism("Order", "pauses") as organism:
+        anyio.run(talk, shops.server(organism))
+    return found
+
+
+def show_pauses(history: int, page: int) -> None:
+    """Print the longest pauses, measured in a fresh process."""
+    command = [sys.executable, str(Path(__file__)), "--pauses", str(history), str(page)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=1200)
+    found = json.loads(done.stdout.strip().splitlines()[-1])
+    for name, (cpu, wall) in found.items():
+        told = f"{history // 1_000_000} MB in pages of {page // 1000} kB, {name}"
+        print(f"{told:48}{cpu:>9.1f}{wall:>9.1f}{PAUSE_AIM:>6.0f}")
+
+
 def child(kind: str, size: str, mode: str, hops: int, what: str) -> None:
     """One measurement; prints one JSON line."""
-    window = Window(hops, counting=what == "calls")
+    warm, hops = min((WARM, hops), NEW_WORDS[size]) if kind == "new words" else (WARM, hops)
+    window = Window(hops, warm, counting=what == "calls")
     if kind in FLOORS:
         floor(window, PAYLOADS[size], coded=FLOORS[kind])
     else:
-        way(window, PAYLOADS[size], WAYS[kind], audit=mode == "audit")
+        way(window, PAYLOADS[size], WAYS[kind], mode)
     print(json.dumps({"cpu": window.cpu, "calls": window.calls, "deliveries": hops}))
 
 
@@ -222,7 +309,12 @@ def own(kind: str, size: str, mode: str, hops: int, what: str = "cpu") -> list[s
 def candidates(hops: int, size: str, peer: Path | None) -> dict[tuple[str, str], list[str]]:
     """The command of each row, by its name and mode."""
     commands = {(kind, ""): own(kind, size, "off", hops) for kind in FLOORS}
-    commands |= {(kind, mode): own(kind, size, mode, hops) for kind in WAYS for mode in ("off", "audit")}
+    rows = [(kind, mode) for kind in WAYS if kind != "new words" for mode in ("off", "audit")]
+    if size in NEW_WORDS:
+        rows += [(kind, "undeclared") for kind in ("ask and answer", "new words")]
+    if size == "64 kB text":
+        rows = [(kind, mode) for kind, mode in rows if kind in {"ask and answer", "new words"}]
+    commands |= {(kind, mode): own(kind, size, mode, hops) for kind, mode in rows}
     if peer is not None and size == "0.4 kB":
         few = str(max(500, hops // 4))
         for name in ("xml_pipeline", "autogen"):
@@ -283,7 +375,11 @@ def main() -> None:
     parser.add_argument(
         "--child", nargs=5, metavar=("KIND", "SIZE", "MODE", "HOPS", "WHAT"), help=argparse.SUPPRESS
     )
+    parser.add_argument("--pauses", nargs=2, type=int, metavar=("HISTORY", "PAGE"), help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.pauses:
+        print(json.dumps(pauses(*args.pauses)))
+        return
     if args.child:
         kind, size, mode, hops, what = args.child
         child(kind, size, mode, int(hops), what)
@@ -291,6 +387,9 @@ def main() -> None:
     peer = peers() if args.peers else None
     for size in args.size or PAYLOADS:
         compare(args.rounds, args.hops, size, peer)
+    print(f"\n{'longest pauses of the event loop, ms':48}{'CPU':>9}{'clock':>9}{'aim':>6}")
+    for history, page in PAUSES if args.hops >= FULL else PAUSES[:1]:
+        show_pauses(history, page)
     print(f"\nmarking a call: {min(marking(20_000) for _ in range(args.rounds)):.2f} us (aim 1.5)")
     print(f"memory per live conversation: {memory(2000) / 1024:.1f} kB (aim 2.5)")
 

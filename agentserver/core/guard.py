@@ -11,7 +11,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-from agentserver.core.messages import Question
+from agentserver.core.messages import Drafts, Question, Returned
 from agentserver.core.presenting import Opened, Presenter
 from agentserver.core.records.details import GuardNote, reworded
 from agentserver.core.refusals import Refusal
@@ -20,14 +20,15 @@ from agentserver.wire import envelope
 from agentserver.wire.canonical import canonical
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from lxml import etree
 
     from agentserver.contract import Code
     from agentserver.core.blueprint import Blueprint, Listener
     from agentserver.core.drafts.routing import Proposal, Sender
-    from agentserver.core.messages import Delivery, Draft
+    from agentserver.core.messages import Delivery, Draft, Finished
+    from agentserver.core.pieces import Work
     from agentserver.core.records.details import Detail
     from agentserver.core.state.conversation import Conversation
     from agentserver.findings import Origins
@@ -171,6 +172,29 @@ class Counting(Protocol):
 
 
 @runtime_checkable
+class Preparing(Protocol):
+    """A guard whose next decision may need long work, which a thread can do before it."""
+
+    @property
+    def name(self) -> str:
+        """The key of the guard's memory."""
+        ...
+
+    def prepare(
+        self, memory: object, delivery: Delivery, element: etree._Element, drafts: Sequence[Draft]
+    ) -> Work | None:
+        """Give the work without which ``observe`` and ``judge`` would take long; None where they do not.
+
+        Args:
+            memory: before the listener is known to have been given the delivery.
+            delivery: the message that the listener was given.
+            element: its payload.
+            drafts: the messages that the listener wants to send.
+        """
+        ...
+
+
+@runtime_checkable
 class Tracing(Protocol):
     """A guard that can tell a person where the values of a message come from."""
 
@@ -249,6 +273,7 @@ class Rules:
     _presenters: tuple[Presenter, ...] = field(init=False, compare=False, repr=False)
     _observing: tuple[CoreGuard, ...] = field(init=False, compare=False, repr=False)
     _counting: tuple[Counting, ...] = field(init=False, compare=False, repr=False)
+    _preparing: tuple[Preparing, ...] = field(init=False, compare=False, repr=False)
     _names: frozenset[str] = field(init=False, compare=False, repr=False)
     _opening: Mapping[str, object] | None = field(init=False, compare=False, repr=False)
 
@@ -260,6 +285,8 @@ class Rules:
         object.__setattr__(self, "_observing", tuple(observing))
         counting = tuple(guard for guard in self.guards if isinstance(guard, Counting))
         object.__setattr__(self, "_counting", counting)
+        preparing = tuple(guard for guard in self.guards if isinstance(guard, Preparing))
+        object.__setattr__(self, "_preparing", preparing)
         object.__setattr__(self, "_names", frozenset(guard.name for guard in self.guards))
         presenters = tuple(guard for guard in self.guards if isinstance(guard, Presenter) and guard.viewers)
         object.__setattr__(self, "_presenters", presenters)
@@ -289,6 +316,19 @@ class Rules:
         for guard in self._observing:
             after[guard.name] = guard.observe(memory.get(guard.name), delivery, element, at)
         return after
+
+    def prepare(self, conversation: Conversation, finished: Finished) -> Work | None:
+        """Give the work of the first guard that has some before it is decided what follows from an invocation."""
+        if not self._preparing or finished.element is None:
+            return None
+        memory, result = self.recall(conversation), finished.result
+        said = result.said if isinstance(result, Returned) else None
+        drafts = said.drafts if isinstance(said, Drafts) else ()
+        for guard in self._preparing:
+            work = guard.prepare(memory.get(guard.name), finished.delivery, finished.element, drafts)
+            if work is not None:
+                return work
+        return None
 
     def origins(self, conversation: Conversation, delivery: Delivery) -> Origins | None:
         """The origins of the values of a message that waits; None where no guard follows values."""

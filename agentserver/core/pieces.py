@@ -1,16 +1,29 @@
 """Long work in pieces, so that its driver may do something else between two of them.
 
-Owns the form: a generator that gives nothing until its result. Refuses to know who waits, and for how long.
+Owns the form: a generator that gives nothing until its result, or work which its driver may have a thread do before it
+goes on. Refuses to know who waits, and for how long.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import TypeAlias, TypeVar
 
 T = TypeVar("T")
 
+Work: TypeAlias = Callable[[], None]
+"""Work that any thread may do, and that changes no result: it makes early what is otherwise made where it is needed."""
+
 Pieces: TypeAlias = Generator[None, None, T]
+
+PreparedPieces: TypeAlias = Generator[Work | None, None, T]
+"""Pieces of which some offer work."""
+
+
+def prepared(work: Work, pieces: Pieces[T]) -> PreparedPieces[T]:
+    """Offer work to the driver before the first piece."""
+    yield work
+    return (yield from pieces)
 
 
 def whole(pieces: Pieces[T]) -> T:

@@ -27,9 +27,9 @@ from agentserver.provenance.policy.plan import AllowedStep, Plan, dumped, loaded
 from agentserver.provenance.request.asked import TrustedWords
 from agentserver.provenance.seen.echoes import Echoes
 from agentserver.provenance.seen.laid_out import taken_apart
-from agentserver.provenance.seen.records import Records
+from agentserver.provenance.seen.records import FEW, Records
 from agentserver.provenance.seen.relayed import Relayed, Relays
-from agentserver.provenance.seen.untrusted import Untrusted
+from agentserver.provenance.seen.untrusted import SLICE, Untrusted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -61,10 +61,10 @@ class Ledger:
     """
 
     asked: TrustedWords = field(default=TrustedWords(), repr=False)
-    untrusted: Untrusted = field(default=Untrusted())
-    records: Records = field(default=Records())
+    untrusted: Untrusted = field(default_factory=Untrusted)
+    records: Records = field(default_factory=Records)
     hops: tuple[tuple[int, Hop], ...] = ()
-    relays: Relays = field(default=Relays())
+    relays: Relays = field(default_factory=Relays)
     plan: Plan | None = None
     overflow: bool = False
     spent: float = 0.0
@@ -107,6 +107,15 @@ class Ledger:
     def tainted(self) -> bool:
         """True when any untrusted text has been seen: the label of the run as a whole."""
         return bool(self.texts) or self.overflow or self.foreign
+
+    def waits(self, more: int = 0) -> bool:
+        """True when a decision may have to index more than two slices, ``more`` bytes of text included."""
+        return self.untrusted.waiting + more > 2 * SLICE or self.records.waiting > 2 * FEW
+
+    def index_all(self) -> None:
+        """Make every index that a decision may need. Safe in another thread than that of the decisions."""
+        self.untrusted.index_all()
+        self.records.index_all()
 
     @property
     def queries(self) -> tuple[str, ...]:
@@ -247,7 +256,7 @@ class Ledger:
         return replace(
             self,
             untrusted=untrusted,
-            records=self.records.add(records, untrusted),
+            records=self.records.followed(records, untrusted),
             relays=self.relays.add(relayed),
             overflow=self.overflow or overflow,
         )

@@ -266,23 +266,23 @@ def elsewhere(ledger: Ledger, body: str) -> bool:
             if len(form) >= SPAN
             else {number for number, _ in _beginnings(held, form)}
         )
-        if any(fold_bytes(held.texts[number].body) != form for number in numbers):
+        if any(fold_bytes(held.body(number)) != form for number in numbers):
             return True
     return False
 
 
 def _at(ledger: Ledger, number: int, *, inner: bool) -> _Place:
-    wrapped = ledger.untrusted.wrapped if inner else None
-    if wrapped is None:
-        return _Place(ledger.texts[number], number, inner, ledger.words)
-    return _Place(wrapped.texts[number], number, inner, wrapped.words)
+    untrusted = ledger.untrusted
+    if not inner:
+        return _Place(untrusted.texts[number], number, inner, untrusted.words)
+    return _Place(untrusted.unwrapped(number), number, inner, untrusted.wrapped.words)
 
 
 def _place(ledger: Ledger, body: str, *, exactly: bool, inner: bool) -> tuple[int | None, int | None]:
     """The number of a text that holds a value, and the offset in it where that is known."""
     form = fold_bytes(body)
     held = ledger.untrusted.wrapped if inner else ledger.untrusted
-    if not form or not held.texts:
+    if not form or not (ledger.untrusted.wrapped.outer if inner else ledger.texts):
         return None, None
     if len(form) >= SPAN and (hit := next((hit for hit in held.index.hits(form) if hit.text >= 0), None)):
         return hit.text, None
@@ -297,9 +297,12 @@ def _place(ledger: Ledger, body: str, *, exactly: bool, inner: bool) -> tuple[in
 def _word(held: Untrusted | Wrapped, body: str, form: bytes) -> tuple[int | None, int | None]:
     """A short value, where it stands as a word of its own."""
     name = body.strip()
+    places = held.words.starting(form, PLACES)
+    if not places:
+        return None, None
     pattern, lead = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)", re.IGNORECASE), lead_of(name)
-    for number, offset in held.words.starting(form, PLACES):
-        if standing(held.texts[number].body, offset, pattern, lead, len(name)):
+    for number, offset in places:
+        if standing(held.body(number), offset, pattern, lead, len(name)):
             return number, offset
     return None, None
 
@@ -316,7 +319,7 @@ def _beginning(held: Untrusted | Wrapped, form: bytes) -> tuple[int | None, int 
 def _beginnings(held: Untrusted | Wrapped, form: bytes) -> Iterator[tuple[int, int]]:
     """The numbers of the texts in which a value stands from the beginning of a word on, and where."""
     for number, offset in held.words.starting(form, PLACES):
-        if fold_bytes(held.texts[number].body[offset : offset + 8 * len(form) + 64]).startswith(form):
+        if fold_bytes(held.body(number)[offset : offset + 8 * len(form) + 64]).startswith(form):
             yield number, offset
 
 

@@ -18,6 +18,7 @@ from agentserver.core.decide.decisions import Accepted
 from agentserver.core.decide.direct import spread
 from agentserver.core.decide.plain import plain
 from agentserver.core.messages import Finished, GivenUp
+from agentserver.core.pieces import prepared
 from agentserver.core.receipts import Receipt
 from agentserver.core.records.details import Failure, Ground
 from agentserver.core.state.approvals import Answer
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from lxml import etree
 
     from agentserver.core.messages import Cancelling, Delivery, Outside, Redriven
-    from agentserver.core.pieces import Pieces
+    from agentserver.core.pieces import PreparedPieces
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.approvals import ApprovalAnswer
     from agentserver.core.state.conversation import Conversation
@@ -130,9 +131,12 @@ class Boundary:
         ``waiting`` waits for the commit, and tries again until the engine can keep it.
         """
 
-        def decide(now: Conversation) -> Outcome | Pieces[Outcome]:
+        def decide(now: Conversation) -> Outcome | PreparedPieces[Outcome]:
             moment = self._clock.moment()
             rules = editions.of(now.id) if editions.earlier else editions.rules
+            work = rules.prepare(now, finished)
+            if work is not None:
+                return prepared(work, spread.concluding(now, finished, rules, moment))
             quick = plain(now, finished, rules, moment)
             return spread.concluding(now, finished, rules, moment) if quick is None else quick
 

@@ -70,6 +70,7 @@ class Steps:
         self._engine, self._claims, self._live = engine, claims, live
         self._find, self._release, self._forget = find, release, forget
         self.alone = Alone()
+        self._thread = anyio.CapacityLimiter(1)
         self._committing: dict[str, asyncio.Future[None]] = {}
         self._settled: deque[_HandedOver] = deque()
         self._some = asyncio.Event()
@@ -233,7 +234,9 @@ class Steps:
         try:
             claim = self._claims[current.id]
             found = decide(current)
-            outcome = found if found is None or isinstance(found, Outcome) else await unhurried(found)
+            outcome = (
+                found if found is None or isinstance(found, Outcome) else await unhurried(found, self._thread)
+            )
             if outcome is None:
                 return None
             if settled is not None and not self._over:

@@ -32,6 +32,12 @@ BUDGETS = ("hops", "messages", "queue", "principal", "conversation")
 
 _LISTENER = """
   - {{name: {name}, description: Measured., peers: {peers}, payload_class: shop.{payload}, handler: shop.{handler}}}"""
+_UNDECLARED = """
+provenance: {mode: audit}"""
+_PAUSES = """
+  - {name: reader, description: Measured., peers: [page, pay], payload_class: shop.Order, handler: shop.read}
+  - {name: page, description: A stranger's words., payload_class: shop.Order, handler: shop.page, trust: source}
+  - {name: pay, description: Has consequences., payload_class: shop.Order, handler: shop.echo, trust: sink}"""
 _AUDIT = """
 provenance: {{mode: audit, relays: [{names}]}}"""
 _UNTRUSTED = """
@@ -39,8 +45,15 @@ _UNTRUSTED = """
   - {name: mailer, description: Has consequences., payload_class: shop.Items, handler: shop.echo, trust: sink}"""
 
 
-def text(payload: str, *, audit: bool, more: int = 0) -> str:
-    """The YAML; ``more`` listeners stand beside those that are measured."""
+def text(payload: str, provenance: str = "off", *, more: int = 0) -> str:
+    """Write the YAML.
+
+    Args:
+        payload: the class of the payload.
+        provenance: ``off``; ``audit``, where each listener is declared; ``undeclared``, where none is; or ``pauses``,
+            with a relay that reads a source and calls a sink.
+        more: further listeners, which are not measured.
+    """
     chain = [(f"step{number}", f"step{number}", f"[step{number + 1}]") for number in range(9)]
     rows = [
         ("ask", "ask", "[answer]"),
@@ -49,6 +62,8 @@ def text(payload: str, *, audit: bool, more: int = 0) -> str:
         ("worker", "echo", "[]"),
         ("echo", "echo", "[]"),
         ("many", "open_many", "[worker]"),
+        ("ask_new", "ask_new", "[answer_new]"),
+        ("answer_new", "answer_new", "[ask_new]"),
         ("stay", "stay", "[]"),
         *chain,
         ("step9", "step9", "[]"),
@@ -58,17 +73,22 @@ def text(payload: str, *, audit: bool, more: int = 0) -> str:
         _LISTENER.format(name=name, payload=payload, handler=handler, peers=peers)
         for name, handler, peers in rows
     )
-    provenance = _AUDIT.format(names=", ".join(name for name, *_ in rows)) if audit else ""
-    return f"name: bench{provenance}\njournal: none\nlisteners:{listeners}{_UNTRUSTED if audit else ''}\n"
+    if provenance == "undeclared":
+        return f"name: bench{_UNDECLARED}\njournal: none\nlisteners:{listeners}\n"
+    if provenance == "pauses":
+        return f"name: bench\nprovenance: {{mode: enforce, relays: [reader]}}\njournal: none\nlisteners:{_PAUSES}\n"
+    audit = provenance == "audit"
+    declared = _AUDIT.format(names=", ".join(name for name, *_ in rows)) if audit else ""
+    return f"name: bench{declared}\njournal: none\nlisteners:{listeners}{_UNTRUSTED if audit else ''}\n"
 
 
 @contextmanager
-def organism(payload: str, *, audit: bool = False, more: int = 0) -> Iterator[Organism]:
-    """The organism, loaded from a folder of its own, with budgets that suffice."""
+def organism(payload: str, provenance: str = "off", *, more: int = 0) -> Iterator[Organism]:
+    """Load the organism from a folder of its own, with budgets that suffice; the arguments are those of ``text``."""
     sys.path.insert(0, str(HERE))
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         path = Path(folder) / "organism.yaml"
-        path.write_text(text(payload, audit=audit, more=more), "utf-8")
+        path.write_text(text(payload, provenance, more=more), "utf-8")
         loaded = load(path, environ={}, project=HERE)
         budgets: dict[str, Any] = {
             each.name: PLENTY for each in fields(loaded.limits) if each.name.startswith(BUDGETS)

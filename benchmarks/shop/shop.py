@@ -6,7 +6,9 @@ Owns what a delivery does, which is next to nothing. The meter is set by the ben
 from __future__ import annotations
 
 import asyncio
+import random
 from dataclasses import dataclass, replace
+from string import ascii_lowercase
 from typing import TYPE_CHECKING
 
 from agentserver import HandlerMetadata, HandlerResponse, xmlify
@@ -70,6 +72,61 @@ async def ask(order: Order | Items, _metadata: HandlerMetadata) -> HandlerRespon
 async def answer(order: Order | Items, _metadata: HandlerMetadata) -> HandlerResponse | None:
     """Answer the caller."""
     return HandlerResponse.respond(following(order)) if hit() else None
+
+
+class NewWords:
+    """Words that nobody said before, out of a vocabulary of made-up ones.
+
+    Args:
+        characters: of all of them together.
+    """
+
+    def __init__(self, characters: int) -> None:
+        chosen = random.Random(1)
+        vocabulary = ["".join(chosen.choices(ascii_lowercase, k=chosen.randint(2, 9))) for _ in range(20_000)]
+        self._text = " ".join(chosen.choices(vocabulary, k=characters // 6))
+        self._next = 0
+
+    def take(self, length: int) -> str:
+        """Take the next ``length`` characters. Raises ValueError when there are no more."""
+        start, self._next = self._next, self._next + length
+        if self._next > len(self._text):
+            raise ValueError("the measurement needs more words")
+        return self._text[start : self._next]
+
+
+new_words: list[NewWords] = []
+
+
+def said_anew(order: Order | Items) -> Order | Items:
+    """The same message with other words."""
+    return replace(order, note=new_words[0].take(len(order.note))) if isinstance(order, Order) else order
+
+
+async def ask_new(order: Order | Items, _metadata: HandlerMetadata) -> HandlerResponse | None:
+    """Say something new to the one that answers, for ever."""
+    return HandlerResponse(said_anew(order), "answer_new") if hit() else None
+
+
+async def answer_new(order: Order | Items, _metadata: HandlerMetadata) -> HandlerResponse | None:
+    """Answer the caller with something new."""
+    return HandlerResponse.respond(said_anew(order)) if hit() else None
+
+
+async def page(order: Order, _metadata: HandlerMetadata) -> HandlerResponse:
+    """Answer with a page that nobody has read before."""
+    return HandlerResponse.respond(replace(order, note=new_words[0].take(order.count)))
+
+
+async def read(order: Order, metadata: HandlerMetadata) -> HandlerResponse:
+    """Read a page of ``count`` characters, or call the sink with a quantity that nobody said; then answer."""
+    if metadata.from_id in {"page", "pay"}:
+        return HandlerResponse.respond(Order("done", 1, 1.0, urgent=False))
+    return (
+        HandlerResponse(replace(order, count=order.count + 1), "pay")
+        if order.urgent
+        else HandlerResponse(order, "page")
+    )
 
 
 async def spread(

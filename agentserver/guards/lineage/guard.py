@@ -43,13 +43,14 @@ from agentserver.provenance.policy.declarations import PlanSource
 from agentserver.provenance.steered import suspecting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from lxml import etree
 
     from agentserver.core.drafts.routing import Proposal
     from agentserver.core.guard import Verdict
     from agentserver.core.messages import Delivery, Draft
+    from agentserver.core.pieces import Work
     from agentserver.core.presenting import Resolved
     from agentserver.core.refusals import Refusal
     from agentserver.core.state.principals import Trust
@@ -227,6 +228,32 @@ class LineageGuard:
         root = delivery.root
         reading = self._readings[root]
         return Said(delivery.sender, delivery.to, delivery.origin, root, element, reading, delivery.id)
+
+    # What is done early
+
+    def prepare(
+        self, memory: object, delivery: Delivery, element: etree._Element, drafts: Sequence[Draft]
+    ) -> Work | None:
+        """Give the work of indexing what is long; None where there is little to index."""
+        known = _recalled(memory)
+        size = len(delivery.message) + sum(len(draft.markup) for draft in drafts)
+        if not known.ledger.waits(size):
+            return None
+        after = _recalled(self.observe(memory, delivery, element, 0.0))
+        ledgers = [after.ledger]
+        if self._parties.of(delivery.to, after).source:
+            for draft in drafts:
+                said = Said(
+                    delivery.to, "", delivery.thread, draft.root, draft.element, self._readings[draft.root]
+                )
+                ledgers.append(self._heard(after, said, 0.0).ledger)
+        waiting = [ledger for ledger in ledgers if ledger.waits()]
+
+        def index() -> None:
+            for ledger in waiting:
+                ledger.index_all()
+
+        return index if waiting else None
 
     # What is judged
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from agentserver.provenance.evidence.destinations import Destination
-    from agentserver.provenance.evidence.labels import Leaf, Text, TextOrigin
+    from agentserver.provenance.evidence.labels import Leaf, TextOrigin
 
 ANYWHERE: Final = ""
 """The key of links in texts that were fetched from no place that is known."""
@@ -94,14 +94,13 @@ class Offers:
         return sum(chunk.get(key, 0) for chunk in self.chunks)
 
 
-def counted(texts: Iterable[Text]) -> Mapping[str, int]:
-    """The offers of texts, by the site that they came from."""
+def count_offers(texts: Iterable[tuple[str, str]]) -> Mapping[str, int]:
+    """Count the offers of texts by the site that they came from; each text is its site and its body."""
     found: dict[str, int] = {}
-    for text in texts:
-        key = text.origin.place
+    for key, body in texts:
         host = key.rpartition("://")[2]
         own = host and "xn--" not in host
-        offers = text.body.lower().count(host) if own else _links(text.body)
+        offers = body.lower().count(host) if own else _links(body)
         if offers:
             found[key] = found.get(key, 0) + offers
     return found

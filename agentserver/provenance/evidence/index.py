@@ -1,24 +1,31 @@
 """An exact index over folded untrusted text: which spans of an argument occur in it, and where.
 
-Owns sorted hashes of every window of ``SPAN`` bytes, in immutable segments that merge geometrically, so that
-adding costs grow with new text. Membership needs no search among candidates: repetitive text costs no more
-than any other. Where equal hashes hide too many candidates the index answers yes. Refuses to know labels,
-policies and unfolded text.
+Owns sorted hashes of every window of ``SPAN`` bytes, in immutable segments that merge geometrically up to ``SEGMENT``
+bytes, so that adding costs grow with new text and no merge takes long. Membership needs no search among candidates:
+repetitive text costs no more than any other. Where equal hashes hide too many candidates the index answers yes. No
+answer depends on the segments into which the texts happened to be merged. Refuses to know labels, policies and unfolded
+text.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from agentserver.provenance.arrays import np
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import numpy.typing as npt
 
 SPAN: Final = 24
 """Shortest span that counts as evidence by itself, in bytes of the evidence form (spaces do not count)."""
+
+SEGMENT: Final = 1 << 19
+"""Bytes of a segment beyond which it is merged with no other: such a merge takes four milliseconds."""
 
 _CANDIDATES: Final = 64
 """Places with one hash that are compared before the answer is yes without a comparison."""
@@ -80,7 +87,7 @@ class Index:
     def add(self, texts: tuple[bytes, ...]) -> Index:
         """The index with more folded texts; they are numbered on from ``self.texts``."""
         segments = [*self.segments, _segment(texts, self.texts)]
-        while len(segments) > 1 and len(segments[-2].blob) <= 2 * len(segments[-1].blob):
+        while len(segments) > 1 and _mergeable(segments[-2], segments[-1]):
             right = segments.pop()
             segments.append(_merge(segments.pop(), right))
         return Index(tuple(segments), self.texts + len(texts))
@@ -103,9 +110,13 @@ class Index:
         hashes = _windows(asked)
         order = np.argsort(hashes)
         found: set[int] = set()
+        room = dict.fromkeys(range(len(hashes)), _CANDIDATES)
         for segment in self.segments:
-            present = np.flatnonzero(_present(segment, asked, hashes, order)).tolist()
-            places = {place for window in present for place in _places(segment, hashes[window])[:_CANDIDATES]}
+            places: set[int] = set()
+            for window in np.flatnonzero(_present(segment, asked, hashes, order)).tolist():
+                first = _places(segment, hashes[window])[: room[window]]
+                room[window] -= len(first)
+                places.update(first)
             found.update(segment.first + bisect_right(segment.starts, place) - 1 for place in places)
         return found
 
@@ -131,14 +142,20 @@ class Index:
     def _hit(self, asked: bytes, hashes: _U64, start: int, end: int) -> Hit:
         """Names one place for the stretch of windows ``start`` to ``end``: the longest seen at its start."""
         best = Hit(start, end + SPAN - 1, -1, 0, 0)
-        for segment in self.segments:
-            for place in _places(segment, hashes[start])[:_CANDIDATES]:
-                length = _agree(asked, start, segment.blob, place, end + SPAN - 1 - start)
-                if length >= SPAN and length > best.length:
-                    number = bisect_right(segment.starts, place) - 1
-                    offset = place - segment.starts[number]
-                    best = Hit(start, end + SPAN - 1, segment.first + number, offset, length)
+        for segment, place in self._candidates(hashes[start]):
+            length = _agree(asked, start, segment.blob, place, end + SPAN - 1 - start)
+            if length >= SPAN and length > best.length:
+                number = bisect_right(segment.starts, place) - 1
+                offset = place - segment.starts[number]
+                best = Hit(start, end + SPAN - 1, segment.first + number, offset, length)
+                if start + length == best.end:
+                    break
         return best
+
+    def _candidates(self, value: np.uint64) -> Iterator[tuple[Segment, int]]:
+        """The first few places with a hash, in the order of the texts."""
+        places = ((segment, place) for segment in self.segments for place in _places(segment, value))
+        return islice(places, _CANDIDATES)
 
 
 def _words(data: bytes) -> _U64:
@@ -170,6 +187,10 @@ def _segment(texts: tuple[bytes, ...], first: int) -> Segment:
     inside = np.flatnonzero(owner[: len(hashes)] == owner[SPAN - 1 :][: len(hashes)])
     order = inside[np.argsort(hashes[inside], kind="stable")]
     return Segment(blob, tuple(starts.tolist()), first, hashes[order], order.astype(np.uint32))
+
+
+def _mergeable(left: Segment, right: Segment) -> bool:
+    return len(left.blob) <= 2 * len(right.blob) and len(left.blob) + len(right.blob) <= SEGMENT
 
 
 def _merge(left: Segment, right: Segment) -> Segment:
@@ -221,12 +242,10 @@ def _collided(segment: Segment, asked: bytes, window: int, value: np.uint64) -> 
 
 
 def _among(segment: Segment, asked: bytes, window: int, value: np.uint64, end: int) -> bool:
-    """True when a window stands before a place of the segment's text."""
-    places = _places(segment, value)
+    """True when a window begins before a place of the segment's text; too many candidates before it mean yes."""
+    places = [place for place in _places(segment, value) if place < end]
     piece = asked[window : window + SPAN]
-    return len(places) > _CANDIDATES or any(
-        at < end and segment.blob[at : at + SPAN] == piece for at in places
-    )
+    return len(places) > _CANDIDATES or any(segment.blob[at : at + SPAN] == piece for at in places)
 
 
 def _agree(asked: bytes, start: int, blob: bytes, place: int, limit: int) -> int:

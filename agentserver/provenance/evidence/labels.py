@@ -6,7 +6,7 @@ what a policy allows.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum, StrEnum
@@ -167,7 +167,7 @@ class Text:
     def dump(self) -> dict[str, Any]:
         """The text as plain data for JSON."""
         told = {
-            "origin": asdict(self.origin),
+            "origin": {name: getattr(self.origin, name) for name in TextOrigin.__slots__},
             "body": self.body,
             "standing": self.standing.value,
             "asked": self.asked,

@@ -2,7 +2,7 @@
 
 Owns the first letters from each word on, sorted, with the place in the text as it was written; so a name, an identifier
 or a short command is looked up, and what stands there is compared, without a look at the rest. Refuses to know whose
-texts they are. Sixteen bytes a word; growing costs geometric merges.
+texts they are. Sixteen bytes a word; growing costs geometric merges of at most ``RUN`` words.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ BEFORE: Final = 3
 """Characters before a name that are kept for its pattern: more of them than any pattern looks at."""
 HEAD: Final = 8
 """Letters by which words are sorted."""
+RUN: Final = 1 << 19
+"""Words of a run beyond which it is merged with no other: such a merge takes a few milliseconds."""
 
 _Run: TypeAlias = "tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32], npt.NDArray[np.uint32]]"
 
@@ -50,7 +52,7 @@ class WordIndex:
         numbers = np.repeat(np.arange(self.texts, self.texts + len(bodies), dtype=np.uint32), counts)
         keys = np.concatenate([keys for keys, _ in found])
         runs = [*self.runs, _sorted(keys, numbers, np.concatenate([offsets for _, offsets in found]))]
-        while len(runs) > 1 and len(runs[-2][0]) <= 2 * len(runs[-1][0]):
+        while len(runs) > 1 and _mergeable(len(runs[-2][0]), len(runs[-1][0])):
             newer, older = runs.pop(), runs.pop()
             keys, texts, offsets = (np.concatenate((older[part], newer[part])) for part in range(3))
             runs.append(_sorted(keys, texts, offsets))
@@ -75,6 +77,15 @@ def standing(body: str, offset: int, name: re.Pattern[str], lead: int, length: i
     return found is not None and (found.end() + 1 < len(piece) or begin + len(piece) == len(body))
 
 
+def head_of(name: str) -> bytes:
+    """Fold as much of a name as its words are sorted by: ``starting`` finds the same by it as by the whole form."""
+    for end in (8 * HEAD, len(name)):
+        form = fold_bytes(name[:end])
+        if len(form) >= HEAD or end >= len(name):
+            return form[:HEAD]
+    return form
+
+
 def lead_of(name: str) -> int:
     """Count the characters before the first letter or digit of a name."""
     return next((at for at, char in enumerate(name) if fold_bytes(char)), 0)
@@ -92,8 +103,13 @@ def _heads(body: str) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32]]:
 def _sorted(
     keys: npt.NDArray[np.uint64], texts: npt.NDArray[np.uint32], offsets: npt.NDArray[np.uint32]
 ) -> _Run:
-    order = np.lexsort((offsets, texts, keys))
+    """Sort a run. Words of one beginning are in the order of their places already, which a stable sort keeps."""
+    order = np.argsort(keys, kind="stable")
     return keys[order], texts[order], offsets[order]
+
+
+def _mergeable(older: int, newer: int) -> bool:
+    return older <= 2 * newer and older + newer <= RUN
 
 
 def _between(run: _Run, low: np.uint64, high: np.uint64, most: int) -> Iterator[tuple[int, int, int]]:

@@ -12,11 +12,10 @@ from agentserver.provenance import matching
 from agentserver.provenance.evidence.authority import matching as entry_for
 from agentserver.provenance.evidence.authority import mention
 from agentserver.provenance.evidence.destinations import PlaceForm, unmarked
-from agentserver.provenance.evidence.folding import fold_bytes
 from agentserver.provenance.evidence.inventory import exact
 from agentserver.provenance.evidence.labels import Role, Standing
 from agentserver.provenance.evidence.leaves import typed, yearless
-from agentserver.provenance.evidence.words import lead_of, standing
+from agentserver.provenance.evidence.words import head_of, lead_of, standing
 from agentserver.provenance.exits import answers
 from agentserver.provenance.policy.paths import bare, means
 from agentserver.provenance.seen.untrusted import kind_key
@@ -149,8 +148,11 @@ def _holding(case: Case, body: str, place: Destination | None) -> Iterator[Text]
 
 def _standing_in(case: Case, words: WordIndex, texts: tuple[Text, ...], body: str) -> Iterator[Text]:
     name = body.strip()
-    shape, pattern, lead = fold_bytes(name), mention(name), lead_of(name)
-    for number, offset in words.starting(shape, matching.PLACES):
+    places = words.starting(head_of(name), matching.PLACES)
+    if not places:
+        return
+    pattern, lead = mention(name), lead_of(name)
+    for number, offset in places:
         text = texts[number]
         if standing(text.body, offset, pattern, lead, len(name)) and case.ledger.records.sure(text):
             yield text

@@ -16,7 +16,7 @@ from agentserver.provenance.evidence.destinations import MARKS, PlaceForm, desti
 from agentserver.provenance.evidence.folding import fold, fold_bytes
 from agentserver.provenance.evidence.index import SPAN, Index
 from agentserver.provenance.evidence.leaves import typed_in
-from agentserver.provenance.evidence.words import WordIndex, lead_of, standing
+from agentserver.provenance.evidence.words import WordIndex, head_of, lead_of, standing
 from agentserver.provenance.request.speech import silences
 from agentserver.provenance.request.spellings import joined_digits, parts, runs_of_digits, spellings
 
@@ -90,12 +90,15 @@ class TrustedWords:
     def mentions(self, name: str, *, any_case: bool = False) -> bool:
         """True when the words hold a name as a whole token, where it may be an order."""
         body = normalize("NFC", name.strip())
+        places = self.words.starting(head_of(body), LOOKED_AT)
+        if not places:
+            return False
         pattern = mention(body, any_case=any_case, marked=True)
         lead, length = lead_of(body), len(body)
         return any(
             standing(self.queries[number], offset, pattern, lead, length)
             and self.silent[number].heard(offset - lead, offset - lead + length)
-            for number, offset in self.words.starting(fold_bytes(body), LOOKED_AT)
+            for number, offset in places
         )
 
     def chooses(self, name: str) -> bool:

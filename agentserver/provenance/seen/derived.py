@@ -58,38 +58,73 @@ class Derived(Generic[Item, Made]):
         count: how many they are.
     """
 
-    __slots__ = ("before", "count", "made")
+    __slots__ = ("_next", "before", "count", "made")
 
     def __init__(self, made: Made | None, before: Derived[Item, Made] | None = None, count: int = 0) -> None:
         self.made, self.before, self.count = made, before, count
+        self._next: tuple[list[object], Derived[Item, Made]] | None = None
 
     def grown(self, count: int) -> Derived[Item, Made]:
         """The consequences of so many items, of which the first are those of this one. Costs nothing yet."""
         return Derived(None, self, count)
 
-    def of(self, items: Sequence[Item], extend: Callable[[Made, Sequence[Item]], Made]) -> Made:
+    def of(
+        self,
+        items: Sequence[Item],
+        extend: Callable[[Made, Sequence[Item]], Made],
+        alike: Callable[[Item], object] | None = None,
+    ) -> Made:
         """The consequences of ``items``, made by extending those of fewer.
 
         What came before is made as well, so that another sequence which grew from it need not begin again. Two threads
         that ask at once make the same twice.
+
+        Args:
+            items: the sequence; only the first ``count`` are looked at.
+            extend: makes the consequences of more items.
+            alike: gives all of an item on which they depend. What followed from items that were thought of and
+                forgotten, as where a message is judged before it arrives, is taken again where the next are alike.
         """
         before = self.before  # read first: it is let go once the value is there
         if self.made is not None:
             return self.made
         assert before is not None
-        self.made = extend(before.reached(items, extend), items[before.count : self.count])
-        self.before = None
-        return self.made
+        before.reached(items, extend, alike)
+        return self._extended(before, items, extend, alike)
 
-    def reached(self, items: Sequence[Item], extend: Callable[[Made, Sequence[Item]], Made]) -> Made:
+    def reached(
+        self,
+        items: Sequence[Item],
+        extend: Callable[[Made, Sequence[Item]], Made],
+        alike: Callable[[Item], object] | None = None,
+    ) -> Made:
         """The same, in one piece from the last that was made: a long way is no deep recursion."""
         last = self
         before = last.before
         while last.made is None:
             assert before is not None
             last, before = before, before.before
-        made = last.made
-        if last is not self:
-            made = self.made = extend(made, items[last.count : self.count])
-            self.before = None
+        return last.made if last is self else self._extended(last, items, extend, alike)
+
+    def _extended(
+        self,
+        last: Derived[Item, Made],
+        items: Sequence[Item],
+        extend: Callable[[Made, Sequence[Item]], Made],
+        alike: Callable[[Item], object] | None,
+    ) -> Made:
+        """Make the consequences from those of ``last``, which are known, or take those of a sequence that is alike."""
+        assert last.made is not None
+        more = items[last.count : self.count]
+        key = None if alike is None else [*map(alike, more)]
+        known = last._next
+        if known is not None and known[0] == key:
+            self._next, made = known[1]._next, known[1].made  # noqa: SLF001 - as above
+            assert made is not None
+        else:
+            made = extend(last.made, more)
+            if key is not None:
+                last._next = key, self
+        self.made = made
+        self.before = None
         return made

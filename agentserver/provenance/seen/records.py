@@ -7,7 +7,7 @@ may guarantee what: the ledger is told.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.provenance.evidence.destinations import PlaceForm, handle, listed
 from agentserver.provenance.evidence.inventory import scanned, written
@@ -24,7 +24,18 @@ if TYPE_CHECKING:
     from agentserver.provenance.evidence.destinations import Destination
     from agentserver.provenance.evidence.labels import Text
 
-_Chunks = tuple["Mapping[str, tuple[Text, ...]]", ...]
+FEW: Final = 64
+"""Records of which all indexes are made at once, in a few milliseconds."""
+
+CHUNK: Final = 1 << 12
+"""Keys of a chunk beyond which it is merged with no other."""
+
+
+class _Chunks(NamedTuple):
+    """Numbers of the first ``held`` records by their keys; the oldest part comes first."""
+
+    held: int = 0
+    parts: tuple[Mapping[str, tuple[int, ...]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,43 +44,84 @@ class Records:
 
     A value that a listener says which is no source itself guarantees nothing where untrusted text said it before. That
     is found out when the value is looked up, in ``untrusted``.
+
+    Args:
+        entries: in the order in which they came.
+        untrusted: the untrusted texts of the conversation.
+        indexed: how many entries all indexes are known to hold.
     """
 
     entries: tuple[Text, ...] = ()
-    untrusted: Untrusted = field(default=Untrusted(), compare=False, repr=False)
-    _chunks: Derived[Text, _Chunks] = field(default=Derived(()), compare=False, repr=False)
-    _words: Derived[Text, WordIndex] = field(default=Derived(WordIndex()), compare=False, repr=False)
-    _places: Derived[Text, int] = field(default=Derived(0), compare=False, repr=False)
+    untrusted: Untrusted = field(default_factory=Untrusted, compare=False, repr=False)
+    indexed: int = field(default=0, compare=False, repr=False)
+    _chunks: Derived[Text, _Chunks] = field(
+        default_factory=lambda: Derived(_Chunks()), compare=False, repr=False
+    )
+    _words: Derived[Text, WordIndex] = field(
+        default_factory=lambda: Derived(WordIndex()), compare=False, repr=False
+    )
+    _places: Derived[Text, int] = field(default_factory=lambda: Derived(0), compare=False, repr=False)
 
     @property
     def places(self) -> int:
         """Count the values that name places: the choice that a directory offers."""
-        return self._places.of(self.entries, lambda made, texts: made + sum(map(_names_place, texts)))
+        return self._places.of(
+            self.entries, lambda made, texts: made + sum(map(_names_place, texts)), _indexed
+        )
 
     @property
-    def chunks(self) -> _Chunks:
-        """The records by their keys; chunks of like size merge, so that adding stays cheap."""
-        return self._chunks.of(self.entries, _chunked)
+    def chunks(self) -> tuple[Mapping[str, tuple[int, ...]], ...]:
+        """The numbers of the records by their keys; chunks of like size merge, so that adding stays cheap."""
+        return self._chunks.of(self.entries, self._chunked, _indexed).parts
 
     @property
     def words(self) -> WordIndex:
         """The words of the entries, numbered like these. They count for sure entries only; see ``sure``."""
-        return self._words.of(self.entries, lambda made, texts: made.add([text.body for text in texts]))
+        return self._words.of(
+            self.entries, lambda made, texts: made.add([text.body for text in texts]), _indexed
+        )
 
     def add(self, texts: Sequence[Text], untrusted: Untrusted | None = None) -> Records:
-        """More records, and the untrusted texts of the conversation where there are more of them."""
+        """Add records, and take the untrusted texts of the conversation where there are more of them."""
         known = self.untrusted if untrusted is None else untrusted
         if not texts:
-            return Records(self.entries, known, self._chunks, self._words, self._places)
+            return Records(self.entries, known, self.indexed, self._chunks, self._words, self._places)
         entries = (*self.entries, *texts)
         count = len(entries)
-        chunks, words = self._chunks.grown(count), self._words.grown(count)
-        return Records(entries, known, chunks, words, self._places.grown(count))
+        made = not (self._chunks.made is None or self._words.made is None or self._places.made is None)
+        return Records(
+            entries,
+            known,
+            len(self.entries) if made else self.indexed,
+            self._chunks.grown(count),
+            self._words.grown(count),
+            self._places.grown(count),
+        )
+
+    def followed(self, texts: Sequence[Text], untrusted: Untrusted) -> Records:
+        """Add records to those of a conversation that goes on: what waits to be indexed never becomes much.
+
+        More than two slices at once are left to ``index_all``, for which a caller may have a thread.
+        """
+        more = self.add(texts, untrusted)
+        if FEW <= more.waiting <= 2 * FEW:
+            more.index_all()
+        return more
+
+    @property
+    def waiting(self) -> int:
+        """The number of entries of which indexes may still have to be made."""
+        return len(self.entries) - self.indexed
+
+    def index_all(self) -> None:
+        """Make every index that a decision may need. Safe in another thread than that of the decisions."""
+        parts = self.chunks, self.words, self.places
+        assert parts
 
     def find(self, key: str) -> Iterator[Text]:
         """The sure records with one authority key."""
         for chunk in self.chunks:
-            yield from filter(self.sure, chunk.get(key, ()))
+            yield from filter(self.sure, (self.entries[number] for number in chunk.get(key, ())))
 
     def directory(self, place: Destination) -> Iterator[Text]:
         """The sure records by which a place may receive: those of a directory, and what is the principal's own."""
@@ -80,35 +132,38 @@ class Records:
         """True for a record that does not merely pass on what untrusted text said."""
         return not text.after or not self.untrusted.told(text.body, text.after)
 
+    def _chunked(self, made: _Chunks, texts: Sequence[Text]) -> _Chunks:
+        found: dict[str, tuple[int, ...]] = {}
+        for number, text in enumerate(texts, made.held):
+            for key in keys_of(text.body):
+                found[key] = self._distinct((*found.get(key, ()), number))
+        parts = [*made.parts, found] if texts else [*made.parts]
+        while len(parts) > 1 and len(parts[-2]) <= 2 * len(parts[-1]) and len(parts[-1]) <= CHUNK:
+            newer = parts.pop()
+            older = parts.pop()
+            both = {**older, **newer}
+            parts.append({key: self._distinct((*older.get(key, ()), *newer.get(key, ()))) for key in both})
+        return _Chunks(made.held + len(texts), tuple(parts))
+
+    def _distinct(self, numbers: tuple[int, ...]) -> tuple[int, ...]:
+        """One record of each field, the first: that a field says the same again changes nothing."""
+        if len(numbers) == 1:
+            return numbers
+        known: dict[tuple[object, ...], int] = {}
+        for number in numbers:
+            text = self.entries[number]
+            field = text.origin.source, bare(text.origin.path), text.standing, text.asked, text.id
+            known.setdefault(field, number)
+        return tuple(known.values())
+
 
 def _names_place(text: Text) -> bool:
     return text.standing in {Standing.DIRECTORY, Standing.OWN}
 
 
-def _chunked(chunks: _Chunks, texts: Sequence[Text]) -> _Chunks:
-    found: dict[str, tuple[Text, ...]] = {}
-    for text in texts:
-        for key in keys_of(text.body):
-            found[key] = _distinct((*found.get(key, ()), text))
-    merged = [*chunks, found] if texts else [*chunks]
-    while len(merged) > 1 and len(merged[-2]) <= 2 * len(merged[-1]):
-        newer = merged.pop()
-        older = merged.pop()
-        both = {**older, **newer}
-        merged.append({key: _distinct((*older.get(key, ()), *newer.get(key, ()))) for key in both})
-    return tuple(merged)
-
-
-def _distinct(texts: tuple[Text, ...]) -> tuple[Text, ...]:
-    """One text of each field, the first: that a field says the same again changes nothing."""
-    if len(texts) == 1:
-        return texts
-    known: dict[tuple[object, ...], Text] = {}
-    for text in texts:
-        known.setdefault(
-            (text.origin.source, bare(text.origin.path), text.standing, text.asked, text.id), text
-        )
-    return tuple(known.values())
+def _indexed(text: Text) -> tuple[object, ...]:
+    """The parts of a record that indexes depend on."""
+    return text.body, text.origin.source, text.origin.path, text.standing, text.asked, text.id
 
 
 def keys_of(body: str) -> frozenset[str]:

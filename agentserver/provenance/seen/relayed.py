@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 RELAYED: Final = 1 << 18
 """Characters of what was passed on that one conversation keeps."""
 
+SLICE: Final = 1 << 13
+"""Characters of which the index is made at once."""
+
 TOLD: Final = 64
 """Listeners that are told of one piece."""
 
@@ -52,7 +55,9 @@ class Relays:
 
     entries: tuple[Relayed, ...] = ()
     size: int = 0
-    _spans: Derived[Relayed, Index] = field(default=Derived(Index()), compare=False, repr=False)
+    _spans: Derived[Relayed, Index] = field(
+        default_factory=lambda: Derived(Index()), compare=False, repr=False
+    )
 
     def add(self, more: Sequence[Relayed]) -> Relays:
         """The same with more, as far as there is room for all of it."""
@@ -60,7 +65,10 @@ class Relays:
         if not more or size > RELAYED:
             return self
         entries = (*self.entries, *more)
-        return Relays(entries, size, self._spans.grown(len(entries)))
+        spans = self._spans.grown(len(entries))
+        if size // SLICE > self.size // SLICE:
+            spans.of(entries, _indexed)
+        return Relays(entries, size, spans)
 
     def passing(self, piece: bytes, number: int) -> tuple[Hop, ...]:
         """The listeners that said a piece, or a span of it, after untrusted text ``number``.

@@ -1,8 +1,8 @@
 """The untrusted texts of a conversation, and the indexes that follow from them.
 
-Owns which indexes there are, and how much of the texts goes into each. A text is only appended; spans, values, words
-and wrappings are found when a decision first needs them. Refuses to know whose texts they are and what follows for a
-call.
+Owns which indexes there are, and how much of the texts goes into each. A text is only appended; all indexes are made of
+every ``SLICE`` bytes as these come in, and of the rest when a decision first needs them. So no decision waits until a
+whole history is indexed. Refuses to know whose texts they are and what follows for a call.
 
 Bounds. Wrappings are undone in the first READ characters, values are told apart up to HELD; ``beyond`` says that there
 is more, and a question that needs it has no answer.
@@ -10,12 +10,13 @@ is more, and a question that needs it has no answer.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from agentserver.provenance.confidentiality.origin import Offers, counted
+from agentserver.provenance.confidentiality.origin import Offers, count_offers
 from agentserver.provenance.evidence.encodings import unwrapped
 from agentserver.provenance.evidence.folding import fold_bytes
 from agentserver.provenance.evidence.index import SPAN, Index
@@ -28,6 +29,7 @@ from agentserver.provenance.seen.derived import Derived
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from agentserver.provenance.evidence.encodings import Decoded
     from agentserver.provenance.evidence.labels import Text
 
 HELD: Final = 100_000
@@ -39,8 +41,8 @@ PLACES: Final = 50_000
 READ: Final = 4_000_000
 """Characters of one conversation in which wrappings are undone."""
 
-WAITING: Final = 1 << 18
-"""Bytes of evidence form after which spans, values and words are made although nothing was asked: pauses stay short."""
+SLICE: Final = 1 << 13
+"""Bytes of evidence form of which all indexes are made at once, in about eight milliseconds."""
 
 WHOLE: Final = 6
 """Shortest evidence form of a whole short text (a title, a name) that counts as a value by itself."""
@@ -118,12 +120,15 @@ def kind_key(kind: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Wrapped:
-    """The texts that were wrapped inside others, with their own indexes. ``outer`` has the number of each one's text.
+    """The texts that were wrapped inside others, with their own indexes.
 
-    ``over``: not all texts were looked into.
+    Args:
+        inner: each of them, and what it was wrapped in.
+        outer: the number of the text around each of them, in order.
+        over: whether not all texts were looked into.
     """
 
-    texts: tuple[Text, ...] = ()
+    inner: tuple[Decoded, ...] = ()
     outer: tuple[int, ...] = ()
     index: Index = field(default=Index())
     values: Values = field(default=Values())
@@ -143,19 +148,21 @@ class Wrapped:
     def add(self, texts: Sequence[Text]) -> Wrapped:
         """The same with what is wrapped in more texts."""
         read, over = self.read, self.over
-        found: list[Text] = []
+        found: list[Decoded] = []
         outer: list[int] = []
+        offered: list[tuple[str, str]] = []
         for number, text in enumerate(texts, self.seen):
             read += len(text.body)
             if read > READ:
                 over = True
                 break
-            inner = [*_inner(text)]
+            inner = unwrapped(text.body)
             found += inner
             outer += [number] * len(inner)
-        bodies = [text.body for text in found]
+            offered += [(text.origin.place, decoded.body) for decoded in inner]
+        bodies = [decoded.body for decoded in found]
         return Wrapped(
-            (*self.texts, *found),
+            (*self.inner, *found),
             (*self.outer, *outer),
             _spans(self.index, bodies),
             self.values.add(bodies),
@@ -164,14 +171,13 @@ class Wrapped:
             read,
             self.seen + len(texts),
             over,
-            self.offers.add(counted(found)),
+            self.offers.add(count_offers(offered)),
             self.kinds.count_up(bodies),
         )
 
-
-def _inner(text: Text) -> Iterator[Text]:
-    for decoded in unwrapped(text.body):
-        yield replace(text, origin=replace(text.origin, via=decoded.via), body=decoded.body)
+    def body(self, number: int) -> str:
+        """Give the body of one of them."""
+        return self.inner[number].body
 
 
 def _spans(index: Index, bodies: Sequence[str]) -> Index:
@@ -182,22 +188,47 @@ def _bodies(texts: Sequence[Text]) -> list[str]:
     return [text.body for text in texts]
 
 
+def _more_offers(offers: Offers, texts: Sequence[Text]) -> Offers:
+    return offers.add(count_offers((text.origin.place, text.body) for text in texts))
+
+
+def _indexed(text: Text) -> tuple[str, str]:
+    """The parts of a text that indexes depend on."""
+    return text.body, text.origin.place
+
+
 @dataclass(frozen=True, slots=True)
 class Untrusted:
     """Untrusted texts in the order in which they came. Text ``n`` of each index is ``texts[n]``.
 
-    ``size`` is the length of their evidence forms, in bytes.
+    Args:
+        texts: in the order in which they came.
+        size: the length of their evidence forms, in bytes.
+        indexed: as much of it as all indexes are known to hold.
     """
 
     texts: tuple[Text, ...] = ()
     size: int = 0
-    _spans: Derived[Text, Index] = field(default=Derived(Index()), repr=False, compare=False)
-    _values: Derived[Text, Values] = field(default=Derived(Values()), repr=False, compare=False)
-    _places: Derived[Text, Values] = field(default=Derived(Values()), repr=False, compare=False)
-    _words: Derived[Text, WordIndex] = field(default=Derived(WordIndex()), repr=False, compare=False)
-    _wrapped: Derived[Text, Wrapped] = field(default=Derived(Wrapped()), repr=False, compare=False)
-    _offers: Derived[Text, Offers] = field(default=Derived(Offers()), repr=False, compare=False)
-    _kinds: Derived[Text, Values] = field(default=Derived(Values()), repr=False, compare=False)
+    indexed: int = field(default=0, repr=False, compare=False)
+    _spans: Derived[Text, Index] = field(default_factory=lambda: Derived(Index()), repr=False, compare=False)
+    _values: Derived[Text, Values] = field(
+        default_factory=lambda: Derived(Values()), repr=False, compare=False
+    )
+    _places: Derived[Text, Values] = field(
+        default_factory=lambda: Derived(Values()), repr=False, compare=False
+    )
+    _words: Derived[Text, WordIndex] = field(
+        default_factory=lambda: Derived(WordIndex()), repr=False, compare=False
+    )
+    _wrapped: Derived[Text, Wrapped] = field(
+        default_factory=lambda: Derived(Wrapped()), repr=False, compare=False
+    )
+    _offers: Derived[Text, Offers] = field(
+        default_factory=lambda: Derived(Offers()), repr=False, compare=False
+    )
+    _kinds: Derived[Text, Values] = field(
+        default_factory=lambda: Derived(Values()), repr=False, compare=False
+    )
 
     def add(self, texts: Sequence[Text]) -> Untrusted:
         """The texts with more of them. Nothing is looked for yet."""
@@ -209,6 +240,7 @@ class Untrusted:
         return Untrusted(
             more,
             size,
+            self.size if self.made else self.indexed,
             self._spans.grown(count),
             self._values.grown(count),
             self._places.grown(count),
@@ -219,56 +251,83 @@ class Untrusted:
         )
 
     def followed(self, texts: Sequence[Text]) -> Untrusted:
-        """The same for a conversation that goes on: what waits to be looked at never becomes much."""
+        """Add texts to those of a conversation that goes on: what waits to be indexed never becomes much.
+
+        More than two slices at once are left to ``index_all``, for which a caller may have a thread.
+        """
         more = self.add(texts)
-        if more.size // WAITING > self.size // WAITING:
-            more.made()
+        if SLICE <= more.waiting <= 2 * SLICE:
+            more.index_all()
         return more
 
-    def made(self) -> tuple[Index, Values, WordIndex]:
-        """All that a choice is looked up in."""
-        return self.index, self.values, self.words
+    @property
+    def made(self) -> bool:
+        """True when every index is made."""
+        parts = self._spans, self._values, self._places, self._words, self._wrapped, self._offers, self._kinds
+        return all(part.made is not None for part in parts)
+
+    @property
+    def waiting(self) -> int:
+        """Bytes of evidence form of which indexes may still have to be made."""
+        return 0 if self.made else self.size - self.indexed
+
+    def index_all(self) -> None:
+        """Make every index that a decision may need. Safe in another thread than that of the decisions."""
+        parts = self.index, self.values, self.places, self.words, self.wrapped, self._offered, self.kinds
+        assert parts
 
     @property
     def index(self) -> Index:
         """Their spans."""
-        return self._spans.of(self.texts, lambda made, texts: _spans(made, _bodies(texts)))
+        return self._spans.of(self.texts, lambda made, texts: _spans(made, _bodies(texts)), _indexed)
 
     @property
     def values(self) -> Values:
         """Their values, by their evidence forms."""
-        return self._values.of(self.texts, lambda made, texts: made.add(_bodies(texts)))
+        return self._values.of(self.texts, lambda made, texts: made.add(_bodies(texts)), _indexed)
 
     @property
     def places(self) -> Values:
         """Their values, by the places that they stand for."""
-        return self._places.of(self.texts, lambda made, texts: made.locate(_bodies(texts)))
+        return self._places.of(self.texts, lambda made, texts: made.locate(_bodies(texts)), _indexed)
 
     @property
     def kinds(self) -> Values:
         """Their numbers and dates, by value."""
-        return self._kinds.of(self.texts, lambda made, texts: made.count_up(_bodies(texts)))
+        return self._kinds.of(self.texts, lambda made, texts: made.count_up(_bodies(texts)), _indexed)
 
     @property
     def words(self) -> WordIndex:
         """Their words."""
-        return self._words.of(self.texts, lambda made, texts: made.add(_bodies(texts)))
+        return self._words.of(self.texts, lambda made, texts: made.add(_bodies(texts)), _indexed)
 
     @property
     def wrapped(self) -> Wrapped:
         """The texts that are wrapped in them."""
-        return self._wrapped.of(self.texts, lambda made, texts: made.add(texts))
+        return self._wrapped.of(self.texts, lambda made, texts: made.add(texts), _indexed)
+
+    @property
+    def _offered(self) -> Offers:
+        return self._offers.of(self.texts, _more_offers, _indexed)
+
+    def body(self, number: int) -> str:
+        """Give the body of a text."""
+        return self.texts[number].body
+
+    def unwrapped(self, number: int) -> Text:
+        """Give the text that is wrapped in one of them, with its origin."""
+        wrapped = self.wrapped
+        decoded, outer = wrapped.inner[number], self.texts[wrapped.outer[number]]
+        return replace(outer, origin=replace(outer.origin, via=decoded.via), body=decoded.body)
 
     def offers(self, key: str) -> int:
         """A bound on the links that they, and what is wrapped in them, offer from one place; see ``Offers``."""
-        made = self._offers.of(self.texts, lambda made, texts: made.add(counted(texts)))
-        return made.of(key) + self.wrapped.offers.of(key)
+        return self._offered.of(key) + self.wrapped.offers.of(key)
 
     def showing(self, place: int, most: int) -> list[Text]:
         """The texts, and those wrapped in them, that hold the place with this hash; at most so many of each."""
         found = [self.texts[number] for number in self.places.table.all(place, most)]
-        wrapped = self.wrapped
-        return found + [wrapped.texts[number] for number in wrapped.places.table.all(place, most)]
+        return found + [self.unwrapped(number) for number in self.wrapped.places.table.all(place, most)]
 
     def shows(self, place: int) -> bool:
         """True when a text, or one that is wrapped in it, holds the place with this hash."""
@@ -292,7 +351,7 @@ class Untrusted:
         if len(form) < SPAN and not keys:
             return False
         wrapped = self.wrapped
-        inner = sum(number < before for number in wrapped.outer)
+        inner = bisect_left(wrapped.outer, before)
         if wrapped.beyond or (keys and self.values.beyond):
             return True
         if len(form) >= SPAN and (self.index.holds(form, before) or wrapped.index.holds(form, inner)):

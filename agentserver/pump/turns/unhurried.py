@@ -11,15 +11,16 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import anyio
+import anyio.to_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
 
-    from agentserver.core.pieces import Pieces
+    from agentserver.core.pieces import PreparedPieces
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.conversation import Conversation
 
-    Decision: TypeAlias = Callable[[Conversation], Outcome | Pieces[Outcome] | None]
+    Decision: TypeAlias = Callable[[Conversation], Outcome | PreparedPieces[Outcome] | None]
 
 T = TypeVar("T")
 
@@ -27,15 +28,22 @@ PIECES = 8
 """Pieces of work, of some twenty microseconds each, between two pauses."""
 
 
-async def unhurried(pieces: Pieces[T]) -> T:
-    """Do all of it; what is short is done without a pause. Raises what the work raises."""
+async def unhurried(pieces: PreparedPieces[T], limiter: anyio.CapacityLimiter | None = None) -> T:
+    """Do all of it; what is short is done without a pause. Raises what the work raises.
+
+    Args:
+        pieces: the work.
+        limiter: bounds the threads that do what a piece offers; without one it is not done early.
+    """
     done = 0
     while True:
         try:
-            next(pieces)
+            work = next(pieces)
         except StopIteration as end:
             result: T = end.value
             return result
+        if work is not None and limiter is not None:
+            await anyio.to_thread.run_sync(work, limiter=limiter)
         done += 1
         if done % PIECES == 0:
             await asyncio.sleep(0)

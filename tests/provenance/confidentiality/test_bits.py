@@ -31,10 +31,10 @@ from agentserver.provenance.confidentiality.bits import (
     spelling,
     total,
 )
-from agentserver.provenance.confidentiality.origin import ANYWHERE, Offers, counted
+from agentserver.provenance.confidentiality.origin import ANYWHERE, Offers, count_offers
 from agentserver.provenance.confidentiality.readers import ReaderRule
 from agentserver.provenance.evidence.destinations import destination
-from agentserver.provenance.evidence.labels import Role, Standing, Text, TextOrigin
+from agentserver.provenance.evidence.labels import Role, Standing
 from agentserver.provenance.exits import bits_of
 from agentserver.provenance.policy.declarations import (
     ArgumentRule,
@@ -267,5 +267,4 @@ def test_never_fewer_links_are_counted_than_there_are(body: str) -> None:
     from agentserver.provenance.evidence.inventory import ValueKind, values
 
     links = sum(value.kind is ValueKind.LINK for value in values(body))
-    text = Text(TextOrigin("mail", "", 1), body, Standing.PROSE)
-    assert counted([text]).get(ANYWHERE, 0) >= links
+    assert count_offers([(ANYWHERE, body)]).get(ANYWHERE, 0) >= links

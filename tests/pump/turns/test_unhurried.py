@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import anyio
 import pytest
 
 from agentserver import HandlerResponse
+from agentserver.core.pieces import prepared, whole
 from agentserver.pump.turns.unhurried import PIECES, begin, entirely, shielded, unhurried
 from tests.core.paper import Answer, Ask, listener
 from tests.pump.desk import desk, until
@@ -52,6 +54,27 @@ async def test_what_is_short_is_done_at_once():
         before = turns.count
         assert await unhurried(pieces(PIECES - 1)) == PIECES - 1
         assert turns.count == before
+
+
+async def test_offered_work_is_done_by_a_thread_before_the_next_piece():
+    done = []
+
+    def work():
+        done.append(threading.get_ident())
+
+    def decide():
+        yield
+        return [*done]
+
+    limiter = anyio.CapacityLimiter(1)
+    async with Turns() as turns:
+        before = turns.count
+        found = await unhurried(prepared(work, decide()), limiter)
+        assert turns.count > before
+    assert len(found) == 1
+    assert threading.get_ident() not in found
+    assert whole(prepared(work, decide())) == found
+    assert await unhurried(prepared(work, decide())) == found
 
 
 async def test_a_fan_out_lets_the_event_loop_turn_while_it_is_read_and_decided_about():

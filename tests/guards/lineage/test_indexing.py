@@ -1,0 +1,127 @@
+"""A message is indexed once, a long one before the decision that needs it, and no pattern is made without a reason."""
+
+from __future__ import annotations
+
+import pytest
+
+from agentserver import HandlerResponse
+from agentserver.core.decide import decisions
+from agentserver.core.pieces import whole
+from agentserver.provenance.evidence import authority
+from agentserver.provenance.evidence.labels import Mode
+from agentserver.provenance.judging import authority as judging
+from agentserver.provenance.policy.declarations import Policy
+from agentserver.provenance.request import asked
+from agentserver.provenance.request.asked import TrustedWords
+from agentserver.provenance.seen import untrusted
+from tests.core.paper import Ask, Note, Paper, listener
+from tests.guards.lineage.watched import watched
+
+NOBODY = Policy(mode=Mode.AUDIT)
+DECLARED = Policy(mode=Mode.ENFORCE, sources=("web",), relays=("agent",))
+
+
+class Once(Paper):
+    """Takes each step once, and does first what the guards want done before it."""
+
+    def __init__(self, rules, handlers, indexed):
+        super().__init__(rules, handlers)
+        self.indexed = indexed
+        self.early: list[list[str]] = []
+        self.late: list[list[str]] = []
+
+    def conclude(self, finished):
+        self.indexed.clear()
+        work = self.rules.prepare(self.conversation, finished)
+        if work is not None:
+            work()
+        self.early.append([*self.indexed])
+        self.indexed.clear()
+        outcome = self.apply(
+            whole(decisions.concluding(self.conversation, finished, self.rules, self.moment()))
+        )
+        self.late.append([*self.indexed])
+        return outcome
+
+
+@pytest.fixture
+def indexed(monkeypatch):
+    """The texts of which spans were indexed."""
+    found: list[str] = []
+    index = untrusted._spans
+
+    def watch(known, bodies):
+        found.extend(bodies)
+        return index(known, bodies)
+
+    monkeypatch.setattr(untrusted, "_spans", watch)
+    return found
+
+
+def talk(policy, page, indexed):
+    """An agent reads a page, tells a helper about it, and answers."""
+
+    def agent(call):
+        if isinstance(call.payload, Ask):
+            return HandlerResponse(Ask("read"), "web")
+        if call.metadata.from_id == "web":
+            return HandlerResponse(Note(f"I have read {len(page)} characters for you"), "helper")
+        return HandlerResponse.respond(call.payload)
+
+    listeners = [
+        listener("agent", "web", "helper", payloads=(Ask, Note)),
+        listener("web"),
+        listener("helper", payloads=(Note,)),
+    ]
+    handlers = {
+        "agent": agent,
+        "web": lambda _: HandlerResponse.respond(Note(page)),
+        "helper": lambda _: HandlerResponse.respond(Note("thank you for telling me this")),
+    }
+    paper = Once(watched(policy, *listeners, payloads=(Ask, Note)), handlers, indexed)
+    paper.say(Ask("Read the page and tell the helper."), "agent")
+    paper.run()
+    return paper
+
+
+def test_what_is_indexed_to_judge_a_message_is_not_indexed_again_when_it_arrives(indexed):
+    page = "the vault stands open behind the old mill tonight"
+    paper = talk(NOBODY, page, indexed)
+    looked = [body for step in paper.late for body in step]
+    assert page in looked
+    assert sorted(looked) == sorted(set(looked))
+
+
+@pytest.mark.parametrize("policy", [NOBODY, DECLARED], ids=["nobody declared", "declared"])
+def test_a_long_message_is_indexed_before_the_decision(policy, indexed):
+    page = "".join(f"sentence {number} of a page that is rather long. " for number in range(1000))
+    paper = talk(policy, page, indexed)
+    assert sum(early.count(page) for early in paper.early) == 1
+    assert all(page not in late for late in paper.late)
+
+
+def test_a_short_message_is_indexed_in_the_decision(indexed):
+    paper = talk(DECLARED, "a short page about nothing in particular", indexed)
+    assert paper.early == [[]] * len(paper.early)
+
+
+def test_what_a_thread_indexed_changes_no_decision(indexed):
+    page = "".join(f"sentence {number} of a page, see https://a.example/{number}. " for number in range(1000))
+    paper = talk(NOBODY, page, indexed)
+    other = Paper(paper.rules, paper.handlers)
+    other.say(Ask("Read the page and tell the helper."), "agent")
+    other.run()
+    assert [outcome.records for outcome in paper.outcomes] == [outcome.records for outcome in other.outcomes]
+
+
+@pytest.mark.parametrize("name", ["nobody said this", "x" * 10_000, "...", "Zürich, where it rains"])
+def test_no_pattern_is_made_of_a_name_that_no_word_begins_like(monkeypatch, name):
+    def fail(*_, **__):
+        raise AssertionError("a pattern is made")
+
+    words = TrustedWords().add("read the page and mail it")
+    for module in (authority, asked, judging):
+        monkeypatch.setattr(module, "mention", fail)
+    assert not words.mentions(name)
+    with pytest.raises(AssertionError, match="a pattern is made"):
+        words.mentions("page")

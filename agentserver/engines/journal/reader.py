@@ -112,11 +112,12 @@ class Reader:
         )
         return [(key, principal) for key, principal in rows]
 
-    def idle(self, before: float) -> list[str]:
-        """The open conversations that nothing touched since."""
+    def idle(self, before: float, condition: str = "", *values: object) -> list[str]:
+        """The open conversations ``c`` that nothing touched since, and for which a condition holds."""
         return self._ids(
-            f"select id from conversation where touched < ? and {self._going} order by touched",  # noqa: S608 - our own text
+            f"select c.id from conversation c where c.touched < ?1 and {self._going} {condition} order by c.touched",  # noqa: S608 - our own text
             before,
+            *values,
         )
 
     def conversations_of(self, principal: str) -> list[str]:

@@ -13,7 +13,6 @@ from contextlib import suppress
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from agentserver.engines.journal.schema import NAMES
 from agentserver.engines.postgres.connection import (
     DRIVER,
     AwayError,
@@ -23,7 +22,7 @@ from agentserver.engines.postgres.connection import (
     refused,
     unreachable,
 )
-from agentserver.engines.postgres.tables import POSTGRES
+from agentserver.engines.postgres.tables import NAMES, POSTGRES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -36,8 +35,7 @@ T = TypeVar("T")
 PATIENCE, PAUSE = 5.0, 0.1
 """Seconds for which a reading waits for a database that is away, and between two attempts."""
 
-_OWN = ("server", "ledger", "inbox", "suspect", "token", "loss", "clock")
-_TABLE = re.compile(rf"\b(from|join|into|update) ({'|'.join((*NAMES, *_OWN))})\b")
+_TABLE = re.compile(rf"\b(from|join|into|update) ({'|'.join(NAMES)})\b")
 _BYTES = re.compile(r"x'([0-9a-f]*)'")
 _PLACE = re.compile(r"\?(\d*)")
 
@@ -79,15 +77,21 @@ class SyncConnection:
     Args:
         options: of the database.
         role: of the connection.
+        within: seconds in which a statement is answered, or the database is away; None for no limit.
     """
 
-    def __init__(self, options: PostgresOptions, role: str) -> None:
-        self._options, self._role = options, role
+    def __init__(self, options: PostgresOptions, role: str, *, within: float | None = None) -> None:
+        self._options, self._role, self._within = options, role, within
         self._runner = asyncio.Runner()
         self._texts: dict[str, str] = {}
         self._connection: Connection | None = None
         self._prepared = True
         self.in_transaction = False
+
+    @property
+    def connected(self) -> bool:
+        """True while the connection is open, as far as is known."""
+        return self._connection is not None and not self._connection.is_closed()
 
     def execute(self, text: str, values: Sequence[Any] = ()) -> Cursor:
         """Run a statement. Raises EngineError."""
@@ -107,6 +111,10 @@ class SyncConnection:
             self.execute(text, row)
 
     async def _execute(self, text: str, values: Sequence[Any]) -> Sequence[Any]:
+        async with asyncio.timeout(self._within):
+            return await self._run(text, values)
+
+    async def _run(self, text: str, values: Sequence[Any]) -> Sequence[Any]:
         if self._connection is None or self._connection.is_closed():
             if self.in_transaction:
                 self.in_transaction = False

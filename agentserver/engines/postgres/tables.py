@@ -3,17 +3,18 @@
 Owns their definition, the version of all tables, and their making under a lock. Refuses to know what rows mean.
 
 Every statement of this engine is its own transaction, so that it may go through a pooler. Beyond plain SQL it uses
-``insert .. on conflict``, data-modifying ``with``, ``for update skip locked``, ``unnest`` of several arrays and partial
-indexes. ``pg_notify`` and the advisory lock of a migration may be missing.
+``insert .. on conflict``, data-modifying ``with``, ``for update skip locked``, ``lateral``, window functions, ``unnest``
+of several arrays and partial indexes. ``pg_notify`` and the advisory lock of a migration may be missing.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 from typing import TYPE_CHECKING, Final
 
+from agentserver.engines.journal.schema import NAMES as OF_JOURNAL
 from agentserver.engines.journal.schema import Dialect
-from agentserver.engines.postgres import principals
 from agentserver.ports import EngineError
 
 if TYPE_CHECKING:
@@ -117,6 +118,18 @@ back in time when there are millions of rows. The inbox is nearly empty, so that
 """
 
 
+PRINCIPALS: Final = """
+    create table @principals (
+        one boolean primary key default true check (one), edition bigint not null, data bytea not null
+    );
+    create table @pace (principal text primary key, full_at timestamptz not null);
+"""
+"""The tables of principals: see principals.py."""
+
+NAMES: Final = (*OF_JOURNAL, *re.findall(r"create table @(\w+)", TABLES + PRINCIPALS))
+"""The names of all tables."""
+
+
 async def migrate(connection: Connection, options: PostgresOptions) -> bool:
     """Make the tables where there are none; gives whether it did. Raises EngineError for tables of another format."""
     schema = f'"{options.schema}"'
@@ -127,7 +140,7 @@ async def migrate(connection: Connection, options: PostgresOptions) -> bool:
         await connection.execute(f"create schema if not exists {schema}")
         await connection.execute(f"set local search_path to {schema}")
         await connection.execute(POSTGRES.tables())
-        await connection.execute(f"{TABLES}{principals.TABLES}".replace("@", f"{schema}."))
+        await connection.execute(f"{TABLES}{PRINCIPALS}".replace("@", f"{schema}."))
     return True
 
 

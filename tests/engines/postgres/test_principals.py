@@ -8,7 +8,8 @@ import anyio
 import pytest
 from anyio.to_thread import run_sync
 
-from agentserver.engines.postgres.principals import TABLES, PrincipalTable
+from agentserver.engines.postgres.principals import PrincipalTable
+from agentserver.engines.postgres.tables import PRINCIPALS
 from agentserver.gateways.principals import Rates, Tokens, tokens
 from agentserver.gateways.principals.tokens import LAPSE
 from agentserver.ports.principals import AwayError
@@ -37,7 +38,7 @@ def table():
 def store(postgres, table):
     name = postgres.database()
     postgres.execute("create schema desk", name)
-    for statement in filter(str.strip, TABLES.replace("@", "desk.").split(";")):
+    for statement in filter(str.strip, PRINCIPALS.replace("@", "desk.").split(";")):
         postgres.execute(statement, name)
     return lambda: table(postgres.url(name))
 

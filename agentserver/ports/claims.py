@@ -84,10 +84,12 @@ class News(NamedTuple):
 
     Args:
         conversation: its id.
-        place: of the last event that has left it; UNDECIDED where nothing has.
+        place: not before that of the last event that has left it; UNDECIDED where it is not known.
         asks: whether it began or ceased to wait for a person.
+        over: whether it takes no message any more; None where it is not known.
     """
 
     conversation: str
     place: EventPlace
     asks: bool = False
+    over: bool | None = None

@@ -33,6 +33,7 @@ from agentserver.pump.claims.table import ClaimTable
 from agentserver.pump.claims.taking import Taking
 from agentserver.pump.ingress.entrance import Conversations, Entrance, unkept
 from agentserver.pump.parsed import ParsedPayloads
+from agentserver.pump.remote.elsewhere import Elsewhere
 from agentserver.pump.remote.exclusive import TokenHolder
 from agentserver.pump.reporting import NOBODY, Observers, Reporter
 from agentserver.pump.steps import Steps
@@ -109,7 +110,8 @@ class Pump:
         seen = self._marks, self._claims
         self._invoker = Invoker(editions, resources, self._apart, seen, purses, self._tell)
         self._lay_out(editions)
-        self._finder = Finder(self._copies, self._set_aside, self._gained)
+        elsewhere = Elsewhere()
+        self._finder = Finder(self._copies, self._set_aside, self._gained, elsewhere)
         self._steps = Steps(engine, self._claims, self._live, self._finder.find, self._release, self._forget)
         self._boundary = Boundary(
             editions,
@@ -122,7 +124,7 @@ class Pump:
         stall = rules.blueprint.limits.stall
         self._watchdog = Watchdog(stall, self._invoker.holder, self._marks, observers.stalled)
         self._connect(editions)
-        kept = Conversations(self._live, self._claims, self._finder.find, engine, self._accounts)
+        kept = Conversations(self._live, self._claims, self._finder.find, engine, self._accounts, elsewhere)
         self.entrance = Entrance(editions, kept, clock, self._boundary, self._door, self.receive)
         self._handles, self._watches = self.entrance.handles, self.entrance.watches
         self._reporter = Reporter(observers.observers, self.entrance.readers, self._invoker.crashes)
@@ -407,8 +409,7 @@ class Pump:
             self._dispatcher.later(ticket, backoff(outcome.retry.attempt))
         if outcome.replies:
             self._handles.deliver(conversation.id, outcome.replies)
-            if self._watches.of:
-                self._watches.deliver(conversation.id, outcome.replies)
+        self._watches.pass_on(outcome)
         if conversation.closed:
             self._forget(conversation.id)
         self._reporter.report(outcome)

@@ -40,11 +40,13 @@ GOING = "c.closed is null and not exists (select from @aside a where a.conversat
 FREE = "(c.owner is null or not exists (select from @server s where s.incarnation = c.owner and not s.gone))"
 _MINE = "owner = $1, epoch = c.epoch + 1, moved = clock_timestamp()"
 _CLAIM = (
-    f"update @conversation c set {_MINE} where c.id = $2 and c.closed is null"  # noqa: S608 - our own texts
+    f"with claimed as (update @conversation c set {_MINE} where c.id = $2 and c.closed is null"  # noqa: S608 - our own texts
     f" and ({FREE} or c.owner = $1 or c.moved < clock_timestamp() - {REST} * interval '1 second')"
-    f" and not ({QUEUED} and {GOING}) returning c.epoch"
+    f" and not ({QUEUED} and {GOING}) returning c.epoch)"
+    f" select (select epoch from claimed) as epoch, c.owner = $1 or {FREE} as left_over"
+    " from @conversation c where c.id = $2 and c.closed is null"
 )
-_OF_NOBODY = "select true from @conversation c where c.id = $1 and c.closed is null"
+"""Says also whether what was not claimed, as deliveries wait in it, may be taken over at once."""
 _TAKE = (
     "with left_over as (select c.number, c.owner from @conversation c"  # noqa: S608 - our own texts
     f" where c.number in (select d.conversation from @delivery d where d.state = 0) and {GOING} and {FREE}"
@@ -103,14 +105,16 @@ class Claims:
         owner = self._lease.incarnation
         try:
             rows = await self._fetch(_CLAIM, owner, conversation)
-            if not rows:
-                if not await self._link.fetch(_OF_NOBODY, conversation):
-                    return Claim(owner, 0)  # under which nothing can be committed: it is unknown, or over
-                self._hints.stir(Topic.LEASES)
-                return self._held.get(conversation)
         except DRIVER as error:
             raise refused(error) from error
-        return self._hold(conversation, Claim(owner, int(rows[0][0])))
+        if not rows:
+            return Claim(owner, 0)  # under which nothing can be committed: it is unknown, or over
+        ((epoch, left_over),) = rows
+        if epoch is not None:
+            return self._hold(conversation, Claim(owner, epoch))
+        if left_over:
+            self._hints.stir(Topic.LEASES)
+        return self._held.get(conversation)
 
     async def _fetch(self, text: str, *values: object) -> list[asyncpg.Record]:
         """Run a statement that claims. Without its answer it is not known what this process has."""

@@ -9,6 +9,7 @@ import asyncio
 import socket
 from contextlib import AsyncExitStack, suppress
 from enum import Enum, auto
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import asyncpg
@@ -44,6 +45,17 @@ _DENIED = ("28", "3D", "42501")
 _AGAIN = ("40", "55P03")
 _ROW = ("21", "22", "23", "54")
 _UNPREPARED = ("26000", "42P05", "0A000", "08P01")
+
+
+PLANS = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "jit": "off"}
+"""Settings with which a connection plans each statement once, in place of each time.
+
+Planning the statement of a commit costs more than running it. A plan has to be right also once a table has grown, so
+it scans no table: what a server asks for while it works has an index.
+"""
+
+_UNPLANNED = ("08P01", "22023", "42704", "55P02")
+"""The states in which a pooler, or another database of the protocol, refuses settings at the start."""
 
 
 class Trouble(Enum):
@@ -156,7 +168,7 @@ class Link:
         if self._failed is not None and now - self._failed[0] < PAUSE:
             raise AwayError(self._failed[1])
         async with AsyncExitStack() as stack:
-            connection = await connect(self._options, self._role, prepared=self._prepared)
+            connection = await connect(self._options, self._role, prepared=self._prepared, planned=True)
             stack.callback(connection.terminate)
             if self._prepare is not None:
                 await self._prepare(connection)
@@ -178,14 +190,27 @@ class Link:
                 await connection.close(timeout=1.0)
 
 
-async def connect(options: PostgresOptions, role: str, *, prepared: bool = True) -> Connection:
-    """Connect to the server that takes writes. Raises what asyncpg raises."""
-    connection: Connection = await connect_for_writing(
-        options.url,
-        CONNECTING,
-        statement_cache_size=100 if prepared else 0,
-        server_settings={"application_name": f"agentserver {role}"},
+async def connect(
+    options: PostgresOptions, role: str, *, prepared: bool = True, planned: bool = False
+) -> Connection:
+    """Connect to the server that takes writes. Raises what asyncpg raises.
+
+    Args:
+        options: of the database.
+        role: of the connection, for those who list connections.
+        prepared: whether statements are prepared once for the connection.
+        planned: whether they are planned once as well, where the other end allows that.
+    """
+    name = {"application_name": f"agentserver {role}"}
+    opening = partial(
+        connect_for_writing, options.url, CONNECTING, statement_cache_size=100 if prepared else 0
     )
+    try:
+        connection: Connection = await opening(server_settings={**name, **(PLANS if planned else {})})
+    except asyncpg.PostgresError as error:
+        if not planned or error.sqlstate not in _UNPLANNED:
+            raise
+        connection = await opening(server_settings=name)
     _watch_silence(connection)
     return connection
 

@@ -28,6 +28,7 @@ from agentserver.engines.postgres.leases import Lease
 from agentserver.engines.postgres.losses import LONGEST, Acknowledged
 from agentserver.engines.postgres.marks import ServerMarks
 from agentserver.engines.postgres.numbers import Numbers
+from agentserver.engines.postgres.questions import LEFT, STANDING, Questions
 from agentserver.engines.postgres.reading import ReadingThread
 from agentserver.engines.postgres.reads import DatabaseReads
 from agentserver.engines.postgres.rows import ClaimedRows
@@ -95,6 +96,7 @@ class PostgresEngine(DatabaseReads):
         self._inbox = Inbox((self._link, self._handing), self._lease, self._claims, self._hints)
         self._tokens = Tokens(self._link, self._lease, self._hints)
         self._watching = Watching(self._link, self._claims, self._hints)
+        self._standings, self._leavings = Questions(self._link, STANDING), Questions(self._link, LEFT)
         self._numbers = Numbers(self._link)
         self._rows = ClaimedRows(self._numbers)
         self._steps = StepMaker(self._guards)
@@ -188,6 +190,8 @@ class PostgresEngine(DatabaseReads):
             self._inbox.end()
             self._claims.end()
             self._tokens.end()
+            self._standings.end()
+            self._leavings.end()
             self._helping.cancel()
             await asyncio.wait([self._helping])
             await self._close()
@@ -213,8 +217,8 @@ class PostgresEngine(DatabaseReads):
         conversation = outcome.conversation
         if outcome.asking:
             self._hints.tell(EVERYBODY, Topic.NEWS)
-        elif outcome.replies or conversation.closed:
-            for asker in self._inbox.askers.get(conversation.id, ()):
+        else:
+            for asker in self._inbox.askers(outcome):
                 self._hints.tell(asker, Topic.NEWS)
         if conversation.closed and self._retention is not None and self._retention < LONGEST:
             self._acknowledged.forget([conversation.id])

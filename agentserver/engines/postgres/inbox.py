@@ -11,6 +11,7 @@ import logging
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
+from agentserver.core.messages import Cancelling, Outside
 from agentserver.engines.postgres import arrivals as form
 from agentserver.engines.postgres.claims import FREE
 from agentserver.engines.postgres.connection import DRIVER, AwayError, Trouble, classify, refused
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
+    from agentserver.core.records.outcome import Outcome
     from agentserver.engines.postgres.claims import Claims
     from agentserver.engines.postgres.connection import Link
     from agentserver.engines.postgres.hints import Hints
@@ -41,15 +43,20 @@ PATIENCE = 5.0
 AT_ONCE = 256
 """Arrivals that one statement reads, or keeps."""
 
+ASKED = 64
+"""Requests of one conversation of which it is remembered which server has handed them in."""
+
 KEPT = 3600.0
 """Seconds for which a fate is kept, so that what is handed in again is found."""
 
 _HAND_IN = (
-    "with new as (select * from unnest($2::text[], $3::text[], $4::bytea[]) as n(id, conversation, content)),"
+    "with new as (select * from unnest($2::text[], $3::text[], $4::bytea[]) as n(id, conversation, content)),"  # noqa: S608
     " kept as (insert into @inbox (id, conversation, asker, content) select id, conversation, $1, content from new"
     " on conflict (id) do nothing)"
-    " select distinct c.owner from new join @conversation c on c.id = new.conversation where c.owner is not null"
+    f" select distinct case when {FREE} then null else c.owner end as owner"
+    " from new left join @conversation c on c.id = new.conversation"
 )
+"""Gives the servers that have the conversations; null where none has one, or one that is gone."""
 _LOOK = (
     "select i.id, i.conversation, i.content, i.asker, c.number is null or c.closed is not null as over"  # noqa: S608 - our own texts
     " from @inbox i left join @conversation c on c.id = i.conversation"
@@ -84,7 +91,7 @@ class Inbox:
         self._given: dict[str, str] = {}
         self._settled: dict[str, Fate] = {}
         self._settling = asyncio.Event()
-        self.askers: defaultdict[str, set[int]] = defaultdict(set)
+        self._askers: defaultdict[str, dict[str, int]] = defaultdict(dict)
         self._over = False
 
     # For those who ask
@@ -135,9 +142,10 @@ class Inbox:
             if not kept.done():
                 kept.set_result(None)
         for (owner,) in owners:
-            self._hints.tell(owner, Topic.INBOX)
-        if not owners:
-            self._hints.stir(Topic.INBOX)  # nobody has them
+            if owner is None:
+                self._hints.stir(Topic.INBOX)
+            else:
+                self._hints.tell(owner, Topic.INBOX)
 
     async def _hand_in(self, columns: tuple[Any, ...], end: float) -> list[asyncpg.Record]:
         """Send arrivals, again as they are where no answer came: each is there once under its id."""
@@ -212,13 +220,32 @@ class Inbox:
             if key in self._given or not self._decidable(row):
                 continue
             self._given[key] = conversation
-            self.askers[conversation].add(asker)
             try:
-                found.append(form.load(key, conversation, content))
+                arrival = form.load(key, conversation, content)
             except (ValueError, TypeError, LookupError, AttributeError) as error:
                 logger.error("an arrival for conversation %s cannot be read: %s", conversation, error)  # noqa: TRY400 - the text says it all
                 self.settle(key, Fate("unkept"))
+            else:
+                found.append(arrival)
+                self._note_asker(arrival, asker)
         return found
+
+    def _note_asker(self, arrival: Arrival, asker: int) -> None:
+        """Remember the server that waits for what leaves for a request."""
+        if isinstance(arrival.content, Outside | Cancelling):
+            askers = self._askers[arrival.conversation]
+            askers[arrival.content.request] = asker
+            if len(askers) > ASKED:
+                del askers[next(iter(askers))]
+
+    def askers(self, outcome: Outcome) -> set[int]:
+        """The servers that wait for what a step has let go, or for the end of its conversation."""
+        askers = self._askers.get(outcome.conversation.id)
+        if not askers:
+            return set()
+        if outcome.conversation.closed:
+            return set(askers.values())
+        return {askers[event.request] for event in outcome.replies if event.request in askers}
 
     def settle(self, key: str, fate: Fate) -> None:
         """An arrival is decided about. Not waited for."""
@@ -257,7 +284,7 @@ class Inbox:
             if key not in self._settled:
                 del self._given[key]
         for conversation in conversations:
-            self.askers.pop(conversation, None)
+            self._askers.pop(conversation, None)
 
     async def expire(self) -> None:
         """Forget old fates. Raises EngineError, and what asyncpg raises."""

@@ -9,31 +9,29 @@ import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
 from agentserver.core.encoding.snapshot import UnreadableError
+from agentserver.engines.journal.care.events import event_of
 from agentserver.engines.journal.reader import Reader
 from agentserver.engines.journal.reads import JournalReads
 from agentserver.engines.postgres.claims import FREE
 from agentserver.engines.postgres.reading import SyncConnection
-from agentserver.ports import DamagedError
+from agentserver.ports import ConversationFound, DamagedError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
     from agentserver.core.guard import CoreGuard
-    from agentserver.core.messages import EventPlace
+    from agentserver.core.messages import Done, EventPlace, Reply
     from agentserver.engines.postgres.leases import Lease
     from agentserver.engines.postgres.numbers import Numbers
     from agentserver.engines.postgres.options import PostgresOptions
+    from agentserver.engines.postgres.questions import Questions
     from agentserver.engines.postgres.reading import ReadingThread
     from agentserver.engines.postgres.writer import Writer
     from agentserver.ports import EngineReader
 
 T = TypeVar("T")
 
-_IDLE = (
-    "select c.id from conversation c where c.touched < ?1 and c.closed is null and (c.owner = ?2 or"  # noqa: S608
-    f" {FREE.replace('@', '')}) and c.number not in (select a.conversation from aside a where a.ended is null)"
-    " order by c.touched"
-)
+_MINE = f"and (c.owner = ?2 or {FREE.replace('@', '')})"
 
 
 class DatabaseReads(JournalReads):
@@ -45,15 +43,38 @@ class DatabaseReads(JournalReads):
     _lease: Lease
     _numbers: Numbers
     _writer: Writer
+    _standings: Questions
+    _leavings: Questions
 
     @property
     def _reader(self) -> Reader:
         return Reader(self._thread.connection, self._guards)
 
+    async def standing(self, conversation: str) -> ConversationFound | None:
+        """The owner of a conversation that the journal has."""
+        rows = await self._standings.ask(conversation)
+        return (
+            None if not rows else ConversationFound(conversation, rows[0]["principal"], over=rows[0]["over"])
+        )
+
+    async def left(
+        self,
+        conversation: str,
+        after: EventPlace,
+        most: int,
+        *,
+        gaps: bool = False,  # noqa: ARG002 - there are none
+    ) -> list[Reply | Done]:
+        """The events after a place. All of a conversation are kept for as long as it is."""
+        rows = await self._leavings.ask(conversation, *after)
+        if not rows:
+            raise LookupError(conversation)
+        return [event_of(conversation, row[1:8]) for row in rows[:most] if row["version"] is not None]
+
     async def idle(self, before: float) -> AsyncIterator[str]:
         """Open conversations that nothing touched since and that no other living server has."""
         owner = self._lease.incarnation
-        for key in await self._do(lambda: self._reader._ids(_IDLE, before, owner)):  # noqa: SLF001 - the same statement form
+        for key in await self._ask(lambda reader: reader.idle(before, _MINE, owner)):
             yield key
 
     def _numbered_before(self, number: int) -> bool:

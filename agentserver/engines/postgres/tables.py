@@ -3,8 +3,8 @@
 Owns their definition, the version of all tables, and their making under a lock. Refuses to know what rows mean.
 
 Every statement of this engine is its own transaction, so that it may go through a pooler. Beyond plain SQL it uses
-``insert .. on conflict``, data-modifying ``with``, ``for update skip locked``, ``lateral``, window functions, ``unnest``
-of several arrays and partial indexes. ``pg_notify`` and the advisory lock of a migration may be missing.
+``insert .. on conflict``, data-modifying ``with``, ``for update skip locked``, ``lateral``, window functions,
+``unnest`` of several arrays and partial indexes. ``pg_notify`` and the advisory lock of a migration may be missing.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from agentserver.core.messages import UNDECIDED, EventPlace
+from agentserver.core.messages import LAST, UNDECIDED, EventPlace
 from agentserver.engines.postgres.connection import DRIVER, AwayError, refused
 from agentserver.engines.postgres.hints import Topic
 from agentserver.ports import News
@@ -32,6 +32,7 @@ EACH = 2000
 _LOOK = (
     "select c.id, c.version, c.closed is not null as over, c.asks > 0 and c.closed is null as asks,"
     " (select count(*) from @aside a where a.conversation = c.number) as asides,"
+    " exists (select from @aside a where a.conversation = c.number and a.ended is null) as aside,"
     " (select s.version from @step s where s.conversation = c.number and s.events > 0"
     " order by s.version desc limit 1) as place"
     " from @conversation c where c.id = any($1::text[]) or (c.asks > 0 and c.closed is null)"
@@ -77,16 +78,19 @@ class Watching:
         there = {row["id"]: row for row in rows}
         found = [key for key, row in there.items() if seen.get(key) != _state(row)]
         return [
-            News(key, _place(there.get(key)), key in changed)
+            _news(key, there.get(key), asks=key in changed)
             for key in dict.fromkeys([*found, *changed])
             if self._claims.held(key) is None
         ]
 
 
 def _state(row: asyncpg.Record) -> tuple[object, ...]:
-    return row["version"], row["over"], row["asks"], row["asides"]
+    return row["version"], row["over"], row["asks"], row["asides"], row["aside"]
 
 
-def _place(row: asyncpg.Record | None) -> EventPlace:
-    """A place not before that of the last event that has left."""
-    return UNDECIDED if row is None or row["place"] is None else EventPlace(row["place"], 0)
+def _news(key: str, row: asyncpg.Record | None, *, asks: bool) -> News:
+    """Make the news of a conversation. What left when it was set aside has no place here."""
+    if row is None:
+        return News(key, UNDECIDED, asks)
+    place = UNDECIDED if row["place"] is None or row["asides"] else EventPlace(row["place"], LAST)
+    return News(key, place, asks, bool(row["over"] or row["aside"]))

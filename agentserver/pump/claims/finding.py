@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from agentserver.core.state.conversation import Conversation
     from agentserver.ports import Claim
     from agentserver.pump.claims.copies import Copies
+    from agentserver.pump.remote.elsewhere import Elsewhere
 
 
 @dataclass(slots=True)
@@ -28,11 +29,13 @@ class Finder:
         copies: those at work.
         set_aside: stops a conversation for good that cannot be read.
         gained: shows gateways what has left conversations, before anything leaves them here.
+        elsewhere: those that another process had a moment ago.
     """
 
     copies: Copies
     set_aside: Callable[[str, Exception], Awaitable[None]]
     gained: Callable[[Collection[str]], Awaitable[None]]
+    elsewhere: Elsewhere
 
     async def find(self, conversation: str) -> Conversation | None:
         """An open conversation, claimed; None when it is closed or unknown.
@@ -61,12 +64,16 @@ class Finder:
     async def _claim(self, conversation: str) -> Claim | None:
         """Claim a conversation; None when it is closed or unknown."""
         engine, _ = self.copies.kept
+        if engine.held(conversation) is None and self.elsewhere.find(conversation) is not None:
+            raise FencedError("another process has the conversation")
         claim = await engine.claim(conversation)
         if claim is None:
             standing = await engine.standing(conversation)
             if standing is not None and not standing.over:
+                self.elsewhere.note(standing)
                 raise FencedError("another process has the conversation")
         elif engine.shared:
+            self.elsewhere.forget(conversation)
             await self.gained([conversation])
         return claim
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from agentserver.ports import Claim, Clock, Ended, Engine, Lagged
     from agentserver.pump.boundary import Boundary
     from agentserver.pump.ingress.handle import ServerHandle
+    from agentserver.pump.remote.elsewhere import Elsewhere
     from agentserver.pump.turns.accounts import Accounts
     from agentserver.pump.turns.editions import Editions
     from agentserver.pump.turns.schedule import Door
@@ -54,6 +55,7 @@ class Conversations(NamedTuple):
         find: claims one and reads it, if it is open.
         engine: where they are kept.
         accounts: the quotas of their principals.
+        elsewhere: those that another process had a moment ago.
     """
 
     live: MutableMapping[str, Conversation]
@@ -61,6 +63,7 @@ class Conversations(NamedTuple):
     find: Callable[[str], Awaitable[Conversation | None]]
     engine: Engine
     accounts: Accounts
+    elsewhere: Elsewhere
 
 
 class Entrance:
@@ -85,13 +88,13 @@ class Entrance:
         receive: Callable[[str, str, Outside], Awaitable[Submitted]],
     ) -> None:
         self._editions = editions
-        self._live, self._claims, self._find, self._engine, self._accounts = conversations
+        self._live, self._claims, self._find, self._engine, self._accounts, self._elsewhere = conversations
         self._clock, self._boundary = clock, boundary
         self._door = door
         self.receive = receive
-        self._owners = Owners(self._engine, clock)
+        self._owners = Owners(self._engine, clock, self._elsewhere)
         self.handles = handles = Handles(self._engine, clock, self, self._owners)
-        self.watches = Watches(self._engine)
+        self.watches = Watches(self._engine, self._live, self._claims)
         self.readers = RecordReaders()
         self.views = Views(self._engine, handles, self.watches, self.readers)
         self.arrivals = Arrivals(self._engine, self)
@@ -191,8 +194,17 @@ class Entrance:
         if live is not None and principal in {None, live.principal}:
             return ConversationFound(conversation, live.principal, over=False)
         found = await self._engine.standing(conversation)
+        if found is None or found.over:
+            self._elsewhere.forget(conversation)
         if found is None or principal not in {None, found.principal}:
             raise LookupError("no such conversation")
+        return found
+
+    async def _standing(self, principal: str | None, conversation: str) -> ConversationFound:
+        """As ``standing``; its end may not be known yet where another process has ended it a moment ago."""
+        found = self._elsewhere.find(conversation)
+        if found is None or conversation in self._live or principal not in {None, found.principal}:
+            return await self.standing(principal, conversation)
         return found
 
     async def end(self, principal: str | None, conversation: str, by: str) -> None:
@@ -251,7 +263,7 @@ class Entrance:
         caught_up: Callable[[], None] = nobody,
     ) -> AsyncIterator[Reply | Done | Progress | Ended]:
         """Everything after a place, as it leaves. Raises LookupError, and EngineError, at the first item."""
-        standing = partial(self.standing, principal, conversation)
+        standing = partial(self._standing, principal, conversation)
         return self.watches.events(conversation, after, standing, caught_up)
 
     def records(self, principal: str | None) -> AsyncIterator[tuple[AuditRecord, ...] | Lagged]:
@@ -266,7 +278,7 @@ class Entrance:
         """Hand in a message. Raises LookupError, OtherMessageError, and ValueError when ``own`` is no id."""
         outside = self.handles.outside(principal, conversation, data, to, own)
         try:
-            await self.standing(principal, conversation)
+            await self._standing(principal, conversation)
             return await self.handles.submit(principal, conversation, outside)
         except EngineError as error:
             return unkept(outside, error)

@@ -1,24 +1,25 @@
 """Watchers of conversations: any number, each at its own pace.
 
-Owns how much waits for one, and how one that comes late or comes back is given what left before. Refuses to count
-anything as taken, and to hold up what it watches.
+Owns how much waits for one, and how one that comes late or comes back is given what left before: from memory where
+that was a moment ago, else from the engine. Refuses to count anything as taken, and to hold up what it watches.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from agentserver.core.messages import Progress
+from agentserver.core.messages import LAST, UNDECIDED, EventPlace, Progress
 from agentserver.ports import Ended, ForgottenError, WatchEnd
 from agentserver.pump.ingress.stream import weight
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 
-    from agentserver.core.messages import EventPlace
-    from agentserver.ports import ConversationFound, Engine
+    from agentserver.core.records.outcome import Outcome
+    from agentserver.core.state.conversation import Conversation
+    from agentserver.ports import Claim, ConversationFound, Engine
     from agentserver.pump.ingress.stream import Event
 
 EVENTS: Final = 256
@@ -32,6 +33,15 @@ WORDS: Final = 64
 
 AT_ONCE: Final = 64
 """Events that are read from the engine at once."""
+
+RECENT: Final = 1024
+"""Conversations whose latest events are in memory, so that whoever begins to watch need not ask the engine."""
+
+RECENT_EVENTS: Final = 4
+"""Events of one conversation that are."""
+
+RECENT_BYTES: Final = 16_384
+"""Bytes of their messages."""
 
 
 def nobody() -> None:
@@ -119,17 +129,69 @@ class WatchQueue:
             await self._stirred.wait()
 
 
+class Recent(NamedTuple):
+    """The latest events of a conversation at work.
+
+    Args:
+        claim: under which its steps were taken.
+        version: of the conversation after the last of them.
+        since: a place; everything that left the conversation after it is among the events.
+        events: in order.
+    """
+
+    claim: Claim
+    version: int
+    since: EventPlace
+    events: tuple[Event, ...]
+
+    def add(self, events: tuple[Event, ...]) -> Recent:
+        """Add events that have left, and drop the earliest where these are too many or too long."""
+        since, found = self.since, (*self.events, *events)
+        size = sum(map(weight, found))
+        while len(found) > RECENT_EVENTS or size > RECENT_BYTES:
+            since, size, found = found[0].place, size - weight(found[0]), found[1:]
+        return self._replace(since=since, events=found)
+
+
 class Watches:
     """Every watcher of every conversation.
 
     Args:
         engine: gives what left before.
+        live: the conversations at work, as last committed.
+        claims: on those at work.
     """
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, live: Mapping[str, Conversation], claims: Mapping[str, Claim]) -> None:
+        self._engine, self._live, self._claims = engine, live, claims
         self._stopped = False
+        self._recent: dict[str, Recent] = {}
         self.of: dict[str, list[WatchQueue]] = {}
+
+    def pass_on(self, outcome: Outcome) -> None:
+        """Pass on what a committed step has let go, and remember it for those who begin to watch in a moment."""
+        key, version = outcome.conversation.id, outcome.conversation.version
+        claim = self._claims[key]
+        known = self._recent.pop(key, None)  # and put last: the first is forgotten first
+        if known is None or known.claim is not claim or known.version != outcome.before:
+            known = Recent(claim, version, EventPlace(outcome.before, LAST), ())
+        else:
+            known = known._replace(version=version)
+        if outcome.replies:
+            known = known.add(outcome.replies)
+            self.deliver(key, outcome.replies)
+        self._recent[key] = known
+        if len(self._recent) > RECENT:
+            del self._recent[next(iter(self._recent))]
+
+    def _find_recent(self, conversation: str, after: EventPlace) -> list[Event] | None:
+        """Find what left a conversation of this process after a place; None where only the engine knows."""
+        known, one = self._recent.get(conversation), self._live.get(conversation)
+        if known is None or one is None or after < known.since:
+            return None
+        if known.version != one.version or self._claims.get(conversation) is not known.claim:
+            return None
+        return [event for event in known.events if event.place > after]
 
     def deliver(self, conversation: str, events: Iterable[Event]) -> None:
         """Pass on what has left a conversation."""
@@ -142,10 +204,11 @@ class Watches:
         for watch in self.of.get(progress.conversation, ()):
             watch.tell(progress)
 
-    def nudge(self, conversation: str) -> None:
-        """Something has left a conversation that another process has, or had."""
+    def nudge(self, conversation: str, place: EventPlace) -> None:
+        """Something has left a conversation that another process has, or had: up to a place, unless it is UNDECIDED."""
         for watch in self.of.get(conversation, ()):
-            watch.nudge()
+            if place == UNDECIDED or place.version > watch.last.version:  # a step's events leave together
+                watch.nudge()
 
     def over(self, conversation: str) -> None:
         """A conversation is over: its watchers get what is left."""
@@ -200,6 +263,10 @@ class Watches:
     async def _page(self, conversation: str, watch: WatchQueue) -> Iterable[Event]:
         """The next events that left before; with the last of them the watch is no more behind."""
         watch.missed = False
+        recent = self._find_recent(conversation, watch.last)
+        if recent is not None:
+            watch.behind = False
+            return recent
         try:
             page = await self._engine.left(conversation, watch.last, AT_ONCE)
         except ForgottenError as error:

@@ -152,10 +152,7 @@ class Arrivals:
             return Fate(UNFIT)
 
     async def _received(self, principal: str, conversation: str, outside: Outside) -> Fate | None:
-        """Commit a message, unless an owner before this one did. Raises EngineError."""
-        receipt = None if outside.key is None else await self._engine.receipt(conversation, outside.key.name)
-        if receipt is not None and receipt.request == outside.request:
-            return Fate(receipt.code, receipt.request)
+        """Commit a message; its key says whether an owner before this one did. Raises EngineError."""
         try:
             submitted = await self._deciding.received(principal, conversation, outside)
         except OtherMessageError:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from agentserver.core.state.approvals import ApprovalAnswer
     from agentserver.ports import Clock, Engine, Fate
     from agentserver.ports.claims import Arriving
+    from agentserver.pump.remote.elsewhere import Elsewhere
 
 logger = logging.getLogger("agentserver.pump")
 
@@ -53,10 +54,11 @@ class Owners:
     Args:
         engine: keeps it for their owners.
         clock: time and randomness.
+        elsewhere: the conversations that other processes had a moment ago.
     """
 
-    def __init__(self, engine: Engine, clock: Clock) -> None:
-        self._engine, self._clock = engine, clock
+    def __init__(self, engine: Engine, clock: Clock, elsewhere: Elsewhere) -> None:
+        self._engine, self._clock, self._elsewhere = engine, clock, elsewhere
         self.patience = PATIENCE
         self._stopped = False
         self._waits: set[asyncio.Future[None]] = set()
@@ -89,6 +91,7 @@ class Owners:
         if fate.word == OTHER:
             raise OtherMessageError("another message was sent under this id; nothing of this one is kept")
         if fate.word == OVER:
+            self._elsewhere.forget(conversation)
             return Submitted(outside.request, Unkept.OVER)
         after = UNDECIDED if fate.again else EventPlace(fate.version, LAST)
         return Submitted(fate.request, Code(fate.word) if fate.word else None, fate.again, after)
@@ -103,7 +106,10 @@ class Owners:
 
     async def close(self, principal: str | None, conversation: str, closing: Closing) -> None:
         """End a conversation. Raises LookupError and EngineError."""
-        await self._ask(principal, conversation, closing)
+        try:
+            await self._ask(principal, conversation, closing)
+        finally:
+            self._elsewhere.forget(conversation)
 
     async def answer(self, conversation: str, answered: ApprovalAnswer) -> bool:
         """Answer a question. False when nothing waits for it. Raises EngineError."""
@@ -132,7 +138,9 @@ class Owners:
             raise UnheardError
         fate = coming.result()
         if fate.word == UNKNOWN:
+            self._elsewhere.forget(conversation)
             raise LookupError("no such conversation")
         if fate.word == UNFIT:
             raise LookupError("it may not go again")
+        self._elsewhere.renew(conversation)
         return fate

@@ -78,7 +78,7 @@ class Views:
         """Go on showing what another process has now."""
         while True:
             one = await self._gone.get()
-            await self._see(one.id, asks=bool(one.approvals()))
+            await self._see(News(one.id, UNDECIDED, asks=bool(one.approvals())))
 
     async def _hear_again(self, stir: Callable[[], None]) -> None:
         """Show what could not be read when it came, as soon as it can be."""
@@ -96,15 +96,16 @@ class Views:
 
     async def hear(self, news: News) -> None:
         """Something is new in a conversation. It is shown later if it cannot be read now."""
-        found = await self._see(news.conversation, asks=news.asks)
+        found = await self._see(news)
         if news.asks and found is not None:
             self._readers.miss(found.principal)
 
-    async def _see(self, conversation: str, *, asks: bool) -> Conversation | None:
+    async def _see(self, news: News) -> Conversation | None:
         """Pass on what has left a conversation, and read how it stands if that may be asked for."""
+        conversation, asks = news.conversation, news.asks
         try:
             if self._looked_at(conversation):
-                await self._show(conversation)
+                await self._show(news)
             if asks or conversation in self.known or conversation in self._handles.known:
                 return await self.look(conversation)
         except DamagedError as error:
@@ -115,12 +116,15 @@ class Views:
             self._missed.set()
         return None
 
-    async def _show(self, conversation: str) -> None:
+    async def _show(self, news: News) -> None:
         """Pass on what has left a conversation, and its end."""
-        found = await self._engine.standing(conversation)
-        self._watches.nudge(conversation)
+        conversation, over = news.conversation, news.over
+        if over is None:
+            found = await self._engine.standing(conversation)
+            over = found is not None and found.over
+        self._watches.nudge(conversation, news.place)
         await self._handles.catch_up(conversation)
-        if found is not None and found.over:
+        if over:
             self._handles.over(conversation)
             self._watches.over(conversation)
 
@@ -156,7 +160,7 @@ class Views:
         """Show what has left conversations that are this process's from now on. Raises EngineError."""
         for conversation in conversations:
             if self._looked_at(conversation):
-                await self._show(conversation)
+                await self._show(News(conversation, UNDECIDED))
             self.known.pop(conversation, None)
 
     def lost(self, conversations: Iterable[Conversation]) -> None:

@@ -13,7 +13,7 @@ import asyncpg
 import pytest
 
 from agentserver.engines.conformance.sample import SampleConversation
-from agentserver.engines.postgres import PostgresEngine, PostgresOptions
+from agentserver.engines.postgres import PostgresEngine, PostgresOptions, connection
 from agentserver.engines.postgres.connection import AwayError, Link, connect
 from agentserver.ports import ConflictError, EngineError, FencedError, UnfitError
 from tests.machine import HANGS
@@ -278,6 +278,15 @@ async def test_a_pooler_that_keeps_no_prepared_statements_is_noticed(options):
             await engine.open_count("console")
         assert await engine.open_count("console") == 1
         assert await engine.load(first.conversation.id) == second.conversation
+
+
+async def test_a_pooler_that_takes_no_settings_is_connected_to_without(options, monkeypatch):
+    link = Link(options, "tests")
+    assert [*(await link.fetch("show plan_cache_mode"))[0]] == ["force_generic_plan"]
+    await link.close()
+    monkeypatch.setattr(connection, "PLANS", {"a_setting_that_it_does_not_know": "on"})
+    assert [*(await link.fetch("show plan_cache_mode"))[0]] == ["auto"]
+    await link.close()
 
 
 async def test_a_database_that_forgets_is_refused_unless_that_is_said(options, database):

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from agentserver import HandlerResponse
-from agentserver.core.messages import Reply
+from agentserver.core.messages import UNDECIDED, Reply
 from agentserver.core.records.audit import Event
 from agentserver.engines.conformance.sample import at_work
 from agentserver.engines.memory import MemoryEngine
@@ -61,7 +61,7 @@ async def test_a_server_that_is_fenced_drops_its_copy_and_its_gateways_hear_of_t
     stuck = Stuck()
     async with two(stuck) as (storage, one, other):
         handle = await one.open()
-        watch = one.pump.entrance.watch(None, handle.id, (0, 0))
+        watch = one.pump.entrance.watch(None, handle.id, UNDECIDED)
         asked, seen = [], []
         async with anyio.create_task_group() as tasks:
 

@@ -9,11 +9,11 @@ import pytest
 
 from agentserver.contract import invocation
 from agentserver.core.messages import Done, EventPlace, Progress, Reply
-from agentserver.engines.memory import left
-from agentserver.ports import Ended, Lagged, WatchEnd
+from agentserver.engines.memory import MemoryEngine, left
+from agentserver.ports import Claim, Ended, Lagged, WatchEnd
 from agentserver.pump.ingress import records, watching
 from agentserver.pump.ingress.records import RecordReader
-from agentserver.pump.ingress.watching import WatchQueue
+from agentserver.pump.ingress.watching import Recent, WatchQueue
 from tests.core.paper import Ask, listener
 from tests.pump.desk import answer, desk, until
 
@@ -82,6 +82,43 @@ async def test_one_that_lags_is_ended_and_misses_nothing_when_it_comes_back(monk
         assert [type(item) for item in seen] == [Reply, Done] * 6
         assert [d.decode(item).text for item in seen[::2]] == ["re: first", *(f"re: {n}" for n in range(5))]
         assert d.pump._watches.of == {}
+
+
+class CountingEngine(MemoryEngine):
+    reads = 0
+
+    async def left(self, *args, **more):
+        self.reads += 1
+        return await super().left(*args, **more)
+
+
+async def test_what_left_a_moment_ago_is_given_without_asking_the_engine():
+    engine = CountingEngine()
+    async with desk((listener("a"), answer), engine=engine) as d:
+        handle = await d.open()
+        gate = d.pump.entrance
+        places = []
+        for number in range(5):
+            submitted = await gate.submit("console", handle.id, d.markup(Ask(f"{number}")), "a", None)
+            await until(lambda: d.pump._accounts.pending == 0)
+            async with aclosing(gate.watch("console", handle.id, submitted.after)) as items:
+                reply, done = await taken(items, 2)
+            assert d.decode(reply).text == f"re: {number}"
+            places += [reply.place, done.place]
+        assert engine.reads == 0
+        async with aclosing(gate.watch("console", handle.id, EventPlace(0, 0))) as items:
+            assert [item.place for item in await taken(items, 10)] == places
+        assert engine.reads > 0  # what is longer ago
+
+
+def test_what_is_remembered_of_a_conversation_is_bounded_in_events_and_bytes():
+    recent = Recent(Claim(1, 1), 0, EventPlace(0, 0), ())
+    for number in range(1, 20):
+        recent = recent.add((reply(number),))
+    assert [event.place.version for event in recent.events] == [16, 17, 18, 19]
+    assert recent.since == EventPlace(15, 0)
+    recent = recent.add((reply(20, watching.RECENT_BYTES + 1),))
+    assert (recent.events, recent.since) == ((), EventPlace(20, 0))
 
 
 async def test_what_memory_does_not_keep_any_more_is_said_to_be_gone(monkeypatch):

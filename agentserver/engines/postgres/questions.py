@@ -1,0 +1,142 @@
+"""Questions about conversations: those that come at the same time share one statement.
+
+Owns the statements, and the tasks that run them: whoever asks may be cancelled, and the connection stays. Refuses to
+know who asks, and what is done with an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from typing import TYPE_CHECKING, NamedTuple
+
+from agentserver.engines.journal.care.events import EVENT
+from agentserver.engines.postgres.connection import DRIVER, AwayError, Trouble, classify, refused
+from agentserver.ports import EngineError
+from agentserver.ports.engine import PAGE
+from agentserver.supervision import run_errand
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import asyncpg
+
+    from agentserver.engines.postgres.connection import Link
+
+AT_ONCE = 16
+"""Questions that one statement answers. The answer to each may have ``PAGE`` bytes."""
+
+MOST = 64
+"""Events that are read at once of one conversation."""
+
+PATIENCE, PAUSE = 5.0, 0.1
+"""Seconds for which a question waits for a database that is away, and between two attempts."""
+
+STANDING = (
+    "select n.number, c.principal, c.closed is not null or exists"
+    " (select from @aside a where a.conversation = c.number and a.ended is null) as over"
+    " from unnest($1::int[], $2::text[]) as n(number, id) join @conversation c on c.id = n.id"
+)
+"""The principal of a conversation, and whether it is over."""
+_OF_STEPS = (
+    f"select {EVENT} from @step s join @event e"  # noqa: S608 - our own text
+    " on e.number >= s.first_event and e.number < s.first_event + s.events"
+    " where s.conversation = c.number and s.version >= n.version and s.events > 0"
+    f" and (e.version, e.position) > (n.version, n.position) order by s.version, e.number limit {MOST}"
+)
+_OF_ASIDES = (
+    f"select {EVENT} from @aside a join @event e"  # noqa: S608 - our own text
+    " on e.number >= a.first_event and e.number < a.first_event + a.events"
+    " where a.conversation = c.number and (e.version, e.position) > (n.version, n.position)"
+    f" order by e.version, e.position limit {MOST}"
+)
+LEFT = (
+    "select n.number, e.* from unnest($1::int[], $2::text[], $3::bigint[], $4::bigint[])"  # noqa: S608
+    " as n(number, id, version, position) join @conversation c on c.id = n.id"
+    " left join lateral (select f.*, row_number() over following as place,"
+    " sum(coalesce(octet_length(f.message), 0)) over following as size"
+    f" from (({_OF_STEPS}) union all ({_OF_ASIDES})) f"
+    " window following as (order by f.version, f.position)) e"
+    f" on e.place = 1 or e.size <= {PAGE} order by n.number, e.version, e.position"
+)
+"""The events after a place, no more of them than ``PAGE`` allows.
+
+Gives a row without a version for a conversation that nothing has left, and none for one that there is not."""
+
+
+class Question(NamedTuple):
+    """A question that waits for its answer."""
+
+    values: Sequence[str | int]
+    answer: asyncio.Future[list[asyncpg.Record]]
+
+
+class Questions:
+    """Questions of one kind about conversations.
+
+    Args:
+        link: for the statement.
+        text: gives rows for a list of numbers and lists of values; the first column is the number of a question.
+    """
+
+    def __init__(self, link: Link, text: str) -> None:
+        self._link, self._text = link, text
+        self._due: list[Question] = []
+        self._asking: asyncio.Task[None] | None = None
+
+    async def ask(self, *values: str | int) -> list[asyncpg.Record]:
+        """Give the rows for some values. Raises EngineError."""
+        answer: asyncio.Future[list[asyncpg.Record]] = asyncio.get_running_loop().create_future()
+        self._due.append(Question(values, answer))
+        if self._asking is None or self._asking.done():
+            self._asking = run_errand(self._ask_all(), "reads for those who wait")
+        return await answer
+
+    async def _ask_all(self) -> None:
+        while self._due:
+            due, self._due = self._due[:AT_ONCE], self._due[AT_ONCE:]
+            try:
+                await self._ask(due)
+            finally:
+                _fail(due, EngineError("the engine is closed"))
+
+    async def _ask(self, due: Sequence[Question]) -> None:
+        found: defaultdict[int, list[asyncpg.Record]] = defaultdict(list)
+        try:
+            for row in await self._fetch([one.values for one in due]):
+                found[row[0]].append(row)
+        except (EngineError, *DRIVER) as error:
+            if len(due) > 1 and classify(error) is Trouble.ROW:  # one of them asks what no statement can
+                for one in due:
+                    await self._ask([one])
+                return
+            _fail(due, refused(error))
+        for number, one in enumerate(due):
+            if not one.answer.done():
+                one.answer.set_result(found[number])
+
+    async def _fetch(self, questions: Sequence[Sequence[str | int]]) -> list[asyncpg.Record]:
+        """Run the statement; again for a while, where the database is away."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + PATIENCE
+        columns = [list(column) for column in zip(*questions, strict=True)]
+        while True:
+            try:
+                return await self._link.fetch(self._text, [*range(len(questions))], *columns)
+            except AwayError:
+                if loop.time() > end:
+                    raise
+                await asyncio.sleep(PAUSE)
+
+    def end(self) -> None:
+        """Answer nothing any more."""
+        if self._asking is not None:
+            self._asking.cancel()
+        _fail(self._due, EngineError("the engine is closed"))
+
+
+def _fail(due: Sequence[Question], error: EngineError) -> None:
+    """Answer those of some questions that were not answered."""
+    for one in due:
+        if not one.answer.done():
+            one.answer.set_exception(error)

@@ -1,0 +1,137 @@
+"""The statements that a request costs, counted: at the server that has its conversation, and at another."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from contextlib import asynccontextmanager
+
+import asyncpg
+import pytest
+
+from agentserver.core.blueprint import Listener
+from agentserver.core.messages import UNDECIDED, Reply
+from agentserver.engines.postgres import PostgresEngine, PostgresOptions
+from agentserver.ports import EngineError
+from agentserver.ports.engine import PAGE
+from tests.core.paper import Note
+from tests.pump.desk import answer, desk
+from tests.pump.remote.pair import watched
+
+pytestmark = pytest.mark.anyio
+
+A = Listener("a", (Note,), "answers")
+MANY = 8
+
+KINDS = {
+    "held as materialized": "commit",
+    "with claimed as": "claim",
+    "with new as": "hand in",
+    "set fate = f.fate": "settle",
+    "as over from unnest": "standing",
+    "over following": "left",
+    "pg_notify": "hint",
+    # what is done now and then, however many requests there are
+    "update @server": "",
+    "delete from @server": "",
+    "with left_over as": "",
+    "from @inbox i left join": "",
+    "select id, fate from @inbox": "",
+    "or (c.asks > 0": "",
+    "update @ledger": "",
+}
+
+
+@pytest.fixture
+def statements(monkeypatch):
+    """Counts statements by kind, all but those that are done now and then; one that is not known by its text."""
+    counts = Counter()
+    fetch = asyncpg.Connection.fetch
+
+    async def counted(connection, text, *values, **more):
+        plain = text.replace('"agentserver".', "@")
+        counts[next((kind for part, kind in KINDS.items() if part in plain), plain)] += 1
+        return await fetch(connection, text, *values, **more)
+
+    monkeypatch.setattr(asyncpg.Connection, "fetch", counted)
+    return counts
+
+
+@asynccontextmanager
+async def serving(url, name):
+    """A pump over an engine of its own."""
+    async with (
+        PostgresEngine(PostgresOptions(url, name=name)) as engine,
+        desk((A, answer), engine=engine) as one,
+    ):
+        yield one
+
+
+async def ask(desk, conversation, number):
+    """Send a message as the HTTP door does, and wait for its answer."""
+    gate = desk.pump.entrance
+    submitted = await gate.submit("console", conversation, desk.markup(Note(f"{number}")), "a", None)
+    found, _ = await watched(desk.pump, conversation, after=submitted.after, enough=1)
+    (reply,) = [one for one in found if isinstance(one, Reply)]
+    assert desk.decode(reply).text == f"re: {number}"
+
+
+async def cost(statements, desk, conversation):
+    """The statements of many requests, one after the other."""
+    before = statements.copy()
+    for number in range(MANY):
+        await ask(desk, conversation, number)
+    found = statements - before
+    del found[""]
+    return found
+
+
+async def test_a_request_costs_its_commits_alone_where_its_conversation_is(database, statements):
+    async with serving(database, "a") as a:
+        handle = await a.open()
+        handle.detach()
+        assert await cost(statements, a, handle.id) == {"commit": 2 * MANY}
+
+
+async def test_a_request_at_another_server_asks_nobody_who_has_its_conversation(database, statements):
+    async with serving(database, "a") as a, serving(database, "b") as b:
+        handle = await a.open()
+        handle.detach()
+        await ask(b, handle.id, 0)
+        assert statements["claim"] == 1
+        assert statements["standing"] > 0
+        found = await cost(statements, b, handle.id)
+        assert {kind: found.pop(kind) for kind in ("commit", "hand in", "settle")} == {
+            "commit": 2 * MANY,
+            "hand in": MANY,
+            "settle": MANY,
+        }
+        assert MANY <= found.pop("left") <= 2 * MANY  # what is there already, and what comes
+        assert found.pop("hint") <= 3 * MANY  # an arrival, its fate, the answer
+        assert found == {}
+
+
+async def test_a_question_that_no_statement_can_ask_spoils_no_other(database):
+    async with serving(database, "a") as a, serving(database, "b") as b:
+        handle = await a.open()
+        engine = b.pump._engine
+        asked = [engine.standing(key) for key in (handle.id, "no\0text", "unknown")]
+        found, refused, unknown = await asyncio.gather(*asked, return_exceptions=True)
+        assert (found.conversation, found.over) == (handle.id, False)
+        assert isinstance(refused, EngineError)
+        assert unknown is None
+
+
+async def test_what_has_left_is_read_in_pages_of_bounded_bytes(database):
+    async with serving(database, "a") as a:
+        handle = await a.open()
+        for _ in range(3):
+            await a.ask(Note("x" * (PAGE // 2)), handle=handle)
+        engine, places, after = a.pump._engine, [], UNDECIDED
+        while page := await engine.left(handle.id, after, 64):
+            after = page[-1].place
+            places.append(len([one for one in page if isinstance(one, Reply)]))
+        assert places == [1, 1, 1]
+        assert len(await engine.left(handle.id, UNDECIDED, 1)) == 1
+        with pytest.raises(LookupError):
+            await engine.left("unknown", UNDECIDED, 64)

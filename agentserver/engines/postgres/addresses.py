@@ -1,7 +1,9 @@
 """Connecting to the one of several addresses that takes writes.
 
 The driver tries addresses one after the other, ends at the first that closes the connection, and waits for one that
-does not answer for as long as all may take. Owns that they are tried together. Refuses to know what is asked.
+does not answer for as long as all may take. Owns that they are tried together, and that a pooler is noticed before
+anything is prepared: names of prepared statements are numbers of the driver, so that a backend which several clients
+share may have another one's statement under the same name. Refuses to know what is asked.
 """
 
 from __future__ import annotations
@@ -24,6 +26,16 @@ NEXT: Final = 0.25
 """Seconds after which the next address is tried as well."""
 
 _PLACE: Final = re.compile(r"(?P<host>/.*|\[[^\]]*\]|[^:]*)(?::(?P<port>[0-9]+))?")
+
+
+_PROBE: Final = (
+    "select pg_backend_pid() as backend,"
+    " pg_is_in_recovery() or current_setting('default_transaction_read_only')::boolean as reads_only"
+)
+
+
+class PooledConnection(asyncpg.Connection):
+    """A connection through a pooler: each statement may reach another backend, so that none keeps a state."""
 
 
 class Address(NamedTuple):
@@ -60,7 +72,7 @@ async def connect_for_writing(url: str, within: float, **settings: Any) -> async
         within: seconds that it may take.
         settings: of the connection, as asyncpg has them.
     """
-    how = {"timeout": within, "target_session_attrs": "read-write", **settings}
+    how = {"timeout": within, **settings}
     addresses = find_addresses(url)
     if not addresses:
         return await _open(url, **how)
@@ -103,8 +115,30 @@ async def _attempt(url: str, address: Address, pause: float, how: dict[str, Any]
 
 
 async def _open(url: str, **how: Any) -> asyncpg.Connection:
+    """Connect to one address. Raises ReadOnlySQLTransactionError where it takes no writes."""
+    connection = await _connect(url, **how)
     try:
-        return await asyncpg.connect(url or None, **how)
+        if await _find_backend(connection) == connection.get_server_pid():
+            return connection
+    except BaseException:
+        connection.terminate()
+        raise
+    connection.terminate()  # a pooler names no backend, or another one
+    return await _connect(url, connection_class=PooledConnection, statement_cache_size=0, **how)
+
+
+async def _find_backend(connection: asyncpg.Connection) -> int:
+    """Find the process that answers, without a named statement. Raises ReadOnlySQLTransactionError."""
+    async with connection.transaction():
+        backend, reads_only = await (await connection.prepare(_PROBE, name="")).fetchrow()
+    if reads_only:
+        raise asyncpg.ReadOnlySQLTransactionError("the server takes no writes")
+    return int(backend)
+
+
+async def _connect(url: str, **how: Any) -> asyncpg.Connection:
+    try:
+        return await asyncpg.connect(url or None, target_session_attrs="any", **how)
     except asyncpg.InterfaceError:
         raise
     except ValueError:  # its text may hold a part of the password

@@ -44,7 +44,6 @@ _AWAY = ("08", "57P", "53300", "25006", "25P03", "57014", "28", "3D")
 _DENIED = ("28", "3D", "42501")
 _AGAIN = ("40", "55P03")
 _ROW = ("21", "22", "23", "54")
-_UNPREPARED = ("26000", "42P05", "0A000", "08P01")
 
 
 PLANS = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "jit": "off"}
@@ -86,8 +85,7 @@ def classify(error: BaseException) -> Trouble:
 class Link:
     """One connection to the database, made again when it is lost. One statement at a time.
 
-    It holds no state of a session, so that it may go through a pooler. A pooler that keeps no prepared statements is
-    noticed by its error: from then on each statement is sent within a transaction, unprepared.
+    It holds no state of a session, so that it may go through a pooler.
 
     Args:
         options: of the database.
@@ -110,7 +108,6 @@ class Link:
         self._texts: dict[str, str] = {}
         self._connection: Connection | None = None
         self._lock = asyncio.Lock()
-        self._prepared = True
         self._failed: tuple[float, str] | None = None
         self.since: float | None = None
 
@@ -127,7 +124,7 @@ class Link:
         found = self._texts.get(text)
         if found is None:
             found = self._texts[text] = text.replace("@", self._schema)
-        return await self.run(lambda connection: self._fetch(connection, found, values))
+        return list(await self.run(lambda connection: connection.fetch(found, *values)))
 
     async def run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         """Do something with the connection. Raises as ``fetch`` does."""
@@ -136,11 +133,6 @@ class Link:
                 async with asyncio.timeout(self._within):
                     return await work(await self._connected())
             except (*DRIVER, TimeoutError) as error:
-                state = getattr(error, "sqlstate", None) or ""
-                if self._prepared and state in _UNPREPARED:
-                    self._prepared = False
-                    self.drop()
-                    raise AwayError("a pooler keeps no prepared statements: they are done without") from error
                 if classify(error) is not Trouble.AWAY:
                     raise
                 away = unreachable(error)
@@ -152,14 +144,6 @@ class Link:
                 self.drop()  # what it is doing is not known any more
                 raise
 
-    async def _fetch(
-        self, connection: Connection, text: str, values: tuple[Any, ...]
-    ) -> list[asyncpg.Record]:
-        if self._prepared:
-            return list(await connection.fetch(text, *values))
-        async with connection.transaction():
-            return list(await connection.fetch(text, *values))
-
     async def _connected(self) -> Connection:
         if self._connection is not None and not self._connection.is_closed():
             return self._connection
@@ -168,7 +152,7 @@ class Link:
         if self._failed is not None and now - self._failed[0] < PAUSE:
             raise AwayError(self._failed[1])
         async with AsyncExitStack() as stack:
-            connection = await connect(self._options, self._role, prepared=self._prepared, planned=True)
+            connection = await connect(self._options, self._role, planned=True)
             stack.callback(connection.terminate)
             if self._prepare is not None:
                 await self._prepare(connection)
@@ -190,21 +174,16 @@ class Link:
                 await connection.close(timeout=1.0)
 
 
-async def connect(
-    options: PostgresOptions, role: str, *, prepared: bool = True, planned: bool = False
-) -> Connection:
+async def connect(options: PostgresOptions, role: str, *, planned: bool = False) -> Connection:
     """Connect to the server that takes writes. Raises what asyncpg raises.
 
     Args:
         options: of the database.
         role: of the connection, for those who list connections.
-        prepared: whether statements are prepared once for the connection.
-        planned: whether they are planned once as well, where the other end allows that.
+        planned: whether statements are planned once for the connection, where the other end allows that.
     """
     name = {"application_name": f"agentserver {role}"}
-    opening = partial(
-        connect_for_writing, options.url, CONNECTING, statement_cache_size=100 if prepared else 0
-    )
+    opening = partial(connect_for_writing, options.url, CONNECTING)
     try:
         connection: Connection = await opening(server_settings={**name, **(PLANS if planned else {})})
     except asyncpg.PostgresError as error:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from agentserver.engines.postgres.addresses import PooledConnection
 from agentserver.engines.postgres.connection import DRIVER
 from agentserver.ports import EngineError
 
@@ -53,8 +54,11 @@ class Hints:
         self._some = asyncio.Event()
 
     async def listen(self, connection: Connection, incarnation: int) -> None:
-        """Hear on a connection what is meant for an incarnation, and for every server."""
-        for number in {incarnation, EVERYBODY}:
+        """Hear on a connection what is meant for an incarnation, and for every server.
+
+        A backend that a pooler gives to others next would keep listening, and tell whoever has it.
+        """
+        for number in () if isinstance(connection, PooledConnection) else {incarnation, EVERYBODY}:
             await connection.add_listener(f"{self._prefix}{number}", self._hear)
         self.stir()
 

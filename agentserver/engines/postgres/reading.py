@@ -85,7 +85,6 @@ class SyncConnection:
         self._runner = asyncio.Runner()
         self._texts: dict[str, str] = {}
         self._connection: Connection | None = None
-        self._prepared = True
         self.in_transaction = False
 
     @property
@@ -98,9 +97,7 @@ class SyncConnection:
         try:
             return Cursor(self._runner.run(self._execute(text, values)))
         except (*DRIVER, TimeoutError) as error:
-            state = getattr(error, "sqlstate", None) or ""
-            self._prepared = self._prepared and state not in ("26000", "42P05")
-            if classify(error) is Trouble.AWAY or not self._prepared:
+            if classify(error) is Trouble.AWAY:
                 self.drop()
                 raise unreachable(error) from error
             raise refused(error) from error
@@ -119,7 +116,7 @@ class SyncConnection:
             if self.in_transaction:
                 self.in_transaction = False
                 raise ConnectionResetError("the connection was lost within a transaction")
-            self._connection = await connect(self._options, self._role, prepared=self._prepared)
+            self._connection = await connect(self._options, self._role)
         if text in ("begin", "begin immediate", "commit", "rollback"):
             begins = text.startswith("begin")
             level = " isolation level repeatable read" if text == "begin" else ""
@@ -129,10 +126,7 @@ class SyncConnection:
         found = self._texts.get(text)
         if found is None:
             found = self._texts[text] = translate(text, self._options.schema)
-        if self._prepared or self.in_transaction:
-            return list(await self._connection.fetch(found, *values))
-        async with self._connection.transaction():
-            return list(await self._connection.fetch(found, *values))
+        return list(await self._connection.fetch(found, *values))
 
     def drop(self) -> None:
         """Give the connection up."""

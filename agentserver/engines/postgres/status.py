@@ -157,7 +157,7 @@ async def accept_loss(options: PostgresOptions) -> tuple[tuple[str, tuple[str, .
 @asynccontextmanager
 async def _connected(options: PostgresOptions) -> AsyncIterator[asyncpg.Connection]:
     try:
-        connection = await connect(options, "command", prepared=False)
+        connection = await connect(options, "command")
     except (*DRIVER, TimeoutError) as error:
         raise unreachable(error) from error
     try:
@@ -175,7 +175,5 @@ async def _connected(options: PostgresOptions) -> AsyncIterator[asyncpg.Connecti
 async def _rows(
     connection: asyncpg.Connection, options: PostgresOptions, text: str, *values: object
 ) -> list[Any]:
-    """Ask one thing, in a transaction of its own, which a pooler gives to one backend as a whole."""
-    async with connection.transaction():
-        found: list[Any] = await connection.fetch(text.replace("@", f'"{options.schema}".'), *values)
+    found: list[Any] = await connection.fetch(text.replace("@", f'"{options.schema}".'), *values)
     return found

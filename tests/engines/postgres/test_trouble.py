@@ -265,21 +265,6 @@ async def test_rows_that_were_acknowledged_and_are_gone_stop_acceptance_until_an
             assert await engine.load(key) == again.conversation
 
 
-async def test_a_pooler_that_keeps_no_prepared_statements_is_noticed(options):
-    sample = SampleConversation()
-    async with PostgresEngine(options) as engine:
-        first = await talk(engine, sample, 6)
-        for link in (engine._writer._link, engine._link, engine._lease.link):
-            await link.run(lambda connection: connection.execute("deallocate all"))
-        claim = engine.held(first.conversation.id)
-        second = sample.said(first.conversation, "more")
-        await engine.commit(claim, second)
-        with suppress(EngineError):  # this link notices it too
-            await engine.open_count("console")
-        assert await engine.open_count("console") == 1
-        assert await engine.load(first.conversation.id) == second.conversation
-
-
 async def test_a_pooler_that_takes_no_settings_is_connected_to_without(options, monkeypatch):
     link = Link(options, "tests")
     assert [*(await link.fetch("show plan_cache_mode"))[0]] == ["force_generic_plan"]

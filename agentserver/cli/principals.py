@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentserver.cli import project
-from agentserver.cli.reading import READERS, journal_option, when
+from agentserver.cli.reading import READERS, journal_option, refusing, when
 from agentserver.cli.verbs import Verbs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from agentserver.config.organism import PostgresKeys
     from agentserver.gateways.principals import Rate
     from agentserver.gateways.principals.document import Enrolled
     from agentserver.ports.principals import PrincipalStore
@@ -101,7 +102,7 @@ def add(ctx: click.Context, /, name: str, organism: Path | None, journal: Path |
     _check_worker(ctx, listener, declared, works=role is Role.WORKER, may=may)
     rate = said["rate"] or Rate(1000 if listener else 10, "s")
     caller = Caller(principal, role, rate, said["most"], listener=listener)
-    store = _store(ctx, organism, journal)
+    store = _store(ctx, organism, journal, begins=True)
     try:
         token = tokens.add(store, caller)
     except document.KnownError as error:
@@ -198,8 +199,13 @@ def rotate(ctx: click.Context, name: str, organism: Path | None, journal: Path |
     project.say(token)
 
 
-def _store(ctx: click.Context, organism: Path | None, journal: Path | None) -> PrincipalStore:
-    """Find the principals that are meant. Ends the command when it cannot be told where they are."""
+def _store(
+    ctx: click.Context, organism: Path | None, journal: Path | None, *, begins: bool = False
+) -> PrincipalStore:
+    """Find the principals that are meant. Ends the command when it cannot be told where they are.
+
+    Where this ``begins`` them in a database, its tables are made, as the first server that starts makes them.
+    """
     from agentserver.config.organism import Journal
     from agentserver.gateways.principals import file
 
@@ -215,6 +221,8 @@ def _store(ctx: click.Context, organism: Path | None, journal: Path | None) -> P
     if seen.engine is not None:
         from agentserver.assembly import shared_principals  # most organisms have a file
 
+        if begins and seen.engine.migrate != "never":
+            _make_tables(ctx, seen.engine)
         shared = shared_principals(seen.engine)
         ctx.call_on_close(shared.close)
         return shared
@@ -226,6 +234,18 @@ def _store(ctx: click.Context, organism: Path | None, journal: Path | None) -> P
             ctx, *told.split("\n"), "which journal the organism has is not known: name it with --journal"
         )
     return file.beside(seen.journal)
+
+
+def _make_tables(ctx: click.Context, keys: PostgresKeys) -> None:
+    import anyio
+
+    from agentserver.assembly import postgres_options
+
+    with refusing(ctx):
+        options = postgres_options(keys)
+        from agentserver.engines.postgres.status import migrate
+
+        anyio.run(migrate, options)
 
 
 def _declared(organism: Path | None) -> frozenset[str]:

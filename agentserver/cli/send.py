@@ -96,6 +96,10 @@ def _token(ctx: click.Context, file: Path | None) -> str:
         found = os.environ.get(TOKEN, "") if file is None else file.read_text("ascii").strip()
     except (OSError, UnicodeDecodeError):
         project.refuse(ctx, f"{file}: holds no token that can be read")
+    if not found and file is not None:
+        project.refuse(
+            ctx, f"{file}: is empty; it should hold the token that agentserver principals add has printed"
+        )
     if not found:
         project.refuse(ctx, f"a token is needed: in {TOKEN}, or in a file that --token-file names")
     return found

@@ -108,9 +108,12 @@ def _token(ctx: click.Context, path: Path | None) -> str:
             project.refuse(ctx, f"there is no token: name its file with --token-file, or set {TOKEN}")
         return token
     try:
-        return path.read_text("utf-8").strip()
+        token = path.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         project.refuse(ctx, f"--token-file: {path}: {getattr(error, 'strerror', None) or 'is no text'}")
+    if not token:
+        project.refuse(ctx, f"--token-file: {path}: is empty")
+    return token
 
 
 def _tls(ctx: click.Context, ca: Path | None, own: Path | None) -> ssl.SSLContext | None:

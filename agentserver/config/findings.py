@@ -6,9 +6,10 @@ Owns Severity, Where, Finding, Report and ConfigError, and how they read. Refuse
 from __future__ import annotations
 
 import difflib
+import re
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from agentserver.characters.printing import DOTS, one_line, shortened, visible
 from agentserver.remedies.configuration import ConfigCode
@@ -25,6 +26,9 @@ Loc: TypeAlias = tuple[str | int, ...]
 
 MAX_TEXT = 500
 """Characters of one message; the rest is cut."""
+
+_KEY: Final = re.compile(r"(?:^|\.)([a-z_]+)(?=[.\[]|$)")
+"""One key in the path of a value."""
 
 MAX_FINDINGS = 200
 """Findings of one report; what follows is counted, not shown."""
@@ -133,6 +137,10 @@ class Mistakes:
 
 
 def _clean(finding: ConfigMistake, secrets: Secrets) -> ConfigMistake:
+    """Hide what is secret, except in keys: "postgres" is a usual password, which would hide the key of that name."""
+    keys = _KEY.findall(finding.path)
+    needles = tuple(needle for needle in secrets.needles if not any(needle in key for key in keys))
+    secrets = replace(secrets, needles=needles)
     return replace(
         finding,
         path=printable(secrets.redact(finding.path)),

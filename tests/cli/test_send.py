@@ -180,6 +180,14 @@ async def test_what_makes_no_sense_is_not_sent(words, token, told):
     assert told in said
 
 
+async def test_a_file_without_a_token_is_named(tmp_path):
+    file = tmp_path / "ada.token"
+    file.write_text("\n", "utf-8")
+    async with scripted() as (door, _):
+        status, out, said = await send(door, "{}", "--token-file", str(file))
+    assert (status, out, said.startswith(f"{file}: is empty")) == (2, "", True), said
+
+
 async def test_no_option_takes_a_token():
     async with scripted() as (door, _):
         _, out, _ = await send(door, "--help")

@@ -90,6 +90,18 @@ def test_tables_are_made_once(home):
     assert verb("engine", "migrate") == "schema works: has the tables of this version\n"
 
 
+def test_the_first_principal_makes_the_tables_unless_migrate_is_never(home):
+    main = home / "organism.yaml"
+    text = main.read_text()
+    main.write_text(text.replace("schema: works", "schema: works, migrate: never"))
+    assert "has no tables: agentserver engine migrate makes them" in verb(
+        "principals", "add", "ada", status=2
+    )
+    main.write_text(text)
+    assert "ada is in the database (schema works)" in verb("principals", "add", "ada")
+    assert verb("engine", "migrate") == "schema works: has the tables of this version\n"
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+from contextlib import AsyncExitStack
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -34,7 +35,7 @@ _PROBE: Final = (
 )
 
 
-class PooledConnection(asyncpg.Connection):
+class PooledConnection(asyncpg.Connection):  # type: ignore[misc]  # asyncpg has no types
     """A connection through a pooler: each statement may reach another backend, so that none keeps a state."""
 
 
@@ -116,14 +117,13 @@ async def _attempt(url: str, address: Address, pause: float, how: dict[str, Any]
 
 async def _open(url: str, **how: Any) -> asyncpg.Connection:
     """Connect to one address. Raises ReadOnlySQLTransactionError where it takes no writes."""
-    connection = await _connect(url, **how)
-    try:
+    async with AsyncExitStack() as stack:
+        connection = await _connect(url, **how)
+        stack.callback(connection.terminate)
         if await _find_backend(connection) == connection.get_server_pid():
+            stack.pop_all()
             return connection
-    except BaseException:
-        connection.terminate()
-        raise
-    connection.terminate()  # a pooler names no backend, or another one
+    # a pooler names no backend, or another one
     return await _connect(url, connection_class=PooledConnection, statement_cache_size=0, **how)
 
 

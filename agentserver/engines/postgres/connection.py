@@ -56,6 +56,9 @@ it scans no table: what a server asks for while it works has an index.
 _UNPLANNED = ("08P01", "22023", "42704", "55P02")
 """The states in which a pooler, or another database of the protocol, refuses settings at the start."""
 
+_WAIT_FOR_STANDBY = "SyncRepWaitForLSN"
+"""The function of Postgres that warns where the wait for a synchronous standby was cancelled. No text is translated."""
+
 
 class Trouble(Enum):
     """The consequence of an error for the statement that raised it."""
@@ -109,6 +112,7 @@ class Link:
         self._connection: Connection | None = None
         self._lock = asyncio.Lock()
         self._failed: tuple[float, str] | None = None
+        self._unconfirmed = False
         self.since: float | None = None
 
     @property
@@ -131,7 +135,9 @@ class Link:
         async with self._lock:
             try:
                 async with asyncio.timeout(self._within):
-                    return await work(await self._connected())
+                    connection = await self._connected()
+                    self._unconfirmed = False
+                    found = await work(connection)
             except (*DRIVER, TimeoutError) as error:
                 if classify(error) is not Trouble.AWAY:
                     raise
@@ -143,6 +149,14 @@ class Link:
             except asyncio.CancelledError:
                 self.drop()  # what it is doing is not known any more
                 raise
+            if self._unconfirmed:
+                raise AwayError("the database has ended a commit that no synchronous standby has confirmed")
+            return found
+
+    def _hear(self, _connection: object, message: asyncpg.PostgresLogMessage) -> None:
+        """Notice a commit that was answered without the standby: a cancelled wait is a warning, and no error."""
+        if getattr(message, "server_source_function", None) == _WAIT_FOR_STANDBY:
+            self._unconfirmed = True
 
     async def _connected(self) -> Connection:
         if self._connection is not None and not self._connection.is_closed():
@@ -154,6 +168,7 @@ class Link:
         async with AsyncExitStack() as stack:
             connection = await connect(self._options, self._role, planned=True)
             stack.callback(connection.terminate)
+            connection.add_log_listener(self._hear)
             if self._prepare is not None:
                 await self._prepare(connection)
             stack.pop_all()

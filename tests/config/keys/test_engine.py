@@ -135,3 +135,20 @@ def test_mistakes_of_the_engine_are_seen_without_loading(project):
     seen = glimpse.glimpse(project.root / "organism.yaml", {})
     assert seen.engine is None
     assert "engine.postgres.shema: unknown key" in seen.mistakes
+
+
+@pytest.mark.parametrize(
+    ("yaml", "found"),
+    [
+        ("{postgres: {ur: '${URL}'}}", 'engine.postgres.ur: unknown key "ur" (did you mean "url"?)'),
+        (
+            "{postgress: {url: '${URL}'}}",
+            'engine.postgress: unknown key "postgress" (did you mean "postgres"?)',
+        ),
+    ],
+)
+def test_a_misspelt_key_is_named_though_a_part_of_its_path_is_a_password(project, yaml, found):
+    url = "postgresql://postgres:postgres@localhost/postgres"
+    project.environ["URL"] = url
+    findings = project.findings(f"{ONE}engine: {yaml}\n")
+    assert any(each.endswith(found) for each in findings), findings

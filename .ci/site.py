@@ -151,7 +151,7 @@ def drawn(states: str) -> str:
     peers = {name: frozenset(other for one, other, _ in moves if one == name != other) for name in names}
     boxes = tuple(Listener(name, (), "", peers=peers[name]) for name in names)
     rows = [f"| {one} | {how or 'end'} | {other} |" for one, other, how in moves]
-    picture = svg.svg(Graph("states", boxes, "which stage may follow which")).replace(svg.LEGEND, "")
+    picture = svg.to_svg(Graph("states", boxes, "which stage may follow which")).replace(svg.LEGEND, "")
     # As an image: the styles of an SVG inside a page would be the page's.
     data = base64.b64encode(picture.encode()).decode()
     return "\n".join(

@@ -51,14 +51,11 @@ BARE_NAMES = 2.0
 """Percent of names in a translated room that may be a lone participle, adverb or preposition."""
 
 UNTRANSLATED: dict[str, tuple[float, float]] = {
-    "characters": (21.2, 39.6),
     "cli": (19.6, 23.7),
     "client": (24.4, 21.7),
     "config": (17.8, 22.9),
     "core": (25.5, 30.1),
-    "drawing": (22.2, 9.2),
     "engines": (25.8, 21.0),
-    "foreign_json": (15.2, 0.0),
     "gateways": (25.7, 21.3),
     "guards": (29.6, 38.9),
     "handoff": (20.6, 24.8),
@@ -76,7 +73,6 @@ UNTRANSLATED: dict[str, tuple[float, float]] = {
     "testing": (17.5, 21.1),
     "tools": (22.6, 21.4),
     "trace": (28.9, 29.5),
-    "wire": (11.9, 32.3),
     "worker": (16.8, 23.5),
     "(modules)": (18.4, 15.2),
     "docs": (11.5, 0.0),

@@ -66,7 +66,7 @@ class Drawn(NamedTuple):
             )
             for name in self.boxes
         )
-        drawn = svg.svg(Graph("research-desk", listeners, self.about, self.notes))
+        drawn = svg.to_svg(Graph("research-desk", listeners, self.about, self.notes))
         return drawn.replace(svg.LEGEND, self.legend)
 
 

@@ -21,7 +21,7 @@ from agentserver.guards.peers import PeersGuard
 from agentserver.handoff.edge.records import verify_file
 from agentserver.payload.fields.field_table import PayloadError
 from agentserver.testing import listener, organism_of
-from agentserver.wire.envelope import read
+from agentserver.wire.envelope import read_envelope
 from tests.machine import HANGS
 
 ORDER = """\
@@ -165,7 +165,7 @@ async def ask(server, payload, to):
     codecs = server.rules.codecs
     data = payload if isinstance(payload, bytes) else codecs.of(type(payload)).encode(payload).encode()
     handle = await server.open("console")
-    element = read((await handle.ask(data, to)).message).payload
+    element = read_envelope((await handle.ask(data, to)).message).payload
     return codecs.named(element.tag).decode(element)
 
 

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from agentserver import config
 from agentserver.assembly import build
-from agentserver.characters.printing import bounded, legible, paragraph
+from agentserver.characters.printing import clean_line, clean_lines, redact_and_truncate
 from agentserver.cli import cli
 from agentserver.cli.logs import Format, JsonFormatter, Level, Logging, TextFormatter, configure
 from agentserver.config.yaml.secrets import MIN_LENGTH, RedactingFilter, Secrets
@@ -63,7 +63,11 @@ def test_no_length_survives_what_is_made_of_a_text():
         redact = Secrets.of([value]).redact
         for room in (0, 100, 990):
             text = f"{'.' * room}{value} behind"
-            made = [legible(text, 120, redact), paragraph(text, 120, 9, redact), bounded(text, 120, redact)]
+            made = [
+                clean_line(text, 120, redact),
+                clean_lines(text, 120, 9, redact),
+                redact_and_truncate(text, 120, redact),
+            ]
             assert not any(shown_of(value, each) for each in made), length
 
 

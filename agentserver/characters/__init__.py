@@ -1,6 +1,4 @@
-"""Characters that a reader does not see or takes for others, and text made fit for that reader.
-
-The lowest layer: pure, and imports nothing. What decides and what prints use this one table.
+"""Tables of characters that readers cannot see or confuse with others, and functions that make text safe to show.
 
 Internal: no name in here is public.
 """

@@ -1,9 +1,8 @@
-r"""A stranger's text as a reader may be shown it: escaped, replaced or cut.
+r"""Makes untrusted text safe to show: escapes, replaces or truncates it. Pure.
 
-Owns the one escape of the package: what would not be seen, what would pile up and what would be taken for another
-character stands as ``\n``, ``\r``, ``\t``, ``\xhh``, ``\uhhhh`` or ``\Uhhhhhhhh``, and a backslash as two. So what is
-shown says exactly one text. Owns as well what stands for an unseen character where
-nothing has to be given back, and the marks of a cut. Refuses to know what a text is about and where it is shown. Pure.
+Escapes are unambiguous: an invisible character, an excess combining mark or a look-alike becomes ``\n``, ``\r``,
+``\t``, ``\xhh``, ``\uhhhh`` or ``\Uhhhhhhhh``, and a backslash is doubled. Replacement and truncation lose characters
+and mark where.
 """
 
 from __future__ import annotations
@@ -12,100 +11,113 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from agentserver.characters.table import CJK, LATIN, looks_like, parts, script, seen, stacks, unseen
+from agentserver.characters.table import (
+    CJK,
+    LATIN,
+    is_all_visible,
+    is_combining,
+    is_fake_separator,
+    is_unseen,
+    looks_like,
+    script_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 MARKS: Final = 4
-"""Combining marks on one character that are shown as such; those beyond are escaped."""
+"""Combining marks shown on one character; further marks are escaped."""
 
 CUT: Final = "\N{HORIZONTAL ELLIPSIS}"
-"""The mark at the end of a text that was cut, unless its reader has other signs only."""
+"""The mark at the end of a truncated text."""
 DOTS: Final = "..."
-"""The mark for those."""
+"""The same mark for output that is limited to ASCII."""
 _MORE: Final = " ... ("
 CUTS: Final = ("\n", "\r", CUT, DOTS, _MORE)
-"""The characters that may follow where a text was cut."""
+"""Characters that may follow the point of truncation."""
 
 _WORD: Final = re.compile(r"(?:[^\W_]|[\u0300-\u036f])+")
 _SHORT: Final = {"\\": "\\", "\n": "n", "\r": "r", "\t": "t"}
 
 
-def escaped(char: str) -> str:
-    """One character by its number, or as programmers write it."""
+def escape_char(char: str) -> str:
+    """Escape one character by its code point, or by the short form of programming languages."""
     if char in _SHORT:
         return f"\\{_SHORT[char]}"
     code = ord(char)
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"  # noqa: PLR2004
 
 
-def visible(text: str) -> str:
-    """The text with everything escaped that a reader would not see, or take for something else.
+def escape_unseen(text: str) -> str:
+    """Escape every character that a reader would not see or would take for another.
 
-    So are unseen characters; combining marks beyond MARKS of one character, and those with nothing to stand on;
-    in a word of several scripts, what is not Latin, or not of the first script; a word of another script that
-    passes for an ASCII one, unless most of the text is of that script and does not; and a sign between words
-    that passes for an ASCII one.
+    Escapes invisible characters; combining marks beyond MARKS on one character, or without a base character; in a
+    word of mixed scripts, everything that is neither Latin nor of the first script; a word of another script that
+    passes for ASCII, unless most of the text is unmistakably of that script; and a sign between words that passes for
+    an ASCII separator.
     """
     if text.isascii():
         return text.replace("\\", "\\\\") if text.isprintable() else "".join(map(_ascii, text))
-    return "".join(_marked(text, _foreign(text)))
+    return "".join(_escape_chars(text, _foreign(text)))
 
 
 def one_line(text: str) -> str:
-    """The text for one line: as it is where a reader sees every character of it, else ``visible``."""
-    return text if seen(text) else visible(text)
+    """Return the text unchanged if a reader sees every character of it, else with ``escape_unseen``."""
+    return text if is_all_visible(text) else escape_unseen(text)
 
 
-# Without a way back
+# Lossy forms
 
 
-def replaced(text: str, stand_in: Callable[[str], str]) -> str:
-    """The text with ``stand_in`` of each unseen character in its place."""
-    return text if seen(text) else "".join(stand_in(char) if unseen(char) else char for char in text)
+def replace_unseen(text: str, stand_in: Callable[[str], str]) -> str:
+    """Replace each invisible character with the result of ``stand_in``."""
+    return (
+        text
+        if is_all_visible(text)
+        else "".join(stand_in(char) if is_unseen(char) else char for char in text)
+    )
 
 
-def referenced(markup: str) -> str:
-    """Markup that means the same on one line: what is not printable becomes a character reference."""
-    return replaced(markup, lambda char: f"&#{ord(char)};")
+def escape_markup(markup: str) -> str:
+    """Write markup on one line, with non-printable characters as character references."""
+    return replace_unseen(markup, lambda char: f"&#{ord(char)};")
 
 
-def shortened(text: str, most: int, mark: str = CUT) -> str:
-    """At most ``most`` characters, the last of them ``mark`` where the text has more."""
+def truncate(text: str, most: int, mark: str = CUT) -> str:
+    """Truncate to ``most`` characters, and end with ``mark`` if anything was cut."""
     return text if len(text) <= most else f"{text[: most - len(mark)]}{mark}"
 
 
-def counted(text: str, most: int, show: Callable[[str], str] = str) -> str:
-    """The first ``most`` characters as ``show`` gives them, and the number of those that are left out."""
+def truncate_counting(text: str, most: int, show: Callable[[str], str] = str) -> str:
+    """Truncate to ``most`` characters passed through ``show``, and append the number of omitted ones."""
     more = len(text) - most
     return show(text) if more <= 0 else f"{show(text[:most])}{_MORE}{more} more)"
 
 
-def amount(number: int, noun: str) -> str:
-    """A number of things in words: ``0 records``, ``1 record``, ``2 records``."""
+def format_amount(number: int, noun: str) -> str:
+    """Format a count and its noun: ``0 records``, ``1 record``, ``2 records``."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def bounded(text: str, most: int, redact: Callable[[str], str]) -> str:
-    """At most ``most`` characters, as they were written but for the secrets."""
+def redact_and_truncate(text: str, most: int, redact: Callable[[str], str]) -> str:
+    """Redact secrets, then truncate to ``most`` characters."""
     return redact(text)[:most]
 
 
-def legible(text: str, most: int, redact: Callable[[str], str] = str) -> str:
-    """One line of at most ``most`` characters, all of them seen.
+def clean_line(text: str, most: int, redact: Callable[[str], str] = str) -> str:
+    """Make one line of at most ``most`` visible characters.
 
-    Secrets go first: of one that was cut, or of which a character was replaced, the rest could not be known.
+    Redacts secrets first: a secret that was cut or partly replaced would not be recognised.
     """
     told = redact(text)
     if len(told) <= most and told.isascii() and told.isprintable():
         return told
-    return replaced(shortened(told, most), _blank)
+    return replace_unseen(truncate(told, most), _blank)
 
 
-def paragraph(text: str, most: int, lines: int, redact: Callable[[str], str] = str) -> str:
-    """At most so many lines, each legible."""
-    return "\n".join(legible(line, most) for line in redact(text).split("\n", lines)[:lines])
+def clean_lines(text: str, most: int, lines: int, redact: Callable[[str], str] = str) -> str:
+    """Make at most ``lines`` lines, each cleaned by ``clean_line``."""
+    return "\n".join(clean_line(line, most) for line in redact(text).split("\n", lines)[:lines])
 
 
 def _blank(char: str) -> str:
@@ -113,22 +125,22 @@ def _blank(char: str) -> str:
 
 
 def _ascii(char: str) -> str:
-    return char if char.isprintable() and char != "\\" else escaped(char)
+    return char if char.isprintable() and char != "\\" else escape_char(char)
 
 
-def _marked(text: str, foreign: frozenset[int]) -> Iterator[str]:
-    """The characters of the text, those escaped that have to be."""
-    plain = seen(text)
-    room = 0  # for marks on the character before
+def _escape_chars(text: str, foreign: frozenset[int]) -> Iterator[str]:
+    """Yield the characters of the text, escaped where necessary."""
+    plain = is_all_visible(text)
+    room = 0  # combining marks that the previous character may still carry
     for place, char in enumerate(text):
-        if char == "\\" or place in foreign or (not plain and unseen(char)):
-            yield escaped(char)
+        if char == "\\" or place in foreign or (not plain and is_unseen(char)):
+            yield escape_char(char)
             room = 0
-        elif char.isascii() or not stacks(char):
+        elif char.isascii() or not is_combining(char):
             yield char
             room = 0 if char == " " else MARKS
         else:
-            yield char if room else escaped(char)
+            yield char if room else escape_char(char)
             room = max(0, room - 1)
 
 
@@ -136,11 +148,14 @@ def _marked(text: str, foreign: frozenset[int]) -> Iterator[str]:
 
 
 def _foreign(text: str) -> frozenset[int]:
-    """The places of characters that pass for those of another script in their word, or for a sign between two words."""
+    """Find the characters that pass for another script within their word, or for a separator between two words."""
     found = {
         at
         for at in range(1, len(text) - 1)
-        if parts(text[at]) and text[at - 1].isalnum() and text[at + 1].isalnum() and _ascii_near(text, at)
+        if is_fake_separator(text[at])
+        and text[at - 1].isalnum()
+        and text[at + 1].isalnum()
+        and _ascii_near(text, at)
     }
     words = [(match.start(), match.group()) for match in _WORD.finditer(text) if not match.group().isascii()]
     letters = _letters(text) if words else Counter()
@@ -154,8 +169,8 @@ def _ascii_near(text: str, at: int) -> bool:
 
 
 def _strange(word: str, letters: Counter[str]) -> Iterator[int]:
-    """The places in a word of what is not of its script; of all of it, where the word passes for an ASCII one."""
-    scripts = list(map(script, word))
+    """Find the characters of a word that are not of its script; all of them if the word passes for an ASCII one."""
+    scripts = list(map(script_of, word))
     home = LATIN if LATIN in scripts else next(filter(None, scripts), "")
     allowed = {"", home, CJK if home == LATIN else LATIN if home == CJK else home}
     passes = all(char.isascii() or looks_like(char) or not of for char, of in zip(word, scripts, strict=True))
@@ -163,7 +178,7 @@ def _strange(word: str, letters: Counter[str]) -> Iterator[int]:
         allowed = {""}
     digits = any(
         "0" <= char <= "9" for char in word
-    )  # those of another script beside them make another number
+    )  # digits of another script next to ASCII ones would change the number
     return (
         at
         for at, (char, found) in enumerate(zip(word, scripts, strict=True))
@@ -172,9 +187,9 @@ def _strange(word: str, letters: Counter[str]) -> Iterator[int]:
 
 
 def _letters(text: str) -> Counter[str]:
-    """Count the letters of a text by script; of scripts but Latin, only those that look like no ASCII character."""
+    """Count the letters of a text by script, without non-Latin letters that look like ASCII characters."""
     found: Counter[str] = Counter()
     for char, count in Counter(text).items():
         if char.isascii() or not looks_like(char):
-            found[script(char)] += count
+            found[script_of(char)] += count
     return found

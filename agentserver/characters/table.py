@@ -1,13 +1,12 @@
-"""Characters that a reader does not see, or takes for others: the one table of the package.
+"""The table of characters that readers cannot see or take for others. Pure, and imports nothing.
 
-Owns which characters are unseen, which look like ASCII ones, and of which script a letter is. What Unicode's database
-says comes from Python's ``unicodedata``; added is what that leaves out. Refuses to know what is done about a character:
-printers escape it, evidence drops it, names with it are refused. Pure, and imports nothing.
+Extends ``unicodedata``: which characters are invisible, which look like ASCII, and the script of a letter. Callers
+decide what to do with them: printers escape, provenance drops, names are refused.
 
-The look-alikes are the entries of Unicode's ``confusables.txt`` (UTS 39, Unicode 15.1; Unicode License v3) for one
-character that looks like one or more ASCII letters or digits, as confusable-homoglyphs 3.3.1 (MIT) has them. Left out
-is what compatibility decomposition gives anyway. Added are the other cases of those letters, so that a text in capitals
-has the form of the same text in small letters, and 38 letters whose small form looks like a Latin small capital.
+The look-alikes are the single-character entries of Unicode's ``confusables.txt`` (UTS 39, Unicode 15.1; Unicode
+License v3) that look like ASCII letters or digits, as confusable-homoglyphs 3.3.1 (MIT) lists them, without those
+that compatibility decomposition already maps. Added are the other cases of those letters, so that upper-case and
+lower-case texts fold alike, and 38 letters whose lower case looks like a Latin small capital.
 """
 
 from __future__ import annotations
@@ -26,23 +25,23 @@ _IGNORED: Final = (
     ),
     *((0xFE00, 0xFE0F), (0xFFA0, 0xFFA0), (0xFFF0, 0xFFF8), (0xE0000, 0xE0FFF)),
 )
-"""``Default_Ignorable_Code_Point`` of Unicode 16.0 without those of the category Cf, which are unseen by that."""
+"""``Default_Ignorable_Code_Point`` of Unicode 16.0 without category Cf, which is invisible anyway."""
 
 _BLANK: Final = (0x2800, 0xFFFC, 0x13441, 0x13442, 0x16FE4, 0x1D159)
-"""Symbols and letters whose glyph is empty, or stands for an object that is not there."""
+"""Symbols and letters with an empty glyph, or with one that marks a missing object."""
 
 _UNSEEN: Final = frozenset(
     {chr(code) for first, last in _IGNORED for code in range(first, last + 1)} | set(map(chr, _BLANK))
 )
 
 _SIGNS: Final = frozenset("᜵⁁⁄∕╱⟋⧸〳／․｡。﹒．ꓸ꘎։⁚∶꞉˸ː：∖⧵⧹＼﹫＠？＃")
-"""Characters that look like a sign which parts an address or a path."""
+"""Characters that look like a separator of addresses or paths."""
 
 LATIN: Final = "LATIN"
 CJK: Final = "CJK"
 
 _NAMED: Final = dict.fromkeys("\u00aa\u00b5\u00ba\u2126\u212a\u212b", LATIN)
-"""Letters whose names do not begin with their script: ordinals, and signs of units, which stand beside Latin ones."""
+"""Letters whose names do not begin with their script: ordinals and unit signs, used with Latin letters."""
 
 _SCRIPTS: Final = {
     **dict.fromkeys(
@@ -54,7 +53,7 @@ _SCRIPTS: Final = {
     **dict.fromkeys(("MODIFIER", "SUPERSCRIPT", "SUBSCRIPT", "CIRCLED", "SQUARED"), ""),
     **dict.fromkeys(("ARABIC-INDIC", "EXTENDED"), "ARABIC"),
 }
-"""Scripts that people mix within a word, and first words of names that name no script: those letters are common."""
+"""Scripts that people mix within a word, and first words of names that name no script: these letters are common."""
 
 
 LOOKS_LIKE: Final[dict[str, str]] = {
@@ -119,45 +118,45 @@ LOOKS_LIKE: Final[dict[str, str]] = {
     "vb": "🝬",
     "sss": "🝜",
 }
-"""ASCII texts in small letters, and the characters that look like each."""
+"""Lower-case ASCII texts, and the characters that look like each."""
 
 TABLE: Final[dict[int, str]] = {ord(char): to for to, chars in LOOKS_LIKE.items() for char in chars}
 
 
-def unseen(char: str) -> bool:
-    """True when a reader sees nothing of a character, or only the effect that it has on a terminal.
+def is_unseen(char: str) -> bool:
+    """Check whether a character is invisible, or visible only by its effect on a terminal.
 
-    So are controls, formats (zero-width, bidirectional, tags), surrogates, private and unassigned code points, every
-    white space but U+0020, fillers, blanks and variation selectors.
+    True for controls, formats (zero-width, bidirectional, tags), surrogates, private and unassigned code points, all
+    white space except U+0020, fillers, blanks and variation selectors.
     """
     return not char.isprintable() or char in _UNSEEN
 
 
-def seen(text: str) -> bool:
-    """True when a reader sees every character of a text."""
+def is_all_visible(text: str) -> bool:
+    """Check whether a reader sees every character of a text."""
     return text.isprintable() and (text.isascii() or _UNSEEN.isdisjoint(text))
 
 
-def stacks(char: str) -> bool:
-    """True when a character is put on top of the one before it (categories Mn and Me)."""
+def is_combining(char: str) -> bool:
+    """Check whether a character combines with the one before it (categories Mn and Me)."""
     return unicodedata.category(char) in {"Mn", "Me"}
 
 
 def looks_like(char: str) -> str:
-    """The ASCII letters or digits, in small letters, for which a character is taken; empty when for none."""
+    """Look up the lower-case ASCII text that a character is taken for, or an empty string."""
     return TABLE.get(ord(char), "")
 
 
-def parts(char: str) -> bool:
-    """True when a character looks like an ASCII sign that parts addresses and paths, and is another."""
+def is_fake_separator(char: str) -> bool:
+    """Check whether a non-ASCII character looks like an ASCII separator of addresses or paths."""
     return char in _SIGNS
 
 
-def script(char: str) -> str:
-    """The script of a letter or a digit, by the first word of its name; empty for what belongs to none or to several.
+def script_of(char: str) -> str:
+    """Name the script of a letter or digit, by the first word of its Unicode name; empty if common to several.
 
-    The scripts of Chinese, Japanese and Korean, which people mix, count as one. A Latin letter that looks like another
-    one, as those of phonetic alphabets do, counts as of a script of its own; the Turkish dotless i does not.
+    Chinese, Japanese and Korean scripts count as one, because people mix them. A Latin letter that looks like another
+    one, such as a phonetic letter, counts as a script of its own, except for the Turkish dotless i.
     """
     if char.isascii():
         return LATIN if char.isalpha() else ""
@@ -170,11 +169,11 @@ def script(char: str) -> str:
 
 
 def skeleton(text: str) -> str:
-    """The look of a name: two names with one skeleton are taken for each other (UTS 39, with case folded last)."""
+    """Compute the skeleton of a name (UTS 39, casefolded last): names with equal skeletons look alike."""
     pieces = unicodedata.normalize("NFKD", text.translate(TABLE)).translate(TABLE)
-    shown = "".join(char for char in pieces if not (unseen(char) or stacks(char)))
+    shown = "".join(char for char in pieces if not (is_unseen(char) or is_combining(char)))
     return shown.casefold().translate(TABLE).translate(ALIKE)
 
 
 ALIKE: Final = str.maketrans("i10", "llo")
-"""Digits and letters that look like each other, by one of them."""
+"""Maps digits and letters that look alike to one of them."""

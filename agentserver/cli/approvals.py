@@ -230,28 +230,28 @@ def _without(one: Approval, secrets: Secrets) -> Approval:
 
 
 def _route(one: Approval) -> str:
-    from agentserver.characters.printing import visible
+    from agentserver.characters.printing import escape_unseen
     from agentserver.payload.names import local
 
     delivery = one.delivery
-    return visible(f"{delivery.sender} -> {delivery.to} {local(delivery.root)}")
+    return escape_unseen(f"{delivery.sender} -> {delivery.to} {local(delivery.root)}")
 
 
 def _answered(answered: ApprovalAnswer | None) -> str:
-    from agentserver.characters.printing import visible
+    from agentserver.characters.printing import escape_unseen
 
     return (
         ""
         if answered is None
-        else f", answered {answered.answer} by {visible(answered.by)}, which no server has read"
+        else f", answered {answered.answer} by {escape_unseen(answered.by)}, which no server has read"
     )
 
 
 def _line(one: Approval, answered: ApprovalAnswer | None) -> str:
-    from agentserver.characters.printing import visible
+    from agentserver.characters.printing import escape_unseen
     from agentserver.core.records.wording import WORDING
 
-    question = visible(WORDING.first(one.questions[0].why))[:200]
+    question = escape_unseen(WORDING.first(one.questions[0].why))[:200]
     return f"{one.id}  {when(one.at)}  {_route(one)}  {question}{_answered(answered)}"
 
 

@@ -43,14 +43,14 @@ def _chosen(ctx: click.Context, found: Sequence[Aside], prefix: str) -> Aside:
 @click.pass_context
 def listing(ctx: click.Context, organism: Path | None, journal: Path | None, *, as_json: bool) -> None:
     """List the conversations that are set aside, oldest first."""
-    from agentserver.characters.printing import visible
+    from agentserver.characters.printing import escape_unseen
 
     kept, secrets = source_and_secrets(ctx, organism, journal)
     with reading(ctx, kept) as reader:
         found = [one._replace(reason=secrets.redact(one.reason)) for one in reader.aside()]
     for one in found:
         line = f"{one.id}  {when(one.at)}  {one.waiting} waiting  {one.principal}  {one.reason[:200]}"
-        click.echo(json.dumps(one._asdict()) if as_json else visible(line))
+        click.echo(json.dumps(one._asdict()) if as_json else escape_unseen(line))
 
 
 @command.command("show")

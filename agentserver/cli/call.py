@@ -243,7 +243,7 @@ def _show_trace(form: str | None, records: Sequence[AuditRecord]) -> None:
 
 def _show_asked(records: Sequence[AuditRecord]) -> None:
     """Say that an approval was needed: a call has no person to ask."""
-    from agentserver.characters.printing import visible
+    from agentserver.characters.printing import escape_unseen
     from agentserver.core.records.audit import Event
     from agentserver.core.records.wording import WORDING
 
@@ -251,7 +251,7 @@ def _show_asked(records: Sequence[AuditRecord]) -> None:
     for record in asked:
         first, *more = WORDING.lines(record.detail)
         for line in (f"{record.sender} -> {record.to} {record.root} needed an approval: {first}", *more):
-            click.echo(visible(line), err=True)
+            click.echo(escape_unseen(line), err=True)
     if asked:
         click.echo("call asks nobody; agentserver run asks, or waits for agentserver approve", err=True)
 
@@ -286,10 +286,10 @@ def _print(server: Server, reply: Reply, output: Output) -> bool:
 
 def reply_markup(reply: Reply) -> str:
     """The payload of a reply on one line that means the same: what is not seen stands as a character reference."""
-    from agentserver.characters.printing import referenced
+    from agentserver.characters.printing import escape_markup
     from agentserver.wire import envelope
     from agentserver.wire.canonical import canonical
 
-    read = envelope.read(reply.message)
+    read = envelope.read_envelope(reply.message)
     assert isinstance(read, envelope.Envelope)
-    return referenced(canonical(read.payload).decode())
+    return escape_markup(canonical(read.payload).decode())

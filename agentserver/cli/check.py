@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from agentserver.characters.printing import amount
+from agentserver.characters.printing import format_amount
 from agentserver.cli import project
 from agentserver.cli.walls import unwalled
 
@@ -92,7 +92,7 @@ def _rest(
     """The lines after the findings."""
     if loaded is None or decided_by is None:
         errors = sum(finding.severity == "error" for finding in findings)
-        yield f"{path}: {amount(errors, 'error')}, {amount(len(findings) - errors, 'warning')}"
+        yield f"{path}: {format_amount(errors, 'error')}, {format_amount(len(findings) - errors, 'warning')}"
         return
     yield from _provenance(loaded, decided_by.codecs, flows=flows)
     if loaded.guards:
@@ -334,12 +334,12 @@ def summary(path: Path, blueprint: Blueprint, findings: Sequence[ConfigMistake])
     unclear = ambiguous(blueprint)
     errors = sum(finding.severity == "error" for finding in findings)
     parts = [
-        f"{amount(len(blueprint.listeners), 'listener')} ({amount(agents, 'agent')})",
-        amount(peers, "peer"),
-        amount(payloads, "payload"),
-        amount(len(unclear), "ambiguous root"),
-        *([amount(errors, "error")] if errors else []),
-        amount(len(findings) - errors, "warning"),
+        f"{format_amount(len(blueprint.listeners), 'listener')} ({format_amount(agents, 'agent')})",
+        format_amount(peers, "peer"),
+        format_amount(payloads, "payload"),
+        format_amount(len(unclear), "ambiguous root"),
+        *([format_amount(errors, "error")] if errors else []),
+        format_amount(len(findings) - errors, "warning"),
     ]
     lines = (f"ambiguous root {local(root)}: {', '.join(unclear[root])}" for root in unclear)
     asking = [listener.name for listener in listeners if listener.approval]

@@ -44,7 +44,7 @@ def command(ctx: click.Context, /, organism: Path | None, journal: Path | None, 
 
 
 def _line(one: Summary, aside: frozenset[str]) -> str:
-    from agentserver.characters.printing import visible
+    from agentserver.characters.printing import escape_unseen
     from agentserver.spending import NOTHING_SPENT, Amount
 
     state = "aside" if one.id in aside else "open" if one.closed is None else "finished"
@@ -52,5 +52,5 @@ def _line(one: Summary, aside: frozenset[str]) -> str:
     spent = f"  {charged}" if charged != NOTHING_SPENT else ""
     return (
         f"{one.id}  {when(one.touched)}  {state:8}  {one.steps:5} steps  {one.waiting} waiting  "
-        f"{one.unread} not fetched  {visible(one.principal)}{spent}"
+        f"{one.unread} not fetched  {escape_unseen(one.principal)}{spent}"
     )

@@ -50,11 +50,11 @@ def _chosen(ctx: click.Context, reader: EngineReader, prefix: str) -> DeadLetter
 
 def _line(delivery: Delivery, at: float, more: str, secrets: Secrets) -> str:
     """One delivery of a list."""
-    from agentserver.characters.printing import visible
+    from agentserver.characters.printing import escape_unseen
     from agentserver.payload.names import local
 
     place = f"{delivery.id}  {when(at)}  {delivery.sender} -> {delivery.to} {local(delivery.root)}"
-    return visible(secrets.redact(f"{place}  {more}".rstrip()))
+    return escape_unseen(secrets.redact(f"{place}  {more}".rstrip()))
 
 
 @command.command("list")

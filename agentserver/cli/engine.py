@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from agentserver.characters.printing import amount
+from agentserver.characters.printing import format_amount
 from agentserver.cli import project
 from agentserver.cli.reading import refusing, when
 from agentserver.cli.verbs import Verbs
@@ -94,7 +94,7 @@ def _lines(found: EngineState, schema: str) -> Iterator[str]:
     yield from (f"warning: {line}" for line in found.weak)
     for each in found.servers:
         lease = f"its lease ends in {each.lease:.1f} s" if each.lease > 0 else "its lease is over"
-        claimed = amount(each.conversations, "conversation")
+        claimed = format_amount(each.conversations, "conversation")
         yield f"server {each.number} {each.name}: since {when(each.began)}, {lease}, {claimed}"
     if not found.servers:
         yield "no server has a lease"
@@ -102,7 +102,7 @@ def _lines(found: EngineState, schema: str) -> Iterator[str]:
     yield f"conversations: {work.open} open; dead letters: {work.dead}"
     yield f"queued: {work.queued}, the oldest of {when(work.oldest)}; inbox: {work.inbox}, since {when(work.waiting)}"
     for loss in found.losses:
-        lost = amount(len(loss.conversations), "conversation")
+        lost = format_amount(len(loss.conversations), "conversation")
         yield f"lost: {loss.name} found steps of {lost} missing at {when(loss.at)}: {', '.join(loss.conversations)}"
     if found.losses:
         yield "no message is accepted until agentserver engine accept-loss"

@@ -60,9 +60,9 @@ def command(
             graph, notes=(*graph.notes, f"what the guards {', '.join(loaded.guards)} deny is not drawn")
         )
     draw = {
-        DrawingFormat.MERMAID: svg.mermaid,
-        DrawingFormat.DOT: svg.dot,
-        DrawingFormat.SVG: svg.svg,
+        DrawingFormat.MERMAID: svg.to_mermaid,
+        DrawingFormat.DOT: svg.to_dot,
+        DrawingFormat.SVG: svg.to_svg,
     }[DrawingFormat(form)]
     project.write(output, draw(graph))
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentserver.characters.printing import amount
+from agentserver.characters.printing import format_amount
 from agentserver.cli import project
 from agentserver.cli.reading import (
     Source,
@@ -294,5 +294,5 @@ def _progress(done: int, every: int) -> None:
 
 
 def _moved(moved: Moved) -> str:
-    told = amount(moved.moved, "conversation")
+    told = format_amount(moved.moved, "conversation")
     return f"{told} and {moved.before} of before" if moved.before else told

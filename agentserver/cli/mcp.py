@@ -168,9 +168,9 @@ def _inside(what: str, schema: Any) -> Iterator[str]:
 
 def _theirs(text: str) -> Iterator[str]:
     """A stranger's text, on lines that show it to be one."""
-    from agentserver.characters.printing import paragraph
+    from agentserver.characters.printing import clean_lines
 
-    for line in paragraph(text, WIDTH, LINES).split("\n"):
+    for line in clean_lines(text, WIDTH, LINES).split("\n"):
         yield f"    | {line}"
 
 

@@ -313,17 +313,17 @@ def _fields(entry: Enrolled) -> dict[str, object]:
 
 
 def _shown(entry: Enrolled) -> str:
-    from agentserver.characters.printing import visible
+    from agentserver.characters.printing import escape_unseen
 
     caller, may = entry.caller, entry.caller.principal.may
     state = "" if entry.revoked is None else f"  revoked {when(entry.revoked)}"
     if entry.former is not None:
         state += f"  former token until {when(entry.former.until)}"
     if caller.listener:
-        of = f"worker    of {visible(caller.listener)}  {caller.rate}"
-        return f"{visible(caller.name)}  {of}  added {when(entry.added)}{state}"
+        of = f"worker    of {escape_unseen(caller.listener)}  {caller.rate}"
+        return f"{escape_unseen(caller.name)}  {of}  added {when(entry.added)}{state}"
     to = "everybody" if may is None else ",".join(may) or "nobody"
     return (
-        f"{visible(caller.name)}  {caller.role:8}  {caller.principal.trust:8}  to {visible(to)}  {caller.rate}  "
-        f"{caller.open} open  added {when(entry.added)}{state}"
+        f"{escape_unseen(caller.name)}  {caller.role:8}  {caller.principal.trust:8}  to {escape_unseen(to)}  "
+        f"{caller.rate}  {caller.open} open  added {when(entry.added)}{state}"
     )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 
 import click
 
-from agentserver.characters.printing import amount
+from agentserver.characters.printing import format_amount
 from agentserver.cli import collecting, project
 from agentserver.cli.logs import hide
 from agentserver.extras import installed, installing
@@ -63,7 +63,7 @@ async def reload(server: Server, path: Path) -> tuple[str, ...]:
     if isinstance(found, Reloaded):
         collecting.replaced()
         finish = "finishes" if found.finishing == 1 else "finish"
-        rest = f"; {amount(found.finishing, 'conversation')} {finish} a step in the old code"
+        rest = f"; {format_amount(found.finishing, 'conversation')} {finish} a step in the old code"
         rest = rest if found.finishing else ""
         return (f"{path} is reloaded{rest}",)
     return (kept, *map(organism.secrets.redact, found.why))

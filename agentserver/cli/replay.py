@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentserver.characters.printing import amount
+from agentserver.characters.printing import format_amount
 from agentserver.cli import project
 from agentserver.cli.reading import journal_option, one_conversation, reading, recorded_conversation, source
 
@@ -111,12 +111,12 @@ def _check_options(conversations: Sequence[str], asked: dict[str, Any]) -> None:
 
 def _saying(*organisms: Organism | None) -> Callable[[str], None]:
     """Print a line without the organisms' secrets and without anything that a terminal could act on."""
-    from agentserver.characters.printing import visible
+    from agentserver.characters.printing import escape_unseen
 
     def say(text: str) -> None:
         for organism in organisms:
             text = text if organism is None else organism.secrets.redact(text)
-        click.echo(visible(text))
+        click.echo(escape_unseen(text))
 
     return say
 
@@ -172,9 +172,8 @@ class _Comparison:
 
     def total(self) -> str:
         """The last line."""
-        return (
-            f"{amount(self._total, 'conversation')}, {amount(self._steps, 'step')}; {self.different} differ"
-        )
+        total, steps = format_amount(self._total, "conversation"), format_amount(self._steps, "step")
+        return f"{total}, {steps}; {self.different} differ"
 
 
 def _altered(version: int | None) -> str | None:
@@ -229,7 +228,7 @@ class _WhatIf:
 
         changes = ", ".join(f"{self._changes[each]} {each}" for each in Disposition if self._changes[each])
         unknown = f"; {self._unknown} conversations could not be followed" if self._unknown else ""
-        head = f"{amount(self._conversations, 'conversation')}, {amount(self._messages, 'message')}"
+        head = f"{format_amount(self._conversations, 'conversation')}, {format_amount(self._messages, 'message')}"
         return f"{head}; otherwise than then: {changes or 'none'}{unknown}"
 
 

@@ -17,7 +17,7 @@ import click
 from agentserver.cli import project
 from agentserver.cli.reading import when
 from agentserver.foreign_json.reading import JsonLimits
-from agentserver.foreign_json.reading import read as read_json
+from agentserver.foreign_json.reading import parse_json as read_json
 
 if TYPE_CHECKING:
     from agentserver.client import Client, RemoteConversation, ReplyEvent, UnansweredError
@@ -214,10 +214,10 @@ async def _closed(conversation: RemoteConversation) -> None:
 
 
 def _printed(found: ReplyEvent | None) -> int:
-    from agentserver.characters.printing import referenced
+    from agentserver.characters.printing import escape_markup
 
     if found is None:
         click.echo("ended without an answer", err=True)
         return SILENT
-    click.echo(referenced(found.xml) if found.xml else json.dumps(found.value))
+    click.echo(escape_markup(found.xml) if found.xml else json.dumps(found.value))
     return 0

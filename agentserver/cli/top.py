@@ -13,7 +13,7 @@ import click
 
 from agentserver.cli import project
 from agentserver.cli.reading import journal_option
-from agentserver.foreign_json.reading import JsonLimits, read_or_raise
+from agentserver.foreign_json.reading import JsonLimits, parse_json_or_raise
 
 if TYPE_CHECKING:
     import socket
@@ -83,7 +83,9 @@ def _show(line: str) -> None:
         return
     colour, width = wants_colour(sys.stdout, os.environ), columns_of(sys.stdout) or 80
     pieces = (
-        piece for each in view.lines(read_or_raise(line, JsonLimits())) for piece in wrapped(each, width)
+        piece
+        for each in view.lines(parse_json_or_raise(line, JsonLimits()))
+        for piece in wrapped(each, width)
     )
     sys.stdout.write(_ANEW + "".join(f"{paint(piece, colour=colour)}\n" for piece in pieces))
     sys.stdout.flush()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from agentserver.client.errors import ProtocolError, WaitingMessage
-from agentserver.foreign_json.reading import JsonLimits, RefusedJson, read
+from agentserver.foreign_json.reading import JsonLimits, RefusedJson, parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -143,7 +143,7 @@ LIMITS: Final = JsonLimits(bytes=1 << 26, values=300_000, members=100_000)
 
 def read_object(data: bytes | str) -> Mapping[str, Any]:
     """A JSON object. Raises ProtocolError for anything else."""
-    found = read(data, LIMITS)
+    found = parse_json(data, LIMITS)
     if isinstance(found, RefusedJson):
         raise ProtocolError(f"the answer cannot be read: it {found.rule}")
     if not isinstance(found, dict):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from agentserver.characters.printing import DOTS, one_line, shortened, visible
+from agentserver.characters.printing import DOTS, escape_unseen, one_line, truncate
 from agentserver.remedies.configuration import ConfigCode
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def _clean(finding: ConfigMistake, secrets: Secrets) -> ConfigMistake:
 
 def printable(text: str) -> str:
     """The text on one line, bounded, with what a terminal could act on escaped."""
-    return visible(shortened(text, MAX_TEXT, DOTS))
+    return escape_unseen(truncate(text, MAX_TEXT, DOTS))
 
 
 def dotted(loc: Loc) -> str:

@@ -332,7 +332,7 @@ class Rules:
 
     def origins(self, conversation: Conversation, delivery: Delivery) -> Origins | None:
         """The origins of the values of a message that waits; None where no guard follows values."""
-        read = envelope.read(delivery.message, self.bounds)
+        read = envelope.read_envelope(delivery.message, self.bounds)
         tracing = next((guard for guard in self.guards if isinstance(guard, Tracing)), None)
         if tracing is None or isinstance(read, envelope.Malformed):
             return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agentserver.characters.printing import legible, referenced
+from agentserver.characters.printing import clean_line, escape_markup
 from agentserver.contract import TodoComplete, TodoUntil
 from agentserver.core.messages import TODO
 
@@ -48,7 +48,9 @@ def usage_instructions(listener: Listener, listeners: Mapping[str, Listener], co
     parts, left_out = [INTRODUCTION], 0
     room = TEXT_LIMIT - len(INTRODUCTION) - len(SEMANTICS) - len(_not_shown(len(entries))) - 2 * len(BREAK)
     for name, description, payloads in entries:
-        head = f"## {legible(name, DESCRIPTION_LIMIT)}\nPurpose: {legible(description, DESCRIPTION_LIMIT)}"
+        head = (
+            f"## {clean_line(name, DESCRIPTION_LIMIT)}\nPurpose: {clean_line(description, DESCRIPTION_LIMIT)}"
+        )
         body = "\n".join([head, *(line for payload in payloads for line in _payload(payload, codecs))])
         part = next((form for form in (body, head) if len(BREAK) + len(form) <= room), "")
         if part:
@@ -78,14 +80,14 @@ def _payload(payload: type, codecs: Codecs) -> Iterator[str]:
     schema = "\n".join(_lines(codec.xsd()))
     if len(schema) <= SCHEMA_LIMIT:
         yield f"Schema:\n```xsd\n{schema}\n```"
-    yield f"Example:\n```xml\n{referenced(codec.example())}\n```"
+    yield f"Example:\n```xml\n{escape_markup(codec.example())}\n```"
 
 
 def _lines(schema: str) -> list[str]:
     """The schema line by line, each of which begins with a tag."""
     lines: list[str] = []
     for line in schema.expandtabs(2).split("\n"):
-        shown = referenced(line)
+        shown = escape_markup(line)
         if shown.lstrip().startswith("<"):
             lines.append(shown)
         elif shown.strip():

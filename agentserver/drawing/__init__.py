@@ -1,1 +1,1 @@
-"""Drawings of directed graphs: places in columns, and their SVG. Internal."""
+"""Drawings of directed graphs: layered layout, SVG, Mermaid and DOT. Internal."""

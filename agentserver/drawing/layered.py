@@ -1,7 +1,7 @@
-"""Places for a directed graph in columns, so that most edges run from left to right.
+"""Lays out a directed graph in columns, so that most edges run from left to right.
 
-Owns the layered drawing method (Sugiyama, Tagawa, Toda 1981): break cycles, rank by longest path, order each column
-by the mean of its neighbours, then place. Pure and deterministic. Refuses to know what nodes mean and how they look.
+Uses the layered method (Sugiyama, Tagawa, Toda 1981): break cycles, rank by longest path, order each column by the
+mean of its neighbours, then assign heights. Pure and deterministic.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 SWEEPS = 12
-"""The number of times that the columns are ordered anew, within STEPS."""
+"""Passes that reorder the columns, within STEPS."""
 
 STEPS = 250_000
-"""Places and links that are looked at to order the columns, and again to place them."""
+"""Places and links visited to order the columns, and again to assign heights."""
 
 Bend: TypeAlias = tuple[str, str, int]
-"""The place at which an edge passes a column between its ends: its nodes and the rank."""
+"""Point where an edge crosses an intermediate column: the edge's two nodes and the rank."""
 
 Place: TypeAlias = "str | Bend"
 
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A line from ``left`` to ``right``, which stands in a later column.
+    """Line from ``left`` to ``right``, which is in a later column.
 
     Args:
-        forward: whether it leads from left to right.
-        backward: whether it leads from right to left; both may hold.
-        bends: the places between, from left to right; none where all those of the graph would take too many steps.
+        forward: whether there is an arrow from left to right.
+        backward: whether there is an arrow from right to left; both may hold.
+        bends: intermediate points from left to right; empty if routing all edges would take too many steps.
     """
 
     left: str
@@ -46,10 +46,10 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Columns from left to right, each place's height in units of one row, and the edges.
+    """Columns from left to right, the height of each place in rows, and the edges.
 
     Args:
-        sweeps: how often the columns were ordered; fewer than SWEEPS for a graph that would take too many steps.
+        sweeps: passes that reordered the columns; fewer than SWEEPS for a large graph.
     """
 
     columns: tuple[tuple[Place, ...], ...]
@@ -58,8 +58,8 @@ class Layout:
     sweeps: int
 
 
-def layout(nodes: Sequence[str], arrows: Iterable[tuple[str, str]]) -> Layout:
-    """Places for nodes in their given order. Arrows from a node to itself are left out."""
+def lay_out(nodes: Sequence[str], arrows: Iterable[tuple[str, str]]) -> Layout:
+    """Lay out nodes given in order. Arrows from a node to itself are dropped."""
     wanted = {(a, b) for a, b in arrows if a != b}
     order, directed = _acyclic(nodes, wanted)
     ranks = _ranks(order, directed)
@@ -84,16 +84,16 @@ def layout(nodes: Sequence[str], arrows: Iterable[tuple[str, str]]) -> Layout:
         for bend in edge.bends:
             columns[bend[2]].append(bend)
     links = [link for edge in edges for link in pairwise(_stops(edge))]
-    ordered = _ordered(columns, links, sweeps)
+    ordered = _order_columns(columns, links, sweeps)
     return Layout(tuple(map(tuple, ordered)), _heights(ordered, links, sweeps), edges, sweeps)
 
 
 def _acyclic(
     nodes: Sequence[str], arrows: set[tuple[str, str]]
 ) -> tuple[tuple[str, ...], list[tuple[str, str]]]:
-    """Each connected pair once, in a direction that makes no cycle: along a depth-first walk from the sources.
+    """Orient each connected pair so that there is no cycle, along a depth-first walk from the sources.
 
-    Before them stand the nodes, in an order in which each pair points to a later one.
+    Returns the nodes in topological order, and the pairs.
     """
     place = {node: i for i, node in enumerate(nodes)}
     outgoing: dict[str, list[str]] = {node: [] for node in nodes}
@@ -111,7 +111,7 @@ def _acyclic(
 
 
 def _finish(start: str, outgoing: Mapping[str, list[str]], finished: dict[str, int], seen: set[str]) -> None:
-    """Number every node in the order in which a depth-first walk leaves it."""
+    """Append nodes in depth-first postorder."""
     seen.add(start)
     walk = [(start, iter(outgoing[start]))]
     while walk:
@@ -126,7 +126,7 @@ def _finish(start: str, outgoing: Mapping[str, list[str]], finished: dict[str, i
 
 
 def _ranks(order: Iterable[str], pairs: Iterable[tuple[str, str]]) -> dict[str, int]:
-    """The longest path to each node. In ``order`` a node stands before those that it points to."""
+    """Compute the longest path to each node. ``order`` is topological."""
     outgoing: dict[str, list[str]] = defaultdict(list)
     for a, b in pairs:
         outgoing[a].append(b)
@@ -138,10 +138,10 @@ def _ranks(order: Iterable[str], pairs: Iterable[tuple[str, str]]) -> dict[str, 
     return ranks
 
 
-def _ordered(
+def _order_columns(
     columns: list[list[Place]], links: Sequence[tuple[Place, Place]], sweeps: int
 ) -> list[list[Place]]:
-    """The order with the fewest crossings among those that the sweeps find."""
+    """Find the order with the fewest crossings among the sweeps."""
     before, after = _neighbours(links)
     best, fewest = [list(column) for column in columns], _crossings(columns, links)
     current = [list(column) for column in columns]
@@ -190,7 +190,7 @@ def _crossings(columns: Sequence[Sequence[Place]], links: Sequence[tuple[Place, 
 
 
 def _inversions(span: list[tuple[int, int]]) -> int:
-    """The pairs of links of which one begins above the other and ends below it."""
+    """Count pairs of links that cross: one starts above the other and ends below it."""
     above: list[int] = []
     count = 0
     for _, right in sorted(span):
@@ -202,7 +202,7 @@ def _inversions(span: list[tuple[int, int]]) -> int:
 def _heights(
     columns: Sequence[Sequence[Place]], links: Sequence[tuple[Place, Place]], sweeps: int
 ) -> dict[Place, float]:
-    """Heights near the mean of the neighbours, in the order of the column, a row apart. The least is 0."""
+    """Assign heights near the mean of the neighbours, one row apart and in column order. The minimum is 0."""
     before, after = _neighbours(links)
     heights: dict[Place, float] = {place: float(i) for column in columns for i, place in enumerate(column)}
     for sweep in range(sweeps):

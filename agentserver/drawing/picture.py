@@ -1,7 +1,6 @@
-"""The picture of who may talk to whom: boxes and lines in pixels, of which an SVG or a page is made.
+"""Places the peer graph of an organism as boxes and lines in pixels, for SVG files and the live view.
 
-Owns the graph of an organism, its boxes for groups, and where everything stands. Pure and deterministic: the same
-organism gives the same picture. Refuses to know colours, tags and files.
+Pure and deterministic: equal organisms give equal pictures. Colours and markup are up to the caller.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from agentserver.drawing.layered import SWEEPS, layout
+from agentserver.drawing.layered import SWEEPS, lay_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,36 +17,36 @@ if TYPE_CHECKING:
     from agentserver.drawing.layered import Edge, Layout, Place
 
 ROW, GAP, HEIGHT, PADDING, LETTER, BEND = 52.0, 90.0, 32.0, 24.0, 7.6, 12.0
-"""In pixels: between rows, between columns, of a box, around all, of a letter, of a column without boxes."""
+"""Pixels: between rows, between columns, of a box, around everything, of a letter, of a column without boxes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """The listeners of an organism, in its order, and the peers of each.
+    """The listeners of an organism, in its order, and their peers.
 
-    Left out, because it holds for every listener: it may answer its caller, call itself and use ``system.*``.
+    Arrows that every listener has are left out: to its caller, to itself and to ``system.*``.
 
     Args:
         name: of the organism.
-        listeners: what is drawn, with their arrows as ``peers``.
-        about: what the drawing shows, in words.
-        notes: lines that stand with it.
+        listeners: the boxes to draw, with their arrows as ``peers``.
+        about: a caption.
+        notes: lines below the drawing.
     """
 
     name: str
     listeners: tuple[Listener, ...]
-    about: str = "who may talk to whom"
+    about: str = "the peers of each listener"
     notes: tuple[str, ...] = ()
 
     def arrows(self) -> Iterator[tuple[str, str]]:
-        """From whom to whom, in the order of the organism."""
+        """Yield each arrow as sender and receiver, in the order of the organism."""
         places = {listener.name: place for place, listener in enumerate(self.listeners)}
         for listener in self.listeners:
             drawn = sorted(listener.peers & places.keys(), key=places.__getitem__)
             yield from ((listener.name, peer) for peer in drawn)
 
-    def grouped(self) -> Graph:
-        """The same with one box for all listeners whose names begin with the same part before the dot."""
+    def group_listeners(self) -> Graph:
+        """Merge listeners whose names share the part before the dot into one box each."""
         groups: dict[str, list[Listener]] = {}
         for listener in self.listeners:
             groups.setdefault(listener.name.partition(".")[0], []).append(listener)
@@ -59,7 +58,7 @@ class Graph:
 
 
 def _box_of(name: str, members: Sequence[Listener]) -> Listener:
-    """One listener in place of several: an agent, or a taker of broadcasts, when each of them is."""
+    """Merge listeners into one that is an agent, or takes broadcasts, if all of them do."""
     if len(members) == 1:
         return replace(members[0], name=name, peers=_heads(members[0].peers))
     return replace(
@@ -78,10 +77,10 @@ def _heads(names: Iterable[str]) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A listener, or a group of them, by its upper left corner; its height is HEIGHT.
+    """A listener or group of listeners, placed by its upper left corner; its height is HEIGHT.
 
     Args:
-        members: the listeners it stands for.
+        members: the listeners in the box.
     """
 
     listener: Listener
@@ -93,14 +92,14 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A way between two boxes.
+    """Line between two boxes.
 
     Args:
-        left: the box at which it begins.
-        right: the box at which it ends, in a later column.
-        forward: whether it leads from left to right.
-        backward: whether it leads from right to left; both may hold.
-        way: as the ``d`` of an SVG path, from left to right.
+        left: the box where it begins.
+        right: the box where it ends, in a later column.
+        forward: whether there is an arrow from left to right.
+        backward: whether there is an arrow from right to left; both may hold.
+        way: the ``d`` of an SVG path, from left to right.
     """
 
     left: str
@@ -112,12 +111,12 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """Everything that is drawn of a graph.
+    """A graph with the places of its boxes and lines.
 
     Args:
-        graph: what is drawn, which has groups in place of listeners where a layout of all takes too many steps.
-        width: of everything.
-        height: of everything.
+        graph: the drawn graph; with groups in place of listeners if the original has too many steps to lay out.
+        width: of the whole picture.
+        height: of the whole picture.
         boxes: in the order of the graph.
         lines: in the order of the graph.
     """
@@ -129,17 +128,17 @@ class Picture:
     lines: tuple[Line, ...]
 
 
-def picture(graph: Graph) -> Picture:
-    """Place a graph. One that takes too many steps to lay out has a box for each group of listeners."""
+def draw_picture(graph: Graph) -> Picture:
+    """Place a graph. One that takes too many steps to lay out gets a box for each group of listeners."""
     members: dict[str, list[str]] = {}
-    places = layout([listener.name for listener in graph.listeners], graph.arrows())
-    grouped = places.sweeps < SWEEPS
+    places = lay_out([listener.name for listener in graph.listeners], graph.arrows())
+    group_listeners = places.sweeps < SWEEPS
     for listener in graph.listeners:
-        name = listener.name.partition(".")[0] if grouped else listener.name
+        name = listener.name.partition(".")[0] if group_listeners else listener.name
         members.setdefault(name, []).append(listener.name)
-    if grouped:
-        graph = graph.grouped()
-        places = layout([listener.name for listener in graph.listeners], graph.arrows())
+    if group_listeners:
+        graph = graph.group_listeners()
+        places = lay_out([listener.name for listener in graph.listeners], graph.arrows())
     scene = _scene(places)
     columns = {place: i for i, column in enumerate(places.columns) for place in column}
     boxes = tuple(
@@ -163,7 +162,7 @@ def picture(graph: Graph) -> Picture:
 
 @dataclass(frozen=True, slots=True)
 class _Scene:
-    """A layout with columns in pixels: the left edge and width of each."""
+    """A layout with the left edge and width of each column in pixels."""
 
     layout: Layout
     left: tuple[float, ...]
@@ -185,7 +184,7 @@ def _scene(places: Layout) -> _Scene:
 
 
 def _way(edge: Edge, scene: _Scene, columns: Mapping[Place, int]) -> str:
-    """A curve from box to box that runs level through the columns between."""
+    """Draw a curve between two boxes that runs level through the columns in between."""
     stops: Sequence[Place] = (edge.left, *edge.bends, edge.right)
     column = columns[edge.left]
     x, y = scene.left[column] + scene.widths[column], scene.y(edge.left)

@@ -1,8 +1,4 @@
-"""The drawing of who may talk to whom, as Mermaid, DOT and SVG.
-
-Owns the three forms. Pure and deterministic: the same organism gives the same text. Refuses to know files, and where
-boxes and lines stand, which picture.py says.
-"""
+"""Writes the peer graph as Mermaid, DOT and SVG. Pure and deterministic."""
 
 from __future__ import annotations
 
@@ -10,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from lxml import etree
 
-from agentserver.drawing.picture import HEIGHT, PADDING, picture
+from agentserver.drawing.picture import HEIGHT, PADDING, draw_picture
 
 if TYPE_CHECKING:
     from agentserver.drawing.picture import Box, Graph, Line
 
 
-def mermaid(graph: Graph) -> str:
-    """A Mermaid flowchart. Agents are round, listeners of broadcasts are doubled."""
+def to_mermaid(graph: Graph) -> str:
+    """Write a Mermaid flowchart. Agents are round, listeners of broadcasts have a double border."""
     ids = {listener.name: f"n{i}" for i, listener in enumerate(graph.listeners)}
     lines = ["flowchart LR"]
     for listener in graph.listeners:
@@ -30,20 +26,20 @@ def mermaid(graph: Graph) -> str:
     return "\n".join(lines) + "\n"
 
 
-def dot(graph: Graph) -> str:
-    """A DOT digraph."""
-    lines = [f"digraph {_quoted(graph.name)} {{", "    rankdir=LR;", "    node [shape=box];"]
+def to_dot(graph: Graph) -> str:
+    """Write a DOT digraph."""
+    lines = [f"digraph {_quote(graph.name)} {{", "    rankdir=LR;", "    node [shape=box];"]
     for listener in graph.listeners:
         look = ["style=rounded"] if listener.agent else []
         look += ["peripheries=2"] if listener.broadcast else []
-        tip = f"tooltip={_quoted(listener.description)}"
-        lines.append(f"    {_quoted(listener.name)} [{', '.join([*look, tip])}];")
-    lines += [f"    {_quoted(a)} -> {_quoted(b)};" for a, b in graph.arrows()]
+        tip = f"tooltip={_quote(listener.description)}"
+        lines.append(f"    {_quote(listener.name)} [{', '.join([*look, tip])}];")
+    lines += [f"    {_quote(a)} -> {_quote(b)};" for a, b in graph.arrows()]
     lines += [f"    // {note}" for note in graph.notes]
     return "\n".join([*lines, "}"]) + "\n"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
@@ -65,12 +61,12 @@ svg { font: 13px ui-monospace, monospace; background: #fff; }
 LEGEND = "blue: agent; dashed: takes broadcasts; answers to callers are always allowed and not drawn"
 
 
-def svg(graph: Graph) -> str:
-    """An SVG drawing that needs nothing else: no script, no font, no picture from elsewhere.
+def to_svg(graph: Graph) -> str:
+    """Write a self-contained SVG: no script, font or external image.
 
-    A graph that takes too many steps to lay out is drawn with a box for each group of listeners.
+    A graph that takes too many steps to lay out gets a box for each group of listeners.
     """
-    drawn = picture(graph)
+    drawn = draw_picture(graph)
     told = (*drawn.graph.notes, LEGEND)
     width = max(drawn.width, max(map(len, told)) * 6.6 + 2 * PADDING)
     height = drawn.height + 20 * len(told)
@@ -94,7 +90,7 @@ def svg(graph: Graph) -> str:
 
 
 def _markers(root: etree._Element) -> None:
-    """The two ends of an arrow; one marker turned around is not understood everywhere."""
+    """Add both arrowheads, because not every viewer can reverse a single marker."""
     for name, tip, outline in (
         ("head", "7.5", "M0,0.8 L8,4 L0,7.2 z"),
         ("tail", "0.5", "M8,0.8 L0,4 L8,7.2 z"),

@@ -1,1 +1,1 @@
-"""JSON of other parties: counted before it is parsed, and parsed in one place. Internal."""
+"""JSON from other parties: limits are counted before parsing, and there is one parser. Internal."""

@@ -1,7 +1,4 @@
-"""The body of an HTTP answer, as it was checked. Imports the HTTP client that the SDKs of MCP and of providers share.
-
-Owns that the connection is closed with its body. Refuses to know what is checked.
-"""
+"""HTTP response bodies that are checked while they stream, for the HTTP client of the MCP and provider SDKs."""
 
 from __future__ import annotations
 
@@ -14,11 +11,11 @@ if TYPE_CHECKING:
 
 
 class CheckedBody(httpx2.AsyncByteStream):
-    """A body in the place of another.
+    """Response body that yields checked chunks and closes the original body's connection.
 
     Args:
-        inner: the body as it comes.
-        checked: its pieces, as far as they may be read.
+        inner: the original body.
+        checked: its chunks, up to the first refused one.
     """
 
     def __init__(self, inner: httpx2.AsyncByteStream, checked: AsyncIterator[bytes]) -> None:
@@ -35,10 +32,10 @@ class CheckedBody(httpx2.AsyncByteStream):
 
 
 def is_compressed(response: httpx2.Response) -> bool:
-    """True for an answer whose size on the wire is not its size."""
+    """Check whether the response has a content encoding, so that its size on the wire is not its size."""
     return bool(response.headers.get("content-encoding", "identity").lower() != "identity")
 
 
 def is_stream(response: httpx2.Response) -> bool:
-    """True for an answer that is a stream of events."""
+    """Check whether the response is a stream of server-sent events."""
     return bool(response.headers.get("content-type", "").lower().startswith("text/event-stream"))

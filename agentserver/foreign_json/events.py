@@ -1,7 +1,4 @@
-"""Streams of server-sent events, cut into events of bounded length.
-
-Owns where an event ends and how long it may be. Pure. Refuses to know what an event says.
-"""
+"""Splits a byte stream of server-sent events into events of bounded length. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ class EventCutter:
         self._held = bytearray()
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """Take a piece of the stream and yield the events that are whole. Raises ValueError where one is too long."""
+        """Add a chunk and yield the events that it completes. Raises ValueError when an event is too long."""
         searched = max(len(self._held) - 3, 0)
         self._held += chunk
         start = 0
@@ -44,6 +41,6 @@ class EventCutter:
 
 
 def data_of(event: bytes) -> bytes:
-    """The data of an event; empty where it has none."""
+    """Extract the data of an event; empty if it has none."""
     lines = (line[5:].removeprefix(b" ") for line in _LINE.split(event) if line.startswith(b"data:"))
     return b"\n".join(lines)

@@ -1,7 +1,6 @@
-"""JSON text of other parties as plain values under limits.
+"""Parses JSON text from other parties under limits. Pure.
 
-Owns the limits and the order of the checks: bytes, values and depth are counted in the text, in linear time and without
-building anything, before the parser sees it. Pure. Refuses to know models (``models.py``) and threads (``threads.py``).
+Bytes, values and depth are counted in the text, in linear time and without allocating values, before the parser runs.
 """
 
 from __future__ import annotations
@@ -18,19 +17,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 PIECE: Final = 1 << 16
-"""Bytes of a text that are counted at once."""
+"""Bytes of text that are counted in one step."""
 
 NO_JSON: Final = "must be JSON text in UTF-8"
 
 
 @dataclass(frozen=True, slots=True)
 class JsonLimits:
-    """The most that a JSON text may hold.
+    """Limits on a JSON text.
 
     Args:
         bytes: in UTF-8.
         values: objects, arrays and scalars together, at all depths.
-        depth: objects and arrays inside one another.
+        depth: nested objects and arrays.
         members: of one object.
         digits: characters of one number.
     """
@@ -44,10 +43,10 @@ class JsonLimits:
 
 @dataclass(frozen=True, slots=True)
 class RefusedJson:
-    """The one reason why a text was not read, or does not fit a model. Quotes nothing of the text.
+    """The first reason to refuse a text or value. Quotes nothing from it.
 
     Args:
-        rule: what must hold.
+        rule: the rule that was broken.
         pointer: the place as a JSON pointer (RFC 6901); empty for the whole text.
     """
 
@@ -55,24 +54,24 @@ class RefusedJson:
     pointer: str = ""
 
     def __str__(self) -> str:
-        """The reason on one line."""
+        """Format the reason on one line."""
         return f"{self.pointer or '(value)'}: {self.rule}"
 
 
 class _RefusalError(ValueError):
-    """A text that Python's parser reads and JSON, or a limit, does not allow. Its text is the rule."""
+    """Refusal of a text that Python's parser accepts but JSON, or a limit, does not. Its message is the rule."""
 
 
-def count(data: bytes, limits: JsonLimits) -> RefusedJson | None:
-    """Count bytes, values and depth of a JSON text without parsing it. Returns the limit that it breaks, or None.
+def count_json(data: bytes, limits: JsonLimits) -> RefusedJson | None:
+    """Count bytes, values and depth without parsing. Returns the broken limit, or None.
 
-    Counts a text that is no JSON up to its first error at least, which is as far as a parser gets.
+    In malformed JSON it counts at least up to the first error, which is as far as a parser gets.
     """
     if len(data) > limits.bytes:
         return RefusedJson(f"must have at most {limits.bytes} bytes")
     opened = data.count(b"[") + data.count(b"{")
     if opened + data.count(b",") < limits.values and opened <= limits.depth:
-        return None  # marks inside texts are counted as well, so this many at most
+        return None  # an upper bound, because brackets inside strings count too
     counter = JsonCounter(limits)
     for start in range(0, len(data), PIECE):
         refused = counter.feed(data[start : start + PIECE])
@@ -82,10 +81,10 @@ def count(data: bytes, limits: JsonLimits) -> RefusedJson | None:
 
 
 class JsonCounter:
-    """Counts values and depth of a JSON text that comes in pieces.
+    """Incremental counter of values and depth in a JSON text.
 
     Args:
-        limits: what it may hold; its bytes are not counted here.
+        limits: the limits to hold; bytes are not counted here.
     """
 
     def __init__(self, limits: JsonLimits) -> None:
@@ -96,21 +95,21 @@ class JsonCounter:
         self._escape = b""
 
     def feed(self, piece: bytes) -> RefusedJson | None:
-        """Count a piece. Returns the limit on values once the text has broken it, else None.
+        """Count a chunk. Returns a refusal once the text has too many values, else None.
 
-        Refuses UTF-16 and UTF-32, which some parsers read too: their quotes cannot be counted as bytes.
+        Refuses UTF-16 and UTF-32, which some parsers accept: their quotes cannot be counted as bytes.
         """
         if b"\0" in piece:
             return RefusedJson(NO_JSON)
         piece = self._escape + piece
         self._escape = b"\\" if (len(piece) - len(piece.rstrip(b"\\"))) & 1 else b""
-        if b"\\" in piece:  # from here on each quote begins or ends a text
+        if b"\\" in piece:  # from here on every quote begins or ends a string
             piece = piece.removesuffix(self._escape).replace(b"\\\\", b"").replace(b'\\"', b"")
         parts = piece.split(b'"')
         outside = b'"'.join(parts[self._inside :: 2]).translate(None, _SPACE)
         self._inside ^= (len(parts) - 1) & 1
         found = outside.translate(_BRACKETS, _NO_BRACKETS)
-        # A container of n values has n - 1 commas; an empty one has none, and none too many.
+        # A container of n values has n - 1 commas; an empty one has no comma and no value.
         self._values += outside.count(b",") + found.count(b"[") - outside.count(b"[]") - outside.count(b"{}")
         self._brackets += found
         if self._values <= self._limits.values:
@@ -118,7 +117,7 @@ class JsonCounter:
         return RefusedJson(f"must have at most {self._limits.values} values")
 
     def end(self) -> RefusedJson | None:
-        """The limit on depth when the whole text breaks it, else None."""
+        """Check the depth of the whole text. Returns a refusal if it is too deep, else None."""
         if not _is_deeper(bytes(self._brackets), self._limits.depth):
             return None
         return RefusedJson(f"must nest at most {self._limits.depth} objects and arrays")
@@ -130,7 +129,7 @@ _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 
 
 def _is_deeper(brackets: bytes, depth: int) -> bool:
-    """True when brackets nest deeper; those without a partner are left to the parser."""
+    """Check whether brackets nest deeper than ``depth``; unbalanced ones are left to the parser."""
     for _ in range(depth):
         inner = brackets.replace(b"[]", b"")
         if len(inner) == len(brackets):
@@ -139,20 +138,22 @@ def _is_deeper(brackets: bytes, depth: int) -> bool:
     return b"[" * (depth + 1) in brackets or b"[]" in brackets
 
 
-def read(data: bytes | str, limits: JsonLimits, *, number: Callable[[str], Any] = float) -> Any | RefusedJson:
-    """Read a JSON text as plain values.
+def parse_json(
+    data: bytes | str, limits: JsonLimits, *, number: Callable[[str], Any] = float
+) -> Any | RefusedJson:
+    """Parse a JSON text to plain values. Returns the reason if it is refused.
 
     Args:
-        data: the text, UTF-8 where it is bytes.
-        limits: what it may hold.
-        number: makes the numbers that have a point or an exponent.
+        data: the text, as str or as UTF-8 bytes.
+        limits: the limits to hold.
+        number: converts numbers that have a point or an exponent.
 
-    Refuses what breaks a limit, a member that an object has twice, NaN, Infinity and numbers that become it, half
-    of a surrogate pair, and what is no JSON.
+    Refuses broken limits, duplicate members of an object, NaN, Infinity and numbers that overflow to it, lone
+    surrogates, and malformed JSON.
     """
     try:
         encoded = data.encode() if isinstance(data, str) else data
-        refused = count(encoded, limits)
+        refused = count_json(encoded, limits)
         if refused is not None:
             return refused
         return _parse(encoded, limits, number)
@@ -162,9 +163,9 @@ def read(data: bytes | str, limits: JsonLimits, *, number: Callable[[str], Any] 
         return RefusedJson(NO_JSON)
 
 
-def read_or_raise(data: bytes | str, limits: JsonLimits) -> Any:
-    """Read a JSON text as plain values. Raises ValueError with the reason where ``read`` refuses it."""
-    found = read(data, limits)
+def parse_json_or_raise(data: bytes | str, limits: JsonLimits) -> Any:
+    """Parse a JSON text to plain values. Raises ValueError with the reason where ``parse_json`` refuses it."""
+    found = parse_json(data, limits)
     if isinstance(found, RefusedJson):
         raise ValueError(str(found))  # noqa: TRY004 - a refusal is a value
     return found
@@ -178,7 +179,9 @@ def _parse(data: bytes, limits: JsonLimits, number: Callable[[str], Any]) -> Any
         parse_float=partial(_number, number, limits.digits),
         parse_int=partial(_number, int, limits.digits),
     )
-    if _HALF_PAIR.search(data) is not None:  # costs another walk, so only where there may be one
+    if (
+        _HALF_PAIR.search(data) is not None
+    ):  # costs another traversal, so only if there may be a lone surrogate
         json.dumps(value, ensure_ascii=False, default=str).encode()
     return value
 
@@ -204,9 +207,7 @@ def _number(make: Callable[[str], Any], digits: int, text: str) -> Any:
         raise _RefusalError(f"must have numbers of at most {digits} digits")
     value = make(text)
     if isinstance(value, float) and math.isinf(value):
-        raise _RefusalError("must hold no number beyond those of a binary64")
-    if (
-        isinstance(value, Decimal) and abs(value.adjusted()) > digits
-    ):  # an exponent that nobody could write out
+        raise _RefusalError("must hold no number too large for a binary64")
+    if isinstance(value, Decimal) and abs(value.adjusted()) > digits:  # an exponent too large to write out
         raise _RefusalError(f"must have numbers of at most {digits} digits")
     return value

@@ -1,7 +1,4 @@
-"""Reading of large texts in threads, so that the event loop serves others meanwhile.
-
-Owns the size from which a text needs a thread, and the number read at once. Refuses to know the contents.
-"""
+"""Parses large texts in threads, so that the event loop stays responsive."""
 
 from __future__ import annotations
 
@@ -17,19 +14,19 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SMALL: Final = 1 << 16
-"""Bytes of a text that is read in the event loop: a thread would cost more."""
+"""Bytes up to which a text is parsed on the event loop: a thread would cost more."""
 AT_ONCE: Final = 2
-"""Large texts that are read at once: each takes a multiple of its size, and Python runs one thread at a time."""
+"""Large texts parsed concurrently: each takes a multiple of its size, and Python runs one thread at a time."""
 
 
 class ReadingThreads:
-    """The threads in which one part of a server reads large texts. Apart from the other threads of the process."""
+    """Thread limiter for parsing, separate from the process's other worker threads."""
 
     def __init__(self) -> None:
         self._limiter = anyio.CapacityLimiter(AT_ONCE)
 
     async def read(self, reader: Callable[[bytes], T], data: bytes) -> T:
-        """Call a reader with a text, in a thread when the text is large."""
+        """Call ``reader`` with a text, in a thread if the text is large."""
         if len(data) <= SMALL:
             return reader(data)
         return await anyio.to_thread.run_sync(partial(reader, data), limiter=self._limiter)

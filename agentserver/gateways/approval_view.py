@@ -10,7 +10,7 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
-from agentserver.characters.printing import CUT, amount
+from agentserver.characters.printing import CUT, format_amount
 from agentserver.core.records.wording import WORDING
 from agentserver.findings import answered_words, origin_words, redact_origins
 from agentserver.gateways.console.view import ASKS, MARGIN, decoded
@@ -102,7 +102,7 @@ def traced(origins: Origins | None, redact: Callable[[str], str] = str) -> list[
         named = (Style.NAME, f"{one.argument or 'value'}: "), (Style.PLAIN, f'"{_one_line(one.value)}"')
         lines.append(_margined((*named, (Style.DIM, f" {origin_words(one)}")), "  "))
     if origins.more:
-        lines.append(_margined(((Style.DIM, f"and {amount(origins.more, 'argument')} more"),), "  "))
+        lines.append(_margined(((Style.DIM, f"and {format_amount(origins.more, 'argument')} more"),), "  "))
     for text in origins.answered:
         lines.append(_heading(answered_words(text)))
         lines += [each for one in text.texts for each in _texts(one.field, one.text)]

@@ -14,7 +14,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from agentserver.foreign_json.reading import JsonLimits
-from agentserver.foreign_json.reading import read as read_json
+from agentserver.foreign_json.reading import parse_json as read_json
 from agentserver.handoff.judgement import Approved, Facts, Rejected, Verdict
 from agentserver.handoff.requests import RequestRefusal, digest
 

@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agentserver.foreign_json.reading import JsonLimits
-from agentserver.foreign_json.reading import read as read_json
+from agentserver.foreign_json.reading import parse_json as read_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

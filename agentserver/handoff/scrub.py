@@ -11,7 +11,7 @@ import unicodedata
 from enum import StrEnum
 from typing import Final
 
-from agentserver.characters.table import unseen
+from agentserver.characters.table import is_unseen
 
 
 class Scrub(StrEnum):
@@ -48,7 +48,7 @@ def clean(text: str) -> str:
         return text
     lines = _BREAKS.sub("\n", text)
     return "".join(
-        char for char in lines if char in _KEPT or not unseen(char) or unicodedata.category(char) == "Zs"
+        char for char in lines if char in _KEPT or not is_unseen(char) or unicodedata.category(char) == "Zs"
     )
 
 

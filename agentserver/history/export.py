@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from agentserver.characters.printing import replaced
+from agentserver.characters.printing import replace_unseen
 from agentserver.core.encoding.parts import encode, rights_of
 from agentserver.core.encoding.record_rows import delivery_of, delivery_row, plain_bytes, whole_bytes
 from agentserver.core.encoding.recorded import RecordedConversation, RecordedStep
@@ -17,7 +17,7 @@ from agentserver.core.encoding.recording import Origin
 from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.core.messages import Delivery, Done, EventPlace, Moment, Reply
 from agentserver.foreign_json.reading import JsonLimits, RefusedJson
-from agentserver.foreign_json.reading import read as read_json
+from agentserver.foreign_json.reading import parse_json as read_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -132,7 +132,7 @@ def _field(name: str, value: object, margin: str) -> str:
 
 
 def _line(value: object) -> str:
-    return replaced(json.dumps(value, ensure_ascii=False), lambda char: json.dumps(char)[1:-1])
+    return replace_unseen(json.dumps(value, ensure_ascii=False), lambda char: json.dumps(char)[1:-1])
 
 
 def _story(read: Mapping[str, Any]) -> RecordedConversation:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from agentserver.characters.printing import DOTS, shortened
+from agentserver.characters.printing import DOTS, truncate
 
 FOLDER: Final = "schemas/handoff-payloads"
 SHAPE: Final = f"{FOLDER}/SLUG.vN.xsd or {FOLDER}/SLUG.vN.schema.json"
@@ -80,7 +80,7 @@ class Objection:
 
 def shown(text: object) -> str:
     """Foreign text for a message: quoted, escaped to ASCII, at most SHOWN characters."""
-    return shortened(ascii(text), SHOWN, DOTS)
+    return truncate(ascii(text), SHOWN, DOTS)
 
 
 _ENDINGS = {"xsd": SchemaLanguage.XSD, "schema.json": SchemaLanguage.JSON}

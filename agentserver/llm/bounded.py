@@ -12,7 +12,7 @@ import httpx2
 
 from agentserver.foreign_json.bodies import CheckedBody, is_compressed, is_stream
 from agentserver.foreign_json.events import EventCutter, data_of
-from agentserver.foreign_json.reading import JsonLimits, count
+from agentserver.foreign_json.reading import JsonLimits, count_json
 from agentserver.foreign_json.threads import ReadingThreads
 
 if TYPE_CHECKING:
@@ -81,6 +81,6 @@ class AnswerBounds:
                 yield event
 
     async def _check(self, data: bytes, limits: JsonLimits) -> None:
-        refused = await self._threads.read(lambda text: count(text, limits), data)
+        refused = await self._threads.read(lambda text: count_json(text, limits), data)
         if refused is not None:
             raise UnreadableAnswerError(f"the answer {refused.rule}")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from lxml import etree
 
-from agentserver.characters.printing import DOTS, shortened
+from agentserver.characters.printing import DOTS, truncate
 from agentserver.payload.fields.facets import words
 from agentserver.payload.fields.field_table import FieldKind, RecordType, Scalar
 from agentserver.payload.fields.lexical import ScalarKind, readable
@@ -120,7 +120,7 @@ def faults(name: str, part: Part, element: etree._Element) -> tuple[Correction, 
 
 
 def _fault(path: str, rule: str) -> Correction:
-    return Correction(shortened(path, LENGTH, DOTS), shortened(rule, LENGTH, DOTS))
+    return Correction(truncate(path, LENGTH, DOTS), truncate(rule, LENGTH, DOTS))
 
 
 class _Search:
@@ -228,7 +228,7 @@ def _names(part: Part) -> str:
 
 def listed(words: list[str]) -> str:
     """Words in one bounded line."""
-    shown = [shortened(word, _VALUE, DOTS) for word in words[:LISTED]]
+    shown = [truncate(word, _VALUE, DOTS) for word in words[:LISTED]]
     more = f" and {len(words) - LISTED} more" if len(words) > LISTED else ""
     return ", ".join(shown) + more
 
@@ -237,8 +237,8 @@ def label(scalar: Scalar) -> str:
     """The type of a scalar in words: ``integer from 1 to 10``."""
     if scalar.choices:
         forms = [written or '""' for written, _ in scalar.choices]
-        return f"one of {listed(forms)}" if len(forms) > 1 else shortened(forms[0], LENGTH, DOTS)
-    return shortened(" ".join([_WORDS[scalar.kind], *words(scalar.kind, scalar.facets)]), LENGTH, DOTS)
+        return f"one of {listed(forms)}" if len(forms) > 1 else truncate(forms[0], LENGTH, DOTS)
+    return truncate(" ".join([_WORDS[scalar.kind], *words(scalar.kind, scalar.facets)]), LENGTH, DOTS)
 
 
 def parts(payload: PayloadType) -> Part:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from agentserver.characters.printing import shortened
+from agentserver.characters.printing import truncate
 from agentserver.provenance.confidentiality.bits import (
     CALL,
     Choice,
@@ -333,5 +333,5 @@ def _evidence(found: PrivateMatch) -> Evidence:
     via = " then ".join(part for part in (found.text.origin.via, found.via) if part)
     body = " ".join(found.text.body.split())
     return Evidence(
-        shortened(" ".join(found.excerpt.split()), EXCERPT), found.text, shortened(body, EXCERPT), via
+        truncate(" ".join(found.excerpt.split()), EXCERPT), found.text, truncate(body, EXCERPT), via
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from agentserver.characters.printing import CUT, replaced
+from agentserver.characters.printing import CUT, replace_unseen
 from agentserver.findings import Delegation, FindingFacts, Findings, RecordText, Telling, Trail, TrailHop
 from agentserver.provenance.evidence.leaves import text_of
 from agentserver.provenance.policy.declarations import Effect
@@ -55,7 +55,7 @@ def _flattened(record: Delegation) -> Delegation:
 
 
 def _printable(text: str) -> str:
-    return "\n".join(replaced(line, lambda _: "\ufffd") for line in text.split("\n"))
+    return "\n".join(replace_unseen(line, lambda _: "\ufffd") for line in text.split("\n"))
 
 
 def explain(verdict: Verdict, *, became: str = "") -> str:
@@ -116,6 +116,6 @@ def _flat(text: str) -> str:
     begun = text[:1000]
     flat = " ".join(begun.split())
     if not (flat.isascii() and flat.isprintable()):
-        flat = " ".join(replaced(flat, lambda _: " ").split())
+        flat = " ".join(replace_unseen(flat, lambda _: " ").split())
     whole = len(flat) <= 120 and len(text) == len(begun)  # noqa: PLR2004  one line of a terminal
     return flat if whole else f"{flat[:119]}{CUT}"

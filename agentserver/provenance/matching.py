@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Final
 
-from agentserver.characters.printing import CUT, shortened
+from agentserver.characters.printing import CUT, truncate
 from agentserver.provenance.evidence.commands import simple_commands
 from agentserver.provenance.evidence.encodings import turned, unwrapped
 from agentserver.provenance.evidence.folding import fold_bytes, unfold
@@ -369,4 +369,4 @@ def _via(via: str, source: Text) -> str:
 
 
 def _short(text: str) -> str:
-    return shortened(" ".join(text.split()), EXCERPT)
+    return truncate(" ".join(text.split()), EXCERPT)

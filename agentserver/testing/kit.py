@@ -226,7 +226,7 @@ class Testbed:
         return self.server.rules.codecs.of(type(payload)).encode(payload).encode()
 
     def _decoded(self, reply: Reply) -> Any:
-        read = envelope.read(reply.message)
+        read = envelope.read_envelope(reply.message)
         assert isinstance(read, envelope.Envelope)
         codec = self.server.rules.codecs.named(str(read.payload.tag))
         assert codec is not None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from lxml import etree
 
-from agentserver.characters.printing import visible
+from agentserver.characters.printing import escape_unseen
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
 from agentserver.trace.text import further, line, read
@@ -37,19 +37,19 @@ def page(title: str, records: Sequence[AuditRecord], wording: DetailWording = WO
     etree.SubElement(head, "meta", charset="utf-8")
     # Should a browser ever find something to load or to run here, it may not.
     etree.SubElement(head, "meta", {"http-equiv": "Content-Security-Policy", "content": POLICY})
-    etree.SubElement(head, "title").text = visible(title)
+    etree.SubElement(head, "title").text = escape_unseen(title)
     etree.SubElement(head, "style").text = STYLE
     body = etree.SubElement(root, "body")
-    etree.SubElement(body, "h1").text = visible(title)
+    etree.SubElement(body, "h1").text = escape_unseen(title)
     for hop in read(records):
         row = etree.SubElement(body, "div", {"class": str(Event(hop.record.event))})
         row.text = "\n".join(
-            "".join(visible(text) for _, text in each)
+            "".join(escape_unseen(text) for _, text in each)
             for each in (line(hop, wording), *further(hop, wording=wording))
         )
         if hop.record.message:
             unfold = etree.SubElement(body, "details")
             etree.SubElement(unfold, "summary").text = "message"
             text = hop.record.message.decode("utf-8", "surrogateescape")
-            etree.SubElement(unfold, "div").text = "\n".join(map(visible, text.split("\n")))
+            etree.SubElement(unfold, "div").text = "\n".join(map(escape_unseen, text.split("\n")))
     return etree.tostring(root, method="html", encoding="unicode", doctype="<!DOCTYPE html>")

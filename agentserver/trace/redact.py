@@ -141,7 +141,7 @@ def _message(data: bytes, redaction: Redaction, gone: list[str]) -> str:
     """The message as text, less what the redaction covers; that is added to ``gone``."""
     if not data or not redaction.fields:
         return data.decode("utf-8", "backslashreplace")
-    read = envelope.read(data, _BOUNDS)
+    read = envelope.read_envelope(data, _BOUNDS)
     if isinstance(read, envelope.Malformed):
         return _measured(data)
     if EVERY in redaction.fields:

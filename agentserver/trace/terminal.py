@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
-from agentserver.characters.printing import counted, visible
+from agentserver.characters.printing import escape_unseen, truncate_counting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -59,7 +59,7 @@ def visible_lines(text: str, *, whole: bool = False) -> Iterator[str]:
         whole: whether a line is told exactly, with its tabs, going on in the next ones where it is longer than
             MAX_LINE: for what a person decides about.
     """
-    return map(visible, _pieces(text)) if whole else map(cut, own_lines(text))
+    return map(escape_unseen, _pieces(text)) if whole else map(cut, own_lines(text))
 
 
 def _pieces(text: str) -> Iterator[str]:
@@ -69,7 +69,7 @@ def _pieces(text: str) -> Iterator[str]:
 
 def cut(text: str) -> str:
     """The first MAX_LINE characters of a text, visible; what is left out is counted."""
-    return counted(text, MAX_LINE, visible)
+    return truncate_counting(text, MAX_LINE, escape_unseen)
 
 
 def paint(line: Line, *, colour: bool, whole: bool = False) -> str:
@@ -77,7 +77,7 @@ def paint(line: Line, *, colour: bool, whole: bool = False) -> str:
 
     With ``colour``, SGR sequences of our own stand around the segments.
     """
-    show = visible if whole else cut
+    show = escape_unseen if whole else cut
     return "".join(
         f"\x1b[{style.value}m{show(text)}\x1b[0m" if colour and style.value else show(text)
         for style, text in line
@@ -171,7 +171,7 @@ class Screen:
 
     def prompt(self, text: str) -> None:
         """Print without ending the line."""
-        self._put(visible(text))
+        self._put(escape_unseen(text))
 
     async def written(self) -> None:
         """Wait until everything so far is written."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from agentserver.characters.printing import counted
+from agentserver.characters.printing import truncate_counting
 from agentserver.core.encoding.detail_form import fields
 from agentserver.core.messages import TODO
 from agentserver.core.records.audit import Event
@@ -179,7 +179,7 @@ def _route(record: AuditRecord) -> Iterator[Segment]:
 
 
 def _bounded(text: str, most: int = 500) -> str:
-    return counted(text, most)
+    return truncate_counting(text, most)
 
 
 def tree(
@@ -257,7 +257,7 @@ def said(hop: TracedHop) -> tuple[Line, ...]:
 
 def payload(message: bytes) -> str:
     """The payload of a message as text, or the whole of it where it is no envelope any more."""
-    read = envelope.read(message)
+    read = envelope.read_envelope(message)
     plain = message if isinstance(read, envelope.Malformed) else canonical(read.payload)
     return plain.decode("utf-8", "surrogateescape")
 

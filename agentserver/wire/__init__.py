@@ -1,1 +1,1 @@
-"""The wire: envelopes, and payload text that a model wrote, as bytes and as parsed elements. Internal."""
+"""The wire format: envelopes and payload text, as bytes and as parsed elements. Internal."""

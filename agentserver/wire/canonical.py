@@ -1,7 +1,4 @@
-"""The canonical form of an element: the same bytes for the same content, for digests and comparisons.
-
-Owns what C14N leaves to be mended. Refuses to know why two elements are compared.
-"""
+"""Canonical form of an element: equal bytes for equal content, for digests and comparisons."""
 
 from __future__ import annotations
 
@@ -10,18 +7,20 @@ from typing import Final
 
 from lxml import etree
 
-# A declaration as C14N writes it, and a start tag: in C14N no "<" stands elsewhere, and no quote in an attribute.
+# A namespace declaration in C14N output, and a start tag: C14N writes "<" nowhere else, and escapes quotes in
+# attributes.
 _BARE_SPACE: Final = re.compile(rb' xmlns(?::[^\s="<>]+)?="[^"<>]*&[^"<>]*"')
 _START_TAG: Final = re.compile(rb'<[^"<>]*(?:"[^"<]*"[^"<>]*)*>')
 
 
 def canonical(element: etree._Element) -> bytes:
-    """Exclusive C14N 1.0 without comments (RFC 3741), the same wherever the element stands, for hashing.
+    """Write Exclusive C14N 1.0 without comments (RFC 3741), independent of the surrounding document.
 
-    It can be read again, and its canonical form is itself.
+    The result can be parsed again, and is its own canonical form.
     """
     form = etree.tostring(element, method="c14n", exclusive=True, with_comments=False, with_tail=False)
-    # libxml2 writes a namespace as it is. Of what C14N escapes, a URI that the parser takes can hold "&" alone.
+    # libxml2 does not escape namespace URIs. Of the characters that C14N escapes, only "&" can occur in a URI it
+    # accepts.
     return _START_TAG.sub(_escaped_spaces, form) if _BARE_SPACE.search(form) else form
 
 

@@ -1,11 +1,8 @@
-"""The wire: the envelope, its schema, and the only hardened parser of the package.
+"""Reads and writes message envelopes, with their schema and the package's only hardened XML parser.
 
-Owns the bytes of a message: reading them under stated bounds, and writing them. Refuses to know
-what a payload means, who may send it, or whether the claimed sender is the true one: that is for the
-caller to decide, whatever the bytes say.
-
-Nothing here repairs: a document is read exactly as it stands or refused. Refusals are values of bounded size
-that quote nothing of the document, so they can be logged.
+A document is read exactly as it is or refused; nothing is repaired here. The claimed sender is returned as a claim:
+the caller knows the true one. Refusals have a bounded size and quote nothing from the document, so they can be
+logged.
 """
 
 from __future__ import annotations
@@ -51,22 +48,22 @@ SCHEMA: Final = """\
   </xs:simpleType>
 </xs:schema>
 """
-"""The envelope's XSD; the packaged file and the one at the top of the project are held identical to it."""
+"""The envelope's XSD. Tests keep the packaged file and ``schemas/`` identical to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The limits of a document, beyond which it is refused.
+    """Limits on a document; one that exceeds them is refused.
 
     Args:
-        bytes: of the whole document; below 10 MB, where libxml2 has bounds of its own.
-        depth: elements inside one another, the root included; at most 256, libxml2's own bound.
-        elements: in the whole document. More than twice as many ``<``, wherever they stand, are not parsed.
-        attributes: of one element; as many namespace declarations may be in scope at once.
-        text: characters of one run of text or of one attribute value.
-        name: characters of an element's or attribute's name and its prefix together. Beyond 50,000 it is a
-            syntax error to libxml2.
-        names: those that the server's own schemas declare. A document with others has a parser of its own.
+        bytes: of the whole document; below 10 MB, where libxml2 has limits of its own.
+        depth: nested elements, including the root; at most 256, libxml2's own limit.
+        elements: in the whole document. A document with more than twice as many ``<`` is not parsed at all.
+        attributes: of one element; also the limit on namespace declarations in scope.
+        text: characters of one run of text or one attribute value.
+        name: characters of an element or attribute name with its prefix. Beyond 50,000 libxml2 reports a syntax
+            error.
+        names: declared by the server's own schemas. A document with other names gets a parser of its own.
     """
 
     bytes: int = 1 << 20
@@ -79,7 +76,7 @@ class Bounds:
 
 
 class Fault(StrEnum):
-    """The reason why a document was refused."""
+    """Reason for refusing a document."""
 
     SIZE = "size"
     ENCODING = "encoding"
@@ -95,7 +92,7 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """A document that was refused; ``detail`` is at most 200 characters and quotes nothing of it."""
+    """A refused document; ``detail`` has at most 200 characters and quotes nothing from it."""
 
     kind: Fault
     detail: str
@@ -103,12 +100,12 @@ class Malformed:
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """A message as its bytes claim it. ``payload`` is the element inside the envelope's own tree.
+    """A message as its bytes claim it. ``payload`` is an element within the envelope's tree.
 
     Args:
-        sender: the claimed sender, empty when none is; authority is the caller's knowledge, never this.
-        to: the listener named, or None when the payload's root decides.
-        thread: the thread named, None when none is; a claim as well.
+        sender: the claimed sender, or empty; never authoritative.
+        to: the named listener, or None if the payload's root decides.
+        thread: the claimed thread, or None.
         payload: one element of a namespace other than the envelope's.
     """
 
@@ -121,11 +118,10 @@ class Envelope:
 _DEFAULT: Final = Bounds()
 
 
-# Reused because a new parser costs a third of a small message. lxml locks a parser while it works, so threads
-# may share it. `collect_ids=False` is absent on purpose: with it libxml2 opens external DTDs. Comments and
-# processing instructions go because they would split `.text`. What stays of a document is each name that the thread
-# had not seen before, for as long as the thread lives or this parser does: one with unknown names gets another
-# parser, so documents of strangers are read in a thread of their own.
+# Reused because a new parser costs a third of a small message; lxml locks a parser in use, so threads may share it.
+# `collect_ids=False` is absent on purpose: it would make libxml2 open external DTDs. Comments and processing
+# instructions are removed because they would split `.text`. libxml2 keeps every new name for the life of the thread
+# or the parser, so a document with unknown names gets its own parser, in a thread of its own.
 def _parser() -> etree.XMLParser:
     return etree.XMLParser(
         encoding="utf-8",
@@ -149,8 +145,8 @@ _OWN: Final = f"{{{NAMESPACE}}}"
 _FROM, _TO, _THREAD = (_OWN + name for name in ("from", "to", "thread"))
 _OPEN: Final = f'<message xmlns="{NAMESPACE}">'
 _NAME: Final = re.compile("[ -~\u00a0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]{1,256}")
-_PLAIN_NAMES: Final = re.compile("\n".join(["[ -%'-;=?-~]{1,256}"] * 3))  # a line each, nothing to escape
-# In a document of less than 10 MB nothing but depth exhausts one of libxml2's own resources.
+_PLAIN_NAMES: Final = re.compile("\n".join(["[ -%'-;=?-~]{1,256}"] * 3))  # one per line, nothing to escape
+# Below 10 MB, only depth can exhaust one of libxml2's own limits.
 _EXHAUSTED: Final = etree.ErrorTypes.ERR_RESOURCE_LIMIT
 _BOM: Final = b"\xef\xbb\xbf"
 _BARE: Final = re.compile(rb"<[^!?]")
@@ -158,7 +154,7 @@ _MISC: Final = re.compile(rb"(?:-->|\?>)?[ \t\r\n]*(<!--|<\?)")
 _CLOSING: Final = {b"<!--": b"-->", b"<?": b"?>"}
 _DOCTYPE: Final = re.compile(rb"(?:-->|\?>)?[ \t\r\n]*<!")
 _ENCODING: Final = re.compile(rb"""encoding\s*=\s*["']([^"']*)["']""")
-# The declarations that surely have a canonical form; any other is tried out.
+# Declarations that certainly have a canonical form; others are tried.
 _PLAIN_NAMESPACE: Final = re.compile(
     rb"""xmlns(?::[A-Za-z_][A-Za-z0-9_.-]{0,63})?=(["'])"""
     rb"""(?:urn:[A-Za-z0-9][A-Za-z0-9:._/-]*|https?://[A-Za-z0-9.-]+(?:/[A-Za-z0-9._/-]*)?)\1"""
@@ -176,19 +172,19 @@ _TYPED: Final = etree.XPath(
 )
 
 
-def read(data: bytes, bounds: Bounds = _DEFAULT) -> Envelope | Malformed:
-    """The envelope in `data`, or why there is none. Raises nothing for any bytes.
+def read_envelope(data: bytes, bounds: Bounds = _DEFAULT) -> Envelope | Malformed:
+    """Read the envelope in `data`, or the reason to refuse it. Raises nothing for any bytes.
 
-    The bytes are UTF-8, with or without a byte order mark, and have no DOCTYPE. What is read has a canonical form.
-    ``xsi:type`` is refused: it would pick a type, and canonical forms would not tell two types apart. Other
-    attributes of that namespace, ``xml:base`` and ``xml:id`` mean nothing here.
+    The bytes are UTF-8, with or without a byte order mark, and have no DOCTYPE. A document that is read has a
+    canonical form. ``xsi:type`` is refused because it would select a type that canonical forms do not distinguish.
+    Other attributes of that namespace, ``xml:base`` and ``xml:id`` have no meaning here.
     """
     root = _parse(data, bounds)
     return root if isinstance(root, Malformed) else _envelope(root)
 
 
 def read_either(data: bytes, bounds: Bounds = _DEFAULT) -> Envelope | etree._Element | Malformed:
-    """The envelope in `data`, or the payload element that it is, parsed once. Neither is a malformed payload."""
+    """Read an envelope or a bare payload element, parsing once. If it is neither, the fault is that of a payload."""
     root = _parse(data, bounds)
     if isinstance(root, Malformed):
         return root
@@ -210,14 +206,15 @@ def _envelope(root: etree._Element) -> Envelope | Malformed:
 
 
 def read_payload(data: bytes, bounds: Bounds = _DEFAULT) -> etree._Element | Malformed:
-    """The payload element that `data` is, or why there is none. Raises nothing for any bytes."""
+    """Read a bare payload element, or the reason to refuse it. Raises nothing for any bytes."""
     return _payload(_parse(data, bounds))
 
 
 def read_written(markup: str, bounds: Bounds, *, regular: bool = False) -> etree._Element | Malformed:
-    """The payload element that a codec has written, whose names are its own; else as `read_payload`.
+    """Read a payload element that a codec wrote, with only its own names; otherwise like `read_payload`.
 
-    `regular` markup has short names, no attributes and nothing but elements and escaped text: counts show its bounds.
+    `regular` markup has short names, no attributes, and only elements and escaped text, so byte counts show its
+    limits.
     """
     data = markup.encode()
     few = regular and len(data) <= bounds.bytes and data.count(b"<") <= min(2 * bounds.depth, bounds.elements)
@@ -226,7 +223,7 @@ def read_written(markup: str, bounds: Bounds, *, regular: bool = False) -> etree
     try:
         root = etree.fromstring(data, _PARSER)
     except etree.LxmlError as error:
-        return _unparsed(error)
+        return _syntax_fault(error)
     return root if root.tag[0] == "{" and not root.tag.startswith(_OWN) else _payload(root)
 
 
@@ -239,10 +236,10 @@ def _payload(root: etree._Element | Malformed) -> etree._Element | Malformed:
 
 
 def write(sender: str, to: str | None, thread: str | None, payload_markup: str) -> bytes:
-    """The message as UTF-8 bytes; `read` is its inverse.
+    """Write the message as UTF-8 bytes; the inverse of `read_envelope`.
 
-    `payload_markup` is one well-formed element without a prolog, as the codec writes it: taken on trust.
-    Raises ValueError when a name is not one that the schema allows.
+    `payload_markup` is one well-formed element without a prolog, as the codec writes it; it is not checked. Raises
+    ValueError when a name is not allowed by the schema.
     """
     if to and thread and _PLAIN_NAMES.fullmatch(f"{sender}\n{to}\n{thread}"):
         head = f"{_OPEN}<from>{sender}</from><to>{to}</to><thread>{thread}</thread>"
@@ -260,19 +257,19 @@ def _name(value: str) -> str:
 
 
 def _parse(data: bytes, bounds: Bounds, parser: etree.XMLParser | None = None) -> etree._Element | Malformed:
-    refusal = _before(data, bounds)
+    refusal = _check_bytes(data, bounds)
     if refusal is not None:
         return refusal
     try:
         parser = parser or (_PARSER if familiar(data, bounds.names) else _parser())
         root = etree.fromstring(data, parser)
-        return _after(root, data, bounds) or root
-    except etree.LxmlError as error:  # not only its syntax errors: libxml2 raises on trees that it dislikes
-        return _unparsed(error)
+        return _check_tree(root, data, bounds) or root
+    except etree.LxmlError as error:  # not only for syntax errors: libxml2 also rejects some trees
+        return _syntax_fault(error)
 
 
-def _before(data: bytes, bounds: Bounds) -> Malformed | None:
-    """Faults that the bytes alone show, before anything is built from them."""
+def _check_bytes(data: bytes, bounds: Bounds) -> Malformed | None:
+    """Refuse faults that show in the bytes alone, before parsing."""
     if len(data) > bounds.bytes:
         return Malformed(Fault.SIZE, f"more than {bounds.bytes} bytes")
     if data.count(b"<") > 2 * bounds.elements:
@@ -283,7 +280,7 @@ def _before(data: bytes, bounds: Bounds) -> Malformed | None:
 
 
 def _utf8(data: bytes) -> bool:
-    """Strict, so that no other decoder's leniency (overlong forms, surrogates, NUL) can matter later."""
+    """Check for strict UTF-8, so that no other decoder's leniency (overlong forms, surrogates, NUL) matters later."""
     try:
         data.decode()
     except UnicodeDecodeError:
@@ -292,7 +289,7 @@ def _utf8(data: bytes) -> bool:
 
 
 def _prolog(data: bytes) -> Malformed | None:
-    """Refuse other declared encodings, and a DOCTYPE, which can only stand before the root (XML 1.0, 2.8)."""
+    """Refuse other declared encodings, and a DOCTYPE, which can only precede the root (XML 1.0, 2.8)."""
     start = len(_BOM) if data.startswith(_BOM) else 0
     if data.startswith(b"<?xml", start):
         declared = _ENCODING.search(data, start, data.find(b"?>") + 1)
@@ -304,11 +301,11 @@ def _prolog(data: bytes) -> Malformed | None:
     return Malformed(Fault.DOCTYPE, "has a DOCTYPE") if _DOCTYPE.match(data, start) else None
 
 
-def _after(root: etree._Element, data: bytes, bounds: Bounds) -> Malformed | None:
-    """Faults that only the tree shows. Each exact look is taken when a count of bytes cannot rule its answer out."""
+def _check_tree(root: etree._Element, data: bytes, bounds: Bounds) -> Malformed | None:
+    """Refuse faults that only the tree shows. Exact checks run only if byte counts cannot rule the fault out."""
     if _ordinary(data, bounds):
         return None
-    if b"<!" in data and root.getroottree().docinfo.internalDTD is not None:  # _prolog saw it already
+    if b"<!" in data and root.getroottree().docinfo.internalDTD is not None:  # _prolog checked it already
         return Malformed(Fault.DOCTYPE, "has a DOCTYPE")
     if b":type" in data and _TYPED(root):
         return Malformed(Fault.SHAPE, "xsi:type is not accepted: the schema alone says what an element is")
@@ -316,9 +313,9 @@ def _after(root: etree._Element, data: bytes, bounds: Bounds) -> Malformed | Non
 
 
 def _ordinary(data: bytes, bounds: Bounds) -> bool:
-    """True when counts of bytes rule out every answer of ``_after``, as they do for what codecs write.
+    """Check whether byte counts rule out every fault of ``_check_tree``, as they do for codec output.
 
-    Each ``=`` is that of a plain default namespace, so there are no attributes, and none named ``xsi:type``.
+    Every ``=`` belongs to a plain default namespace, so there are no attributes and no ``xsi:type``.
     """
     return (
         len(data) <= bounds.text
@@ -354,7 +351,7 @@ def _namespaces(root: etree._Element, data: bytes, many: int) -> Malformed | Non
 
 
 def _in_scope(root: etree._Element, many: int) -> bool:
-    """True when more declarations than this hold at one place. Asking each element would cost their product."""
+    """Check whether more than ``many`` declarations are in scope anywhere, in one walk of the tree."""
     now = 0
     for event, _ in etree.iterwalk(root, events=("start-ns", "end-ns")):
         now += 1 if event == "start-ns" else -1
@@ -383,8 +380,8 @@ def _fits(root: etree._Element) -> bool:
         return False
 
 
-def _unparsed(error: etree.LxmlError) -> Malformed:
-    """The place at which libxml2 gave up, and its name for the fault; its own message would quote the document."""
+def _syntax_fault(error: etree.LxmlError) -> Malformed:
+    """Describe libxml2's error by name and place; its own message would quote the document."""
     last = cast("Any", error.error_log).last_error
     if last is None:
         return Malformed(Fault.SYNTAX, "ERR_UNKNOWN")

@@ -1,8 +1,8 @@
-"""A look at the bytes of a document for names that the server's own schemas do not know.
+"""Checks the bytes of a document for names that the server's own schemas do not declare.
 
-libxml2 keeps each distinct name that a thread has parsed for as long as the thread lives. Documents with names of their
-own are therefore read apart, by a parser and in a thread that go away. Owns that question; its answer may be no for a
-harmless document, which costs time, and is never yes for one that brings a new name. Refuses to judge documents.
+libxml2 keeps every distinct name for as long as the parsing thread lives, so documents with new names are parsed in a
+thread and by a parser that are discarded. The check may reject a harmless document, which costs time, but never
+accepts one with a new name.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _DECLARED: Final = re.compile(r"""\b(?:name|targetNamespace|xmlns(?::[\w.-]+)?)=
 
 
 def names(schemas: Iterable[str]) -> frozenset[bytes]:
-    """Every name and namespace that schemas declare, as it stands in a document of theirs."""
+    """Collect every name and namespace that the schemas declare, as a document would spell it."""
     return frozenset(found.encode() for schema in schemas for found in _DECLARED.findall(schema))
 
 
 def familiar(data: bytes, known: frozenset[bytes]) -> bool:
-    """True for start and end tags, text and character references alone, all names being known.
+    """Check that the document has only tags with known names, text and character references.
 
-    Each ``<`` must begin a tag that the pattern takes whole, and no attribute's value holds one, so that no parser can
-    see a name where this sees none. Prefixed names count as unknown.
+    Each ``<`` must begin a tag that the pattern matches completely, and attribute values contain no ``<``, so a
+    parser cannot find a name that this check misses. Prefixed names count as unknown.
     """
     tags = _TAG.findall(data)
     if not tags or len(tags) != data.count(b"<"):

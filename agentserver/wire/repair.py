@@ -1,14 +1,13 @@
-"""Text that a deprecated handler returned, read strictly or repaired as far as a schema makes it certain.
+"""Reads text that a deprecated handler returned, and repairs it if the schema allows exactly one reading.
 
-Owns what may be repaired and when a repair is refused. Refuses to touch the wire, routing and anything that
-is no payload: an envelope is never read here, no element is made or moved that the text does not name and the
-schema does not know, and no character of a payload is dropped.
+Repairs payload text only: it never reads an envelope, never adds or moves an element that the text does not name and
+the schema does not know, and drops no character of a payload.
 
-Well-formed text means what it says and is never repaired, valid or not. Else prose, a code fence and an XML
-declaration around the payloads may go, and a root may get its namespace; if that suffices, the payloads are
-read as they stand. Else every reading that the field tables allow is tried, with raw ``&`` and ``<``, a missing or
-cut end tag. The one that validates is the answer; two are a refusal. Markup never becomes text. Where something was
-left unescaped, though, its writer may have meant a tag as text, and a reading in which it is one is a second reading.
+Well-formed text is never repaired, valid or not. Otherwise prose, a code fence and an XML declaration around the
+payloads may be removed, and a root may get its missing namespace; if that is enough, the payloads are taken as they
+are. Otherwise every reading that the field tables allow is tried, with raw ``&`` and ``<`` and with a missing or
+truncated end tag. The only valid reading is the answer; two valid readings are a refusal. Markup never becomes text.
+But if the writer left something unescaped, a tag may have been meant as text, and that counts as a second reading.
 """
 
 from __future__ import annotations
@@ -46,10 +45,10 @@ if TYPE_CHECKING:
     from agentserver.wire.repair_search import Candidate
 
 LIMIT: Final = 256 * 1024
-"""Bytes of text that are looked at for repair."""
+"""Bytes of text considered for repair."""
 
 CANDIDATES: Final = 64
-"""Complete readings that are held against the schemas."""
+"""Complete readings that are validated."""
 
 NOTES: Final = 64
 """Repairs of one text; a text that needs more is refused."""
@@ -61,7 +60,7 @@ _FENCE: Final = re.compile(r"(?:\A|\n)```[\w-]*[ \t]*\n[ \t\n]*\Z")
 _REFERENCE: Final = r"&(?:amp|lt|gt|quot|apos|#[0-9]{1,7}|#x[0-9A-Fa-f]{1,6});"
 _BARE: Final = re.compile(rf"<|\]\]>|(?!{_REFERENCE})&")
 _ESCAPED: Final = re.compile(rf"{_REFERENCE}|<!\[CDATA\[|<!--|<\?")
-# What is markup under any name. A start tag without attributes is not: List<int>.
+# Markup whatever its name. A start tag without attributes is not included: List<int>.
 _TAG_LIKE: Final = re.compile(
     r"</[^\W\d][\w.:-]*[ \t\n]*>|<[^\W\d][\w.:-]*(?:[ \t\n]*/>|[ \t\n]+[\w.:-]+=[\"'])"
 )
@@ -70,7 +69,7 @@ _BARE_AMPERSAND: Final = re.compile(rf"(?!{_REFERENCE})&")
 
 
 class RepairRefusal(StrEnum):
-    """The reason why text could not be read; the words are meant for its writer."""
+    """Reason why text could not be read, worded for its writer."""
 
     SIZE = "the text is too long to be repaired: write well-formed XML"
     ENCODING = "the text is not UTF-8"
@@ -85,8 +84,8 @@ class RepairRefusal(StrEnum):
     WORK = "the text has too many faults to be repaired: write well-formed XML"
 
 
-class Known(Protocol):
-    """The known facts of a payload: a codec."""
+class RepairCodec(Protocol):
+    """The facts about a payload class that repair needs; codecs provide them."""
 
     @property
     def name(self) -> str:
@@ -95,17 +94,17 @@ class Known(Protocol):
 
     @property
     def described(self) -> PayloadType | None:
-        """Its field table; without one its text is read strictly or not at all."""
+        """Its field table; without one the text is read strictly or refused."""
         ...
 
     def valid(self, element: etree._Element) -> bool:
-        """True when its schema accepts the element."""
+        """Check whether the schema accepts the element."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """The payloads of a text, in order, as canonical markup, and what had to be repaired."""
+class RepairedText:
+    """The payloads of a text, in order and as canonical markup, and the repairs made."""
 
     payloads: tuple[str, ...]
     notes: tuple[Note, ...] = ()
@@ -113,81 +112,87 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Text that gives no payload, or not just one reading."""
+    """Text without exactly one reading."""
 
     reason: RepairRefusal
 
     @property
     def unknown_root(self) -> bool:
-        """True when the fault is that nothing deliverable is named."""
+        """Whether the text names no known payload."""
         return self.reason is RepairRefusal.UNKNOWN_ROOT
 
 
-def read(data: bytes, known: Iterable[Known], bounds: Bounds, most: int) -> Reading | Unreadable:
-    """The payload elements that `data` consists of, repaired where only one valid reading exists.
+def repair_payloads(
+    data: bytes, known: Iterable[RepairCodec], bounds: Bounds, most: int
+) -> RepairedText | Unreadable:
+    """Read the payload elements in `data`, and repair them if exactly one reading is valid.
 
-    At most `most` payloads may follow one another with white space between them. Looks at no more than LIMIT bytes,
-    CANDIDATES readings and the work that the search allows itself.
+    At most `most` payloads may follow one another, separated by white space. Considers at most LIMIT bytes and
+    CANDIDATES readings, within the work limit of the search.
     """
     reader = _Reader({codec.name: codec for codec in known}, bounds)
     elements = reader.strictly(data, _BLANK)
     if elements and len(elements) > most:
         return Unreadable(RepairRefusal.MANY)
     if elements and all(element.tag in reader.codecs for element in elements):
-        return Reading(_markup(elements))
+        return RepairedText(_markup(elements))
     if len(data) > LIMIT:
         return Unreadable(RepairRefusal.SIZE)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         return Unreadable(RepairRefusal.ENCODING)
-    answer = reader.repaired(text.replace("\r\n", "\n").replace("\r", "\n"))
+    answer = reader.repair_text(text.replace("\r\n", "\n").replace("\r", "\n"))
     return (
         Unreadable(RepairRefusal.MANY)
-        if isinstance(answer, Reading) and len(answer.payloads) > most
+        if isinstance(answer, RepairedText) and len(answer.payloads) > most
         else answer
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    codecs: dict[str, Known]
+    codecs: dict[str, RepairCodec]
     bounds: Bounds
 
     def strictly(self, data: bytes, between: re.Pattern[str]) -> tuple[etree._Element, ...] | None:
-        """The elements of well-formed text; only `between` may stand beside them."""
+        """Read well-formed text as elements with only `between` around them."""
         alone = read_payload(data, self.bounds)
         if not isinstance(alone, Malformed):
             return (alone,)
-        whole = self._wrapped(data)
+        whole = self._wrap(data)
         if whole is None:
             return None
         beside = [whole.text, *(element.tail for element in whole)]
         return tuple(whole) if all(between.fullmatch(part or "") for part in beside) else None
 
-    def repaired(self, text: str) -> Reading | Unreadable:
-        """The reading of text that is not well-formed, or does not consist of known payloads alone."""
+    def repair_text(self, text: str) -> RepairedText | Unreadable:
+        """Repair text that is not well-formed, or that has more than known payloads in it."""
         marks = [tag for tag in tags(text, frozenset(self._roots())) if not tag.closing]
         if not marks:
             return Unreadable(RepairRefusal.UNKNOWN_ROOT)
         start = marks[0].place
-        notes = _leading(text[:start])
+        notes = _strip_prefix(text[:start])
         if notes is None:
             return Unreadable(RepairRefusal.OUTSIDE)
-        answer = self._enclosed(text, start) or self._searched(text, start)
+        answer = self._read_enclosed(text, start) or self._search(text, start)
         if isinstance(answer, Unreadable):
             return answer
         repairs = tuple(sorted((*notes, *answer.notes), key=lambda note: note.place))
-        return Reading(answer.payloads, repairs) if len(repairs) <= NOTES else Unreadable(RepairRefusal.WORK)
+        return (
+            RepairedText(answer.payloads, repairs)
+            if len(repairs) <= NOTES
+            else Unreadable(RepairRefusal.WORK)
+        )
 
-    def _roots(self) -> dict[str, list[Known]]:
-        """The codecs by the local names of their roots."""
-        roots: dict[str, list[Known]] = {}
+    def _roots(self) -> dict[str, list[RepairCodec]]:
+        """Group the codecs by the local names of their roots."""
+        roots: dict[str, list[RepairCodec]] = {}
         for name, codec in self.codecs.items():
             roots.setdefault(local(name), []).append(codec)
         return roots
 
-    def _wrapped(self, data: bytes, namespace: str = "") -> etree._Element | None:
+    def _wrap(self, data: bytes, namespace: str = "") -> etree._Element | None:
         space = f' xmlns="{escape_attribute(namespace)}"' if namespace else ""
         wrapper = f'<w:w xmlns:w="{_WRAPPER}"{space}>'.encode()
         bounds = replace(
@@ -199,57 +204,57 @@ class _Reader:
         whole = read_payload(wrapper + data + b"</w:w>", bounds)
         return None if isinstance(whole, Malformed) else whole
 
-    def _enclosed(self, text: str, start: int) -> Reading | Unreadable | None:
-        """Well-formed payloads that need no more than what surrounds them left out, or a namespace."""
+    def _read_enclosed(self, text: str, start: int) -> RepairedText | Unreadable | None:
+        """Read well-formed payloads that need only their surroundings removed or a namespace added."""
         marks = tags(text[start:], frozenset(self._roots()))
         end = start + max((end_of(text[start:], tag) or 0 for tag in marks), default=0)
         rest = text[end:]
         elements = self.strictly(text[start:end].encode(), GAP)
         if not elements or MARKUP.search(rest):
             return None
-        named = [self._named(element) for element in elements]
+        named = [self._add_namespace(element) for element in elements]
         found = [element for element in named if not isinstance(element, Unreadable)]
         if len(found) < len(named):
             return next(element for element in named if isinstance(element, Unreadable))
-        notes = _trailing(rest, end)
+        notes = _strip_suffix(rest, end)
         if any(before is not after for before, after in zip(elements, found, strict=True)):
             notes = (Note(Repair.NAMESPACE, start), *notes)
-        return Reading(_markup(found), notes)
+        return RepairedText(_markup(found), notes)
 
-    def _named(self, element: etree._Element) -> etree._Element | Unreadable:
-        """The element as one that is known: itself, or with the namespace that its root lacks."""
+    def _add_namespace(self, element: etree._Element) -> etree._Element | Unreadable:
+        """Return the element itself if it is known, else with the namespace that its root lacks."""
         if element.tag in self.codecs:
             return element
         codecs = [] if element.tag in UNNAMED else self._roots().get(str(element.tag), [])
-        spaced = [(codec, self._spaced(element, codec)) for codec in codecs]
+        spaced = [(codec, self._put_in_namespace(element, codec)) for codec in codecs]
         valid = [found for codec, found in spaced if len(spaced) == 1 or codec.valid(found)]
         if len(valid) != 1:
             return Unreadable(RepairRefusal.AMBIGUOUS if codecs else RepairRefusal.UNKNOWN_ROOT)
         return valid[0]
 
-    def _spaced(self, element: etree._Element, codec: Known) -> etree._Element:
-        whole = self._wrapped(canonical(element), namespace(codec.name))
+    def _put_in_namespace(self, element: etree._Element, codec: RepairCodec) -> etree._Element:
+        whole = self._wrap(canonical(element), namespace(codec.name))
         assert whole is not None
         return whole[0]
 
-    def _searched(self, text: str, start: int) -> Reading | Unreadable:
-        """The one valid reading among all that the field tables allow."""
-        answer = self._only(text, start, Search)
-        if isinstance(answer, Reading) and any(note.kind is Repair.ESCAPED for note in answer.notes):
-            other = self._only(text, start, LiteralSearch)
+    def _search(self, text: str, start: int) -> RepairedText | Unreadable:
+        """Find the only valid reading that the field tables allow."""
+        answer = self._pick_only(text, start, Search)
+        if isinstance(answer, RepairedText) and any(note.kind is Repair.ESCAPED for note in answer.notes):
+            other = self._pick_only(text, start, LiteralSearch)
             return other if isinstance(other, Unreadable) else answer
         return answer
 
-    def _only(self, text: str, start: int, kind: type[Search]) -> Reading | Unreadable:
-        """The one valid reading that a search finds. One in which a tag is text counts in a literal search alone."""
-        roots = {root: _described(codecs) for root, codecs in self._roots().items()}
+    def _pick_only(self, text: str, start: int, kind: type[Search]) -> RepairedText | Unreadable:
+        """Find the only valid reading of one search. A tag may count as text only in a literal search."""
+        roots = {root: _field_tables(codecs) for root, codecs in self._roots().items()}
         search = kind(text, roots)
         names = vocabulary(roots)
-        found: dict[tuple[str, ...], Reading] = {}
+        found: dict[tuple[str, ...], RepairedText] = {}
         outside = False
         for count, candidate in enumerate(search.candidates(start)):
             swallows = kind is not LiteralSearch and _swallows(candidate, text, names)
-            answer = None if swallows else self._judged(candidate, text)
+            answer = None if swallows else self._validate(candidate, text)
             if isinstance(answer, Unreadable):
                 return answer
             if answer is not None and candidate.outside:
@@ -267,10 +272,10 @@ class _Reader:
         )
         return next(iter(found.values()), Unreadable(none))
 
-    def _judged(self, candidate: Candidate, text: str) -> Reading | Unreadable | None:
-        """The reading if it is valid, else None. One that has a twin refuses all."""
+    def _validate(self, candidate: Candidate, text: str) -> RepairedText | Unreadable | None:
+        """Return the reading if it is valid, else None. An ambiguous one is a refusal."""
         elements = []
-        for payload, markup in _rendered(candidate, text):
+        for payload, markup in _render(candidate, text):
             element = read_payload(markup.encode(), self.bounds)
             if isinstance(element, Malformed) or not self.codecs[payload.qname].valid(element):
                 return None
@@ -280,12 +285,14 @@ class _Reader:
         contents = [text[piece.start : piece.end] for piece in candidate.pieces if isinstance(piece, Slice)]
         bare = any(map(_BARE.search, contents))
         if bare and any(map(_ESCAPED.search, contents)):
-            return Unreadable(RepairRefusal.AMBIGUOUS)  # who escapes one thing and not another meant either
-        return Reading(_markup(elements), (*candidate.notes, *_escapes(candidate, text)))
+            return Unreadable(
+                RepairRefusal.AMBIGUOUS
+            )  # a writer who escapes only some of it may have meant either
+        return RepairedText(_markup(elements), (*candidate.notes, *_escapes(candidate, text)))
 
 
 def _swallows(candidate: Candidate, text: str, names: frozenset[str]) -> bool:
-    """True when markup has become text: a tag of a known name, an end tag, an attribute."""
+    """Check whether markup became text: a tag of a known name, an end tag, an attribute."""
     for piece in candidate.pieces:
         if not isinstance(piece, Slice):
             continue
@@ -301,12 +308,12 @@ def _markup(elements: Iterable[etree._Element]) -> tuple[str, ...]:
     return tuple(canonical(element).decode() for element in elements)
 
 
-def _described(codecs: list[Known]) -> list[PayloadType]:
+def _field_tables(codecs: list[RepairCodec]) -> list[PayloadType]:
     return [codec.described for codec in codecs if codec.described is not None]
 
 
-def _leading(text: str) -> tuple[Note, ...] | None:
-    """The text before the first payload as repairs, or None if there is markup in it."""
+def _strip_prefix(text: str) -> tuple[Note, ...] | None:
+    """List the repairs of the text before the first payload, or None if there is markup in it."""
     declaration = _DECLARATION.search(text)
     notes = [Note(Repair.DECLARATION, declaration.start())] if declaration else []
     prose = text[: declaration.start()] if declaration else text
@@ -321,15 +328,15 @@ def _leading(text: str) -> tuple[Note, ...] | None:
     return tuple(notes)
 
 
-def _trailing(text: str, place: int) -> tuple[Note, ...]:
+def _strip_suffix(text: str, place: int) -> tuple[Note, ...]:
     gap = GAP.match(text)
     end = gap.end() if gap else 0
     fence = (Note(Repair.FENCE, place),) if "`" in text[:end] else ()
     return fence if end == len(text) else (*fence, Note(Repair.PROSE, place + end))
 
 
-def _rendered(candidate: Candidate, text: str) -> Iterator[tuple[PayloadType, str]]:
-    """Each payload and its markup."""
+def _render(candidate: Candidate, text: str) -> Iterator[tuple[PayloadType, str]]:
+    """Write the markup of each payload."""
     payloads: list[tuple[PayloadType, list[str]]] = []
     for piece in candidate.pieces:
         if isinstance(piece, PayloadType):
@@ -341,7 +348,7 @@ def _rendered(candidate: Candidate, text: str) -> Iterator[tuple[PayloadType, st
 
 
 def _content(content: str, piece: Slice) -> str:
-    """The characters with what XML cannot hold escaped."""
+    """Escape the characters that XML does not allow there."""
     if _BARE.search(content):
         content = _BARE_AMPERSAND.sub("&amp;", content).replace("<", "&lt;").replace("]]>", "]]&gt;")
     return content.replace('"', "&quot;") if piece.attribute else content

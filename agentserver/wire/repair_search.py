@@ -1,10 +1,9 @@
-"""Every way in which broken payload text can be read as elements that a schema knows.
+"""Enumerates the ways to read broken payload text as elements of known schemas; ``repair`` picks among them.
 
-Owns the search: where an element may end, given the field tables. Refuses to judge: it names candidates, and repair
-decides among them. An element holds either elements or text, and what starts like a tag of a known name is one, so that
-a text ends at the next of them: there its end tag stands, or is missing. A missing end tag is thought of wherever
-a tag could not stand otherwise or could stand further out as well. A literal search finds more: it
-takes for text all that may be text, tags too.
+The search decides where an element may end, given the field tables. An element contains either elements or text, and
+anything that starts like a tag of a known name is one, so a text ends at the next tag: its own end tag, or one that
+implies a missing end tag. A missing end tag is considered wherever a tag could not be there otherwise, or could also
+belong further out. A literal search finds more: it takes as text everything that may be text, including tags.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 WORK: Final = 5_000
-"""Tags and quotes that one search may look at, alternatives counted each time."""
+"""Tags and quotes that one search may visit, counted for each alternative."""
 
 UNNAMED: Final = frozenset({"message", "envelope"})
-"""Roots that are never given a namespace that the text leaves out: they could be meant as envelopes."""
+"""Roots that never get a missing namespace: they could be meant as envelopes."""
 
 GAP: Final = re.compile(r"(?:[ \t\n]+|```[A-Za-z0-9_-]*(?=[ \t\n]|\Z))*")
 MARKUP: Final = re.compile(r"<[A-Za-z_/!?]")
@@ -39,7 +38,7 @@ _CUT: Final = re.compile(r"(?:</?[\w.-]*)?\Z")
 
 
 class Repair(StrEnum):
-    """The repairs that made text readable."""
+    """A kind of repair."""
 
     PROSE = "left out prose around the payloads"
     FENCE = "left out a code fence"
@@ -52,7 +51,7 @@ class Repair(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One repair and where: characters from the start of the text."""
+    """One repair and its place, in characters from the start of the text."""
 
     kind: Repair
     place: int
@@ -63,7 +62,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Characters of the text that are the content of an element, or of an attribute with these quotes."""
+    """A range of the text that is the content of an element, or of an attribute with these quotes."""
 
     start: int
     end: int
@@ -73,18 +72,18 @@ class Slice:
 T = TypeVar("T")
 Chain: TypeAlias = "tuple[T, Chain[T]] | None"
 Piece: TypeAlias = str | Slice | PayloadType
-"""Markup to be written as it is, characters to be escaped as they need it, or the start of a payload."""
+"""Markup to write unchanged, characters to escape as needed, or the start of a payload."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A way to read the text.
+    """One way to read the text.
 
     Args:
         pieces: a PayloadType starts each payload.
-        notes: what it takes, in order.
-        outside: whether something that looks like markup is left beside the payloads.
-        loose: whether a text whose end tag is missing ends in white space, which may be its own or not.
+        notes: the necessary repairs, in order.
+        outside: whether something that looks like markup remains outside the payloads.
+        loose: whether a text with a missing end tag ends in white space, which may or may not belong to it.
     """
 
     pieces: tuple[Piece, ...]
@@ -95,7 +94,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """A place that may be a tag: it starts like one of a known name."""
+    """A place that starts like a tag of a known name."""
 
     place: int
     name: str
@@ -105,7 +104,7 @@ class Tag:
 
 @dataclass(frozen=True, slots=True)
 class _Open:
-    """An element that is open, and those around it."""
+    """An open element and its ancestors."""
 
     name: str
     type: RecordType | Scalar
@@ -115,7 +114,7 @@ class _Open:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """The progress of one way of reading. Pieces and notes are chains, newest first, which states share."""
+    """The state of one reading in progress. Pieces and notes are linked lists, newest first, shared between states."""
 
     place: int
     open: _Open | None = None
@@ -136,14 +135,14 @@ class _State:
 
 
 class Search:
-    """The candidates of one text, nearest ends first, lazily.
+    """Lazy search for the candidates of one text, nearest ends first.
 
     Args:
-        text: with line ends as XML has them.
+        text: with line ends normalised as XML does.
         roots: payload types by the local name of their root.
 
-    ``exhausted`` turns true when the bound on work ended the search; ``cut`` when a reading failed because
-    the text ends within a value.
+    ``exhausted`` becomes true when the work limit ended the search; ``cut`` when a reading failed because the text
+    ends within a value.
     """
 
     def __init__(self, text: str, roots: Mapping[str, Sequence[PayloadType]]) -> None:
@@ -156,43 +155,46 @@ class Search:
         self._places = [tag.place for tag in self._tags]
         self._at = {tag.place: tag for tag in self._tags}
         self._end = _tail(text)
-        self._missing = _missing(text, self._tags)
+        self._missing = _count_missing(text, self._tags)
 
     def candidates(self, start: int) -> Iterator[Candidate]:
-        """Every way to read from ``start``, where a root's tag stands, to the end."""
+        """Yield every way to read from ``start``, the place of a root's tag, to the end."""
         ways = [iter((_State(start),))]
         while ways and not self.exhausted:
             state = next(ways[-1], None)
             if state is None:
                 ways.pop()
             elif state.place < 0:
-                yield Candidate(_chained(state.pieces), _chained(state.notes), state.outside, state.loose)
+                yield Candidate(_chain(state.pieces), _chain(state.notes), state.outside, state.loose)
             elif self._spend():
-                ways.append(self._onward(state))
+                ways.append(self._advance(state))
 
     def _spend(self) -> bool:
         self._work -= 1
         self.exhausted = self._work < 0
         return not self.exhausted
 
-    def _onward(self, state: _State) -> Iterator[_State]:
+    def _advance(self, state: _State) -> Iterator[_State]:
         if state.open is None:
-            return self._between(state)
+            return self._read_between(state)
         return (
             self._text_of(state, state.open)
             if isinstance(state.open.type, Scalar)
             else self._children(state, state.open)
         )
 
-    def _between(self, state: _State) -> Iterator[_State]:
-        """Beside payloads: another one, the end, or prose up to the end. A negative place says: all read."""
-        place = self._past(GAP, state.place)
+    def _read_between(self, state: _State) -> Iterator[_State]:
+        """Continue between payloads: another payload, the end, or prose up to the end.
+
+        A negative place means that everything was read.
+        """
+        place = self._skip(GAP, state.place)
         if "`" in self._text[state.place : place]:
             state = state.note(Repair.FENCE, state.place)
         tag = self._at.get(place)
         if tag and not tag.closing and tag.name in self._roots:
             for payload in self._roots[tag.name]:
-                yield from self._opened(
+                yield from self._open_element(
                     replace(state, place=place).put(payload), tag, payload, payload.record
                 )
         elif place == len(self._text):
@@ -202,31 +204,31 @@ class Search:
             yield replace(state.note(Repair.PROSE, place), place=-1, outside=outside)
 
     def _children(self, state: _State, element: _Open) -> Iterator[_State]:
-        """Between the children of a record: a child, its own end, or the end of something around it."""
-        place = self._past(_BLANKS, state.place)
+        """Continue between the children of a record: a child, its own end tag, or the end of an ancestor."""
+        place = self._skip(_BLANKS, state.place)
         here = replace(state, place=place)
         tag = self._at.get(place)
         if tag is None:
-            if self._past(GAP, place) >= self._end and self._ending(element, place):
-                yield _closed(here, element, len(self._text)).note(Repair.CUT, place)
+            if self._skip(GAP, place) >= self._end and self._is_ending(element, place):
+                yield _close(here, element, len(self._text)).note(Repair.CUT, place)
         elif tag.closing and tag.name == element.name:
             end = _END.match(self._text, tag.after)
             if end and not end[1]:
-                yield _closed(here, element, end.end())
+                yield _close(here, element, end.end())
         else:
             inner = {} if tag.closing else _elements(element.type)
             if tag.name in inner:
-                yield from self._opened(here, tag, element.payload, inner[tag.name])
-            yield from self._implied(here, element, tag)
+                yield from self._open_element(here, tag, element.payload, inner[tag.name])
+            yield from self._imply_end(here, element, tag)
 
-    def _implied(self, state: _State, element: _Open, tag: Tag) -> Iterator[_State]:
-        """The element ended before a tag that shows it, while more end tags are missing."""
+    def _imply_end(self, state: _State, element: _Open, tag: Tag) -> Iterator[_State]:
+        """End the element before a tag that implies it, while more end tags are missing."""
         if state.implied < self._missing and self._ends(tag, element):
-            ended = replace(_closed(state, element, tag.place), implied=state.implied + 1)
+            ended = replace(_close(state, element, tag.place), implied=state.implied + 1)
             yield ended.note(Repair.UNCLOSED, tag.place)
 
     def _ends(self, tag: Tag, element: _Open) -> bool:
-        """True when this tag could stand further out, so that it would show a missing end tag."""
+        """Check whether this tag could belong to an ancestor, so that it would imply a missing end tag."""
         around = element.outer
         while around is not None:
             if tag.name == around.name if tag.closing else tag.name in _elements(around.type):
@@ -235,7 +237,7 @@ class Search:
         return not tag.closing and tag.name in self._roots
 
     def _text_of(self, state: _State, element: _Open) -> Iterator[_State]:
-        """Within a text: the next tag ends it, being its end tag or showing that it is missing."""
+        """Continue within a text: the next tag ends it, either as its end tag or by implying one."""
         index = bisect_left(self._places, state.place)
         if index == len(self._tags):
             yield from self._cut_text(state, element)
@@ -245,33 +247,33 @@ class Search:
         if tag.closing and tag.name == element.name:
             end = _END.match(self._text, tag.after)
             if end and not end[1]:
-                yield _closed(held, element, end.end())
+                yield _close(held, element, end.end())
             return
         blank = self._text[state.place : tag.place][-1:] in _WHITE
         kept = isinstance(element.type, Scalar) and element.type.kind is ScalarKind.STR
-        yield from self._implied(replace(held, loose=held.loose or (blank and kept)), element, tag)
+        yield from self._imply_end(replace(held, loose=held.loose or (blank and kept)), element, tag)
 
     def _cut_text(self, state: _State, element: _Open) -> Iterator[_State]:
-        """A value may end with the input only if its end tag had begun: else its rest is unknown."""
-        if self._end < len(self._text) and self._ending(element, state.place):
-            ended = _closed(state.put(Slice(state.place, self._end)), element, len(self._text))
+        """End a value at the end of the input, but only if its end tag has begun: otherwise more may be missing."""
+        if self._end < len(self._text) and self._is_ending(element, state.place):
+            ended = _close(state.put(Slice(state.place, self._end)), element, len(self._text))
             yield ended.note(Repair.CUT, self._end)
         else:
             self.cut = True
 
-    def _ending(self, element: _Open, place: int) -> bool:
-        """True when the text ends with the beginning of this element's end tag, or between tags."""
+    def _is_ending(self, element: _Open, place: int) -> bool:
+        """Check whether the text ends with the start of this element's end tag, or between tags."""
         begun = self._text[max(self._end, place) :]
         return not begun or (begun.startswith("</") and f"</{element.name}".startswith(begun))
 
-    def _past(self, blanks: re.Pattern[str], place: int) -> int:
+    def _skip(self, blanks: re.Pattern[str], place: int) -> int:
         found = blanks.match(self._text, place)
         return found.end() if found else place
 
     def _names(self, namespace: str, start: int, end: int) -> bool:
         return self._text[start:end] in {namespace, escape_attribute(namespace)}
 
-    def _opened(
+    def _open_element(
         self, state: _State, tag: Tag, payload: PayloadType, kind: RecordType | Scalar
     ) -> Iterator[_State]:
         root = state.open is None
@@ -283,12 +285,12 @@ class Search:
             if root and "xmlns" not in attributes:
                 opened = opened.note(Repair.NAMESPACE, tag.place)
             element = _Open(tag.name, kind, payload, state.open)
-            yield _closed(opened, element, place) if empty else replace(opened, open=element)
+            yield _close(opened, element, place) if empty else replace(opened, open=element)
 
     def _start_tags(
         self, place: int, kind: RecordType | Scalar, payload: PayloadType, seen: frozenset[str] = frozenset()
     ) -> Iterator[tuple[int, bool, frozenset[str], tuple[Piece, ...]]]:
-        """The ends a start tag may have, whether it is empty, its attributes: a quote may be text, too."""
+        """Yield the possible ends of a start tag, whether it is empty, and its attributes. A quote may also be text."""
         end = _END.match(self._text, place)
         if end:
             yield end.end(), bool(end[1]), seen, ()
@@ -307,14 +309,14 @@ class Search:
 
 
 class LiteralSearch(Search):
-    """The candidates of a text whose writer may have meant tags as text: those of a search, and more."""
+    """Search for a text whose writer may have meant tags as text; finds the candidates of ``Search`` and more."""
 
     def __init__(self, text: str, roots: Mapping[str, Sequence[PayloadType]]) -> None:
         super().__init__(text, roots)
-        self._missing = len(self._tags)  # of tags that may be text nothing can be counted
+        self._missing = len(self._tags)  # tags that may be text cannot be counted
 
     def _text_of(self, state: _State, element: _Open) -> Iterator[_State]:
-        """Within a text: each own end tag may end it; a missing one is thought of only before the first."""
+        """Continue within a text: each end tag may end it; a missing one is considered only before the first."""
         own = False
         for index in range(bisect_left(self._places, state.place), len(self._tags)):
             if not self._spend():
@@ -324,21 +326,21 @@ class LiteralSearch(Search):
             end = _END.match(self._text, tag.after) if own_tag else None
             own = own or own_tag
             if end and not end[1]:
-                yield _closed(state.put(Slice(state.place, tag.place)), element, end.end())
+                yield _close(state.put(Slice(state.place, tag.place)), element, end.end())
             elif not own:
-                yield from self._implied(state.put(Slice(state.place, tag.place)), element, tag)
+                yield from self._imply_end(state.put(Slice(state.place, tag.place)), element, tag)
         if not own:
             yield from self._cut_text(state, element)
 
 
 def _tail(text: str) -> int:
-    """The end of the text, not counting the beginning of a tag that was cut off."""
+    """Find the end of the text, before a truncated tag."""
     found = _CUT.search(text)
     return found.start() if found else len(text)
 
 
 def tags(text: str, names: frozenset[str]) -> tuple[Tag, ...]:
-    """Everything in the text that starts like a tag of these names."""
+    """Find everything in the text that starts like a tag of these names."""
     return tuple(
         Tag(found.start(), found[2], bool(found[1]), found.end())
         for found in _TAG.finditer(text)
@@ -347,19 +349,19 @@ def tags(text: str, names: frozenset[str]) -> tuple[Tag, ...]:
 
 
 def end_of(text: str, tag: Tag) -> int | None:
-    """The end of an end tag or of an empty element's tag without attributes, if it is one."""
+    """Find the end of an end tag, or of an empty element's tag without attributes; None for other tags."""
     end = _END.match(text, tag.after)
     return end.end() if end and (tag.closing or end[1]) else None
 
 
-def _missing(text: str, found: Sequence[Tag]) -> int:
-    """At most so many end tags are missing: of tags with attributes, which may be empty, it counts each as open."""
+def _count_missing(text: str, found: Sequence[Tag]) -> int:
+    """Bound the number of missing end tags. Counts each tag with attributes as open, although it may be empty."""
     opened = sum(not tag.closing and end_of(text, tag) is None for tag in found)
     return opened - sum(tag.closing for tag in found)
 
 
 def vocabulary(roots: Mapping[str, Sequence[PayloadType]]) -> frozenset[str]:
-    """Every name of an element that the payloads know."""
+    """Collect every element name that the payloads know."""
     names = set(roots)
     for payloads in roots.values():
         for payload in payloads:
@@ -378,11 +380,11 @@ def _attributes(kind: RecordType | Scalar) -> set[str]:
     return {"xmlns", *(field.xml for field in fields)}
 
 
-def _closed(state: _State, element: _Open, place: int) -> _State:
+def _close(state: _State, element: _Open, place: int) -> _State:
     return replace(state.put(f"</{element.name}>"), place=place, open=element.outer)
 
 
-def _chained(chain: Chain[T]) -> tuple[T, ...]:
+def _chain(chain: Chain[T]) -> tuple[T, ...]:
     items: list[T] = []
     while chain is not None:
         item, chain = chain

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
-from agentserver.characters.printing import MARKS, legible, referenced, visible
-from agentserver.characters.table import unseen
+from agentserver.characters.printing import MARKS, clean_line, escape_markup, escape_unseen
+from agentserver.characters.table import is_unseen
 from tests.characters.unescaping import unescaped
 
 HOSTILE = st.text(
@@ -21,19 +21,19 @@ HOSTILE = st.text(
 
 @given(st.text() | HOSTILE)
 def test_what_is_shown_says_exactly_one_text(text):
-    assert unescaped(visible(text)) == text
+    assert unescaped(escape_unseen(text)) == text
 
 
 @given(st.text() | HOSTILE, st.text() | HOSTILE)
 def test_two_texts_never_look_the_same(one, other):
-    assert (visible(one) == visible(other)) == (one == other)
+    assert (escape_unseen(one) == escape_unseen(other)) == (one == other)
 
 
 @given(st.text() | HOSTILE)
 def test_nothing_unseen_is_shown_and_marks_never_pile_up(text):
     piled = 0
-    for char in visible(text):
-        assert not unseen(char)
+    for char in escape_unseen(text):
+        assert not is_unseen(char)
         piled = piled + 1 if unicodedata.category(char) in {"Mn", "Me"} else 0
         assert piled <= MARKS
 
@@ -45,8 +45,8 @@ def test_nothing_unseen_is_shown_and_marks_never_pile_up(text):
      "\u2028", "\u2029", "\x85", "\r", "\x1b", "\x9b", "\x7f", "\ue000", "\ufffe", "\udc80", "\ufffc"],
 )  # fmt: skip
 def test_what_nobody_sees_is_escaped(char):
-    assert visible(f"a{char}b") == f"a{visible(char)}b"
-    assert visible(char).startswith("\\")
+    assert escape_unseen(f"a{char}b") == f"a{escape_unseen(char)}b"
+    assert escape_unseen(char).startswith("\\")
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_what_nobody_sees_is_escaped(char):
     ],
 )
 def test_what_passes_for_something_else_is_escaped(text, escaped):
-    assert visible(text) == escaped
+    assert escape_unseen(text) == escaped
 
 
 @pytest.mark.parametrize(
@@ -83,12 +83,12 @@ def test_what_passes_for_something_else_is_escaped(text, escaped):
     ],
 )  # fmt: skip
 def test_what_people_write_stays_as_it_is(text):
-    assert visible(text) == text
+    assert escape_unseen(text) == text
 
 
 @given(st.text(), st.integers(1, 20))
 def test_what_anybody_wrote_is_one_bounded_printable_line(text, most):
-    shown = legible(text, most)
+    shown = clean_line(text, most)
     assert len(shown) <= most
     assert shown.isprintable()
     if text.isprintable() and len(text) <= most:
@@ -96,8 +96,8 @@ def test_what_anybody_wrote_is_one_bounded_printable_line(text, most):
 
 
 def test_what_is_replaced_and_what_is_cut_can_be_seen():
-    assert legible("a\nb\x1b[2J\u202ec", 99) == "a b\ufffd[2J\ufffdc"
-    assert legible("abcdef", 4) == "abc…"
+    assert clean_line("a\nb\x1b[2J\u202ec", 99) == "a b\ufffd[2J\ufffdc"
+    assert clean_line("abcdef", 4) == "abc…"
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_categories=["Cs"], min_codepoint=0x20) | st.just("\n")))
@@ -105,6 +105,6 @@ def test_markup_on_one_line_means_the_same(text):
     text = text.replace("\ufffe", "").replace("\uffff", "")
     element = etree.Element("a")
     element.text = text
-    shown = referenced(etree.tostring(element, encoding="unicode"))
+    shown = escape_markup(etree.tostring(element, encoding="unicode"))
     assert shown.isprintable()
     assert (etree.fromstring(shown).text or "") == text

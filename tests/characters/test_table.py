@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agentserver.characters.table import TABLE, looks_like, seen, skeleton, unseen
+from agentserver.characters.table import TABLE, is_all_visible, is_unseen, looks_like, skeleton
 from agentserver.provenance.evidence.folding import fold
 
 EVERY = [chr(code) for code in range(sys.maxunicode + 1)]
@@ -20,17 +20,17 @@ BLANK = re.compile(
 
 
 def test_the_database_names_nothing_unseen_that_the_table_has_not():
-    missed = [hex(ord(c)) for c in EVERY if BLANK.search(unicodedata.name(c, "")) and not unseen(c)]
+    missed = [hex(ord(c)) for c in EVERY if BLANK.search(unicodedata.name(c, "")) and not is_unseen(c)]
     assert missed == []
 
 
 def test_what_has_a_general_category_of_the_unseen_is_unseen():
     hidden = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"}
-    assert [c for c in EVERY if unicodedata.category(c) in hidden and not unseen(c)] == [" "]
+    assert [c for c in EVERY if unicodedata.category(c) in hidden and not is_unseen(c)] == [" "]
 
 
 def test_the_table_adds_only_what_has_no_glyph():
-    added = [c for c in EVERY if unseen(c) and c.isprintable()]
+    added = [c for c in EVERY if is_unseen(c) and c.isprintable()]
     assert len(added) < 300  # 256 of them are variation selectors
     assert {unicodedata.category(c) for c in added} == {"Lo", "Mn", "So"}
     for c in added:
@@ -38,7 +38,7 @@ def test_the_table_adds_only_what_has_no_glyph():
 
 
 def test_a_text_is_seen_when_each_of_its_characters_is():
-    assert [c for c in EVERY if seen(c) == unseen(c)] == []
+    assert [c for c in EVERY if is_all_visible(c) == is_unseen(c)] == []
 
 
 def kept() -> list[tuple[str, str]]:

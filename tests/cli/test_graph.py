@@ -28,14 +28,14 @@ SMALL = made(
 
 
 def test_mermaid():
-    assert svg.mermaid(SMALL).splitlines() == [
+    assert svg.to_mermaid(SMALL).splitlines() == [
         "flowchart LR", '    n0("desk")', '    n1["a"]', '    n2[["b"]]',
         "    n0 --> n1", "    n0 --> n2", "    n1 --> n0", "    n1 --> n1", "    n1 --> n2",
     ]  # fmt: skip
 
 
 def test_dot():
-    text = svg.dot(Graph('a "b"', SMALL.listeners))
+    text = svg.to_dot(Graph('a "b"', SMALL.listeners))
     assert text.startswith('digraph "a \\"b\\"" {\n')
     assert '    "desk" [style=rounded, tooltip="does desk"];' in text
     assert '    "b" [peripheries=2, tooltip="does b"];' in text
@@ -43,7 +43,7 @@ def test_dot():
 
 
 def test_svg_shows_every_listener_and_arrow():
-    root = etree.fromstring(svg.svg(SMALL))
+    root = etree.fromstring(svg.to_svg(SMALL))
     labels = [e.text for e in root.iter(f"{SVG}text")]
     assert labels == ["desk", "a", "b", svg.LEGEND]
     titles = {e.find(f"{SVG}title").text for e in root.iter(f"{SVG}path") if e.get("class") == "edge"}
@@ -52,7 +52,7 @@ def test_svg_shows_every_listener_and_arrow():
 
 def test_a_description_cannot_add_to_the_drawing():
     sly = Graph("g", (Listener("a", (int,), "<script>alert(1)</script>"),))
-    assert not list(etree.fromstring(svg.svg(sly)).iter(f"{SVG}script"))
+    assert not list(etree.fromstring(svg.to_svg(sly)).iter(f"{SVG}script"))
 
 
 def test_twenty_listeners_do_not_overlap():
@@ -64,8 +64,8 @@ def test_twenty_listeners_do_not_overlap():
             for i, n in enumerate(names)
         )
     )
-    drawn = svg.svg(graph)
-    assert drawn == svg.svg(graph)
+    drawn = svg.to_svg(graph)
+    assert drawn == svg.to_svg(graph)
     boxes = [
         tuple(float(e.get(k)) for k in ("x", "y", "width", "height"))
         for e in etree.fromstring(drawn).iter(f"{SVG}rect")

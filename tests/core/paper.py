@@ -36,7 +36,7 @@ from agentserver.payload.codec import Codecs
 from agentserver.pump.calling.invoke import answering
 from agentserver.wire import familiar
 from agentserver.wire.canonical import canonical
-from agentserver.wire.envelope import SCHEMA, Bounds, read
+from agentserver.wire.envelope import SCHEMA, Bounds, read_envelope
 
 
 @xmlify
@@ -207,7 +207,7 @@ class Paper:
         raise AssertionError("never came to rest")
 
     def decode(self, message):
-        payload = read(message).payload
+        payload = read_envelope(message).payload
         return self.rules.codecs.named(payload.tag).decode(payload)
 
     @property

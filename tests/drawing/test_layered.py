@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentserver.core.blueprint import Listener
-from agentserver.drawing.layered import STEPS, SWEEPS, _crossings, layout
+from agentserver.drawing.layered import STEPS, SWEEPS, _crossings, lay_out
 from agentserver.drawing.picture import Graph
-from agentserver.drawing.svg import svg
+from agentserver.drawing.svg import to_svg
 
 NAMES = [f"n{i}" for i in range(9)]
 ARROWS = st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(NAMES)), max_size=25)
@@ -19,7 +19,7 @@ ARROWS = st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(NAMES)), max
 
 @given(ARROWS)
 def test_every_arrow_is_kept_and_every_line_runs_to_a_later_column(arrows):
-    found = layout(NAMES, arrows)
+    found = lay_out(NAMES, arrows)
     columns = {place: i for i, column in enumerate(found.columns) for place in column}
     assert {place for place in columns if isinstance(place, str)} == set(NAMES)
     kept = {(e.left, e.right) for e in found.edges if e.forward} | {
@@ -34,7 +34,7 @@ def test_every_arrow_is_kept_and_every_line_runs_to_a_later_column(arrows):
 
 @given(ARROWS)
 def test_places_of_a_column_are_a_row_apart(arrows):
-    found = layout(NAMES, arrows)
+    found = lay_out(NAMES, arrows)
     assert min(found.heights.values()) == 0
     for column in found.columns:
         heights = [found.heights[place] for place in column]
@@ -43,16 +43,16 @@ def test_places_of_a_column_are_a_row_apart(arrows):
 
 @given(ARROWS)
 def test_the_same_arrows_give_the_same_places(arrows):
-    assert layout(NAMES, arrows) == layout(NAMES, reversed(arrows))
+    assert lay_out(NAMES, arrows) == lay_out(NAMES, reversed(arrows))
 
 
 def test_columns_are_ordered_to_avoid_crossings():
-    found = layout(["a", "b", "x", "y"], [("a", "y"), ("b", "x")])
+    found = lay_out(["a", "b", "x", "y"], [("a", "y"), ("b", "x")])
     assert found.columns == (("a", "b"), ("y", "x"))
 
 
 def test_nothing_is_placed_nowhere():
-    assert layout([], []).columns == ()
+    assert lay_out([], []).columns == ()
 
 
 def calls(work):
@@ -81,8 +81,8 @@ def large(size, group=1):
 @pytest.mark.parametrize("size", [500, 2000])
 def test_a_large_graph_is_laid_out_within_a_budget(size):
     names, arrows = large(size)
-    assert calls(lambda: layout(names, arrows)) < 12 * STEPS
-    found = layout(names, arrows)
+    assert calls(lambda: lay_out(names, arrows)) < 12 * STEPS
+    found = lay_out(names, arrows)
     assert found.sweeps < SWEEPS
     assert {place for column in found.columns for place in column if isinstance(place, str)} == set(names)
 
@@ -91,7 +91,7 @@ def test_a_large_graph_is_drawn_in_groups():
     names, arrows = large(500, group=50)
     peers = {name: frozenset(b for a, b in arrows if a == name) for name in names}
     listeners = tuple(Listener(name, (), f"{name}.", peers=peers[name]) for name in names)
-    drawn = svg(Graph("large", listeners))
+    drawn = to_svg(Graph("large", listeners))
     assert "500 listeners as 10 boxes" in drawn
     assert drawn.count("<rect") == 10
     assert "<title>g3: 50 listeners</title>" in drawn

@@ -4,7 +4,7 @@ import random
 
 from agentserver.core.blueprint import Listener
 from agentserver.drawing.layered import STEPS
-from agentserver.drawing.picture import HEIGHT, Graph, picture
+from agentserver.drawing.picture import HEIGHT, Graph, draw_picture
 from tests.drawing.test_layered import calls
 
 
@@ -18,7 +18,7 @@ def graph(size, lines, *, group=1, seed=1):
 
 def test_every_listener_stands_in_one_box_inside_the_picture():
     for one in (graph(12, 20), graph(500, 1500, group=25)):
-        drawn = picture(one)
+        drawn = draw_picture(one)
         members = [name for box in drawn.boxes for name in box.members]
         assert sorted(members) == sorted(listener.name for listener in one.listeners)
         for box in drawn.boxes:
@@ -29,7 +29,7 @@ def test_every_listener_stands_in_one_box_inside_the_picture():
 
 
 def test_boxes_stand_apart():
-    boxes = picture(graph(30, 60)).boxes
+    boxes = draw_picture(graph(30, 60)).boxes
     for one in boxes:
         for other in boxes:
             apart = (
@@ -41,7 +41,7 @@ def test_boxes_stand_apart():
 
 
 def test_every_arrow_has_a_line_between_the_boxes_of_its_ends():
-    drawn = picture(graph(40, 60))
+    drawn = draw_picture(graph(40, 60))
     told = {(line.left, line.right) for line in drawn.lines if line.forward} | {
         (line.right, line.left) for line in drawn.lines if line.backward
     }
@@ -50,12 +50,12 @@ def test_every_arrow_has_a_line_between_the_boxes_of_its_ends():
 
 def test_beyond_the_budget_of_steps_listeners_are_grouped_and_drawn_within_it():
     wide = graph(500, 1500, group=50)
-    assert [box.listener.name for box in picture(wide).boxes] == [f"g{i}" for i in range(10)]
-    assert calls(lambda: picture(wide)) < 12 * STEPS
+    assert [box.listener.name for box in draw_picture(wide).boxes] == [f"g{i}" for i in range(10)]
+    assert calls(lambda: draw_picture(wide)) < 12 * STEPS
 
 
 def test_an_organism_without_listeners_has_an_empty_picture():
-    drawn = picture(Graph("none", ()))
+    drawn = draw_picture(Graph("none", ()))
     assert (drawn.boxes, drawn.lines) == ((), ())
     assert drawn.width > 0
     assert drawn.height > 0

@@ -14,7 +14,7 @@ import pytest
 
 from agentserver.assembly import build
 from agentserver.config import forget, load
-from agentserver.wire.envelope import read
+from agentserver.wire.envelope import read_envelope
 from tests.machine import HANGS
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -32,7 +32,7 @@ class Conversation:
         data = payload if isinstance(payload, bytes) else codecs.of(type(payload)).encode(payload).encode()
         found = []
         async for reply in self._handle.replies(data, to):
-            element = read(reply.message).payload
+            element = read_envelope(reply.message).payload
             found.append((reply.sender, codecs.named(element.tag).decode(element)))
         return found
 

@@ -141,7 +141,10 @@ ELSEWHERE = {
 
 def importers():
     """The modules that read foreign JSON."""
-    names = {("agentserver.foreign_json.reading", each) for each in ("read", "read_or_raise", "count")}
+    names = {
+        ("agentserver.foreign_json.reading", each)
+        for each in ("parse_json", "parse_json_or_raise", "count_json")
+    }
     names |= {("agentserver.foreign_json.models", "ForeignModel"), ("agentserver.payload.json.values", "read"),
               ("agentserver.foreign_json", "reading")}  # fmt: skip
     for module in modules():

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentserver import xmlify
-from agentserver.characters.table import unseen
+from agentserver.characters.table import is_unseen
 from agentserver.core.messages import Delivery, Question
 from agentserver.core.records.details import GuardNote
 from agentserver.core.state.approvals import Approval
@@ -74,7 +74,7 @@ def told(lines, name):
 def test_what_is_shown_is_what_is_sent(to, body):
     lines = shown(Letter(to, body))
     assert (told(lines, "to"), told(lines, "body")) == (to, body)
-    assert not any(map(unseen, "".join(lines)))
+    assert not any(map(is_unseen, "".join(lines)))
     assert lines[-1] == f"  | sha-256 {'f' * 64}"
 
 
@@ -153,7 +153,7 @@ def test_nothing_hostile_is_shown_as_it_is(path):
     waits = waiting(Letter("a", "b"))
     waits = waits._replace(delivery=waits.delivery._replace(message=message))
     *lines, _ = [paint(line, colour=False, whole=True) for line in said(waits, None)]
-    assert not any(map(unseen, "".join(lines)))
+    assert not any(map(is_unseen, "".join(lines)))
     told = "".join(unescaped(line.removeprefix("  | ")[1:-1]) for line in lines)
     assert told.encode(errors="surrogateescape") == message
 

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from agentserver import config
-from agentserver.characters.table import unseen
+from agentserver.characters.table import is_unseen
 from agentserver.findings import AnsweredText, Origins, RecordText, ValueOrigin
 from agentserver.gateways.approval_view import traced
 from agentserver.gateways.live import telling
@@ -32,7 +32,7 @@ async def test_a_strangers_text_stays_in_quotes_and_breaks_no_terminal():
     value = ValueOrigin("iban", BAD, "stranger", "inbox", "text", 3)
     answered = AnsweredText("inbox", 3, "", (RecordText("text", BAD),), holds=True, cut=False)
     shown = lines(Origins("Pay it.", (value,), (answered,)))
-    assert not any(map(unseen, "".join(shown)))
+    assert not any(map(is_unseen, "".join(shown)))
     assert "\x1b" not in "".join(shown)
     assert not any(line.startswith("  | sha-256") for line in shown)
     at = next(

@@ -21,7 +21,7 @@ from agentserver.guards import Guard, ask, deny, note
 from agentserver.guards.hosting import DEPTH, MEMORY, HostedGuard, hosted, named
 from agentserver.guards.peers import PeersGuard
 from agentserver.history.replay import replay
-from agentserver.wire.envelope import read
+from agentserver.wire.envelope import read_envelope
 from tests.core.paper import Answer, Ask, Paper, errors, listener, rules
 from tests.engines.stories import story_of
 
@@ -525,5 +525,5 @@ def test_a_time_that_no_calendar_has_denies():
 
 def _proposal(p):
     delivery = next(d for outcome in p.outcomes for d in outcome.added if d.to == "b")
-    element = read(delivery.message).payload
+    element = read_envelope(delivery.message).payload
     return Proposal(listener("a", "b"), "t", "b", Route.PEER, delivery.root, "", element)

@@ -12,7 +12,7 @@ from agentserver.assembly import SystemClock
 from agentserver.engines.memory import MemoryEngine
 from agentserver.pump import Callee, Pump
 from agentserver.pump.reporting import NOBODY
-from agentserver.wire.envelope import read
+from agentserver.wire.envelope import read_envelope
 from tests.core.paper import Answer, Note, rules
 from tests.machine import HANGS
 
@@ -33,7 +33,7 @@ class Desk:
     def decode(self, reply):
         if reply is None:
             return None
-        payload = read(reply.message).payload
+        payload = read_envelope(reply.message).payload
         return self.rules.codecs.named(payload.tag).decode(payload)
 
     async def open(self):

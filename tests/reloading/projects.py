@@ -14,7 +14,7 @@ import pytest
 
 from agentserver.assembly import build
 from agentserver.config import load
-from agentserver.wire.envelope import read
+from agentserver.wire.envelope import read_envelope
 from tests.machine import HANGS
 
 FORMS = """
@@ -73,7 +73,7 @@ async def ask(server, text: str, to: str, handle: Any = None) -> str:
     codecs = server.rules.codecs
     kind = server.rules.blueprint.listeners[to].payloads[0]
     reply = await handle.ask(codecs.of(kind).encode(kind(text=text)).encode(), to)
-    element = read(reply.message).payload
+    element = read_envelope(reply.message).payload
     found = codecs.named(element.tag).decode(element)
     return found.text if hasattr(found, "text") else f"{found.code}: {found.message}"
 

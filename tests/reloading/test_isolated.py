@@ -9,7 +9,7 @@ import pytest
 
 from agentserver.assembly import Reloaded, build
 from agentserver.config import forget, load
-from agentserver.wire.envelope import read
+from agentserver.wire.envelope import read_envelope
 from agentserver.worker.wall.raising import missing
 from tests.machine import HANGS
 from tests.reloading.projects import FORMS
@@ -59,7 +59,7 @@ async def test_worker_processes_are_those_of_the_edition(tmp_path):
         codecs = server.rules.codecs
         (kind,) = server.rules.blueprint.listeners["teller"].payloads
         reply = await (await server.open("me")).ask(codecs.of(kind).encode(kind("x")).encode(), "teller")
-        element = read(reply.message).payload
+        element = read_envelope(reply.message).payload
         word, pid = codecs.named(element.tag).decode(element).text.split()
         return word, int(pid)
 

@@ -100,9 +100,9 @@ async def ask(server, text, handle=None, to="teller"):
     codecs = server.rules.codecs
     (payload,) = server.rules.blueprint.listeners[to].payloads
     reply = await handle.ask(codecs.of(payload).encode(payload(text)).encode(), to)
-    from agentserver.wire.envelope import read
+    from agentserver.wire.envelope import read_envelope
 
-    element = read(reply.message).payload
+    element = read_envelope(reply.message).payload
     return codecs.named(element.tag).decode(element)
 
 

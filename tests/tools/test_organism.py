@@ -12,7 +12,7 @@ import pytest
 
 from agentserver.assembly import build
 from agentserver.config import load
-from agentserver.wire.envelope import read
+from agentserver.wire.envelope import read_envelope
 from tests.tools.test_mail import post
 from tests.tools.web import page, web
 
@@ -117,7 +117,7 @@ async def test_what_a_page_or_a_file_says_reaches_nobody_and_what_the_principal_
                 handle = await server.open("console")
                 data = f'<Wish xmlns="urn:agentserver:payload:Wish:v1"><text>{words}</text></Wish>'
                 reply = await handle.ask(data.encode(), "desk")
-                return "".join(read(reply.message).payload.itertext())
+                return "".join(read_envelope(reply.message).payload.itertext())
 
             assert await say("mail ada@corp.example hello") == "MailResult(accepted=1, problem=None)"
             assert await say(f"fetch http://localhost:{there.port}/evil") == "denied"

@@ -66,7 +66,7 @@ def test_the_envelope_is_no_field():
 def test_a_name_of_the_envelope_may_be_a_field_of_the_payload():
     (one,) = redacted([sent()], Redaction(("to",)))
     assert "ann@example.org" not in said(one)
-    assert envelope.read(one.message).to == "agent"
+    assert envelope.read_envelope(one.message).to == "agent"
 
 
 def test_the_text_behind_a_field_stays():

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentserver.characters.printing import visible
-from agentserver.characters.table import unseen
+from agentserver.characters.printing import escape_unseen
+from agentserver.characters.table import is_unseen
 from agentserver.trace.terminal import (
     MAX_LINE,
     Screen,
@@ -25,8 +25,8 @@ from agentserver.trace.terminal import (
 
 @given(st.text())
 def test_nothing_that_a_terminal_could_act_on_is_passed_on(text):
-    shown = visible(text)
-    assert not any(map(unseen, shown))
+    shown = escape_unseen(text)
+    assert not any(map(is_unseen, shown))
     assert "\x1b" not in shown
 
 
@@ -46,7 +46,7 @@ def test_nothing_that_a_terminal_could_act_on_is_passed_on(text):
     ],
 )
 def test_what_is_dangerous_is_escaped(text, shown):
-    assert visible(text) == shown
+    assert escape_unseen(text) == shown
 
 
 def test_lines_are_the_texts_own():

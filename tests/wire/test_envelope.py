@@ -19,7 +19,7 @@ from lxml import etree
 
 from agentserver.wire import envelope
 from agentserver.wire.canonical import canonical
-from agentserver.wire.envelope import Bounds, Envelope, Fault, Malformed, read, read_payload, write
+from agentserver.wire.envelope import Bounds, Envelope, Fault, Malformed, read_envelope, read_payload, write
 from tests.fuzzing import examples
 from tests.machine import HANGS
 
@@ -123,14 +123,14 @@ def kind(answer: object) -> Fault | None:
 
 
 def accepted(data: bytes, bounds: Bounds | None = None) -> Envelope:
-    answer = read(data, bounds or Bounds())
+    answer = read_envelope(data, bounds or Bounds())
     assert isinstance(answer, Envelope), answer
     return answer
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
 def test_a_hostile_document_is_refused_for_its_fault(file: Path) -> None:
-    answer = read(file.read_bytes())
+    answer = read_envelope(file.read_bytes())
     if file.parent.name == "delivered":
         assert isinstance(answer, Envelope), answer
         assert answer.to in {None, "calculator"}
@@ -143,7 +143,7 @@ def test_a_hostile_document_is_refused_for_its_fault(file: Path) -> None:
         assert "hello" not in answer.detail
         assert answer.detail.isprintable()
         if answer.kind is Fault.DOCTYPE:
-            assert envelope._before(file.read_bytes(), Bounds()) == answer, "refused before it is parsed"
+            assert envelope._check_bytes(file.read_bytes(), Bounds()) == answer, "refused before it is parsed"
 
 
 def test_the_corpus_is_all_there() -> None:
@@ -165,7 +165,7 @@ def test_markup_declarations_in_text_are_text() -> None:
 @pytest.mark.parametrize("name", GENERATED)
 def test_a_flood_is_refused_for_its_fault(name: str) -> None:
     expected, data = GENERATED[name]
-    answer = read(data)
+    answer = read_envelope(data)
     assert kind(answer) == expected
     if isinstance(answer, Malformed):
         assert len(answer.detail) <= 200
@@ -189,7 +189,7 @@ def _confined() -> None:
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + 128 * MIB,) * 2)
     resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
-    answers = [kind(read(data)) == expected for expected, data in documents]
+    answers = [kind(read_envelope(data)) == expected for expected, data in documents]
     sys.stdout.write("all answered\n" if all(answers) else str(answers))
 
 
@@ -208,7 +208,7 @@ def test_the_worst_is_refused_before_anything_is_built(name: str, parsed: bool, 
     monkeypatch.setattr(
         envelope.etree, "fromstring", lambda data, parser: built.append(data) or whole(data, parser)
     )
-    assert isinstance(read(GENERATED[name][1]), Malformed)
+    assert isinstance(read_envelope(GENERATED[name][1]), Malformed)
     assert bool(built) is parsed
 
 
@@ -228,7 +228,7 @@ def test_no_file_is_brought_in(name: str, tmp_path: Path) -> None:
     file = tmp_path / "secret.dtd"
     file.write_text('<!ENTITY leak "the secret">')
     prolog, content = (part.format(file.as_uri()) for part in EXTERNAL[name])
-    answer = read(message(f'<o xmlns="urn:a">{content}</o>', prolog.encode()))
+    answer = read_envelope(message(f'<o xmlns="urn:a">{content}</o>', prolog.encode()))
     if isinstance(answer, Envelope):
         assert b"secret>" not in canonical(answer.payload)
         assert "".join(answer.payload.itertext()) == ""
@@ -245,13 +245,13 @@ def test_a_schema_that_the_document_names_is_not_read(tmp_path: Path) -> None:
     good = message(ORDER)
     assert accepted(good.replace(b" xmlns=", hint.encode() + b" xmlns=", 1)).sender == "a"
     bad = good.replace(b"<from>a</from>", b"<from><b/></from>")
-    assert kind(read(bad.replace(b" xmlns=", hint.encode() + b" xmlns=", 1))) == Fault.SHAPE
+    assert kind(read_envelope(bad.replace(b" xmlns=", hint.encode() + b" xmlns=", 1))) == Fault.SHAPE
 
 
 def test_a_document_cut_short_anywhere_is_refused() -> None:
     whole = write("console", "calculator", "t-1", ORDER)
-    assert {kind(read(whole[:end])) for end in range(len(whole))} == {Fault.SYNTAX}
-    assert kind(read(whole)) is None
+    assert {kind(read_envelope(whole[:end])) for end in range(len(whole))} == {Fault.SYNTAX}
+    assert kind(read_envelope(whole)) is None
 
 
 BOUND = [
@@ -290,7 +290,7 @@ BOUND = [
 @pytest.mark.parametrize(("bounds", "inside", "outside", "fault"), BOUND)
 def test_each_bound_holds_to_the_unit(bounds: Bounds, inside: bytes, outside: bytes, fault: Fault) -> None:
     assert accepted(inside, bounds)
-    assert kind(read(outside, bounds)) == fault
+    assert kind(read_envelope(outside, bounds)) == fault
 
 
 def test_names_are_taken_as_they_stand() -> None:
@@ -302,7 +302,7 @@ def test_a_document_type_that_the_bytes_did_not_show_is_refused() -> None:
     """The second look, which the first leaves nothing to do."""
     data = b"<!DOCTYPE a [<!ENTITY b 'c'>]><a>&b;</a>"
     tree = etree.fromstring(data, etree.XMLParser(resolve_entities=False))
-    assert kind(envelope._after(tree, data, Bounds())) == Fault.DOCTYPE
+    assert kind(envelope._check_tree(tree, data, Bounds())) == Fault.DOCTYPE
 
 
 def test_what_makes_libxml2_raise_does_not_fit() -> None:
@@ -314,7 +314,7 @@ def test_what_makes_libxml2_raise_does_not_fit() -> None:
 
 
 def test_an_error_without_a_log_is_a_syntax_error() -> None:
-    assert envelope._unparsed(SimpleNamespace(error_log=SimpleNamespace(last_error=None))) == Malformed(
+    assert envelope._syntax_fault(SimpleNamespace(error_log=SimpleNamespace(last_error=None))) == Malformed(
         Fault.SYNTAX, "ERR_UNKNOWN"
     )
 
@@ -390,8 +390,8 @@ def test_a_name_that_cannot_be_read_back_is_not_written(name: str) -> None:
 @LAWFUL
 @given(data=st.binary(max_size=200))
 def test_no_bytes_make_reading_raise(data: bytes) -> None:
-    assert isinstance(read(data), Malformed)
-    assert isinstance(read(message(data)), (Malformed, Envelope))
+    assert isinstance(read_envelope(data), Malformed)
+    assert isinstance(read_envelope(message(data)), (Malformed, Envelope))
     assert isinstance(read_payload(data), (Malformed, etree._Element))
 
 
@@ -404,7 +404,7 @@ def test_no_damage_makes_reading_raise(data: st.DataObject) -> None:
     patch = data.draw(
         st.binary(max_size=3) | st.sampled_from([b"<", b">", b"&", b'"', b"xmlns=''", b"<![CDATA["])
     )
-    answer = read(whole[:at] + patch + whole[to:])
+    answer = read_envelope(whole[:at] + patch + whole[to:])
     if isinstance(answer, Envelope):
         assert canonical(answer.payload)
         assert isinstance(answer.sender, str)

@@ -14,7 +14,7 @@ from agentserver.payload.codec import Codecs
 from agentserver.payload.xmlify import PayloadError
 from agentserver.wire import envelope, repair
 from agentserver.wire.canonical import canonical
-from agentserver.wire.envelope import Bounds, read, read_payload, write
+from agentserver.wire.envelope import Bounds, read_envelope, read_payload, write
 
 AWKWARD = ["&", "&amp;", "&lt;", '"', "'", "<", ">", "%", "%41", "%zz", " ", "\n", "\t", "é", "[", "?a=1&b=2", "#", "\\",
            ' xmlns="urn:b&c"', "\ud800", "\x7f", "://", "@", "//h:1/"]  # fmt: skip
@@ -76,21 +76,21 @@ def holds(codec, text):
     again = read_payload(form)
     assert not isinstance(again, envelope.Malformed), again
     assert (codec.valid(again), codec.decode(again), canonical(again)) == (True, value, form)
-    wire = read(write("a", "b", "t", form.decode()))
+    wire = read_envelope(write("a", "b", "t", form.decode()))
     assert isinstance(wire, envelope.Envelope)
     assert canonical(wire.payload) == form
     assert draft(value, "b", codecs, Bounds()).markup == markup
     prose = f"Here you are:\n{markup}\nDone.".encode()
-    assert repair.read(prose, tuple(codecs), Bounds(), 9).payloads == (form.decode(),)
+    assert repair.repair_payloads(prose, tuple(codecs), Bounds(), 9).payloads == (form.decode(),)
 
 
 def test_a_missing_namespace_with_an_ampersand_is_added_well_formed():
     codec = declared("urn:a&b")
     bare = codec.encode(codec.payload("x & y")).replace(' xmlns="urn:a&amp;b:v1"', "").replace("&amp;", "&")
-    (payload,) = repair.read(bare.encode(), (codec,), Bounds(), 9).payloads
+    (payload,) = repair.repair_payloads(bare.encode(), (codec,), Bounds(), 9).payloads
     assert codec.decode(read_payload(payload.encode())) == codec.payload("x & y")
     unescaped = codec.encode(codec.payload("x & y")).replace("&amp;", "&")
-    (payload,) = repair.read(unescaped.encode(), (codec,), Bounds(), 9).payloads
+    (payload,) = repair.repair_payloads(unescaped.encode(), (codec,), Bounds(), 9).payloads
     assert codec.decode(read_payload(payload.encode())) == codec.payload("x & y")
 
 

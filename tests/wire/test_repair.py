@@ -16,7 +16,7 @@ from agentserver.payload.xmlify import describe
 from agentserver.wire import repair, repair_search
 from agentserver.wire.canonical import canonical
 from agentserver.wire.envelope import NAMESPACE, Bounds, read_payload
-from agentserver.wire.repair import Reading, RepairRefusal, Unreadable
+from agentserver.wire.repair import RepairedText, RepairRefusal, Unreadable
 from agentserver.wire.repair_search import Repair
 from tests.fuzzing import examples
 
@@ -93,8 +93,10 @@ def codec_of(cls: type) -> Generated:
     return next(codec for codec in KNOWN if codec.payload is cls)
 
 
-def read(text: str | bytes, known=KNOWN, bounds=None, most=1000) -> Reading | Unreadable:
-    return repair.read(text.encode() if isinstance(text, str) else text, known, bounds or Bounds(), most)
+def read(text: str | bytes, known=KNOWN, bounds=None, most=1000) -> RepairedText | Unreadable:
+    return repair.repair_payloads(
+        text.encode() if isinstance(text, str) else text, known, bounds or Bounds(), most
+    )
 
 
 def written(value: object) -> str:
@@ -114,7 +116,7 @@ def spaced(markup: str) -> str:
     return markup
 
 
-def values_of(answer: Reading) -> list[object]:
+def values_of(answer: RepairedText) -> list[object]:
     elements = [read_payload(markup.encode()) for markup in answer.payloads]
     return [next(codec for codec in KNOWN if codec.name == each.tag).decode(each) for each in elements]
 
@@ -224,7 +226,7 @@ READ = {
 def test_text_with_one_valid_reading_is_read(name: str, namespace: bool) -> None:
     text, values, repairs = READ[name]
     answer = read(spaced(text) if namespace else text)
-    assert isinstance(answer, Reading), answer
+    assert isinstance(answer, RepairedText), answer
     assert values_of(answer) == values
     assert {note.kind for note in answer.notes} == (repairs if namespace else repairs | {Repair.NAMESPACE})
     assert all(0 <= note.place <= len(text) + 99 for note in answer.notes)
@@ -356,21 +358,21 @@ def test_text_that_needs_a_guess_is_refused(name: str) -> None:
 
 def test_a_root_named_as_the_envelope_is_read_under_its_own_namespace() -> None:
     answer = read(spaced("<message><t>x & y</t></message>"))
-    assert isinstance(answer, Reading)
+    assert isinstance(answer, RepairedText)
     assert answer.payloads == (written(message("x & y")),)
 
 
 def test_well_formed_text_is_never_repaired() -> None:
     """What it says is for the schema to refuse, with corrections."""
     answer = read(spaced("<Mail><to>a</to><body>x</body><to>evil</to><body>y</body></Mail>"))
-    assert isinstance(answer, Reading)
+    assert isinstance(answer, RepairedText)
     assert answer.notes == ()
     assert not codec_of(Mail).valid(read_payload(answer.payloads[0].encode()))
 
 
 def test_a_note_says_what_and_where() -> None:
     answer = read("so: <Note><t>a & b</t>")
-    assert isinstance(answer, Reading)
+    assert isinstance(answer, RepairedText)
     assert [str(note) for note in answer.notes] == [
         "left out prose around the payloads (character 0)",
         "added the root's namespace (character 4)",
@@ -388,7 +390,7 @@ VERSIONS = (Generated(describe(Pay)), Generated(describe(Pay, version=2)))
 def test_a_root_of_two_namespaces_is_not_guessed(text: str) -> None:
     assert read(text, VERSIONS) == Unreadable(RepairRefusal.AMBIGUOUS)
     answer = read(text.replace("<Pay", f"<Pay xmlns='{VERSIONS[1].described.namespace}'"), VERSIONS)
-    assert isinstance(answer, Reading)
+    assert isinstance(answer, RepairedText)
     assert VERSIONS[1].described.namespace in answer.payloads[0]
 
 
@@ -397,7 +399,7 @@ def test_without_a_field_table_text_is_read_as_it_stands() -> None:
     plain = SimpleNamespace(name=codec.name, described=None, valid=codec.valid)
     for text in (spaced("<Note><t>x</t></Note>"), "```\n<Note><t>x</t></Note>\n```"):
         answer = read(text, [plain])
-        assert isinstance(answer, Reading)
+        assert isinstance(answer, RepairedText)
         assert answer.payloads == (written(Note("x")),)
     assert read("<Note><t>x & y</t></Note>", [plain]) == Unreadable(RepairRefusal.INVALID)
 
@@ -445,7 +447,7 @@ def test_work_is_bounded(name: str, monkeypatch) -> None:
 
     monkeypatch.setattr(repair, "Search", Counted)
     answer = read(FLOODS[name])
-    assert isinstance(answer, (Reading, Unreadable))
+    assert isinstance(answer, (RepairedText, Unreadable))
     for search in searches:
         assert search._work >= -2 - len(FLOODS)
         assert search.judged <= repair.CANDIDATES + 1
@@ -465,13 +467,13 @@ def test_more_work_than_the_bound_is_refused(monkeypatch) -> None:
 
 def test_more_notes_than_the_bound_are_refused(monkeypatch) -> None:
     monkeypatch.setattr(repair, "NOTES", 2)
-    assert isinstance(read("<Note><t>a & b</t></Note>"), Reading)
+    assert isinstance(read("<Note><t>a & b</t></Note>"), RepairedText)
     assert read("so: <Note><t>a & b</t></Note>") == Unreadable(RepairRefusal.WORK)
 
 
 def test_the_callers_bounds_hold() -> None:
     text = spaced("<Note><t>x</t></Note>") + " " * 100
-    assert isinstance(read(text, bounds=Bounds(bytes=len(text))), Reading)
+    assert isinstance(read(text, bounds=Bounds(bytes=len(text))), RepairedText)
     assert isinstance(read(text, bounds=Bounds(bytes=20)), Unreadable)
     assert read("<Note><t>a & b</t></Note>", bounds=Bounds(depth=1)) == Unreadable(RepairRefusal.INVALID)
 
@@ -601,7 +603,7 @@ def test_what_was_not_escaped_is_read_as_it_was_meant_or_refused(
     if bare:
         text = text.replace(f' xmlns="{codec_of(type(value)).described.namespace}"', "", 1)
     answer = read(before + text + after)
-    if isinstance(answer, Reading):
+    if isinstance(answer, RepairedText):
         assert answer.payloads == (written(value),)
         assert answer.notes
 
@@ -613,7 +615,7 @@ def test_what_surrounds_a_payload_changes_nothing(value, before: str, after: str
     if bare:
         text = text.replace(f' xmlns="{codec_of(type(value)).described.namespace}"', "", 1)
     answer = read(before + text + after)
-    assert isinstance(answer, Reading)
+    assert isinstance(answer, RepairedText)
     assert answer.payloads == (written(value),)
     assert bool(answer.notes) == bool(before.strip() or after.strip() or bare)
 
@@ -622,7 +624,7 @@ def test_what_surrounds_a_payload_changes_nothing(value, before: str, after: str
 @given(values=st.lists(VALUES, min_size=1, max_size=3), between=st.sampled_from(["", "\n", "\r\n  "]))
 def test_strict_text_passes_without_a_note(values, between: str) -> None:
     text = between.join(codec_of(type(value)).encode(value) for value in values)
-    assert read(between + text + between) == Reading(tuple(map(written, values)), ())
+    assert read(between + text + between) == RepairedText(tuple(map(written, values)), ())
 
 
 @settings(LAWFUL, max_examples=examples(300))
@@ -630,7 +632,7 @@ def test_strict_text_passes_without_a_note(values, between: str) -> None:
 def test_no_element_is_made_that_the_text_does_not_name_and_the_schema_does_not_know(parts) -> None:
     text = "".join(parts)
     answer = read(text)
-    if isinstance(answer, Reading) and not {note.kind for note in answer.notes} <= {
+    if isinstance(answer, RepairedText) and not {note.kind for note in answer.notes} <= {
         Repair.NAMESPACE,
         Repair.PROSE,
         Repair.FENCE,
@@ -650,7 +652,7 @@ def test_a_cut_never_changes_a_value(value, cut: int) -> None:
     text = codec_of(type(value)).encode(value)
     assume(cut < len(text))
     answer = read(text[:cut])
-    if isinstance(answer, Reading):
+    if isinstance(answer, RepairedText):
         kept = codec_of(type(value)).decode(read_payload(answer.payloads[0].encode()))
         for name in value.__dataclass_fields__:
             now, then = getattr(kept, name), getattr(value, name)
@@ -679,4 +681,4 @@ def _required(value: object) -> dict[str, object]:
 @given(data=st.binary(max_size=60), parts=st.lists(FRAGMENTS, max_size=5))
 def test_no_bytes_make_reading_raise(data: bytes, parts) -> None:
     for text in (data, "".join(parts).encode() + data, b"<Note><t>" + data + b"</t></Note>"):
-        assert isinstance(read(text), (Reading, Unreadable))
+        assert isinstance(read(text), (RepairedText, Unreadable))

@@ -15,7 +15,7 @@ from agentserver.payload.codec import Generated
 from agentserver.payload.xmlify import describe
 from agentserver.wire import repair, repair_search
 from agentserver.wire.envelope import Bounds
-from agentserver.wire.repair import Reading, RepairRefusal, Unreadable
+from agentserver.wire.repair import RepairedText, RepairRefusal, Unreadable
 from agentserver.wire.repair_search import Repair
 
 
@@ -59,7 +59,7 @@ _TOKEN = re.compile(r"<(/?)([A-Za-z]+)[^<>]*?(/?)>|</([A-Za-z]*)\Z|(.)", re.DOTA
 
 
 def read(text):
-    return repair.read(text.encode(), KNOWN, Bounds(), 1000)
+    return repair.repair_payloads(text.encode(), KNOWN, Bounds(), 1000)
 
 
 def encoded(*values):
@@ -200,7 +200,7 @@ def test_missing_end_tags_are_put_in_where_there_is_one_place_for_them(values, d
     assume(not re.search(r"[\s](<|\Z)", text) and not re.search(r"[^<>]\Z", text))
     found = oracle(text)
     answer = read(text)
-    if isinstance(answer, Reading):
+    if isinstance(answer, RepairedText):
         assert len(found) == 1
     elif answer.reason is not RepairRefusal.CUT:  # the text ends where a value begins
         assert answer.reason is RepairRefusal.AMBIGUOUS

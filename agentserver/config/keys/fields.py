@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from agentserver.characters.table import seen
+from agentserver.characters.table import is_all_visible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,7 +64,7 @@ def _unreserved(name: str) -> str:
 def _one_line(text: str) -> str:
     if not text.strip():
         raise ValueError("must not be empty")
-    if not seen(text):
+    if not is_all_visible(text):
         raise ValueError("must be one line without control or invisible characters")
     return text
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from yaml.composer import Composer, ComposerError
 
-from agentserver.characters.printing import shortened
+from agentserver.characters.printing import truncate
 from agentserver.config.findings import Where, dotted
 from agentserver.config.yaml.plain import explained
 from agentserver.remedies.configuration import ConfigCode
@@ -75,7 +75,7 @@ class Document:
         value = self.value(loc)
         hidden = any(loc[:end] in self.substituted for end in range(len(loc) + 1))
         told = isinstance(value, str) and not hidden and value.isprintable() and not _PASSWORD.search(value)
-        return shortened(value, SAID) if told else ""
+        return truncate(value, SAID) if told else ""
 
     def value(self, loc: Loc) -> Any:
         """The value at a place; None where there is none. A text that stands for a list of one is its first item."""
@@ -274,7 +274,7 @@ class _Walk:
         if notation.fullmatch(text):
             self.read_as[loc] = _reading(tag, text)
             return convert(text)
-        told, number = shortened(text, SAID), "; a number is digits" if tag in {"int", "float"} else ""
+        told, number = truncate(text, SAID), "; a number is digits" if tag in {"int", "float"} else ""
         message = f"YAML 1.1 reads {told} as {_PLAIN[tag][0].replace('the', 'a')}, and not as it looks"
         where = Where(self.file, node.start_mark.line + 1, dotted(loc))
         self.report.error(ConfigCode.VALUE, where, message, f'quote it: "{told}"{number}')

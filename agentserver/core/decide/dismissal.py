@@ -9,7 +9,7 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from agentserver.characters.printing import bounded
+from agentserver.characters.printing import redact_and_truncate
 from agentserver.core.decide.admission import Admission
 from agentserver.core.messages import Excerpt
 from agentserver.core.records.causes import DETAIL, kept
@@ -57,7 +57,7 @@ def dismissed(outside: Outside, judged: Admission, redact: Callable[[str], str])
     left, refusal = excerpted(outside.data, redact), judged.refusal
     if isinstance(left, bytes) or refusal is None:
         return outside
-    detail, to = kept(refusal.detail, redact), bounded(refusal.to, DETAIL, redact)
+    detail, to = kept(refusal.detail, redact), redact_and_truncate(refusal.to, DETAIL, redact)
     short = Refusal(refusal.code, detail, to, refusal.corrections, refusal.root)
     remarks = [one._replace(detail=kept(one.detail, redact) or one.detail) for one in judged.remarks]
     return Dismissed(left, outside.request, outside.to, Admission((), short, tuple(remarks)), outside.key)

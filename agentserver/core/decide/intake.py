@@ -32,7 +32,7 @@ ENVELOPE = 4096
 
 def read_own(delivery: Delivery, codec: Codec, bounds: Bounds) -> etree._Element | None:
     """The payload of a delivery; None when it no longer is what its codec accepts, for it may be older."""
-    read = envelope.read(delivery.message, _around(bounds))
+    read = envelope.read_envelope(delivery.message, _around(bounds))
     if (
         isinstance(read, envelope.Malformed)
         or read.payload.tag != codec.name

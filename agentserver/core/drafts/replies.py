@@ -130,7 +130,7 @@ def overspent(detail: Detail) -> Refusal:
 
 
 def _from_text(text: bytes, codecs: Codecs, bounds: Bounds, room: Room) -> Pieces[Drafts | Refusal | Failed]:
-    parsed = repair.read(text, tuple(codecs), bounds, room.messages)
+    parsed = repair.repair_payloads(text, tuple(codecs), bounds, room.messages)
     if isinstance(parsed, repair.Unreadable):
         if parsed.reason is repair.RepairRefusal.MANY:
             return overspent(Ground.PAYLOADS.of(room.messages))

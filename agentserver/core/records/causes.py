@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from agentserver.characters.printing import bounded
+from agentserver.characters.printing import redact_and_truncate
 from agentserver.core.messages import Failed
 from agentserver.core.records.details import reworded
 from agentserver.core.refusals import Refusal
@@ -26,7 +26,9 @@ DETAIL = 2000
 
 def kept(detail: Detail | None, redact: Callable[[str], str]) -> Detail | None:
     """A detail without secrets, each of its texts bounded."""
-    return None if detail is None else reworded(detail, lambda text: bounded(text, DETAIL, redact))
+    return (
+        None if detail is None else reworded(detail, lambda text: redact_and_truncate(text, DETAIL, redact))
+    )
 
 
 def finished(one: Finished, redact: Callable[[str], str]) -> Finished:
@@ -37,7 +39,7 @@ def finished(one: Finished, redact: Callable[[str], str]) -> Finished:
     said = result.said
     if not isinstance(said, Refusal):
         return one
-    detail, to = kept(said.detail, redact), bounded(said.to, DETAIL, redact)
+    detail, to = kept(said.detail, redact), redact_and_truncate(said.to, DETAIL, redact)
     return one._replace(result=result._replace(said=replace(said, detail=detail, to=to)))
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from agentserver.characters.printing import legible, paragraph
+from agentserver.characters.printing import clean_line, clean_lines
 from agentserver.core.records.audit import CALLED, DETAIL, LINES, NAMED, AuditRecord, Event
 from agentserver.core.records.details import GuardNote, HandoffAttempt, reworded
 from agentserver.payload.names import local
@@ -70,7 +70,7 @@ class RecordBuilder:
     def note(self, event: Event, *, thread: str, to: str, detail: Detail | None = None, **more: Any) -> None:
         """Note any event; ``more`` are fields of Record."""
         about = {
-            "to": to if event in NAMED else legible(to, DETAIL, self._redact),
+            "to": to if event in NAMED else clean_line(to, DETAIL, self._redact),
             "detail": None if detail is None else self._legible(detail),
             "request": self._request,
             **more,
@@ -82,9 +82,9 @@ class RecordBuilder:
         if isinstance(detail, HandoffAttempt):  # lengths, hashes and names that the organism declares
             return detail
         if isinstance(detail, GuardNote):
-            return detail._replace(text=paragraph(detail.text, DETAIL, LINES, self._redact))
+            return detail._replace(text=clean_lines(detail.text, DETAIL, LINES, self._redact))
         kept: Detail = reworded(detail, self._line)
         return kept
 
     def _line(self, text: str) -> str:
-        return legible(text, DETAIL, self._redact)
+        return clean_line(text, DETAIL, self._redact)

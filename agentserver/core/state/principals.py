@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 from unicodedata import is_normalized
 
-from agentserver.characters.table import seen, skeleton
+from agentserver.characters.table import is_all_visible, skeleton
 from agentserver.core.messages import SYSTEM
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def unfit(name: str, taken: Collection[str]) -> str:
         return "is empty, or begins or ends with white space"
     if len(name) > LONGEST:
         return f"has more than {LONGEST} characters"
-    if not seen(name):
+    if not is_all_visible(name):
         return "has characters that nobody sees"
     if not is_normalized("NFKC", name):
         return "is not in the Unicode form NFKC"

@@ -11,7 +11,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-from agentserver.characters.printing import amount
+from agentserver.characters.printing import format_amount
 from agentserver.core.decide import approving
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
@@ -178,7 +178,8 @@ class Approvals:
         if unseen:
             key, page = self._short(approval), min(unseen) + 1
             were = "was" if len(unseen) == 1 else "were"
-            return f"{amount(len(unseen), 'page')} of it {were} not shown: /approvals {key} {page} shows the next"
+            pages = format_amount(len(unseen), "page")
+            return f"{pages} of it {were} not shown: /approvals {key} {page} shows the next"
         conversation = self._host.conversation(approval.delivery.conversation)
         return "" if conversation is None else approving.barred(conversation, self._by, self._host.rules)
 

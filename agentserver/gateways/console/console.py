@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from agentserver.characters.printing import amount
+from agentserver.characters.printing import format_amount
 from agentserver.core.state.approvals import Answer
 from agentserver.gateways.console import lines as console_lines
 from agentserver.gateways.console import view
@@ -119,8 +119,8 @@ class Console:
     def greeting(self, name: str) -> str:
         """The first lines of an interactive session."""
         return (
-            f"{name}: {amount(len(self._takers), 'listener')}. Text goes to @{self._addressee} until you address "
-            "another. /help lists what can be typed."
+            f"{name}: {format_amount(len(self._takers), 'listener')}. Text goes to @{self._addressee} until you "
+            "address another. /help lists what can be typed."
         )
 
     async def run(self, lines: Lines) -> int:
@@ -325,7 +325,9 @@ class Console:
         session = self._find(prefix)
         if session is not None:
             records = self._host.trace.of(session.handle.id)
-            self._screen.say(f"conversation {session.handle.id}, {amount(len(records), 'record')}", Style.DIM)
+            self._screen.say(
+                f"conversation {session.handle.id}, {format_amount(len(records), 'record')}", Style.DIM
+            )
             self._screen.show(*text.tree(records))
 
     async def _cancel(self, prefix: str) -> None:

@@ -9,7 +9,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
-from agentserver.characters.printing import amount
+from agentserver.characters.printing import format_amount
 from agentserver.trace import text
 from agentserver.trace.terminal import Style
 
@@ -64,7 +64,7 @@ class HopView:
         """Show every record so far; what is printed next comes after them."""
         self._news.clear()
         if self._lost:
-            self._screen.say(f"{amount(self._lost, 'hop')} not shown", Style.WARN)
+            self._screen.say(f"{format_amount(self._lost, 'hop')} not shown", Style.WARN)
             self._lost = 0
         while self._waiting:
             self._show(*self._waiting.popleft())

@@ -20,7 +20,7 @@ from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyBindings
 from prompt_toolkit.patch_stdout import patch_stdout
 
-from agentserver.characters.printing import visible
+from agentserver.characters.printing import escape_unseen
 from agentserver.gateways.console.complete import candidates
 from agentserver.gateways.console.input import ControlKey
 
@@ -51,7 +51,7 @@ class ListenerCompleter(Completer):
         del complete_event
         for each in candidates(document.text_before_cursor, self._takers, self._ids()):
             yield Completion(
-                visible(each.text), start_position=each.start, display_meta=visible(each.meaning)
+                escape_unseen(each.text), start_position=each.start, display_meta=escape_unseen(each.meaning)
             )
 
 

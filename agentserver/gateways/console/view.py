@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agentserver.characters.printing import amount
+from agentserver.characters.printing import format_amount
 from agentserver.contract import Code, SystemError
 from agentserver.gateways.console.lines import HELP, usage
 from agentserver.gateways.form import text_field
@@ -40,7 +40,7 @@ SPENT = (
 
 def decoded(message: bytes, codecs: Codecs) -> object | None:
     """The payload of an envelope; None when no codec of this server can read it."""
-    read = envelope.read(message)
+    read = envelope.read_envelope(message)
     if isinstance(read, envelope.Malformed):
         return None
     codec = codecs.named(str(read.payload.tag))
@@ -117,7 +117,7 @@ def listener_lines(blueprint: Blueprint, takers: Takers) -> Iterator[Line]:
 
 def thread_lines(conversation: Conversation) -> Iterator[Line]:
     """The conversation's threads as an indented tree: owner, state, queue, id."""
-    said = amount(conversation.messages, "message")
+    said = format_amount(conversation.messages, "message")
     yield ((Style.DIM, f"conversation {conversation.id}, {said} so far"),)
     tree = conversation.tree
     pending = [(tree.nodes[tree.root], 0)]

@@ -146,7 +146,7 @@ def reply_json(reply: Reply, rules: Rules) -> Mapping[str, Any]:
 
 def payload_json(data: bytes, rules: Rules) -> Mapping[str, Any]:
     """The payload of a message by its name: as a value, or as markup where it has no JSON form."""
-    read = envelope.read(data, rules.bounds)
+    read = envelope.read_envelope(data, rules.bounds)
     if isinstance(read, envelope.Malformed):
         return {"payload": ""}
     tag = str(read.payload.tag)
@@ -207,7 +207,7 @@ def cleaned(value: Any, redact: Callable[[str], str]) -> Any:
 def problem_of(reply: Reply, rules: Rules) -> ProblemAnswer:
     """The answer that a SystemError is. It says what the SystemError says."""
     told: dict[str, Any] = {"request": reply.request, "place": place_id(reply.place)}
-    read = envelope.read(reply.message, rules.bounds)
+    read = envelope.read_envelope(reply.message, rules.bounds)
     codec = rules.codecs.of(SystemError)
     value = None if isinstance(read, envelope.Malformed) else value_of(codec, read.payload)
     if not isinstance(value, dict):

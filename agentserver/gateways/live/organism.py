@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from agentserver.characters.printing import visible
-from agentserver.drawing.picture import HEIGHT, Graph, picture
+from agentserver.characters.printing import escape_unseen
+from agentserver.drawing.picture import HEIGHT, Graph, draw_picture
 from agentserver.payload.names import local
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Scenery:
         async with self._one:
             if self._of is not blueprint:
                 graph = Graph(self._name, tuple(blueprint.listeners.values()))
-                drawn = await anyio.to_thread.run_sync(picture, graph)
+                drawn = await anyio.to_thread.run_sync(draw_picture, graph)
                 self._told, self._of = _told(drawn, self._name, blueprint), blueprint
                 self.drawn += 1
             return self._told
@@ -78,7 +78,7 @@ def _listeners(blueprint: Blueprint) -> list[dict[str, Any]]:
     return [
         {
             "name": one.name,
-            "description": visible(one.description),
+            "description": escape_unseen(one.description),
             "agent": one.agent,
             "approval": one.approval,
             "peers": sorted(one.peers),

@@ -9,7 +9,7 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from agentserver.characters.printing import visible
+from agentserver.characters.printing import escape_unseen
 from agentserver.contract import Code
 from agentserver.core.records.audit import AuditRecord, Event
 from agentserver.core.records.details import Answered, Charge, KeptText, Unanswered
@@ -83,10 +83,10 @@ def decided(reader: EngineReader, most: int = MOST) -> list[dict[str, Any]]:
             "root": name(one.root),
             "conversation": one.conversation,
             "granted": one.granted,
-            "answer": visible(
+            "answer": escape_unseen(
                 WORDING.first(Unanswered(one.why) if one.why else Answered(one.by, one.answer))[:NAME]
             ),
-            "by": visible(one.by[:NAME]),
+            "by": escape_unseen(one.by[:NAME]),
         }
         for one in reader.decided(most)
     ]
@@ -186,6 +186,6 @@ def _letter(one: DeadLetter, redaction: Redaction, most: int | None) -> dict[str
         "root": name(local(delivery.root)),
         "at": one.at,
         "open": one.open,
-        "reason": visible(reason[: telling.SAID]),
-        "said": [] if most is not None else [visible(each) for each in said.split("\n")],
+        "reason": escape_unseen(reason[: telling.SAID]),
+        "said": [] if most is not None else [escape_unseen(each) for each in said.split("\n")],
     }

@@ -20,7 +20,7 @@ from agentserver.core.decide import approving
 from agentserver.core.encoding.recorded import UnrecordedError
 from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
-from agentserver.foreign_json.reading import JsonLimits, read
+from agentserver.foreign_json.reading import JsonLimits, parse_json
 from agentserver.gateways.live import reading, telling
 from agentserver.gateways.live.assets import HEADERS
 from agentserver.gateways.live.feed import Feed
@@ -348,7 +348,7 @@ async def _body(request: Request) -> dict[str, Any] | None:
         data += chunk
         if len(data) > BODY:
             return None
-    found = read(data, JsonLimits(bytes=BODY, values=100))
+    found = parse_json(data, JsonLimits(bytes=BODY, values=100))
     return found if isinstance(found, dict) else None
 
 

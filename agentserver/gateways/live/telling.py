@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from agentserver.characters.printing import visible
+from agentserver.characters.printing import escape_unseen
 from agentserver.core.records.audit import AuditRecord, Event
 from agentserver.core.records.details import Charge, Grounds, GuardAsks, GuardQuestions
 from agentserver.core.records.wording import WORDING
@@ -42,7 +42,7 @@ SAID = 2_000
 
 def name(told: str) -> str:
     """A name as it is shown: visible, and of bounded length."""
-    return visible(told[:NAME])
+    return escape_unseen(told[:NAME])
 
 
 def lines(told: Iterable[Line], show: Callable[[str], str] = cut) -> list[list[list[str]]]:
@@ -60,7 +60,7 @@ def hop(record: AuditRecord) -> dict[str, Any]:
         "to": name(record.to),
         "root": name(record.root),
         "code": record.code,
-        "why": visible(WORDING.first(record.detail)[:SAID]),
+        "why": escape_unseen(WORDING.first(record.detail)[:SAID]),
     }
 
 
@@ -81,7 +81,7 @@ def row(one: TracedHop, *, whole: bool = False) -> dict[str, Any]:
         "hop": record.hop,
         "delivery": record.delivery,
         "request": record.request,
-        "more": [visible(each[:SAID]) for each in WORDING.lines(detail)[1:]],
+        "more": [escape_unseen(each[:SAID]) for each in WORDING.lines(detail)[1:]],
         "cost": [detail.tokens, detail.money] if isinstance(detail, Charge) else None,
         "ways": ways(detail),
         "said": _said(one, whole=whole) if message else [],
@@ -92,7 +92,7 @@ def row(one: TracedHop, *, whole: bool = False) -> dict[str, Any]:
 def _said(one: TracedHop, *, whole: bool) -> list[str]:
     payload = text.payload(one.record.message)
     shown = payload if whole or len(payload) <= SAID else payload[:SAID]
-    return [visible(each) for each in shown.replace("\t", "    ").split("\n")]
+    return [escape_unseen(each) for each in shown.replace("\t", "    ").split("\n")]
 
 
 # Lineage
@@ -117,12 +117,16 @@ def _way(findings: Findings, one: FindingFacts) -> dict[str, Any]:
         "rule": PHRASES[f"rule {one.rule}"],
         "decision": findings.became or findings.decision,
         "blocked": (findings.became or findings.decision) == "deny",
-        "excerpt": visible(trail.excerpt),
-        "quoted": visible(trail.quoted),
+        "excerpt": escape_unseen(trail.excerpt),
+        "quoted": escape_unseen(trail.quoted),
         "via": trail.via,
-        "source": {"listener": name(trail.source), "field": visible(trail.field), "step": trail.step},
+        "source": {"listener": name(trail.source), "field": escape_unseen(trail.field), "step": trail.step},
         "hops": [{"listener": name(listener), "step": step} for listener, step in passed],
-        "sink": {"listener": name(findings.sink), "field": visible(one.argument), "step": findings.step},
+        "sink": {
+            "listener": name(findings.sink),
+            "field": escape_unseen(one.argument),
+            "step": findings.step,
+        },
     }
 
 
@@ -140,7 +144,7 @@ def asked(approval: Approval, principal: str) -> dict[str, Any]:
         "sender": name(delivery.sender),
         "to": name(delivery.to),
         "root": name(local(delivery.root)),
-        "why": visible(WORDING.first(approval.questions[0].why)[:SAID]),
+        "why": escape_unseen(WORDING.first(approval.questions[0].why)[:SAID]),
     }
 
 
@@ -164,13 +168,13 @@ def question(
     seen = _redacted(approval, redaction)
     said = approval_view.said(seen, codecs, redaction.secrets)[:-1]
     return {
-        "reasons": lines(map(_bare, approval_view.reasons(seen)), visible),
+        "reasons": lines(map(_bare, approval_view.reasons(seen)), escape_unseen),
         "ways": [way for one in seen.questions for way in ways(one.why)],
-        "said": lines(map(_bare, said), visible),
+        "said": lines(map(_bare, said), escape_unseen),
         "origins": lines(
-            map(_bare, approval_view.traced(origins, redaction.secrets) if whole else ()), visible
+            map(_bare, approval_view.traced(origins, redaction.secrets) if whole else ()), escape_unseen
         ),
-        "always": [visible(each) for one in seen.questions for each in _covers(one, approval)]
+        "always": [escape_unseen(each) for one in seen.questions for each in _covers(one, approval)]
         if whole
         else [],
     }

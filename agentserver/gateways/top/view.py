@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from agentserver.characters.printing import amount
+from agentserver.characters.printing import format_amount
 from agentserver.trace.terminal import Style
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def lines(told: Mapping[str, Any]) -> Iterator[Line]:
     """An overview as a person reads it."""
     clock = time.strftime("%H:%M:%S", time.localtime(told["at"]))
     parts = ("conversation", "conversations"), ("approval", "approvals")
-    counts = ", ".join(amount(len(told[key]), noun) for noun, key in parts)
+    counts = ", ".join(format_amount(len(told[key]), noun) for noun, key in parts)
     yield ((Style.NAME, told["organism"]), (Style.DIM, f"  {clock}  {counts}"))
     busy = [each for each in told["listeners"] if each["waiting"] or each["running"]]
     yield from _part("listeners at work", [_listener(each) for each in busy])
@@ -61,14 +61,14 @@ def _running(one: Mapping[str, Any], now: float) -> Line:
 
 def _conversation(one: Mapping[str, Any]) -> Line:
     told = [
-        f"{amount(one['requests'], 'request')} open",
+        f"{format_amount(one['requests'], 'request')} open",
         f"{one['running']} running",
         f"{one['queued']} queued",
     ]
     return (
         (Style.NAME, f"  {one['id'][:8]}"),
         (Style.PLAIN, f"  {one['principal']}  {', '.join(told)}"),
-        (Style.DIM, f"  {amount(one['messages'], 'message')} so far"),
+        (Style.DIM, f"  {format_amount(one['messages'], 'message')} so far"),
     )
 
 

@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from agentserver.foreign_json.reading import JsonLimits, read_or_raise
+from agentserver.foreign_json.reading import JsonLimits, parse_json_or_raise
 
 FOLDER: Final = Path("out")
 
@@ -43,7 +43,7 @@ class SessionCursor:
     def read(self) -> Reached | None:
         """The kept value; None when there is none. Raises OSError, ValueError when it is spoiled."""
         try:
-            members = read_or_raise(self.path.read_bytes(), JsonLimits())
+            members = parse_json_or_raise(self.path.read_bytes(), JsonLimits())
             return Reached(str(members["since"]), tuple(map(str, members["had"])))
         except (FileNotFoundError, NotADirectoryError):
             return None

@@ -9,7 +9,7 @@ import json
 import os
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from agentserver.foreign_json.reading import JsonLimits, read_or_raise
+from agentserver.foreign_json.reading import JsonLimits, parse_json_or_raise
 from agentserver.handoff.audit import Seal, preceding
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class NoteHeads:
     def read(self) -> ChainHead | None:
         """The head that the note names. Raises OSError, ValueError when it says nothing that makes sense."""
         try:
-            members = read_or_raise(self.path.read_bytes(), JsonLimits())
+            members = parse_json_or_raise(self.path.read_bytes(), JsonLimits())
             end = Seal(int(members["count"]), str(members["hash"]))
             line = str(members.get("line", ""))
             line.encode()  # text that no file holds is no line

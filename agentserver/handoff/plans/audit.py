@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from agentserver.characters.printing import visible
+from agentserver.characters.printing import escape_unseen
 from agentserver.handoff.plans import chain, steps
 from agentserver.handoff.plans.chain import StepMistake, StepSeverity
 from agentserver.handoff.validation import loader
@@ -106,7 +106,7 @@ def written(findings: Sequence[PlanFinding], path: str, form: FindingsFormat) ->
     """The findings as text: a line each, a JSON list, or SARIF 2.1.0."""
     if form is FindingsFormat.TEXT:
         lines = [f"{path}:{each.row}: {each.severity} {each.code}: {each.message}" for each in findings]
-        return "\n".join(map(visible, lines or [f"{path}: every handoff is typed and fits"]))
+        return "\n".join(map(escape_unseen, lines or [f"{path}: every handoff is typed and fits"]))
     shown = (
         [asdict(finding) for finding in findings] if form is FindingsFormat.JSON else _sarif(findings, path)
     )

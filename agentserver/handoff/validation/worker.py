@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from agentserver.foreign_json.reading import JsonLimits, read_or_raise
+from agentserver.foreign_json.reading import JsonLimits, parse_json_or_raise
 from agentserver.hygiene.objections import SchemaLanguage
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ def _exchange(process: subprocess.Popen[bytes], data: bytes, timeout: float) -> 
 def _receive(process: subprocess.Popen[bytes], limit: _Wall) -> dict[str, Any]:
     """One message. Raises TimeoutError, ValueError when the output ended, OSError."""
     head = _take(process, _HEAD, limit)
-    said = read_or_raise(_take(process, int.from_bytes(head), limit), JsonLimits())
+    said = parse_json_or_raise(_take(process, int.from_bytes(head), limit), JsonLimits())
     return said if isinstance(said, dict) else {}
 
 

@@ -29,7 +29,7 @@ LIMITS: Final = JsonLimits(bytes=BYTES, values=NODES)
 
 def read(data: bytes, reference: Reference | None = None) -> Schema | Objection:
     """The schema in ``data``; or why there is none."""
-    found = foreign_json.read(data, LIMITS)
+    found = foreign_json.parse_json(data, LIMITS)
     if isinstance(found, RefusedJson):
         return Objection("document", "", found.rule)
     return Schema(SchemaLanguage.JSON, found, reference)

@@ -25,7 +25,7 @@ from agentserver.contract import (
     invocation,
 )
 from agentserver.foreign_json.reading import JsonLimits
-from agentserver.foreign_json.reading import read as read_json
+from agentserver.foreign_json.reading import parse_json as read_json
 from agentserver.llm.agent.history import kept, prompt_of
 from agentserver.llm.agent.reading import GIVEN, judge
 from agentserver.llm.agent.state import AgentLine, AgentState, CallLine, writable

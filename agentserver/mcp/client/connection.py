@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import anyio
 import anyio.to_thread
 
-from agentserver.characters.printing import legible
+from agentserver.characters.printing import clean_line
 from agentserver.core.refusals import UnsentError
 from agentserver.foreign_json.threads import ReadingThreads
 from agentserver.mcp.client.messages import UNREADABLE, MessageForms, ServerMessages
@@ -237,7 +237,7 @@ def told(error: BaseException) -> str:
     """The failure, on one bounded line; the words are a stranger's."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    return legible(f"{type(error).__name__}: {error}", SAID)
+    return clean_line(f"{type(error).__name__}: {error}", SAID)
 
 
 def answers() -> Any:

@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from agentserver.foreign_json.models import ForeignModel
-from agentserver.foreign_json.reading import JsonLimits, RefusedJson, count
+from agentserver.foreign_json.reading import JsonLimits, RefusedJson, count_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -79,12 +79,12 @@ class ServerMessages:
         Returns None for a request or notification that is larger than any has to be. Raises ValueError for what is no
         message, OverLimitError when it is beyond the limits.
         """
-        refused = count(data, LIMITS)
+        refused = count_json(data, LIMITS)
         message = refused or self._forms.message.read(data, LIMITS)
         if isinstance(message, RefusedJson):
             return self._refused(data, message, over=refused is not None)
         if hasattr(message, "method"):
-            return message if count(data, UNASKED) is None else None
+            return message if count_json(data, UNASKED) is None else None
         return self._checked(message) if hasattr(message, "result") else message
 
     def _refused(self, data: bytes, why: RefusedJson, *, over: bool) -> Any:

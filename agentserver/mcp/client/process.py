@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import anyio
 
-from agentserver.characters.printing import legible
+from agentserver.characters.printing import clean_line
 from agentserver.foreign_json.threads import ReadingThreads
 from agentserver.mcp.client.messages import LIMITS, OverLimitError
 from agentserver.supervision import Ending, start_errand
@@ -237,7 +237,7 @@ async def _log(process: Process, name: str) -> None:
 
 
 def _shown(line: bytes) -> str:
-    return legible(line[: SAID * 4].decode(errors="replace"), SAID)
+    return clean_line(line[: SAID * 4].decode(errors="replace"), SAID)
 
 
 async def _end(process: Process) -> None:

@@ -13,7 +13,7 @@ import httpx2
 
 from agentserver.foreign_json.bodies import CheckedBody, is_compressed, is_stream
 from agentserver.foreign_json.events import EventCutter, data_of
-from agentserver.foreign_json.reading import JsonLimits, read
+from agentserver.foreign_json.reading import JsonLimits, parse_json
 from agentserver.mcp.client.messages import LIMITS, UNREADABLE, OverLimitError, error_for
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
 
     async def _asked(self, request: httpx2.Request) -> int | str | None:
         """Note the request of the protocol that a body holds. Returns its id; None where it holds none."""
-        said = read(await request.aread(), JsonLimits(bytes=1 << 26, values=1_000_000))
+        said = parse_json(await request.aread(), JsonLimits(bytes=1 << 26, values=1_000_000))
         key, method = (said.get("id"), said.get("method")) if isinstance(said, dict) else (None, None)
         if not isinstance(key, int | str) or not isinstance(method, str):
             return None

@@ -132,7 +132,7 @@ def answer_of(replies: Sequence[Reply], rules: Rules, tool: ServedTool) -> ToolA
 
 def _value(reply: Reply, rules: Rules) -> Any:
     """A reply as a JSON value; as markup where its payload has no JSON form."""
-    read = envelope.read(reply.message)
+    read = envelope.read_envelope(reply.message)
     if isinstance(read, envelope.Malformed):
         return "An answer that cannot be read."
     codec = rules.codecs.named(str(read.payload.tag))

@@ -12,7 +12,7 @@ from hashlib import sha256
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from agentserver.characters.printing import one_line, shortened
+from agentserver.characters.printing import one_line, truncate
 from agentserver.foreign_json import reading as foreign_json
 from agentserver.foreign_json.reading import JsonLimits, RefusedJson
 from agentserver.payload.fields.field_table import PayloadType, RecordType, Scalar
@@ -72,7 +72,7 @@ class LockedTool:
     def line(self) -> str:
         """The first line of the description, for peers and models."""
         first = next((line for line in self.description.splitlines() if line.strip()), self.name)
-        return shortened(one_line(" ".join(first.split())), LINE, "...")
+        return truncate(one_line(" ".join(first.split())), LINE, "...")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class LockError(ValueError):
 
 def locked(data: bytes) -> ServerLock:
     """The lock in a text. Raises LockError."""
-    value = foreign_json.read(data, LIMITS)  # with the binary numbers that the hash was taken of
+    value = foreign_json.parse_json(data, LIMITS)  # with the binary numbers that the hash was taken of
     if isinstance(value, RefusedJson):
         raise LockError(f"is no lock: {value}")
     try:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen, MultipleOf
 
-from agentserver.characters.printing import one_line, shortened
+from agentserver.characters.printing import one_line, truncate
 from agentserver.hygiene.json.tree import target
 from agentserver.payload.fields.docstrings import DOC
 from agentserver.payload.fields.facets import LONGEST
@@ -97,7 +97,7 @@ def mapped(schema: Any, *, name: str, namespace: str, doc: str = "") -> Mapped:
     except (TypeError, AttributeError, LookupError):
         reason = "is no JSON Schema"
     try:
-        note = AsText("", shortened(one_line(reason), LONGEST, "..."))
+        note = AsText("", truncate(one_line(reason), LONGEST, "..."))
         return Mapped(
             payload_class(name, [NewField(BOX, _JSON)], namespace, doc), BOXED, loose=True, notes=(note,)
         )
@@ -372,7 +372,7 @@ def _marked(bare: Any, marks: list[Any]) -> Any:
 def _described(schema: Any) -> str:
     """A description as one bounded line, for a docstring."""
     said = schema.get("description") if isinstance(schema, dict) else None
-    return shortened(one_line(" ".join(said.split())), DOC, "...") if isinstance(said, str) else ""
+    return truncate(one_line(" ".join(said.split())), DOC, "...") if isinstance(said, str) else ""
 
 
 def codec_of(cls: type) -> Generated:

@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from agentserver.foreign_json.reading import RefusedJson, read
+from agentserver.foreign_json.reading import RefusedJson, parse_json
 from agentserver.payload.json.values import LIMITS, JsonFault, below, refusal
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class _Outward:
     def value(self, shape: Shape, value: Any, pointer: str) -> Any:
         if shape.text:
             value = value[BOX] if shape.boxed else value
-            found = read(value, LIMITS)  # with binary numbers, which every writer of JSON has
+            found = parse_json(value, LIMITS)  # with binary numbers, which every writer of JSON has
             if isinstance(found, RefusedJson):
                 self.faults.append(JsonFault(pointer, found.rule))
                 return None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
-from agentserver.characters.printing import DOTS, shortened
+from agentserver.characters.printing import DOTS, truncate
 from agentserver.foreign_json import reading as foreign_json
 from agentserver.foreign_json.reading import JsonLimits, RefusedJson
 from agentserver.hygiene.json.tree import escaped
@@ -49,7 +49,7 @@ def refusal(*faults: JsonFault) -> JsonRefusal:
     """The refusal that holds these faults, as many of them and as much of their words as it may hold."""
     return JsonRefusal(
         tuple(
-            JsonFault(shortened(each.pointer, LENGTH, DOTS), shortened(each.rule, LENGTH, DOTS))
+            JsonFault(truncate(each.pointer, LENGTH, DOTS), truncate(each.rule, LENGTH, DOTS))
             for each in faults[:FAULTS]
         )
     )
@@ -62,5 +62,5 @@ def below(pointer: str, step: object) -> str:
 
 def read(text: str | bytes, limits: JsonLimits = LIMITS) -> JsonValue | JsonRefusal:
     """Read a JSON text as a value whose numbers with a point or an exponent are exact (``Decimal``)."""
-    found = foreign_json.read(text, limits, number=Decimal)
+    found = foreign_json.parse_json(text, limits, number=Decimal)
     return refusal(JsonFault("", found.rule)) if isinstance(found, RefusedJson) else found

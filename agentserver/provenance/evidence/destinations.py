@@ -18,7 +18,7 @@ from urllib.parse import unquote
 
 import idna
 
-from agentserver.characters.table import unseen
+from agentserver.characters.table import is_unseen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -249,7 +249,9 @@ def decoded(text: str) -> str:
 
 def loosened(text: str) -> str:
     """A text as a lenient reader might take it: for refusing only, never for allowing."""
-    shown = text if text.isascii() else "".join(char for char in text if not unseen(char) or char.isspace())
+    shown = (
+        text if text.isascii() else "".join(char for char in text if not is_unseen(char) or char.isspace())
+    )
     return normalize("NFKC", shown).casefold().translate(_DOTS)
 
 

@@ -15,7 +15,7 @@ from collections import deque
 from itertools import compress, islice
 from typing import TYPE_CHECKING, Final
 
-from agentserver.characters.table import ALIKE, TABLE, unseen
+from agentserver.characters.table import ALIKE, TABLE, is_unseen
 from agentserver.provenance.arrays import np
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _fold_char(char: str) -> str:
     while True:
         spread = unicodedata.normalize("NFKD", char.translate(TABLE)).translate(TABLE).casefold()
         kept = "".join(_KEEP.findall(spread.translate(ALIKE)))
-        folded = "".join(each for each in kept if not unseen(each))[:EXPANSION]
+        folded = "".join(each for each in kept if not is_unseen(each))[:EXPANSION]
         if folded == char:
             return folded
         char = folded

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agentserver.characters.printing import visible
+from agentserver.characters.printing import escape_unseen
 from agentserver.provenance.planned.arguments import Anything, Exactly, FieldOf, Kind, OneOf, Shifted
 from agentserver.provenance.planned.moments import spoken
 
@@ -83,5 +83,5 @@ def _often(times: int | None) -> str:
 
 def _quoted(text: str, redact: Callable[[str], str]) -> str:
     """A value in quotes. A quote in it is escaped, so that the value ends where it seems to."""
-    shown = visible(redact(text)).replace('"', '\\"')
+    shown = escape_unseen(redact(text)).replace('"', '\\"')
     return f'"{shown}"'

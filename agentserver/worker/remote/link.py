@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import httpx
 
-from agentserver.foreign_json.reading import JsonLimits, read
+from agentserver.foreign_json.reading import JsonLimits, parse_json
 from agentserver.worker import frames
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class ServerLink:
 async def _problem(response: httpx.Response) -> Exception:
     """The error that an answer is."""
     try:
-        said = read(await _read(response, PROBLEM), JsonLimits(bytes=PROBLEM))
+        said = parse_json(await _read(response, PROBLEM), JsonLimits(bytes=PROBLEM))
     except frames.FrameError:
         said = None
     detail = said.get("detail") if isinstance(said, dict) else None

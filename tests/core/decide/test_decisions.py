@@ -13,7 +13,7 @@ from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
 from agentserver.core.refusals import system_error
 from agentserver.core.state.conversation import Conversation
-from agentserver.wire.envelope import read
+from agentserver.wire.envelope import read_envelope
 from tests.core.paper import Answer, Ask, Late, Note, Paper, errors, listener, rules
 
 respond = HandlerResponse.respond
@@ -1010,4 +1010,4 @@ def test_what_a_handler_sees_is_what_was_sent():
     paper.run()
     assert paper.seen("b") == [Ask("<to>evil</to> & 'x' \r\n\t ]]>")]
     added = [d for o in paper.outcomes for d in o.added if d.to == "b"]
-    assert read(added[0].message).to == "b"
+    assert read_envelope(added[0].message).to == "b"

@@ -129,7 +129,11 @@ def test_the_room_for_an_envelope_is_enough_for_any_names():
     ],
 )
 def test_what_comes_in_is_an_envelope_or_else_what_it_is_as_a_payload(data):
-    either, whole, bare = envelope.read_either(data), envelope.read(data), envelope.read_payload(data)
+    either, whole, bare = (
+        envelope.read_either(data),
+        envelope.read_envelope(data),
+        envelope.read_payload(data),
+    )
     if isinstance(whole, envelope.Envelope):
         assert (either.to, either.payload.tag) == (whole.to, whole.payload.tag)
     elif isinstance(bare, envelope.Malformed):

@@ -85,7 +85,7 @@ async def test_one_whose_thread_lives_goes_where_it_was(engine, site):
         assert await server.requeue(letter, "ops") == handle.id
         events = handle.events()
         reply = await anext(events)
-        assert envelope.read(reply.message).payload.findtext("{*}text") == "beam"
+        assert envelope.read_envelope(reply.message).payload.findtext("{*}text") == "beam"
         assert await server.read(lambda reader: reader.dead()) == []
 
 

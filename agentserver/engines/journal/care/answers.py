@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from agentserver.characters.printing import legible
+from agentserver.characters.printing import clean_line
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.engines.journal.seal import digest
 
@@ -66,7 +66,7 @@ def found(connection: Connection) -> list[tuple[ApprovalAnswer, float]]:
     """
     rows = connection.execute("select approval, digest, said, author, at, seal from answer order by at")
     return [
-        (ApprovalAnswer(row[0], row[1], _said(row, sealed), legible(row[3], AUTHOR)), row[4])
+        (ApprovalAnswer(row[0], row[1], _said(row, sealed), clean_line(row[3], AUTHOR)), row[4])
         for *row, sealed in rows
     ]
 

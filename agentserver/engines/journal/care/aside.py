@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agentserver.characters.printing import legible
+from agentserver.characters.printing import clean_line
 from agentserver.core.aside import REASON, last_words
 from agentserver.core.encoding.recorded import Aside
 from agentserver.core.messages import EventPlace, Reply
@@ -92,7 +92,7 @@ def put(
             connection.execute(EVENT, (place, number, *_row(event)))
         connection.execute(
             "insert into aside (conversation, at, reason, first_event, events, seal) values (?, ?, ?, ?, ?, x'')",
-            (number, at, legible(reason, REASON), first, len(words)),
+            (number, at, clean_line(reason, REASON), first, len(words)),
         )
         _seal(connection, number)
     return words
@@ -104,7 +104,7 @@ def said(connection: Connection, conversation: str, reason: str, at: float) -> t
         f"select {events.EVENT} from conversation c join aside a on a.conversation = c.number and a.ended is null"  # noqa: S608
         " join event e on e.number >= a.first_event and e.number < a.first_event + a.events"
         " where c.id = ? and a.reason = ? and a.at = ? order by e.number",
-        (conversation, legible(reason, REASON), at),
+        (conversation, clean_line(reason, REASON), at),
     )
     return tuple(events.event_of(conversation, row) for row in rows)
 

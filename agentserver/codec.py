@@ -266,7 +266,9 @@ class _Derivation:
                 raise TypeError(f"values of {hint} cannot be written: sets hold texts")
             return _Form(sorted, _read_list(item.read, _distinct))
         write = item.write
-        writer = None if write is None else lambda value: [write(one) for one in value]
+        writer: _Writer | None = list if self._style.named else None
+        if write is not None:
+            writer = lambda value: [write(one) for one in value]  # noqa: E731 - one of two
         return _Form(writer, _read_list(item.read, list if origin is list else tuple))
 
     def _mapping(self, origin: Any, item: _Form) -> _Form:

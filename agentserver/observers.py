@@ -6,11 +6,14 @@ Owns the names that the author of an observer imports. Refuses to know how one i
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from agentserver.core.encoding.detail_form import fields
+from agentserver.core.encoding.codecs import DETAILS
 from agentserver.core.records.audit import AuditRecord, Event
 from agentserver.core.records.wording import WORDING
+
+if TYPE_CHECKING:
+    from agentserver.core.records.details import Detail
 
 __all__ = ["AuditRecord", "Event", "Observer", "fields", "told"]
 
@@ -24,3 +27,8 @@ The result is not looked at. It can neither stop nor change a message.
 def told(record: AuditRecord) -> str:
     """The detail of a record in words, by lines; empty for none. ``fields`` gives the same detail by name."""
     return WORDING.whole(record.detail)
+
+
+def fields(detail: Detail | None) -> Any:
+    """Give a detail by name, its kind and its fields, as values for JSON; None for no detail."""
+    return DETAILS.plain(detail)

@@ -14,7 +14,7 @@ import pytest
 from agentserver import HandlerMetadata, HandlerResponse, Handoff, Task
 from agentserver.assembly import DRAWN, SystemClock, build
 from agentserver.config import forget, load
-from agentserver.core.encoding.detail_form import members
+from agentserver.core.encoding.codecs import attempt_members as members
 from agentserver.engines.memory import MemoryEngine
 from agentserver.guards.approval import ApprovalGuard
 from agentserver.guards.peers import PeersGuard

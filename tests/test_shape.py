@@ -118,7 +118,6 @@ OWN_JSON = {
     "agentserver/config/*": "values of a YAML document, whose bytes, depth and nodes were counted before",
     "agentserver/provenance/policy/file.py": "values of a YAML document, as above",
     "agentserver/codec.py": "kept values; those of other parties come to it as what foreign_json has read",
-    "agentserver/core/encoding/*": "rows that this server's own engine has kept",
     "agentserver/engines/*": "rows that this server's own engine has kept",
     "agentserver/history/export.py": "causes and records of a step that the engine has kept",
     "agentserver/guards/lineage/memory.py": "the memory of a guard, which the engine has kept",
@@ -515,7 +514,7 @@ def is_own(node):
     return node.level > 0 or (node.module or "").partition(".")[0] == "agentserver"
 
 
-IMMUTABLE = {"Siblings", "ForeignModel"}
+IMMUTABLE = {"Siblings", "ForeignModel", "ValueCodec"}
 """Classes with ``__init__`` that are values all the same."""
 
 

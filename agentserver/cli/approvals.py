@@ -256,11 +256,16 @@ def _line(one: Approval, answered: ApprovalAnswer | None) -> str:
 
 
 def _question(question: Question) -> dict[str, object]:
-    from agentserver.core.encoding.detail_form import fields
+    from agentserver.core.encoding.codecs import DETAILS
     from agentserver.core.records.wording import WORDING
 
     why = question.why
-    return {"guard": question.guard, "why": fields(why), "text": WORDING.whole(why), "about": question.about}
+    return {
+        "guard": question.guard,
+        "why": DETAILS.plain(why),
+        "text": WORDING.whole(why),
+        "about": question.about,
+    }
 
 
 def _fields(one: Approval, answered: ApprovalAnswer | None) -> dict[str, object]:

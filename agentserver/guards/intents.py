@@ -13,7 +13,7 @@ from lxml import etree
 
 from agentserver.contract import Code
 from agentserver.core.drafts import replies
-from agentserver.core.encoding import detail_form
+from agentserver.core.encoding.codecs import attempt_members
 from agentserver.core.guard import Denial, Rewrite
 from agentserver.core.handoffs import Handoff, Param, Task, Words
 from agentserver.core.messages import Draft
@@ -101,7 +101,7 @@ class IntentRewriter:
         shown = at.isoformat(timespec="milliseconds")
         around = Circumstances(sender.listener.name, shown, _reach(sender), self._scrub)
         verdict = judge(self._vocabulary, request, around)
-        return verdict, detail_form.attempt(*audit.values(verdict, shown))
+        return verdict, HandoffAttempt.of(audit.values(verdict, shown))
 
     def _request(self, draft: Draft, sender: Sender) -> HandoffRequest | None:
         root = draft.root
@@ -209,5 +209,5 @@ class HandoffRecord:
         """Take in the records of one committed step."""
         for record in records:
             if isinstance(record.detail, HandoffAttempt):
-                told = {**detail_form.members(record.detail), "conversation": record.conversation}
+                told = {**attempt_members(record.detail), "conversation": record.conversation}
                 self._sink.append(audit.HandoffEntry(tuple(told.items())))

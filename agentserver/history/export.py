@@ -10,8 +10,8 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from agentserver.characters.printing import replace_unseen
-from agentserver.core.encoding.parts import encode, rights_of
-from agentserver.core.encoding.record_rows import delivery_of, delivery_row, plain_bytes, whole_bytes
+from agentserver.codec import NAMES, ValueCodec, write_json
+from agentserver.core.encoding import codecs
 from agentserver.core.encoding.recorded import RecordedConversation, RecordedStep
 from agentserver.core.encoding.recording import Origin
 from agentserver.core.encoding.snapshot import UnreadableError
@@ -20,12 +20,17 @@ from agentserver.foreign_json.reading import JsonLimits, RefusedJson
 from agentserver.foreign_json.reading import parse_json as read_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
 KIND = "agentserver conversation"
 
 FORMAT = 1
-"""The version of the file. A step's ``cause`` and ``records`` are as core/encoding/recording.py writes them."""
+"""The version of the file. A step's ``cause`` and ``records`` are as the journal has them, without their version."""
+
+_ORIGINS: Final[ValueCodec[Origin]] = ValueCodec(Origin, codecs.TYPES, NAMES)
+_DELIVERIES: Final[ValueCodec[Delivery]] = ValueCodec(Delivery, codecs.TYPES, NAMES)
+_REPLIES: Final[ValueCodec[Reply]] = ValueCodec(Reply, codecs.TYPES, NAMES)
+_ENDS: Final[ValueCodec[Done]] = ValueCodec(Done, codecs.TYPES, NAMES)
 
 
 def dump(recorded: RecordedConversation) -> bytes:
@@ -33,8 +38,7 @@ def dump(recorded: RecordedConversation) -> bytes:
 
     What is not printable is escaped, so that a reviewer sees every character. The chain of digests stays behind.
     """
-    origin = recorded.beginning._asdict()
-    head = {"kind": KIND, "format": FORMAT, **origin}
+    head = {"kind": KIND, "format": FORMAT, **_ORIGINS.plain(recorded.beginning)}
     lines = [f"  {_line(name)}: {_line(value)}" for name, value in head.items()]
     steps = ",\n".join(f"    {_object(_step_row(step), 4)}" for step in recorded.steps)
     lines.append(f'  "steps": [\n{steps}\n  ]')
@@ -49,7 +53,7 @@ def texts(recorded: RecordedConversation) -> Iterator[tuple[int, str]]:
     for step in recorded.steps:
         yield step.version, _object(_step_row(step), 0)
         said = [text for data in (step.cause, step.records) for text in _leaves(json.loads(data))]
-        said += [_shown(data) for data in (step.cause, step.records, *step.gone_out())]
+        said += [_show(data) for data in (step.cause, step.records, *step.gone_out())]
         yield step.version, "\n".join(said)
 
 
@@ -61,7 +65,7 @@ def _leaves(value: object) -> Iterator[str]:
             yield from _leaves(each)
 
 
-def _shown(data: bytes) -> str:
+def _show(data: bytes) -> str:
     return data.decode("utf-8", "backslashreplace")
 
 
@@ -93,25 +97,29 @@ def _step_row(step: RecordedStep) -> dict[str, object]:
         "version": step.version,
         "at": step.moment.now,
         "seed": step.moment.seed.hex(),
-        "cause": json.loads(step.cause),
-        "records": json.loads(step.records),
-        "deliveries": [_delivery_row(delivery) for delivery in step.added],
+        "cause": _parse_kept(step.cause),
+        "records": _parse_kept(step.records),
+        "deliveries": [_leave_out(_DELIVERIES.plain(one), "conversation", "attempt") for one in step.added],
         "events": [_event_row(event) for event in step.events],
     }
 
 
-def _delivery_row(delivery: Delivery) -> dict[str, object]:
-    row = delivery_row(delivery)
-    return {name: value for name, value in row.items() if name not in {"conversation", "attempt"}}
+def _parse_kept(data: bytes) -> Any:
+    _, plain = json.loads(data)
+    return plain
+
+
+def _write_kept(plain: Any) -> bytes:
+    return write_json((codecs.FORMAT, plain))
 
 
 def _event_row(event: Reply | Done) -> dict[str, object]:
-    if isinstance(event, Done):
-        return {"request": event.request, "answered": event.answered}
-    row = {**event._asdict(), "message": plain_bytes(event.message)}
-    return {
-        name: value for name, value in row.items() if name not in {"conversation", "redelivered", "place"}
-    }
+    row = _ENDS.plain(event) if isinstance(event, Done) else _REPLIES.plain(event)
+    return _leave_out(row, "conversation", "redelivered", "place")
+
+
+def _leave_out(row: Mapping[str, object], *names: str) -> dict[str, object]:
+    return {name: value for name, value in row.items() if name not in names}
 
 
 def _object(fields: Mapping[str, object], indent: int) -> str:
@@ -136,39 +144,24 @@ def _line(value: object) -> str:
 
 
 def _story(read: Mapping[str, Any]) -> RecordedConversation:
-    key, rights = read["id"], rights_of(*read.get("rights", ()))
-    steps = tuple(_step(key, row) for row in read["steps"])
+    origin = _ORIGINS.value(_leave_out(read, "kind", "format", "steps"))
+    steps = tuple(_step(origin.id, row) for row in read["steps"])
     deliveries = {delivery.id: delivery for step in steps for delivery in step.added}
-    return RecordedConversation(Origin(key, read["principal"], read["root"], rights), steps, deliveries)
+    return RecordedConversation(origin, steps, deliveries)
 
 
 def _step(conversation: str, row: Mapping[str, Any]) -> RecordedStep:
     return RecordedStep(
         row["version"],
         Moment(float(row["at"]), bytes.fromhex(row["seed"])),
-        encode(row["cause"]),
-        encode(row["records"]),
-        tuple(_deliveries(conversation, row["deliveries"])),
-        tuple(_events(conversation, row["version"], row["events"])),
+        _write_kept(row["cause"]),
+        _write_kept(row["records"]),
+        tuple([_DELIVERIES.value({**one, "conversation": conversation}) for one in row["deliveries"]]),
+        tuple([_event(conversation, one, row["version"], at) for at, one in enumerate(row["events"])]),
         b"",
     )
 
 
-def _deliveries(conversation: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[Delivery]:
-    for row in rows:
-        yield delivery_of({**row, "conversation": conversation})
-
-
-def _events(conversation: str, version: int, rows: Iterable[Mapping[str, Any]]) -> Iterator[Reply | Done]:
-    for position, row in enumerate(rows):
-        place = EventPlace(version, position)
-        if "message" not in row:
-            yield Done(conversation, row["request"], row["answered"], place=place)
-        else:
-            fields = {
-                **row,
-                "conversation": conversation,
-                "message": whole_bytes(row["message"]),
-                "place": place,
-            }
-            yield Reply(**fields)
+def _event(conversation: str, row: Mapping[str, Any], version: int, position: int) -> Reply | Done:
+    codec = _REPLIES if "message" in row else _ENDS
+    return codec.value({**row, "conversation": conversation})._replace(place=EventPlace(version, position))

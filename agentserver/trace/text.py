@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from agentserver.characters.printing import truncate_counting
-from agentserver.core.encoding.detail_form import fields
+from agentserver.core.encoding.codecs import DETAILS
 from agentserver.core.messages import TODO
 from agentserver.core.records.audit import Event
 from agentserver.core.records.details import HandoffAttempt
@@ -273,5 +273,5 @@ def json_lines(records: Iterable[AuditRecord], wording: DetailWording = WORDING)
         told = hop.record._asdict()
         told["began"] = hop.record.began
         told["message"] = hop.record.message.decode("utf-8", "backslashreplace")
-        told["detail"] = fields(hop.record.detail)
+        told["detail"] = DETAILS.plain(hop.record.detail)
         yield json.dumps({**told, "text": wording.whole(hop.record.detail), "depth": hop.depth})

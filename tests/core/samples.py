@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from agentserver.core.encoding.detail_form import attempt
 from agentserver.core.records.details import (
     Answered,
     Charge,
@@ -31,7 +30,7 @@ UNSAID = {**dict.fromkeys(HandoffAttempt._fields), "timestamp": "", "source": ""
 def handoff(members):
     """Make an attempt of the members of the record of handoffs; those left out say nothing."""
     known = {**UNSAID, "result": members["result"], **members}
-    return attempt(*(known[key] for key in HandoffAttempt._fields))
+    return HandoffAttempt.of(known[key] for key in HandoffAttempt._fields)
 
 
 TRAIL = Trail(

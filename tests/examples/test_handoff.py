@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from agentserver.core.encoding.detail_form import members
+from agentserver.core.encoding.codecs import attempt_members as members
 from agentserver.core.records.audit import Event
 from agentserver.handoff.intents import vocabulary
 from agentserver.handoff.reference import INTENTS

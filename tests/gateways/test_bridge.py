@@ -12,7 +12,7 @@ from anyio import to_thread
 
 from agentserver.assembly import build
 from agentserver.config import forget, load
-from agentserver.core.encoding.detail_form import members
+from agentserver.core.encoding.codecs import attempt_members as members
 from agentserver.core.handoffs import Handoff, Param
 from agentserver.core.state.principals import Principal, Trust
 from agentserver.gateways.bridge import Bridge, handoff

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from agentserver import HandlerResponse, Handoff, Pattern, Task, xmlify
 from agentserver.core.encoding import recording
-from agentserver.core.encoding.detail_form import dump, members
-from agentserver.core.encoding.parts import encode
+from agentserver.core.encoding.codecs import DETAILS
+from agentserver.core.encoding.codecs import attempt_members as members
 from agentserver.core.handoffs import Param, Words
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
@@ -474,9 +474,9 @@ def test_a_note_is_whole_and_never_holds_what_was_sent(params, intent):
     p = run(Handoff(intent, None, tuple(Param(*each) for each in params), "SECRET-NOTE", "SECRET-EVENT"))
     for record in p.records:
         if record.event is Event.ATTEMPTED:
-            assert len(encode(dump(record.detail))) < 16_000
+            assert len(DETAILS.dump(record.detail)) < 16_000
             assert members(record.detail)["reason"] in {str(each) for each in RequestRefusal}
-            assert b"SECRET" not in encode(dump(record.detail))
+            assert b"SECRET" not in DETAILS.dump(record.detail)
 
 
 OVERFULL = Handoff("review", None, tuple(Param(f"p{n}", "x") for n in range(65)))

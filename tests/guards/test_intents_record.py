@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 
-from agentserver.core.encoding.detail_form import dump, load
+from agentserver.core.encoding.codecs import derive_kept
 from agentserver.core.records.audit import AuditRecord, Event
+from agentserver.core.records.details import HandoffAttempt
 from agentserver.guards.intents import HandoffRecord
 from agentserver.handoff.audit import HandoffEntry, Seal, sealed
 from tests.core.samples import handoff
@@ -52,7 +53,7 @@ def test_attempts_and_nothing_else_become_lines():
 def test_a_line_of_the_chain_is_byte_for_byte_what_earlier_servers_wrote():
     """They took the members from JSON in the record's detail."""
     before = HandoffEntry(tuple({**json.loads(json.dumps(MEMBERS)), "conversation": "c1"}.items()))
-    sink = Sink()
-    kept = load(json.loads(json.dumps(dump(handoff(MEMBERS)))))
+    sink, codec = Sink(), derive_kept(HandoffAttempt)
+    kept = codec.load(codec.dump(handoff(MEMBERS)))
     HandoffRecord(sink).observe((AuditRecord(Event.ATTEMPTED, 1.0, "c1", "t1", detail=kept),))
     assert sealed(sink.records[0], Seal()) == sealed(before, Seal())

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentserver import HandlerResponse
+from agentserver.codec import write_json
 from agentserver.core.encoding.recorded import RecordedConversation, RecordedStep
-from agentserver.core.encoding.recording import Origin, encode
+from agentserver.core.encoding.recording import Origin
 from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.core.messages import Delivery, Done, EventPlace, Moment, Reply
 from agentserver.core.state.principals import Rights, Trust
@@ -58,8 +59,8 @@ steps = st.builds(
     RecordedStep,
     st.integers(1, 1 << 40),
     st.builds(Moment, st.floats(allow_nan=False, allow_infinity=False), st.binary(min_size=16, max_size=16)),
-    st.lists(texts | st.none() | st.booleans()).map(encode),
-    st.lists(st.lists(texts)).map(encode),
+    st.lists(texts | st.none() | st.booleans()).map(lambda cause: write_json([1, cause])),
+    st.lists(st.lists(texts)).map(lambda records: write_json([1, records])),
     st.lists(st.builds(Delivery, names, st.just("c"), names, names, names, names, names, names, messages,
                        st.integers(0, 99), names, st.just(0))).map(tuple),
     st.lists(st.builds(Reply, st.just("c"), names, names, names, messages, st.booleans(), st.just(False))
@@ -106,7 +107,7 @@ def test_texts_cover_what_is_written():
         (b'{"kind": "agentserver conversation"}', "KeyError: 'format'"),
         (b'{"kind": "agentserver conversation", "format": 5}', "format 5; this one reads 1"),
         (b'{"kind": "agentserver conversation", "format": "1"}', "format 1"),
-        (b'{"kind": "agentserver conversation", "format": 1, "id": 1, "steps": [{}]}', "KeyError"),
+        (b'{"kind": "agentserver conversation", "format": 1, "id": 1, "steps": [{}]}', "/id: must be a text"),
     ],
 )
 def test_what_is_no_conversation_is_refused_in_words(data, problem):

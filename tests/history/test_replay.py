@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from agentserver import HandlerResponse
+from agentserver.codec import write_json
 from agentserver.contract import Code
 from agentserver.core.decide import decisions
 from agentserver.core.decide.requeue import requeue
-from agentserver.core.encoding.detail_form import dump
-from agentserver.core.encoding.recording import encode
+from agentserver.core.encoding.record_rows import RECORDS, KeptMessage, KeptRecord
 from agentserver.core.messages import Closing, Outside, Requeued, TurnedAway
 from agentserver.core.records.audit import Event
 from agentserver.core.records.details import KeptText
@@ -50,10 +50,11 @@ def changed(story, version, /, **fields):
 def altered(story, version, change):
     """The story with a record of a step changed."""
     (step,) = (step for step in story.steps if step.version == version)
-    records = [change(record._asdict()) for record in story.records_of(step)]
-    rows = [[r["event"], r["thread"], r["sender"], r["to"], r["root"], r["hop"], r["code"], dump(r["detail"]), r["delivery"],
-             r["message"].decode()] for r in records]  # fmt: skip
-    return changed(story, version, records=encode(rows))
+    kept = [
+        KeptRecord(*(one[name] for name in KeptRecord._fields[:-1]), KeptMessage(*(one[name] for name in KeptMessage._fields)))
+        for one in (change(record._asdict()) for record in story.records_of(step))
+    ]  # fmt: skip
+    return changed(story, version, records=RECORDS.dump(tuple(kept)))
 
 
 def test_every_kind_of_decision_is_taken_again(paper):
@@ -87,7 +88,7 @@ def test_another_message_is_told_by_where_it_parts(paper):
 
 def test_what_is_missing_and_what_is_more(paper):
     story = story_of(paper)
-    found = replay(changed(story, 1, records=b"[]"), SHOP)
+    found = replay(changed(story, 1, records=b"[1,[]]"), SHOP)
     assert (found.then, found.now) == ("nothing more", "received console -> agent Ask")
 
 
@@ -115,7 +116,7 @@ def test_other_events_and_versions(paper):
 
 
 def test_an_answer_that_nothing_waits_for(paper):
-    cause = encode(["decide", "a", "d", Answer.ONCE, "ann"])
+    cause = write_json([1, ["decide", "a", "d", Answer.ONCE, "ann"]])
     found = replay(changed(story_of(paper), 2, cause=cause), SHOP)
     assert (
         str(found)

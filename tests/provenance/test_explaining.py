@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from agentserver.core.encoding.detail_form import fields
+from agentserver.observers import fields
 from agentserver.provenance import Mode, explain
 from agentserver.provenance.evidence.labels import Call, Leaf
 from agentserver.provenance.explaining import facts

@@ -6,25 +6,98 @@ costs the same in a large conversation as in a small one. Refuses to know where 
 
 from __future__ import annotations
 
-import json
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from agentserver.core.encoding import parts
-from agentserver.core.encoding.parts import FORMAT, ORDINAL
+from agentserver.core.encoding import kept
+from agentserver.core.encoding.codecs import derive_kept
+from agentserver.core.encoding.kept import (
+    KeptApproval,
+    KeptDelivery,
+    KeptMemory,
+    KeptState,
+    KeptThread,
+    KeptTodos,
+)
 from agentserver.core.state.growing.logs import NO_LOGS, ThreadLog
 from agentserver.core.state.overlay import differences
+from agentserver.core.state.requests import OpenRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from agentserver.core.encoding.parts import Row
+    from agentserver.codec import ValueCodec
+    from agentserver.core.messages import Call
     from agentserver.core.state.conversation import Conversation
     from agentserver.core.state.growing.logs import Logs
-    from agentserver.core.state.requests import OpenRequest
     from agentserver.core.state.threads import Thread
 
 T = TypeVar("T")
+K = TypeVar("K")
+
+
+class ThreadChange(NamedTuple):
+    """The changed fields of a thread; None for those that are as they were.
+
+    Args:
+        ordinal: of the thread.
+        inbox: the entries that are gone, as a number from the front or by their places, and those that have come.
+        call: as of the thread, and so are the others; ``held`` and ``approvals`` are as ``inbox``.
+        allowed: in a tuple of one, since None is a value of it.
+    """
+
+    ordinal: int
+    inbox: tuple[int | tuple[int, ...], tuple[KeptDelivery, ...]] | None = None
+    call: Call | None = None
+    refusals: int | None = None
+    held: tuple[int | tuple[int, ...], tuple[KeptDelivery, ...]] | None = None
+    approvals: tuple[int | tuple[int, ...], tuple[KeptApproval, ...]] | None = None
+    allowed: tuple[frozenset[str] | None] | None = None
+
+
+class RequestChange(NamedTuple):
+    """A request of which the threads are as they were; the other fields are as of ``OpenRequest``."""
+
+    id: str
+    pending: int = 0
+    held: int = 0
+    answered: bool = False
+    messages: int = 0
+
+
+class StateChange(NamedTuple):
+    """The changes of one step to a ``KeptState``.
+
+    Args:
+        threads: that have changed.
+        begun: threads that have come.
+        gone: the ordinals of threads that are closed.
+        requests: that have changed.
+        asked: requests that have come, or have other threads than before.
+        ended: the ids of requests that have come to rest.
+        todos: of each thread whose todos have changed; those of a thread without any are gone.
+        memory: of the guards, where it is another.
+    """
+
+    version: int
+    messages: int
+    touched: float
+    closed: bool
+    opened: int
+    threads: tuple[ThreadChange, ...] = ()
+    requests: tuple[RequestChange, ...] = ()
+    begun: tuple[KeptThread, ...] = ()
+    asked: tuple[OpenRequest, ...] = ()
+    ended: tuple[str, ...] = ()
+    gone: tuple[int, ...] = ()
+    todos: tuple[KeptTodos, ...] = ()
+    memory: tuple[KeptMemory, ...] | None = None
+
+
+CHANGE: Final[ValueCodec[StateChange]] = derive_kept(
+    StateChange,
+    {one.__name__: one for one in (KeptApproval, KeptDelivery, KeptMemory, KeptThread, KeptTodos)},
+)
 
 
 class Changes(NamedTuple):
@@ -48,40 +121,37 @@ def between(
     values: dict[str, Mapping[str, bytes]] = {}
     old, new = before.tree.nodes, after.tree.nodes
     changed, gone = differences(old, new)
-    threads = []
+    threads, begun = [], []
     for key in changed:
         node, known = new[key], old.get(key)
         if node.storage is not (None if known is None else known.storage) and (known or node.storage):
             values[f"thread {key}"] = node.storage
-        row = parts.thread_row(node) if known is None else _thread(known, node)
-        if row:
-            threads.append(row)
+        if known is None:
+            begun.append(kept.kept_thread(node))
+        else:
+            change = _thread(known, node)
+            if change is not None:
+                threads.append(change)
     values.update({f"thread {key}": {} for key in gone if old[key].storage})
-    requests: list[Row] = []
-    ended: list[str] = []
-    memory: Row | None = None
-    if after.requests is not before.requests:
-        open_, ended = differences(before.requests, after.requests)
-        requests = [_request(before.requests.get(key), after.requests[key]) for key in open_]
+    memory = None
     if after.memory is not before.memory:
-        memory = parts.memory_row(after)
-        memory = None if memory == parts.memory_row(before) else memory
+        now = kept.kept_memory(after)
+        memory = None if now == kept.kept_memory(before) else now
         values.update(_memories(before, after, dump))
-    state = (
-        FORMAT,
+    state = StateChange(
         after.version,
         after.messages,
         after.touched,
         after.closed,
         after.tree.opened,
-        threads,
-        [old[key].ordinal for key in gone],
-        _todos(before, after),
-        requests,
-        ended,
-        memory,
+        tuple(threads),
+        begun=tuple(begun),
+        gone=tuple([old[key].ordinal for key in gone]),
+        todos=_todos(before, after),
+        memory=memory,
+        **_requests(before.requests, after.requests),
     )
-    return Changes(parts.encode(state), values, _logged(before, after, (*changed, *gone)))
+    return Changes(CHANGE.dump(state), values, _logged(before, after, (*changed, *gone)))
 
 
 def _logged(
@@ -90,14 +160,14 @@ def _logged(
     """The changes of the logs of some threads, and of what was charged, by the owner and the name of each value."""
     old, new = before.tree.nodes, after.tree.nodes
     changed: dict[str, Mapping[str, bytes | None]] = {
-        parts.log_owner(key, kind): {str(number): data for number, data in found.items()}
+        kept.log_owner(key, kind): {str(number): data for number, data in found.items()}
         for key in threads
         for kind, found in _entries(_logs(old, key), _logs(new, key))
     }
     if after.spending is not before.spending:
-        was, now = parts.spending_values(before.spending), parts.spending_values(after.spending)
+        was, now = kept.spending_values(before.spending), kept.spending_values(after.spending)
         charged = {name: data for name, data in now.items() if was.get(name) != data}
-        changed[parts.SPENDING] = {**dict.fromkeys(was.keys() - now.keys()), **charged}
+        changed[kept.SPENDING] = {**dict.fromkeys(was.keys() - now.keys()), **charged}
     return changed
 
 
@@ -114,55 +184,63 @@ def _entries(before: Logs, now: Logs) -> Iterator[tuple[str, Mapping[int, bytes 
             yield kind, (log or ThreadLog(first=was.numbers().stop if was else 0)).since(was)
 
 
-def _thread(before: Thread, now: Thread) -> Row:
-    """The changed fields of a thread; nothing when only its children or what it stores have changed."""
-    fields: dict[str, Any] = {}
-    if now.inbox is not before.inbox:
-        fields["inbox"] = _queue(before.inbox, now.inbox, parts.inbox_row)
-    if now.call != before.call:
-        fields["called"] = parts.call_row(now.call)
-    if now.refusals != before.refusals:
-        fields["refusals"] = now.refusals
-    if now.held is not before.held:
-        fields["kept"] = _queue(before.held, now.held, parts.held_row)
-    if now.approvals is not before.approvals:
-        fields["asked"] = _queue(before.approvals, now.approvals, parts.approvals_row)
-    if now.allowed != before.allowed:
-        fields["allowed"] = parts.allowed_row(now.allowed)
-    return (now.ordinal, fields) if fields else ()
+def _thread(before: Thread, now: Thread) -> ThreadChange | None:
+    """The changed fields of a thread; None when only its children or what it stores have changed."""
+    change = ThreadChange(
+        now.ordinal,
+        _queue(before.inbox, now.inbox, kept.kept_inbox),
+        None if now.call == before.call else kept.kept_call(now.call),
+        None if now.refusals == before.refusals else now.refusals,
+        _queue(before.held, now.held, kept.kept_held),
+        _queue(before.approvals, now.approvals, kept.kept_approvals),
+        None if now.allowed == before.allowed else (now.allowed,),
+    )
+    return None if all(field is None for field in change[1:]) else change
 
 
-def _queue(before: tuple[T, ...], now: tuple[T, ...], rows: Callable[[Iterable[T]], Row]) -> Row:
-    """The entries of a queue that are gone, and those that have come to its end.
+def _queue(
+    before: tuple[T, ...], now: tuple[T, ...], keep: Callable[[Iterable[T]], tuple[K, ...]]
+) -> tuple[int | tuple[int, ...], tuple[K, ...]] | None:
+    """The entries of a queue that are gone, and those that have come to its end; None for the same queue.
 
     Those that are gone are a number, counted from the front, or else their places.
     """
+    if now is before:
+        return None
     for gone in (0, 1):
         rest = before[gone:]
         if now[: len(rest)] == rest:
-            return gone, rows(now[len(rest) :])
+            return gone, keep(now[len(rest) :])
     places: list[int] = []
     for place, one in enumerate(before):
         stays = place - len(places)
         if stays == len(now) or now[stays] != one:
             places.append(place)
     left = len(before) - len(places)
-    return (places if left else len(before)), rows(now[left:])
+    return (tuple(places) if left else len(before)), keep(now[left:])
 
 
-def _request(before: OpenRequest | None, now: OpenRequest) -> Row:
-    """A request; without its threads when those are as they were."""
-    return now if before is None or before.threads != now.threads else (now[0], *now[2:])
+def _requests(before: Mapping[str, OpenRequest], after: Mapping[str, OpenRequest]) -> dict[str, Any]:
+    """The changes of requests, as fields of ``StateChange``."""
+    if after is before:
+        return {}
+    changed, ended = differences(before, after)
+    same = {key for key in changed if key in before and before[key].threads == after[key].threads}
+    return {
+        "requests": tuple([RequestChange(key, *after[key][2:]) for key in changed if key in same]),
+        "asked": tuple([after[key] for key in changed if key not in same]),
+        "ended": tuple(ended),
+    }
 
 
-def _todos(before: Conversation, after: Conversation) -> list[Row]:
+def _todos(before: Conversation, after: Conversation) -> tuple[KeptTodos, ...]:
     if after.todos is before.todos:
-        return []
+        return ()
     old, new = before.todos.watchers, after.todos.watchers
     changed, gone = differences(old, new)
     if list(new) != [*(key for key in old if key in new), *(key for key in changed if key not in old)]:
         changed, gone = list(new), list(old)  # a thread had none for a moment, and stands at the end now
-    return [*((key, []) for key in gone), *(parts.todo_row(key, new[key]) for key in changed)]
+    return (*map(KeptTodos, gone), *(KeptTodos(key, tuple(new[key])) for key in changed))
 
 
 def _memories(
@@ -173,64 +251,53 @@ def _memories(
     return {**found, **{f"guard {key}": {} for key in gone}}
 
 
-_QUEUES = {"inbox": parts.INBOX, "kept": parts.HELD, "asked": parts.APPROVALS}
-_FIELDS = {
-    "called": parts.CALL,
-    "refusals": parts.REFUSALS,
-    "allowed": parts.ALLOWED,
-}
-
-
-def applied(fields: list[Any], changes: Iterable[bytes]) -> list[Any]:
-    """The fields of a kept state after some steps. Raises ValueError, LookupError or TypeError for other changes."""
-    (
-        key, principal, version, messages, touched, closed, root, opened, threads, todos, requests, memory, *rights
-    ) = fields  # fmt: skip
-    nodes = {row[ORDINAL]: row for row in threads}
-    watching, pending = dict(todos), {row[0]: row for row in requests}
+def applied(state: KeptState, changes: Iterable[bytes]) -> KeptState:
+    """The state after some steps. Raises ValueError or LookupError for changes to something else."""
+    nodes = {one.ordinal: one for one in state.threads}
+    todos = {one.thread: one for one in state.todos}
+    requests = {one.id: one for one in state.requests}
     for data in changes:
-        number, now, *fields = json.loads(data)
-        if number != FORMAT or now != version + 1:
+        change = CHANGE.load(data)
+        if change.version != state.version + 1:
             raise ValueError("these are changes to something else")
-        version = now
-        messages, touched, closed, opened, changed, gone, watched, asked, ended, named = fields
-        for one in gone:
-            del nodes[one]
-        for row in changed:
-            if isinstance(row[0], str):
-                nodes[row[ORDINAL]] = row
+        version, messages, touched, closed, opened, *_ = change
+        state = state._replace(
+            version=version, messages=messages, touched=touched, closed=closed, opened=opened
+        )
+        for ordinal in change.gone:
+            del nodes[ordinal]
+        for thread in change.threads:
+            nodes[thread.ordinal] = _updated(nodes[thread.ordinal], thread)
+        nodes.update((one.ordinal, one) for one in change.begun)
+        for watched in change.todos:
+            if watched.todos:
+                todos[watched.thread] = watched
             else:
-                nodes[row[0]] = _updated(nodes[row[0]], row[1])
-        for thread, watchers in watched:
-            if watchers:
-                watching[thread] = watchers
-            else:
-                del watching[thread]
-        for one in ended:
-            del pending[one]
-        for row in asked:
-            whole = isinstance(row[1], list)
-            pending[row[0]] = row if whole else [row[0], pending[row[0]][1], *row[1:]]
-        memory = memory if named is None else named
-    threads = list(nodes.values())
-    todos, requests = list(watching.items()), list(pending.values())
-    return [
-        key, principal, version, messages, touched, closed, root, opened, threads, todos, requests, memory, *rights
-    ]  # fmt: skip
+                del todos[watched.thread]
+        for key in change.ended:
+            del requests[key]
+        for one in change.requests:
+            requests[one.id] = OpenRequest(one.id, requests[one.id].threads, *one[1:])
+        requests.update((one.id, one) for one in change.asked)
+        if change.memory is not None:
+            state = state._replace(memory=change.memory)
+    return state._replace(
+        threads=tuple(nodes.values()), todos=tuple(todos.values()), requests=tuple(requests.values())
+    )
 
 
-def _updated(row: Row, fields: Mapping[str, Any]) -> Row:
-    now = list(row)
-    for name, value in fields.items():
-        if name in _QUEUES:
-            now[_QUEUES[name]] = _queued(now[_QUEUES[name]], *value)
-        else:
-            now[_FIELDS[name]] = value
-    return now
+def _updated(before: KeptThread, change: ThreadChange) -> KeptThread:
+    """The thread with the fields of the change that are not None."""
+    fields: dict[str, Any] = {name: one for name, one in change._asdict().items() if one is not None}
+    for name in fields.keys() & {"inbox", "held", "approvals"}:
+        fields[name] = _queued(getattr(before, name), *fields[name])
+    if change.allowed is not None:
+        (fields["allowed"],) = change.allowed
+    return before._replace(**fields)
 
 
-def _queued(queue: list[Any], gone: int | list[int], come: list[Any]) -> list[Any]:
+def _queued(queue: tuple[T, ...], gone: int | tuple[int, ...], come: tuple[T, ...]) -> tuple[T, ...]:
     if isinstance(gone, int):
         return queue[gone:] + come
     without = set(gone)
-    return [one for place, one in enumerate(queue) if place not in without] + come
+    return tuple([one for place, one in enumerate(queue) if place not in without]) + come

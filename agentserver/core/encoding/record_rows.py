@@ -1,52 +1,87 @@
-"""Records as rows of plain values, and back.
+"""Records as they are kept, and back.
 
-Owns their kept form. What the delivery of a record tells is not repeated, nor is a message that went out with the step.
-Refuses to know where rows are kept.
+What the delivery of a record says is not repeated, nor is a message that went out with the step. Must not know where
+records are kept.
 """
 
 from __future__ import annotations
 
-import json
-from base64 import b64decode, b64encode
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from agentserver.core.encoding import detail_form
-from agentserver.core.encoding.parts import encode
-from agentserver.core.encoding.snapshot import UnreadableError
-from agentserver.core.messages import NO_CALL, Call, Delivery
+from agentserver.core.encoding.codecs import UnreadableError, derive_kept
 from agentserver.core.records.audit import NOTED, AuditRecord, Event
 from agentserver.payload.names import local
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
-    from agentserver.core.messages import Reply
+    from agentserver.codec import ValueCodec
+    from agentserver.core.messages import Delivery, Reply
+    from agentserver.core.records.details import Detail
     from agentserver.core.records.outcome import Outcome
 
-LONG = 10
-"""Columns of the row of a record that no kept delivery tells, at least."""
+
+class KeptMessage(NamedTuple):
+    """The part of a record that its delivery would say, where none is kept; the fields are those of ``AuditRecord``."""
+
+    thread: str
+    sender: str
+    to: str
+    root: str
+    hop: int
+    message: bytes = b""
+    request: str = ""
+
+
+class KeptRecord(NamedTuple):
+    """A record. ``about`` is None where its delivery says the rest; the others are as of ``AuditRecord``."""
+
+    event: Event
+    delivery: str
+    took: float | None = None
+    code: str = ""
+    detail: Detail | None = None
+    about: KeptMessage | None = None
+
+
+RECORDS: Final[ValueCodec[tuple[KeptRecord, ...]]] = derive_kept(tuple[KeptRecord, ...])
 
 
 def dump_records(outcome: Outcome) -> bytes:
-    """The records of a step. Messages that went out with it are left out, since they are kept anyway."""
+    """Write the records of a step. Messages that went out with it are left out, since they are kept anyway."""
     sent = {delivery.id for delivery in outcome.added}
     # What was made and dropped within the step is kept nowhere else.
     gone = {one.delivery for one in outcome.records if one.event is Event.SENT and one.delivery not in sent}
-    return encode(
-        [
-            _short(one) if one.event not in NOTED and one.delivery not in gone else _long(one)
-            for one in outcome.records
-        ]
+    return RECORDS.dump(
+        tuple([_kept(one, whole=one.event in NOTED or one.delivery in gone) for one in outcome.records])
     )
 
 
+def _kept(record: AuditRecord, *, whole: bool) -> KeptRecord:
+    about = None
+    if whole:
+        message = b"" if record.event is Event.ANSWERED else record.message
+        about = KeptMessage(
+            record.thread, record.sender, record.to, record.root, record.hop, message, record.request
+        )
+    return KeptRecord(record.event, record.delivery, record.took, record.code, record.detail, about)
+
+
+def kept_records(data: bytes) -> tuple[KeptRecord, ...]:
+    """Read what ``dump_records`` has written. Raises UnreadableError."""
+    try:
+        return RECORDS.load(data)
+    except ValueError as error:
+        raise UnreadableError(f"the records cannot be read: {error}") from error
+
+
 def load_records(
-    data: bytes, conversation: str, at: float, deliveries: Mapping[str, Delivery], replies: Sequence[Reply]
+    data: bytes, conversation: str, at: float, deliveries: Mapping[str, Delivery], replies: Iterable[Reply]
 ) -> tuple[AuditRecord, ...]:
-    """The records that ``dump_records`` wrote.
+    """Read the records of a step.
 
     Args:
-        data: what was written.
+        data: as ``dump_records`` has written them.
         conversation: its id.
         at: when the step was decided.
         deliveries: those of the conversation, by id.
@@ -54,107 +89,40 @@ def load_records(
 
     Raises UnreadableError when it is not what was written.
     """
-    try:
-        return _records(json.loads(data), conversation, at, deliveries, replies)
-    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise UnreadableError(f"the records cannot be read: {type(error).__name__}") from error
-
-
-def plain_bytes(data: bytes) -> Any:
-    """Bytes for JSON: a text, or else base64 in a list of one."""
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return [b64encode(data).decode("ascii")]
-
-
-def whole_bytes(value: Any) -> bytes:
-    """The bytes of which ``plain_bytes`` gave the form. Raises ValueError, TypeError or IndexError."""
-    return value.encode() if isinstance(value, str) else b64decode(value[0], validate=True)
-
-
-def delivery_row(delivery: Delivery) -> dict[str, Any]:
-    """A delivery for JSON, by the names of its fields."""
-    row = {**delivery._asdict(), "message": plain_bytes(delivery.message)}
-    if delivery.call == NO_CALL:
-        del row["call"]
-    return row
-
-
-def delivery_of(row: Mapping[str, Any]) -> Delivery:
-    """The delivery of which ``delivery_row`` gave this. Raises TypeError, ValueError or LookupError."""
-    call = row.get("call")
-    known = {**row, "message": whole_bytes(row["message"])}
-    return Delivery(**{**known, "call": NO_CALL if call is None else Call(*call)})
-
-
-_EMPTY = ("", "", None, "", "")
-"""The columns of a short row that are left out at its end."""
-
-
-def _short(record: AuditRecord) -> list[Any]:
-    """The row of a record that its delivery tells, as far as it is needed."""
-    if record.detail is not None or record.code:
-        return [record.event, record.delivery, record.took, record.code, detail_form.dump(record.detail)]
-    if record.took is not None:
-        return [record.event, record.delivery, record.took]
-    return [record.event, record.delivery]
-
-
-def _long(record: AuditRecord) -> list[Any]:
-    row = [
-        record.event,
-        record.thread,
-        record.sender,
-        record.to,
-        record.root,
-        record.hop,
-        record.code,
-        detail_form.dump(record.detail),
-        record.delivery,
-        "" if record.event is Event.ANSWERED else plain_bytes(record.message),
-    ]
-    return [*row, record.request] if record.request else row
-
-
-def _records(
-    rows: Any, conversation: str, at: float, deliveries: Mapping[str, Delivery], replies: Sequence[Reply]
-) -> tuple[AuditRecord, ...]:
-    left = iter(replies)
+    rest = iter(replies)
     found: list[AuditRecord] = []
-    for row in rows:
-        if len(row) < LONG:
-            found.append(_told(conversation, at, deliveries[row[1]], row))
-            continue
-        event, thread, sender, to, root, hop, code, detail, delivery, message, *request = row
-        told = (thread, sender, to, root, hop, code, detail_form.load(detail), delivery)
-        record = AuditRecord(Event(event), at, conversation, *told, whole_bytes(message), *request)
-        if record.event is Event.SENT and not record.message and delivery in deliveries:
-            record = record._replace(message=deliveries[delivery].message)
+    for one in kept_records(data):
+        record = whole_record(one, conversation, at, deliveries)
+        if record.event is Event.SENT and not record.message and one.delivery in deliveries:
+            record = record._replace(message=deliveries[one.delivery].message)
         elif record.event is Event.ANSWERED:
-            reply = next(left, None)
+            reply = next(rest, None)
             record = record if reply is None else record._replace(message=reply.message)
         found.append(record)
     return tuple(found)
 
 
-def _told(conversation: str, at: float, delivery: Delivery, row: Sequence[Any]) -> AuditRecord:
-    """The record of a short row."""
-    columns: list[Any] = [*row, *_EMPTY[len(row) :]]
-    event, key, took, code, detail = columns
-    return AuditRecord(
-        Event(event),
-        at,
-        conversation,
-        delivery.thread,
-        delivery.sender,
-        delivery.to,
-        local(delivery.root),
-        delivery.hop,
-        code,
-        detail_form.load(detail),
-        key,
-        delivery.message if event == Event.SENT else b"",
-        delivery.request,
-        took,
-    )
+def whole_record(
+    one: KeptRecord, conversation: str, at: float, deliveries: Mapping[str, Delivery]
+) -> AuditRecord:
+    """Put a record together with what its delivery says. Raises UnreadableError where that is not there."""
+    if one.about is None:
+        delivery = deliveries.get(one.delivery)
+        if delivery is None:
+            raise UnreadableError("the records cannot be read: a delivery that one is about is not there")
+        message = delivery.message if one.event is Event.SENT else b""
+        about = KeptMessage(
+            delivery.thread,
+            delivery.sender,
+            delivery.to,
+            local(delivery.root),
+            delivery.hop,
+            message,
+            delivery.request,
+        )
+    else:
+        about = one.about
+    thread, sender, to, root, hop, message, request = about
+    where = (one.event, at, conversation, thread)
+    why = (one.code, one.detail, one.delivery)
+    return AuditRecord(*where, sender, to, root, hop, *why, message, request, one.took)

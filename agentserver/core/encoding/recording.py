@@ -6,10 +6,9 @@ decision are referred to, not repeated. Refuses to know where decisions are kept
 
 from __future__ import annotations
 
-import json
+from dataclasses import replace
 from itertools import chain
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from agentserver.contract import Code, Target
 from agentserver.core.decide import approving, decisions, intake
@@ -18,17 +17,9 @@ from agentserver.core.decide.charging import charges
 from agentserver.core.decide.dismissal import KEPT, Dismissed
 from agentserver.core.decide.requeue import redrive, requeue
 from agentserver.core.drafts import replies
-from agentserver.core.encoding.detail_form import dump as plain_detail
-from agentserver.core.encoding.detail_form import load as detail_of
-from agentserver.core.encoding.parts import encode
-from agentserver.core.encoding.record_rows import (
-    delivery_of,
-    delivery_row,
-    plain_bytes,
-    whole_bytes,
-)
-from agentserver.core.encoding.snapshot import UnreadableError
+from agentserver.core.encoding.codecs import UnreadableError, derive_kept
 from agentserver.core.messages import (
+    NO_EFFECTS,
     Cancelling,
     Closing,
     Delivery,
@@ -43,7 +34,6 @@ from agentserver.core.messages import (
     Outside,
     Redriven,
     Reply,
-    RequestKey,
     Requeued,
     Reserving,
     Returned,
@@ -51,31 +41,160 @@ from agentserver.core.messages import (
     TurnedAway,
 )
 from agentserver.core.receipts import Receipt
-from agentserver.core.records.audit import Event
-from agentserver.core.records.details import Ground, KeptText
+from agentserver.core.records.details import Ground
 from agentserver.core.refusals import Refusal
-from agentserver.core.state.approvals import Answer, ApprovalAnswer
+from agentserver.core.state.approvals import ApprovalAnswer
 from agentserver.core.state.conversation import Conversation
-from agentserver.core.state.growing.logs import LogChange
 from agentserver.core.state.principals import FULL, Principal, Rights
 from agentserver.core.state.threads import ThreadTree
-from agentserver.spending import Amount
 from agentserver.wire import envelope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from lxml import etree
 
+    from agentserver.codec import ValueCodec
     from agentserver.core.guard import Rules
-    from agentserver.core.messages import Moment
+    from agentserver.core.messages import Moment, RequestKey
+    from agentserver.core.records.audit import Event
+    from agentserver.core.records.details import Detail
     from agentserver.core.records.outcome import Cause, Outcome
+    from agentserver.spending import Amount
 
 
-_OF_NAMES: Final[Mapping[str, Callable[..., Opening | Closing | Cancelling]]] = MappingProxyType(
-    {"open": Opening, "close": Closing, "cancel": Cancelling}
+class KeptDraft(NamedTuple):
+    """A message of a result: the place of its markup in what went out with the step, or else the markup.
+
+    Args:
+        to: as of ``Draft``; None for the caller too.
+        caller: whether it goes to the caller.
+        place: the number of the message that went out, and the first byte of the markup and the one after its last.
+        markup: empty where it went out.
+    """
+
+    to: str | None
+    caller: bool
+    place: tuple[int, int, int] | None = None
+    markup: str = ""
+
+
+class KeptDrafts(NamedTuple):
+    """The messages of a result, as ``Drafts`` has them."""
+
+    drafts: tuple[KeptDraft, ...] = ()
+    repairs: tuple[str, ...] = ()
+    deprecated: bool = False
+
+
+class KeptReturn(NamedTuple):
+    """The result of a handler, as ``Returned`` has it. A refused payload is kept up to a bound."""
+
+    said: KeptDrafts | Refusal
+    effects: Effects = NO_EFFECTS
+
+
+class KeptFinished(NamedTuple):
+    """An invocation that is over, as ``Finished`` has it; ``called`` says whether its listener was."""
+
+    delivery: str
+    attempt: int
+    called: bool
+    result: KeptReturn | Failed
+
+
+class KeptGivenUp(NamedTuple):
+    """A delivery that the server could not deal with; ``observed`` says whether the guards saw its payload."""
+
+    delivery: str
+    attempt: int
+    detail: Detail
+    observed: bool = False
+    unseen: bool = False
+
+
+class KeptReserving(NamedTuple):
+    """Work of which the cost is charged before, as ``Reserving`` has it."""
+
+    delivery: str
+    attempt: int
+    what: str
+    most: Amount
+
+
+class KeptSettling(NamedTuple):
+    """The cost of work, as ``Settling`` has it."""
+
+    delivery: str
+    attempt: int
+    reservation: str
+    cost: Amount
+
+
+class KeptRequeued(NamedTuple):
+    """A dead letter that was tried again where it was."""
+
+    delivery: str
+
+
+class KeptNote(NamedTuple):
+    """A remark, as ``AuditNote`` has it."""
+
+    event: Event
+    to: str
+    detail: Detail
+
+
+class KeptDismissed(NamedTuple):
+    """A long message that was refused: what is kept of it, the refusal and the remarks."""
+
+    data: Excerpt
+    request: str
+    to: str | None
+    refusal: Refusal
+    remarks: tuple[KeptNote, ...] = ()
+    key: RequestKey | None = None
+
+
+KeptCause: TypeAlias = (
+    Outside
+    | TurnedAway
+    | KeptDismissed
+    | KeptFinished
+    | KeptGivenUp
+    | ApprovalAnswer
+    | Opening
+    | Closing
+    | Cancelling
+    | KeptRequeued
+    | Redriven
+    | KeptReserving
+    | KeptSettling
 )
-_NAMES: Final = MappingProxyType({Opening: "open", Closing: "close", Cancelling: "cancel"})
+"""The causes of steps as they are kept. What a delivery says is not repeated, elements are read again."""
+
+_CAUSES: Final[ValueCodec[KeptCause]] = derive_kept(
+    KeptCause,
+    tags={
+        Outside: "receive",
+        TurnedAway: "turn away",
+        KeptDismissed: "dismiss",
+        KeptFinished: "conclude",
+        KeptGivenUp: "give up",
+        ApprovalAnswer: "decide",
+        Opening: "open",
+        Closing: "close",
+        Cancelling: "cancel",
+        KeptRequeued: "requeue",
+        Redriven: "redrive",
+        KeptReserving: "reserve",
+        KeptSettling: "settle",
+        KeptReturn: "returned",
+        Failed: "failed",
+        KeptDrafts: "sent",
+        Refusal: "refused",
+    },
+)
 
 
 class Origin(NamedTuple):
@@ -114,58 +233,78 @@ def gone_out(outcome: Outcome) -> list[bytes]:
 
 
 def dump(outcome: Outcome) -> bytes:
-    """The cause of a decided step. Raises TypeError when it has none."""
-    cause = outcome.cause
+    """Write the cause of a decided step. Raises TypeError when it has none."""
+    if outcome.cause is None:
+        raise TypeError("a step without a cause cannot be recorded")
+    return _CAUSES.dump(_kept(outcome.cause, outcome))
+
+
+def _kept(cause: Cause, outcome: Outcome) -> KeptCause:  # noqa: PLR0911 - one for each kind
     match cause:
-        case Outside() | TurnedAway() | Dismissed():
-            row = [*_outside_row(cause), *(cause.key or ())]
-        case ApprovalAnswer():
-            row = ["decide", *cause[:4], *([True] if cause.undone else [])]
-        case Opening() | Closing() | Cancelling():
-            row = [_NAMES[type(cause)], *cause]
-        case Requeued():
-            row = ["requeue", cause.delivery.id]
-        case Redriven(letter, request, by):
-            row = ["redrive", request, by, {**delivery_row(letter), "attempt": 0}]
-        case Reserving(delivery, about, amount) | Settling(delivery, about, amount):
-            kind = "reserve" if isinstance(cause, Reserving) else "settle"
-            row = [kind, delivery.id, delivery.attempt, about, amount.tokens, amount.money]
-        case GivenUp():
-            delivery, detail, element, unseen = cause
-            observed = element is not None
-            row = ["give_up", delivery.id, delivery.attempt, observed, unseen, plain_detail(detail)]
-        case Finished():
-            delivery = cause.delivery
-            called = cause.element is not None
-            row = [
-                "conclude",
-                delivery.id,
-                delivery.attempt,
-                called,
-                _result_row(cause.result, gone_out(outcome)),
-            ]
-        case None:
-            raise TypeError("a step without a cause cannot be recorded")
-    return encode(row)
+        case Dismissed(data, request, to, judged, key):
+            assert judged.refusal is not None
+            remarks = tuple([KeptNote(*one) for one in judged.remarks])
+            return KeptDismissed(data, request, to, judged.refusal, remarks, key)
+        case Requeued(delivery):
+            return KeptRequeued(delivery.id)
+        case Redriven(letter):
+            return cause._replace(delivery=letter._replace(attempt=0))
+        case Reserving(delivery, what, most):
+            return KeptReserving(delivery.id, delivery.attempt, what, most)
+        case Settling(delivery, reservation, cost):
+            return KeptSettling(delivery.id, delivery.attempt, reservation, cost)
+        case GivenUp(delivery, detail, element, unseen):
+            return KeptGivenUp(delivery.id, delivery.attempt, detail, element is not None, unseen)
+        case Finished(delivery, element, result):
+            kept = result if isinstance(result, Failed) else _kept_return(result, gone_out(outcome))
+            return KeptFinished(delivery.id, delivery.attempt, element is not None, kept)
+    return cause
+
+
+def _kept_return(result: Returned, messages: Sequence[bytes]) -> KeptReturn:
+    said = result.said
+    if isinstance(said, Refusal):
+        return KeptReturn(replace(said, said=said.said[:KEPT]), result.effects)
+    drafts: list[KeptDraft] = []
+    at = 0
+    for draft in said.drafts:
+        to, caller = (None, True) if draft.to is Target.CALLER else (draft.to, False)
+        place = _place(draft.markup, messages, at)
+        if place is None:
+            drafts.append(KeptDraft(to, caller, None, draft.markup))
+        else:
+            at = place[0] + 1
+            drafts.append(KeptDraft(to, caller, place))
+    return KeptReturn(KeptDrafts(tuple(drafts), said.repairs, said.deprecated), result.effects)
+
+
+def _place(markup: str, messages: Sequence[bytes], at: int) -> tuple[int, int, int] | None:
+    """The place of the markup in what went out, if it is there.
+
+    What is said goes out in the order in which it is said: the search begins with message number ``at``, the one after
+    the last that was found, so that a long result is not held against all of its messages each time.
+    """
+    data = markup.encode()
+    for number in chain(range(at, len(messages)), range(min(at, len(messages)))):
+        start = messages[number].rfind(data)
+        if start >= 0:
+            return number, start, start + len(data)
+    return None
+
+
+def read_cause(data: bytes) -> KeptCause:
+    """Read a cause as it is kept. Raises UnreadableError."""
+    try:
+        return _CAUSES.load(data)
+    except ValueError as error:
+        raise UnreadableError(f"the decision cannot be read: {error}") from error
 
 
 def receipt(data: bytes) -> tuple[str, Receipt] | None:
-    """The receipt, but for its code, that the step of this cause has given, under its name.
-
-    Raises ValueError when it is not JSON.
-    """
-    match json.loads(data):
-        case ["receive", _, request, _, name, content] | [
-            "turn_away" | "dismiss",
-            _,
-            request,
-            _,
-            _,
-            name,
-            content,
-        ]:
-            return name, Receipt(request, content)
-    return None
+    """The receipt, but for its code, that the step of this cause has given, under its name. Raises UnreadableError."""
+    cause = read_cause(data)
+    key = cause.key if isinstance(cause, Outside | TurnedAway | KeptDismissed) else None
+    return None if key is None else (key.name, Receipt(cause.request, key.content))  # type: ignore[union-attr]
 
 
 def load(data: bytes, deliveries: Mapping[str, Delivery], messages: Sequence[bytes], rules: Rules) -> Cause:
@@ -180,9 +319,8 @@ def load(data: bytes, deliveries: Mapping[str, Delivery], messages: Sequence[byt
     Raises UnreadableError when it is not what was written.
     """
     try:
-        kind, *fields = json.loads(data)
-        return _Loading(deliveries, messages, rules).cause(kind, fields)
-    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        return _Loading(deliveries, messages, rules).cause(read_cause(data))
+    except LookupError as error:
         raise UnreadableError(f"the decision cannot be read: {type(error).__name__}: {error}") from error
 
 
@@ -241,16 +379,6 @@ def _received(
     return decisions.receive(conversation, outside, rules, moment, cause.judged)
 
 
-def _outside_row(cause: Outside | TurnedAway | Dismissed) -> list[Any]:
-    match cause:
-        case Outside():
-            return ["receive", plain_bytes(cause.data), cause.request, cause.to]
-        case TurnedAway():
-            return ["turn_away", _kept(cause.data), cause.request, cause.to, cause.code]
-        case Dismissed():
-            return ["dismiss", _kept(cause.data), cause.request, cause.to, _judged_row(cause.judged)]
-
-
 class _Loading:
     """Reads one cause."""
 
@@ -259,149 +387,55 @@ class _Loading:
         self._messages = messages
         self._rules = rules
 
-    def cause(self, kind: str, fields: list[Any]) -> Cause:  # noqa: PLR0911 - one for each kind
-        match kind, fields:
-            case "receive", [data, request, to, *key]:
-                return Outside(whole_bytes(data), request, to, _key(key))
-            case "turn_away", [data, request, to, code, *key]:
-                return TurnedAway(_whole(data), request, to, Code(code), _key(key))
-            case "dismiss", [excerpt, request, to, judged, *key]:
-                return Dismissed(_excerpt(**excerpt), request, to, _judged(*judged), _key(key))
-            case "decide", [approval, digest, answer, by, *undone]:
-                return ApprovalAnswer(approval, digest, Answer(answer), by, *undone)
-            case "open" | "close" | "cancel", _:
-                return _OF_NAMES[kind](*fields)
-            case "requeue", [delivery]:
+    def cause(self, kept: KeptCause) -> Cause:  # noqa: PLR0911 - one for each kind
+        match kept:
+            case KeptDismissed(data, request, to, refusal, remarks, key):
+                notes = tuple([AuditNote(*one) for one in remarks])
+                return Dismissed(data, request, to, Admission((), refusal, notes), key)
+            case KeptRequeued(delivery):
                 return Requeued(self._deliveries[delivery])
-            case "redrive", [request, by, letter]:
-                return Redriven(delivery_of(letter), request, by)
-            case _, [key, attempt, *rest]:
-                return self._of_delivery(kind, self._deliveries[key]._replace(attempt=attempt), rest)
-        raise ValueError(f"no decision is called {kind}")
+            case KeptReserving(delivery, attempt, what, most):
+                return Reserving(self._delivery(delivery, attempt), what, most)
+            case KeptSettling(delivery, attempt, reservation, cost):
+                return Settling(self._delivery(delivery, attempt), reservation, cost)
+            case KeptGivenUp(delivery, attempt, detail, observed, unseen):
+                letter = self._delivery(delivery, attempt)
+                return GivenUp(letter, detail, self._element(letter) if observed else None, unseen)
+            case KeptFinished(delivery, attempt, called, result):
+                done = self._delivery(delivery, attempt)
+                element = self._element(done) if called else None
+                return Finished(done, element, result if isinstance(result, Failed) else self._result(result))
+        return kept
 
-    def _of_delivery(self, kind: str, delivery: Delivery, fields: list[Any]) -> Cause:
-        match kind, fields:
-            case "reserve", [what, *most]:
-                return Reserving(delivery, what, Amount(*most))
-            case "settle", [reservation, *cost]:
-                return Settling(delivery, reservation, Amount(*cost))
-            case "give_up", [observed, unseen, detail]:
-                element = self._element(delivery) if observed else None
-                return GivenUp(delivery, detail_of(detail) or KeptText(""), element, unseen)
-            case "conclude", [called, result]:
-                return Finished(delivery, self._element(delivery) if called else None, self._result(*result))
-        raise ValueError(f"no decision is called {kind}")
+    def _delivery(self, key: str, attempt: int) -> Delivery:
+        return self._deliveries[key]._replace(attempt=attempt)
 
     def _element(self, delivery: Delivery) -> etree._Element | None:
         codec = self._rules.codecs.named(delivery.root)
         return None if codec is None else intake.read_own(delivery, codec, self._rules.bounds)
 
-    def _result(self, kind: str, *fields: Any) -> Returned | Failed:
-        match kind, fields:
-            case "failed", (code, detail):
-                return Failed(Code(code), detail_of(detail))
-            case "refused", (code, detail, to, corrections, effects, *payload):
-                refusal = Refusal(Code(code), detail_of(detail), to, tuple(corrections), *payload)
-                return Returned(refusal, _effects(*effects))
-            case "sent", (sent, repairs, deprecated, effects):
-                return Returned(self._said(sent, repairs, deprecated=deprecated), _effects(*effects))
-        raise ValueError(f"no result is called {kind}")
+    def _result(self, kept: KeptReturn) -> Returned:
+        said = kept.said
+        return Returned(said if isinstance(said, Refusal) else self._said(said), kept.effects)
 
-    def _said(self, sent: list[Any], repairs: list[str], *, deprecated: bool) -> Drafts | Refusal:
+    def _said(self, kept: KeptDrafts) -> Drafts | Refusal:
         drafts = []
-        for to, *place in sent:
-            draft = self._draft(Target.CALLER if to == 0 else to, *place)
+        for one in kept.drafts:
+            draft = self._draft(one)
             if isinstance(draft, Refusal):
                 return draft
             drafts.append(draft)
-        return Drafts(tuple(drafts), tuple(repairs), deprecated)
+        return Drafts(tuple(drafts), kept.repairs, kept.deprecated)
 
-    def _draft(
-        self, to: str | Target | None, first: str | int, start: int = 0, end: int = 0
-    ) -> Draft | Refusal:
-        markup = first if isinstance(first, str) else self._messages[first][start:end].decode()
+    def _draft(self, kept: KeptDraft) -> Draft | Refusal:
+        markup = kept.markup
+        if kept.place is not None:
+            number, start, end = kept.place
+            markup = self._messages[number][start:end].decode()
         element = envelope.read_payload(markup.encode(), self._rules.bounds)
         codec = (
             None if isinstance(element, envelope.Malformed) else self._rules.codecs.named(str(element.tag))
         )
         if isinstance(element, envelope.Malformed) or codec is None:
             return Refusal(Code.VALIDATION, Ground.UNREADABLE.of())
-        return replies.check(element, markup, to, codec)
-
-
-def _result_row(result: Returned | Failed, messages: Sequence[bytes]) -> list[Any]:
-    if isinstance(result, Failed):
-        return ["failed", result.code, plain_detail(result.detail)]
-    stored = {name: None if v is None else plain_bytes(v) for name, v in result.effects.stored.items()}
-    effects: list[Any] = [stored, list(result.effects.closed)]
-    if result.effects.logged:
-        effects.append([[kind, gone, [*map(plain_bytes, new)]] for kind, gone, new in result.effects.logged])
-    said = result.said
-    if isinstance(said, Refusal):
-        told = [said.code, plain_detail(said.detail), said.to, list(said.corrections), effects]
-        return ["refused", *told, said.root, said.said[:KEPT], said.place]
-    # Zero stands for the caller, so that no listener's name can be mistaken for it.
-    sent: list[list[Any]] = []
-    at = 0
-    for draft in said.drafts:
-        place = _place(draft.markup, messages, at)
-        at = place[0] + 1 if len(place) > 1 else at
-        sent.append([0 if draft.to is Target.CALLER else draft.to, *place])
-    return ["sent", sent, list(said.repairs), said.deprecated, effects]
-
-
-def _key(found: list[str]) -> RequestKey | None:
-    return RequestKey(*found) if found else None
-
-
-def _kept(data: bytes | Excerpt) -> Any:
-    if isinstance(data, bytes):
-        return plain_bytes(data)
-    return {"beginning": plain_bytes(data.beginning), "length": data.length, "digest": data.digest}
-
-
-def _whole(data: Any) -> bytes | Excerpt:
-    return _excerpt(**data) if isinstance(data, dict) else whole_bytes(data)
-
-
-def _excerpt(beginning: Any, length: int, digest: str) -> Excerpt:
-    return Excerpt(whole_bytes(beginning), length, digest)
-
-
-def _judged_row(judged: Admission) -> list[Any]:
-    refusal = judged.refusal
-    assert refusal is not None
-    told = [refusal.code, plain_detail(refusal.detail), refusal.to, list(refusal.corrections), refusal.root]
-    return [told, [[event, to, plain_detail(detail)] for event, to, detail in judged.remarks]]
-
-
-def _judged(told: list[Any], remarks: list[Any]) -> Admission:
-    code, detail, to, corrections, root = told
-    refusal = Refusal(Code(code), detail_of(detail), to, tuple(corrections), root)
-    return Admission(
-        (),
-        refusal,
-        tuple(
-            AuditNote(Event(event), to, detail_of(detail) or KeptText("")) for event, to, detail in remarks
-        ),
-    )
-
-
-def _effects(stored: dict[str, Any], closed: list[str], logged: Iterable[Any] = ()) -> Effects:
-    values = {name: None if v is None else whole_bytes(v) for name, v in stored.items()}
-    changes = tuple(LogChange(kind, gone, tuple(map(whole_bytes, new))) for kind, gone, new in logged)
-    return Effects(values, tuple(closed), changes)
-
-
-def _place(markup: str, messages: Sequence[bytes], at: int) -> list[Any]:
-    """The place of the markup in what went out, or the markup itself.
-
-    What is said goes out in the order in which it is said: the search begins with message number ``at``, the one after
-    the last that was found, so that a long result is not held against all of its messages each time.
-    """
-    data = markup.encode()
-    for number in chain(range(at, len(messages)), range(min(at, len(messages)))):
-        start = messages[number].rfind(data)
-        if start >= 0:
-            return [number, start, start + len(data)]
-    return [markup]
+        return replies.check(element, markup, Target.CALLER if kept.caller else kept.to, codec)

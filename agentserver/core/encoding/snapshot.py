@@ -7,41 +7,32 @@ parts. Refuses to know where the parts are kept.
 
 from __future__ import annotations
 
-import json
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeGuard, runtime_checkable
 
-from agentserver.core.encoding import detail_form, parts
+from agentserver.core.encoding import kept
 from agentserver.core.encoding.changes import applied
-from agentserver.core.encoding.parts import FORMAT
+from agentserver.core.encoding.codecs import UnreadableError
 from agentserver.core.guard import Watchful
-from agentserver.core.messages import Question
-from agentserver.core.records.details import KeptText
 from agentserver.core.state.approvals import Approval
 from agentserver.core.state.conversation import Conversation
 from agentserver.core.state.growing.logs import NO_LOGS, read
-from agentserver.core.state.requests import OpenRequest
 from agentserver.core.state.siblings import NO_SIBLINGS, Siblings
 from agentserver.core.state.threads import NOTHING, Held, Thread, ThreadTree
-from agentserver.core.state.todos import Todo, TodoBook
+from agentserver.core.state.todos import TodoBook
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from agentserver.core.encoding.parts import Row
+    from agentserver.core.encoding.kept import KeptDelivery, KeptMemory, KeptState, KeptThread
     from agentserver.core.guard import CoreGuard
     from agentserver.core.messages import Delivery
     from agentserver.core.state.growing.logs import Logs
     from agentserver.core.state.principals import Trust
 
 
-_THREADS = 8
-"""The index of the threads among the fields after the format."""
-
-
-class UnreadableError(ValueError):
-    """The kept state is of a later version, or not what was written."""
+__all__ = ["Snapshot", "UnreadableError", "restore", "take"]
 
 
 @runtime_checkable
@@ -92,12 +83,12 @@ def values(conversation: Conversation, guards: Iterable[CoreGuard] = ()) -> dict
 
     Raises TypeError for the memory of a guard that cannot dump it.
     """
-    owned: dict[str, Mapping[str, bytes]] = {parts.SPENDING: parts.spending_values(conversation.spending)}
+    owned: dict[str, Mapping[str, bytes]] = {kept.SPENDING: kept.spending_values(conversation.spending)}
     for node in conversation.tree.nodes.values():
         owned[f"thread {node.id}"] = node.storage
         for kind, log in node.logs.items():
             entries = zip(map(str, log.numbers()), log, strict=True)
-            owned[parts.log_owner(node.id, kind)] = dict(entries)
+            owned[kept.log_owner(node.id, kind)] = dict(entries)
     dump = dumping(guards)
     for name, memory in conversation.memory.items():
         if memory is not None:
@@ -112,29 +103,13 @@ def lasting(conversation: Conversation, guards: Iterable[CoreGuard] = ()) -> dic
     """
     if not conversation.closed:
         return values(conversation, guards)
-    charged = parts.spending_values(conversation.spending)
-    return {(parts.SPENDING, name): data for name, data in charged.items() if name == parts.TOTAL}
+    charged = kept.spending_values(conversation.spending)
+    return {(kept.SPENDING, name): data for name, data in charged.items() if name == kept.TOTAL}
 
 
 def state(conversation: Conversation) -> bytes:
     """The state of a conversation: what of its parts is neither waiting nor a value."""
-    fields = [
-        FORMAT,
-        conversation.id,
-        conversation.principal,
-        conversation.version,
-        conversation.messages,
-        conversation.touched,
-        conversation.closed,
-        conversation.tree.root,
-        conversation.tree.opened,
-        [parts.thread_row(node) for node in conversation.tree.nodes.values()],
-        [parts.todo_row(thread, kept) for thread, kept in conversation.todos.watchers.items()],
-        list(conversation.requests.values()),
-        parts.memory_row(conversation),
-        *parts.rights_row(conversation.rights),
-    ]
-    return parts.encode(fields)
+    return kept.STATE.dump(kept.kept_state(conversation))
 
 
 def dumping(guards: Iterable[CoreGuard]) -> Callable[[str, object], Mapping[str, bytes]]:
@@ -156,13 +131,13 @@ def restore(snapshot: Snapshot, guards: Iterable[CoreGuard] = ()) -> Conversatio
     Raises UnreadableError for another format, a part that is missing, and the memory of a guard that is not there.
     """
     with _reading():
-        return _restored(_fields(snapshot), snapshot, guards)
+        return _restored(_state(snapshot), snapshot, guards)
 
 
 def approvals(snapshot: Snapshot) -> tuple[Approval, ...]:
     """The messages that wait for a person, read without the guards of the conversation. Raises UnreadableError."""
     with _reading():
-        threads = [_thread(row, snapshot.waiting, {}, {}, {}, {}) for row in _fields(snapshot)[_THREADS]]
+        threads = [_thread(one, snapshot.waiting, {}, {}, {}, {}) for one in _state(snapshot).threads]
         return tuple([one for thread in threads for one in thread.approvals])
 
 
@@ -173,79 +148,56 @@ def _reading() -> Iterator[None]:
         yield
     except UnreadableError:
         raise
-    except (
-        LookupError,
-        TypeError,
-        ValueError,
-        ArithmeticError,
-        AttributeError,
-        AssertionError,
-        RuntimeError,
-    ) as error:
-        raise UnreadableError(f"the conversation cannot be read: {type(error).__name__}") from error
+    except (LookupError, ValueError, AssertionError, RuntimeError) as error:
+        raise UnreadableError(f"the conversation cannot be read: {error!r}") from error
 
 
-def _fields(snapshot: Snapshot) -> list[Any]:
-    fields: list[Any]
-    number, *fields = json.loads(snapshot.state)
-    if number != FORMAT:
-        raise UnreadableError(f"the conversation was kept in format {number}, this server reads {FORMAT}")
-    return applied(fields, snapshot.changes) if snapshot.changes else fields
+def _state(snapshot: Snapshot) -> KeptState:
+    whole = kept.STATE.load(snapshot.state)
+    return applied(whole, snapshot.changes) if snapshot.changes else whole
 
 
-def _restored(fields: list[Any], snapshot: Snapshot, guards: Iterable[CoreGuard]) -> Conversation:
-    (
-        key,
-        principal,
-        version,
-        messages,
-        touched,
-        closed,
-        root,
-        opened,
-        threads,
-        watchers,
-        requests,
-        named,
-        *kept_rights,
-    ) = fields
-    rights = parts.rights_of(*kept_rights)
+def _restored(state: KeptState, snapshot: Snapshot, guards: Iterable[CoreGuard]) -> Conversation:
     owned = by_owner(snapshot.values)
-    children = _children(threads)
-    begun = {thread: row[0] for row in requests for thread in row[1]}
+    children = _children(state.threads)
+    begun = {thread: one.id for one in state.requests for thread in one.threads}
     logs = _logs(owned)
-    nodes = {row[0]: _thread(row, snapshot.waiting, owned, logs, children, begun) for row in threads}
-    _check(nodes.values(), {row[0] for row in requests})
+    nodes = {one.id: _thread(one, snapshot.waiting, owned, logs, children, begun) for one in state.threads}
+    requests = {one.id: one for one in state.requests}
+    _check(nodes.values(), requests.keys())
+    memory: Mapping[str, object] = MappingProxyType({})
+    if state.version:
+        heard = state.rights.trust, state.messages
+        memory = _remembered(state.memory, owned, tuple(guards), heard)
     return Conversation(
-        id=key,
-        principal=principal,
-        tree=ThreadTree.of(root, nodes, opened),
-        todos=TodoBook({thread: tuple(Todo(*row) for row in kept) for thread, kept in watchers}),
-        requests=MappingProxyType({row[0]: OpenRequest(row[0], tuple(row[1]), *row[2:]) for row in requests}),
-        messages=messages,
-        memory=_remembered(named, owned, tuple(guards), (rights.trust, messages))
-        if version
-        else MappingProxyType({}),
-        version=version,
-        touched=touched,
-        closed=closed,
-        rights=rights,
-        spending=parts.spending_of(owned.get(parts.SPENDING, {})),
+        id=state.id,
+        principal=state.principal,
+        tree=ThreadTree.of(state.root, nodes, state.opened),
+        todos=TodoBook({one.thread: one.todos for one in state.todos}),
+        requests=MappingProxyType(requests),
+        messages=state.messages,
+        memory=memory,
+        version=state.version,
+        touched=state.touched,
+        closed=state.closed,
+        rights=state.rights,
+        spending=kept.spending_of(owned.get(kept.SPENDING, {})),
     )
 
 
-def _check(nodes: Iterable[Thread], requests: set[str]) -> None:
+def _check(nodes: Iterable[Thread], requests: Collection[str]) -> None:
     """Hold each delivery against where it waits: one that belongs elsewhere would wait for ever."""
     for node in nodes:
         if any(one.thread != node.id or one.request not in requests for one in node.waiting()):
             raise UnreadableError("the conversation cannot be read: a delivery is not what was written")
 
 
-def _children(rows: Iterable[Row]) -> Mapping[str, Siblings]:
+def _children(threads: Iterable[KeptThread]) -> Mapping[str, Siblings]:
     """The children of each thread that has any, in their order."""
     found: dict[str, list[str]] = {}
-    for key, _, parent, *_ in rows:
-        found.setdefault(parent, []).append(key)
+    for one in threads:
+        if one.parent is not None:
+            found.setdefault(one.parent, []).append(one.id)
     return {parent: Siblings(keys) for parent, keys in found.items()}
 
 
@@ -253,7 +205,7 @@ def _logs(owned: Mapping[str, Mapping[str, bytes]]) -> Mapping[str, Logs]:
     """The logs of each thread that has any."""
     found: dict[str, dict[str, Mapping[int, bytes]]] = {}
     for owner, entries in owned.items():
-        log = parts.log_of(owner)
+        log = kept.log_of(owner)
         if log is not None:
             thread, kind = log
             found.setdefault(thread, {})[kind] = {int(number): data for number, data in entries.items()}
@@ -261,37 +213,32 @@ def _logs(owned: Mapping[str, Mapping[str, bytes]]) -> Mapping[str, Logs]:
 
 
 def _thread(
-    row: Row,
+    one: KeptThread,
     waiting: Mapping[str, Delivery],
     owned: Mapping[str, Mapping[str, bytes]],
     logs: Mapping[str, Logs],
     children: Mapping[str, Siblings],
     begun: Mapping[str, str],
 ) -> Thread:
-    key, owner, parent, ordinal, call, inbox, held, refusals, approvals, allowed = row
+    def delivery(place: KeptDelivery) -> Delivery:
+        return waiting[place.id]._replace(attempt=place.attempt)
+
     return Thread(
-        key,
-        owner,
-        parent,
-        ordinal,
-        parts.call_of(call),
-        children.get(key, NO_SIBLINGS),
-        tuple(waiting[one]._replace(attempt=attempt) for one, attempt in inbox),
-        tuple(Held(watcher, waiting[one]._replace(attempt=attempt)) for watcher, one, attempt in held),
-        refusals,
-        owned.get(f"thread {key}", NOTHING),
-        logs.get(key, NO_LOGS),
-        tuple(
-            Approval(one, waiting[delivery], tuple(_question(*each) for each in questions), at, digest)
-            for one, delivery, questions, at, digest in approvals
-        ),
-        None if allowed is None else frozenset(allowed),
-        begun.get(key, ""),
+        one.id,
+        one.owner,
+        one.parent,
+        one.ordinal,
+        one.call,
+        children.get(one.id, NO_SIBLINGS),
+        tuple(map(delivery, one.inbox)),
+        tuple([Held(each.watcher, delivery(each)) for each in one.held]),
+        one.refusals,
+        owned.get(f"thread {one.id}", NOTHING),
+        logs.get(one.id, NO_LOGS),
+        tuple([Approval(each.id, waiting[each.delivery], *each[2:]) for each in one.approvals]),
+        one.allowed,
+        begun.get(one.id, ""),
     )
-
-
-def _question(guard: str, why: Any, about: Iterable[str]) -> Question:
-    return Question(guard, detail_form.load(why) or KeptText(""), tuple(about))
 
 
 def by_owner(values: Mapping[tuple[str, str], bytes]) -> dict[str, dict[str, bytes]]:
@@ -303,7 +250,7 @@ def by_owner(values: Mapping[tuple[str, str], bytes]) -> dict[str, dict[str, byt
 
 
 def _remembered(
-    named: list[tuple[str, bool]],
+    named: Iterable[KeptMemory],
     owned: Mapping[str, Mapping[str, bytes]],
     guards: tuple[CoreGuard, ...],
     heard: tuple[Trust, int],

@@ -1,7 +1,7 @@
 """The detail of a record: why something happened, as a value of one of a few kinds.
 
 Owns the kinds, and what of them is words that anybody may have written. Refuses to put a detail into words, which
-wording.py does, to keep it, which detail_form.py does, and to know the events that have one.
+wording.py does, to keep it, which ``core/encoding`` does, and to know the events that have one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from agentserver.findings import Delegation, Exposed, FindingFacts, Findings, RecordText, Trail, TrailHop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 
 class Ground(StrEnum):
@@ -228,6 +228,20 @@ class HandoffAttempt(NamedTuple):
     event_sha256: str | None
     note_len: int | None
     note_sha256: str | None
+
+    @classmethod
+    def of(cls, members: Iterable[Any]) -> HandoffAttempt:
+        """Make an attempt of the values of the record of handoffs, in its order. Raises ValueError, TypeError."""
+        timestamp, source, target, intent, result, reason, keys, *sizes = members
+        names = (_name(target), _name(intent), result, reason, tuple(map(_name, keys)))
+        return cls(timestamp, source, *names, *sizes)
+
+
+def _name(plain: Any) -> Any:
+    """A name; an object for one that was not validated, and for those that are only counted."""
+    if not isinstance(plain, dict):
+        return plain
+    return More(**plain) if "more" in plain else Unknown(**plain)
 
 
 Detail: TypeAlias = (

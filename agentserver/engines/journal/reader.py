@@ -6,10 +6,9 @@ change anything.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Final
 
-from agentserver.core.encoding import parts, snapshot
+from agentserver.core.encoding import kept, snapshot
 from agentserver.core.encoding.recorded import DeadLetter, RecordedConversation, RecordedStep, Summary
 from agentserver.core.encoding.recording import Origin
 from agentserver.core.encoding.snapshot import Snapshot, UnreadableError, restore
@@ -201,9 +200,9 @@ class Reader:
             " (select count(*) from event e where e.conversation = c.number and e.waiting = 1),"
             " (select data from value v where v.conversation = c.number and v.owner = ? and v.name = ?)"
             " from conversation c order by c.touched desc, c.number desc",
-            (parts.SPENDING, parts.TOTAL),
+            (kept.SPENDING, kept.TOTAL),
         )
-        return (Summary(*row, *(json.loads(charged) if charged else ())) for *row, charged in rows)
+        return (Summary(*row, *kept.charged_total(charged)) for *row, charged in rows)
 
     def approvals(self, conversation: str) -> tuple[Approval, ...]:
         """The messages of an open conversation that wait for a person. Raises UnreadableError."""
@@ -241,7 +240,7 @@ class Reader:
         steps = tuple(self._step(conversation, one) for one in self._step_rows(number))
         deliveries = {delivery.id: delivery for step in steps for delivery in step.added}
         try:
-            origin = Origin(conversation, principal, root, parts.rights_in(rights))
+            origin = Origin(conversation, principal, root, kept.rights_in(rights))
         except (TypeError, ValueError) as error:
             raise UnreadableError(f"conversation {conversation}: the rights in it are none") from error
         return RecordedConversation(origin, steps, deliveries)

@@ -49,8 +49,9 @@ _TABLES: Final = """
         chain blob not null
     ) @table;
     create unique index step_of on step(conversation, version);
-    create index step_decided on step(number) where substr(cause, 1, 9) = x'5b2264656369646522';
-    create index step_priced on step(at) where substr(cause, 1, 9) in (x'5b2272657365727665', x'5b22736574746c6522');
+    create index step_decided on step(number) where substr(cause, 1, 11) = x'5b312c5b22646563696465';
+    create index step_priced on step(at)
+        where substr(cause, 1, 11) in (x'5b312c5b22726573657276', x'5b312c5b22736574746c65');
 
     create table delivery (
         number integer primary key,

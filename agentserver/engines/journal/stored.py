@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from agentserver.core.encoding import parts, snapshot
+from agentserver.core.encoding import kept, snapshot
 from agentserver.core.encoding.recording import Origin
 from agentserver.core.encoding.snapshot import Snapshot, UnreadableError
 from agentserver.core.messages import NO_CALL, Call, Delivery
@@ -106,7 +106,7 @@ class Stored(NamedTuple):
 
 
 def _beginning(row: Sealed) -> Origin:
-    return Origin(row.id, row.principal, row.root, parts.rights_in(row.rights))
+    return Origin(row.id, row.principal, row.root, kept.rights_in(row.rights))
 
 
 def stored(connection: Connection, conversation: str) -> Stored | None:

@@ -16,7 +16,7 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agentserver.core.encoding.parts import encode
+from agentserver.codec import write_json
 from agentserver.core.state.principals import Trust
 from agentserver.guards.lineage.exposure import NOT_KNOWN, Exposure
 from agentserver.guards.lineage.view.references import References
@@ -57,7 +57,7 @@ class Log:
 
     def add(self, entry: Mapping[str, list[Any]]) -> Log:
         """The log with one more line."""
-        line = encode(entry)
+        line = write_json(entry)
         if self.size + len(line) < PIECE:
             return Log(self.closed, (*self.lines, line), self.size + len(line))
         return Log((*self.closed, b"\n".join((*self.lines, line))))
@@ -93,7 +93,7 @@ class LastRequest(NamedTuple):
         if said is not None and sum(map(len, said)) > ASKED:
             said = None
         known = tuple(steps)
-        data = encode([origin, said, known] if known else [origin, said])
+        data = write_json([origin, said, known] if known else [origin, said])
         return cls(thread, origin, said, data, known)
 
 
@@ -233,7 +233,7 @@ def dump(memory: Memory) -> dict[str, bytes]:
     exposure = memory.exposure.state()
     trust = () if memory.trust is Trust.ORDERS else (memory.trust,)
     state = [memory.step, order, sorted(memory.approved), memory.ledger.state(), exposure, *trust]
-    return {**parts, _STATE: encode(state)}
+    return {**parts, _STATE: write_json(state)}
 
 
 def load(parts: Mapping[str, bytes]) -> Memory:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from hashlib import sha256
 
 import pytest
@@ -92,14 +91,6 @@ def test_one_that_is_turned_away_unseen_is_not_kept_whole_either(size):
     name, receipt = given(outcome)
     assert recording.receipt(recording.dump(outcome)) == (name, receipt._replace(code=""))
     assert receipt.code == Code.BUSY
-
-
-def test_what_earlier_versions_wrote_is_read():
-    assert recording.load(b'["turn_away","text","1","agent","busy"]', {}, [], SHOP) == TurnedAway(
-        b"text", "1", "agent", Code.BUSY
-    )
-    old = json.dumps(["receive", LONG.decode(), "1", "agent"]).encode()
-    assert recording.load(old, {}, [], SHOP) == Outside(LONG, "1", "agent")
 
 
 @pytest.mark.parametrize("at", [KEPT - 299, KEPT - 150, KEPT - 9, KEPT - 1])

@@ -1,4 +1,4 @@
-"""The kept form of records: compact, complete, and that of earlier servers is read."""
+"""The kept form of records is compact and complete."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 import pytest
 
 from agentserver import HandlerResponse
-from agentserver.core.encoding.detail_form import dump
 from agentserver.core.encoding.record_rows import dump_records, load_records
 from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.core.messages import Reply
@@ -35,13 +34,14 @@ def paper():
 
 
 def kept(paper, outcome):
-    return json.loads(dump_records(outcome))
+    _, rows = json.loads(dump_records(outcome))
+    return rows
 
 
 def loaded(paper, outcome, rows):
     deliveries = {each.id: each for one in paper.outcomes for each in one.added}
     replies = [event for event in outcome.replies if isinstance(event, Reply)]
-    data = json.dumps(rows).encode()
+    data = json.dumps([1, rows]).encode()
     return load_records(data, paper.conversation.id, outcome.moment.now, deliveries, replies)
 
 
@@ -79,13 +79,13 @@ def test_a_failure_is_kept_with_its_detail(paper):
     hop = paper.outcomes[1]
     failed = hop.records[0]._replace(event=Event.FAILED, code="internal", detail=Failure("boom"), took=1.5)
     rows = kept(paper, hop._replace(records=(failed,)))
-    assert rows == [["failed", failed.delivery, 1.5, "internal", dump(failed.detail)]]
+    assert rows == [["failed", failed.delivery, 1.5, "internal", ["failure", "boom"]]]
     assert loaded(paper, hop, rows) == (failed,)
 
 
 def test_a_record_of_a_delivery_that_is_nowhere_is_damage(paper):
     with pytest.raises(UnreadableError):
-        load_records(b'[["handled","x"]]', "c", 1.0, {}, ())
+        load_records(b'[1,[["handled","x"]]]', "c", 1.0, {}, ())
 
 
 def test_a_new_record_has_nothing():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from random import Random
 
@@ -167,9 +166,11 @@ def test_a_snapshot_without_a_delivery_that_waits_is_refused():
     [
         b"",
         b"[]",
-        b'["dance"]',
-        b'["conclude","x",0,true,["failed","internal",""]]',
-        b'["receive",[1],"r",null]',
+        b'["open"]',
+        b'[2,["open"]]',
+        b'[1,["dance"]]',
+        b'[1,["conclude","x",0,true,["failed","internal"]]]',
+        b'[1,["receive",[1],"r",null]]',
     ],
 )
 def test_what_is_no_decision_is_refused(data):
@@ -206,7 +207,7 @@ def test_markup_that_was_refused_is_recorded_and_refused_again():
     paper.say(Ask("go"), "a")
     before = paper.conversation
     outcome = paper.step()
-    assert "Ask" in json.loads(recording.dump(outcome))[4][1][0][1]
+    assert b"<Ask" in recording.dump(outcome)
     deliveries = {d.id: d for o in paper.outcomes for d in o.added}
     assert again(before, outcome, deliveries, shop).conversation == outcome.conversation
 

@@ -172,6 +172,6 @@ def test_a_long_result_is_recorded_with_one_look_at_each_message():
     paper.say(Ask("hi"), "a")
     outcome = paper.step()
     result = outcome.cause.result
-    row = recording._result_row(result, [Looked(message) for message in recording.gone_out(outcome)])
-    assert [place[1] for place in row[1]] == list(range(300))
+    kept = recording._kept_return(result, [Looked(message) for message in recording.gone_out(outcome)])
+    assert [draft.place[0] for draft in kept.said.drafts] == list(range(300))
     assert Looked.looks == 300

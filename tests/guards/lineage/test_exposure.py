@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentserver.core.encoding.parts import encode
+from agentserver.codec import write_json as encode
 from agentserver.guards.lineage import exposure as lineage_exposure
 from agentserver.guards.lineage import memory as lineage_memory
 from agentserver.guards.lineage.exposure import NOT_KNOWN, Exposure, FirstText, Recall

@@ -5,16 +5,16 @@ Owns how such a step is found without a look at the others, and what of it opera
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from agentserver.core.encoding import record_rows
 from agentserver.core.encoding.recorded import Charged, Charges, DecidedApproval, decided
+from agentserver.core.encoding.recording import KeptSettling, read_cause
 from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.core.messages import Moment
 from agentserver.core.records.audit import Event
+from agentserver.core.state.approvals import ApprovalAnswer
 from agentserver.engines.journal.stored import COLUMNS, read_delivery
-from agentserver.spending import Amount
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from agentserver.core.records.audit import AuditRecord
     from agentserver.engines.journal.connection import Connection
 
-_DECIDED = "substr(s.cause, 1, 9) = x'5b2264656369646522'"
-_PRICED = "substr(s.cause, 1, 9) in (x'5b2272657365727665', x'5b22736574746c6522')"
-_SETTLE = "settle"
+_DECIDED = "substr(s.cause, 1, 11) = x'5b312c5b22646563696465'"
+_PRICED = "substr(s.cause, 1, 11) in (x'5b312c5b22726573657276', x'5b312c5b22736574746c65')"
 
 
 def answers(connection: Connection, most: int, principal: str | None) -> list[DecidedApproval]:
@@ -38,9 +37,10 @@ def answers(connection: Connection, most: int, principal: str | None) -> list[De
     ).fetchall()
     found = []
     for number, key, whose, at, cause, records in rows:
-        approval = json.loads(cause)[1]
+        answer = read_cause(cause)
+        assert isinstance(answer, ApprovalAnswer)
         record = _record(connection, (number, key, at), records, {Event.APPROVED, Event.WITHDRAWN})
-        found.append(decided(key, whose, str(approval), record))
+        found.append(decided(key, whose, answer.approval, record))
     return found
 
 
@@ -54,9 +54,9 @@ def charged(connection: Connection, since: float) -> tuple[Charged, ...]:
     )
     charges = Charges()
     for number, key, principal, at, seed, cause, records in rows:
-        kind, _, _, what, tokens, money = json.loads(cause)
-        if kind == _SETTLE:
-            charges.settle(principal, what, Amount(tokens, money))
+        priced = read_cause(cause)
+        if isinstance(priced, KeptSettling):
+            charges.settle(principal, priced.reservation, priced.cost)
         else:
             record = _record(connection, (number, key, at), records, {Event.RESERVED})
             charges.reserve(principal, Moment(at, seed), record)
@@ -68,14 +68,13 @@ def _record(
 ) -> AuditRecord:
     """The one record of these events in a step. Raises UnreadableError."""
     number, key, at = place
-    row = next((one for one in json.loads(records) if one[0] in events), None)
-    if row is None:
+    found = next((one for one in record_rows.kept_records(records) if one.event in events), None)
+    if found is None:
         raise UnreadableError(f"conversation {key}: a step does not say what was decided")
     deliveries: dict[str, Delivery] = {}
-    if len(row) < record_rows.LONG:  # its delivery has the rest
-        deliveries = {row[1]: _delivery(connection, number, key, row[1])}
-    (record,) = record_rows.load_records(json.dumps([row]).encode(), key, at, deliveries, ())
-    return record
+    if found.about is None:  # its delivery has the rest
+        deliveries = {found.delivery: _delivery(connection, number, key, found.delivery)}
+    return record_rows.whole_record(found, key, at, deliveries)
 
 
 def _delivery(connection: Connection, number: int, key: str, delivery: str) -> Delivery:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.core.decide.dismissal import Dismissed
-from agentserver.core.encoding import changes, parts, record_rows, recording, snapshot
+from agentserver.core.encoding import changes, kept, record_rows, recording, snapshot
 from agentserver.core.encoding.recorded import given_up
 from agentserver.core.encoding.recording import Origin
 from agentserver.core.messages import Opening, Outside, Redriven, Reply, Requeued, TurnedAway
@@ -180,7 +180,7 @@ class StepMaker:
             after.id,
             after.principal,
             after.tree.root,
-            parts.rights_text(after.rights) if not outcome.before else "",
+            kept.rights_text(after.rights) if not outcome.before else "",
             outcome.before,
             after.version,
             float(after.touched),

@@ -1,0 +1,219 @@
+"""The parts of a conversation that are kept, as values of their own.
+
+Owns what is kept of a thread and of what waits on it: deliveries have rows of their own, and what other parts say is
+derived again. Refuses to know where they are kept.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from agentserver.core.encoding.codecs import derive_kept
+from agentserver.core.messages import NO_CALL, Call
+from agentserver.core.state.growing.spending import NO_SPENDING, Reservation, Spending
+from agentserver.core.state.principals import FULL, Rights
+from agentserver.spending import Amount
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from agentserver.codec import ValueCodec
+    from agentserver.core.messages import Delivery, Question
+    from agentserver.core.state.approvals import Approval
+    from agentserver.core.state.conversation import Conversation
+    from agentserver.core.state.requests import OpenRequest
+    from agentserver.core.state.threads import Held, Thread
+    from agentserver.core.state.todos import Todo
+
+
+class KeptDelivery(NamedTuple):
+    """A delivery that waits, by its id. ``watcher`` is the todo that keeps it back, if one does."""
+
+    id: str
+    attempt: int = 0
+    watcher: str = ""
+
+
+class KeptApproval(NamedTuple):
+    """A message that waits for a person, as ``Approval`` has it."""
+
+    id: str
+    delivery: str
+    questions: tuple[Question, ...]
+    at: float
+    digest: str
+
+
+class KeptThread(NamedTuple):
+    """A thread without what it stores. Its children are not in it: they name it, and are in their order."""
+
+    id: str
+    owner: str
+    parent: str | None
+    ordinal: int
+    call: Call = NO_CALL
+    inbox: tuple[KeptDelivery, ...] = ()
+    held: tuple[KeptDelivery, ...] = ()
+    refusals: int = 0
+    approvals: tuple[KeptApproval, ...] = ()
+    allowed: frozenset[str] | None = None
+
+
+class KeptTodos(NamedTuple):
+    """The todos of a thread."""
+
+    thread: str
+    todos: tuple[Todo, ...] = ()
+
+
+class KeptMemory(NamedTuple):
+    """A guard that has seen the conversation, and whether it remembers anything."""
+
+    guard: str
+    remembers: bool
+
+
+class KeptState(NamedTuple):
+    """The state of a conversation, as ``Conversation`` has it, without deliveries and values."""
+
+    id: str
+    principal: str
+    version: int
+    messages: int
+    touched: float
+    closed: bool
+    root: str
+    opened: int
+    threads: tuple[KeptThread, ...]
+    todos: tuple[KeptTodos, ...] = ()
+    requests: tuple[OpenRequest, ...] = ()
+    memory: tuple[KeptMemory, ...] = ()
+    rights: Rights = FULL
+
+
+STATE: Final[ValueCodec[KeptState]] = derive_kept(KeptState)
+RIGHTS: Final[ValueCodec[Rights]] = derive_kept(Rights)
+_AMOUNT: Final[ValueCodec[Amount]] = derive_kept(Amount)
+_RESERVATION: Final[ValueCodec[Reservation]] = derive_kept(Reservation)
+
+
+def kept_state(conversation: Conversation) -> KeptState:
+    """Give what is kept of a conversation beside deliveries and values."""
+    return KeptState(
+        conversation.id,
+        conversation.principal,
+        conversation.version,
+        conversation.messages,
+        conversation.touched,
+        conversation.closed,
+        conversation.tree.root,
+        conversation.tree.opened,
+        tuple(map(kept_thread, conversation.tree.nodes.values())),
+        tuple(KeptTodos(thread, tuple(todos)) for thread, todos in conversation.todos.watchers.items()),
+        tuple(conversation.requests.values()),
+        kept_memory(conversation),
+        conversation.rights,
+    )
+
+
+def kept_thread(node: Thread) -> KeptThread:
+    """Give what is kept of a thread."""
+    return KeptThread(
+        node.id,
+        node.owner,
+        node.parent,
+        node.ordinal,
+        kept_call(node.call),
+        kept_inbox(node.inbox),
+        kept_held(node.held),
+        node.refusals,
+        kept_approvals(node.approvals),
+        node.allowed,
+    )
+
+
+def kept_call(call: Call) -> Call:
+    """Give what is kept of a call: its order alone where no invocation made it."""
+    return call if call.key else Call(call.order)
+
+
+def kept_inbox(inbox: Iterable[Delivery]) -> tuple[KeptDelivery, ...]:
+    """Give the places of deliveries that are queued."""
+    return tuple([KeptDelivery(one.id, one.attempt) for one in inbox])
+
+
+def kept_held(held: Iterable[Held]) -> tuple[KeptDelivery, ...]:
+    """Give the places of deliveries that todos keep back."""
+    return tuple([KeptDelivery(one.id, one.attempt, watcher) for watcher, one in held])
+
+
+def kept_approvals(approvals: Iterable[Approval]) -> tuple[KeptApproval, ...]:
+    """Give the places of deliveries that wait for a person."""
+    return tuple([KeptApproval(one.id, one.delivery.id, *one[2:]) for one in approvals])
+
+
+def kept_memory(conversation: Conversation) -> tuple[KeptMemory, ...]:
+    """List the guards that have seen the conversation."""
+    return tuple([KeptMemory(name, memory is not None) for name, memory in conversation.memory.items()])
+
+
+def rights_text(rights: Rights) -> str:
+    """Write rights as a text; empty for full ones."""
+    return "" if rights == FULL else RIGHTS.dump(rights).decode()
+
+
+def rights_in(text: str) -> Rights:
+    """Read what ``rights_text`` has written. Raises ValueError."""
+    return RIGHTS.load(text) if text else FULL
+
+
+def log_owner(thread: str, kind: str) -> str:
+    """The owner of the entries of a log; the name of each is its number."""
+    return f"log {thread} {kind}"
+
+
+def log_of(owner: str) -> tuple[str, str] | None:
+    """The thread and the kind of the log that owns an entry; None for an owner that is no log."""
+    what, _, rest = owner.partition(" ")
+    thread, _, kind = rest.partition(" ")
+    return (thread, kind) if what == "log" else None
+
+
+SPENDING: Final = "spending"
+"""The owner of what was charged: ``total``, ``agent NAME``, ``request ID`` and ``open ID``."""
+
+TOTAL: Final = "total"
+"""The name of what was charged in all, which outlives the conversation: tokens, and millionths of a US dollar."""
+
+
+def spending_values(spending: Spending) -> Mapping[str, bytes]:
+    """Write the charges, by the name of each value."""
+    if spending is NO_SPENDING:
+        return MappingProxyType({})
+    kept = {TOTAL: _AMOUNT.dump(spending.total)}
+    kept.update((f"agent {name}", _AMOUNT.dump(one)) for name, one in spending.agents.items())
+    kept.update((f"request {key}", _AMOUNT.dump(one)) for key, one in spending.requests.items())
+    kept.update((f"open {key}", _RESERVATION.dump(one)) for key, one in spending.open.items())
+    return kept
+
+
+def spending_of(values: Mapping[str, bytes]) -> Spending:
+    """Read what ``spending_values`` has written. Raises ValueError, and LookupError for another name."""
+    if not values:
+        return NO_SPENDING
+    amounts: dict[str, dict[str, Amount]] = {"agent": {}, "request": {}, TOTAL: {}}
+    reserved: dict[str, Reservation] = {}
+    for name, data in values.items():
+        kind, _, key = name.partition(" ")
+        if kind == "open":
+            reserved[key] = _RESERVATION.load(data)
+        else:
+            amounts[kind][key] = _AMOUNT.load(data)
+    return Spending(amounts[TOTAL][""], amounts["agent"], amounts["request"], reserved)
+
+
+def charged_total(data: bytes | None) -> Sequence[int]:
+    """Read the tokens and the money that were charged in all; none where no value is kept. Raises ValueError."""
+    amount = Amount() if data is None else _AMOUNT.load(data)
+    return amount.tokens, amount.money

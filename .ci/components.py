@@ -17,10 +17,16 @@ from typing import Any
 from environments import CACHE, ROOT, NotInstalledError, locked, prepare
 
 LOCK = ROOT / "requirements.lock"
+TOOLS_LOCK = ROOT / ".ci/sbom.lock"
 FAILED = 1
 
 
-def components(folder: Path) -> list[dict[str, Any]]:
+def install_tools() -> Path:
+    """Return the interpreter of an environment that holds the tools alone. Raises NotInstalledError."""
+    return prepare(CACHE / "sbom", locked(TOOLS_LOCK))
+
+
+def components(tools: Path, folder: Path) -> list[dict[str, Any]]:
     """Write ``sbom.json`` into a folder; gives its components. Raises NotInstalledError and CalledProcessError."""
     print(f"... {LOCK.name}", flush=True)
     python = prepare(CACHE / "components", locked(LOCK))
@@ -35,7 +41,7 @@ def components(folder: Path) -> list[dict[str, Any]]:
         "--validate",
     )
     subprocess.run(
-        [sys.executable, "-m", "cyclonedx_py", "environment", *told, "-o", path, python], check=True
+        [tools, "-m", "cyclonedx_py", "environment", *told, "-o", path, python], check=True
     )
     print(f"{path}: what requirements.lock installs, in the form of CycloneDX")
     found: list[dict[str, Any]] = json.loads(path.read_text("utf-8"))["components"]
@@ -51,11 +57,11 @@ def licences(component: dict[str, Any]) -> str:
     return ", ".join(sorted({text.partition("\n")[0][:60] for text in told}))
 
 
-def vulnerable() -> tuple[list[str], bool]:
+def vulnerable(tools: Path) -> tuple[list[str], bool]:
     """The known vulnerabilities of what the lock pins, a line each, and whether any database answered."""
     asked = ("-r", LOCK, "--require-hashes", "--disable-pip", "--format=json", "--progress-spinner=off")
     done = subprocess.run(
-        [sys.executable, "-m", "pip_audit", *asked], check=False, capture_output=True, text=True
+        [tools, "-m", "pip_audit", *asked], check=False, capture_output=True, text=True
     )
     try:
         listed = json.loads(done.stdout)["dependencies"]
@@ -72,13 +78,14 @@ def vulnerable() -> tuple[list[str], bool]:
 def main(folder: Path) -> int:
     """Write and print everything; the exit status."""
     try:
-        listed = components(folder)
+        tools = install_tools()
+        listed = components(tools, folder)
     except NotInstalledError as error:
         print(f"components: {error}", file=sys.stderr)
         return FAILED
     for each in sorted(listed, key=lambda one: str(one["name"]).lower()):
         print(f"    {each['name']:<28} {each['version']:<12} {licences(each) or 'NAMES NO LICENCE'}")
-    found, answered = vulnerable()
+    found, answered = vulnerable(tools)
     for line in found:
         print(f"VULNERABLE  {line}")
     if not answered:

@@ -23,10 +23,11 @@ from agentserver.engines.memory import MemoryEngine
 from agentserver.extras import installed, installing, require
 from agentserver.guards.intents import HandoffRecord
 from agentserver.handoff.edge.copying import copying
-from agentserver.pump import Callee, Observers, Pump
 from agentserver.pump.ingress.serving import Serving
 from agentserver.pump.observing import checked, observing
-from agentserver.pump.turns.editions import Edition
+from agentserver.pump.pump import Pump
+from agentserver.pump.reporting import Observers
+from agentserver.pump.turns.editions import Callee, Edition
 from agentserver.reloading.fixed import (
     STOPPED,
     Adopting,

@@ -5,6 +5,7 @@ Refuses to know any part of the server: fixtures for those live beside their tes
 
 from __future__ import annotations
 
+import asyncio
 import faulthandler
 import gc
 import logging
@@ -12,6 +13,7 @@ import os
 import signal
 import sys
 import warnings
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -142,6 +144,13 @@ def forget(failures):
         gc.collect()
 
 
+def print_tasks():
+    """Print the stack of every task of the running loop: threads alone do not show what a hanging test awaits."""
+    with suppress(RuntimeError):
+        for task in asyncio.all_tasks():
+            task.print_stack(file=sys.__stderr__)
+
+
 @pytest.fixture(scope="session")
 def soak_scale(request):
     """The factor by which a soak test multiplies its short form."""
@@ -187,6 +196,7 @@ def _nothing_hangs(soak_scale):
 
     def give_up(_signal, _frame):
         faulthandler.dump_traceback(file=sys.__stderr__)
+        print_tasks()
         pytest.fail(f"the test ran longer than {limit} s", pytrace=True)
 
     before = signal.signal(signal.SIGALRM, give_up)

@@ -37,6 +37,12 @@ def kill(task):
     if waits is None or waits.done():  # it is about to run, and waits for something else then
         asyncio.get_running_loop().call_soon(kill, task)
     else:
+        loop = asyncio.get_running_loop()
+        for handle in (*loop._scheduled, *loop._ready):
+            if waits in (
+                handle._args or ()
+            ):  # the end of a sleep may be due now, and would find the future done
+                handle.cancel()
         waits.set_exception(Killed("by a test"))
 
 

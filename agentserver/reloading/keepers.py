@@ -16,7 +16,7 @@ import anyio
 import anyio.to_thread
 
 from agentserver.config.organism import elsewhere
-from agentserver.pump import Callee
+from agentserver.pump.turns.editions import Callee
 from agentserver.reloading.process_keys import connection_key, worker_key
 from agentserver.supervision import Ending, run_errand
 

@@ -10,8 +10,9 @@ import anyio
 from agentserver import HandlerResponse
 from agentserver.assembly import SystemClock
 from agentserver.engines.memory import MemoryEngine
-from agentserver.pump import Callee, Pump
+from agentserver.pump.pump import Pump
 from agentserver.pump.reporting import NOBODY
+from agentserver.pump.turns.editions import Callee
 from agentserver.wire.envelope import read_envelope
 from tests.core.paper import Answer, Note, rules
 from tests.machine import HANGS

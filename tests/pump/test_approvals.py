@@ -24,7 +24,8 @@ from agentserver.engines.sqlite.file import JournalOptions
 from agentserver.guards.approval import ApprovalGuard
 from agentserver.guards.peers import PeersGuard
 from agentserver.ports import EngineError
-from agentserver.pump import Observers, waiting
+from agentserver.pump import waiting
+from agentserver.pump.reporting import Observers
 from agentserver.testing import FakeClock
 from tests.core.paper import Answer, Ask, listener
 from tests.machine import HANGS

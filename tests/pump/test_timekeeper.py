@@ -15,7 +15,8 @@ from agentserver.engines.sqlite.file import JournalOptions
 from agentserver.guards.approval import ApprovalGuard
 from agentserver.guards.peers import PeersGuard
 from agentserver.ports import EngineError
-from agentserver.pump import Observers, waiting
+from agentserver.pump import waiting
+from agentserver.pump.reporting import Observers
 from agentserver.pump.tidying import AT_ONCE, tidy
 from agentserver.pump.timekeeper import Timekeeper
 from agentserver.testing import FakeClock

@@ -450,9 +450,11 @@ async def _insist(outcome: Outcome, processes: tuple[Process, ...]) -> None:
             claim = process.engine.held(key)
             if claim is None:
                 continue
-            now = await process.engine.load(key)
-            hold(now is not None and now.version == outcome.before, "what raised EngineError was not kept")
             try:
+                now = await process.engine.load(key)
+                hold(
+                    now is not None and now.version == outcome.before, "what raised EngineError was not kept"
+                )
                 await process.engine.commit(claim, outcome)
             except ConflictError as error:
                 raise BrokenPromiseError("what raised EngineError was not kept") from error

@@ -13,7 +13,8 @@ from agentserver.core.state.approvals import ApprovalAnswer
 from agentserver.guards.approval import ApprovalGuard
 from agentserver.guards.peers import PeersGuard
 from agentserver.ports import UnheardError
-from agentserver.pump import Observers, waiting
+from agentserver.pump import waiting
+from agentserver.pump.reporting import Observers
 from tests.core.paper import Answer, Ask, listener
 from tests.pump.desk import answer, until
 from tests.pump.remote.pair import pair, watched

@@ -3,9 +3,8 @@
 import pytest
 
 from agentserver.core.messages import Failed
-from agentserver.pump import Callee
 from agentserver.pump.turns.dispatch import Dispatcher
-from agentserver.pump.turns.editions import Editions
+from agentserver.pump.turns.editions import Callee, Editions
 from agentserver.pump.turns.schedule import Schedule, Ticket, backoff
 from tests.core.paper import Ask, Paper, listener, rules
 from tests.pump.desk import answer

@@ -40,9 +40,7 @@ def components(tools: Path, folder: Path) -> list[dict[str, Any]]:
         "--output-reproducible",
         "--validate",
     )
-    subprocess.run(
-        [tools, "-m", "cyclonedx_py", "environment", *told, "-o", path, python], check=True
-    )
+    subprocess.run([tools, "-m", "cyclonedx_py", "environment", *told, "-o", path, python], check=True)
     print(f"{path}: what requirements.lock installs, in the form of CycloneDX")
     found: list[dict[str, Any]] = json.loads(path.read_text("utf-8"))["components"]
     return found
@@ -60,9 +58,7 @@ def licences(component: dict[str, Any]) -> str:
 def vulnerable(tools: Path) -> tuple[list[str], bool]:
     """The known vulnerabilities of what the lock pins, a line each, and whether any database answered."""
     asked = ("-r", LOCK, "--require-hashes", "--disable-pip", "--format=json", "--progress-spinner=off")
-    done = subprocess.run(
-        [tools, "-m", "pip_audit", *asked], check=False, capture_output=True, text=True
-    )
+    done = subprocess.run([tools, "-m", "pip_audit", *asked], check=False, capture_output=True, text=True)
     try:
         listed = json.loads(done.stdout)["dependencies"]
     except (ValueError, KeyError):

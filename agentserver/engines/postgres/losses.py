@@ -6,6 +6,7 @@ compared rather than versions: a version may have been given again. Refuses to a
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import OrderedDict
 from time import monotonic
@@ -48,6 +49,9 @@ class Acknowledged:
     def __init__(self, options: PostgresOptions) -> None:
         self._options = options
         self._steps: OrderedDict[str, _Step] = OrderedDict()
+        self._comparing = (
+            asyncio.Lock()
+        )  # two connections made at once would note one loss twice, to be accepted twice
 
     def note(self, conversation: str, number: int, chain: bytes) -> None:
         """Remember a step."""
@@ -63,6 +67,10 @@ class Acknowledged:
 
     async def compare(self, connection: Connection) -> bool:
         """Look for what is missing, and note it for all servers; gives whether anything is."""
+        async with self._comparing:
+            return await self._compare(connection)
+
+    async def _compare(self, connection: Connection) -> bool:
         now = monotonic()
         known = {key: step for key, step in self._steps.items() if now - step.at < LONGEST}
         numbers = [step.number for step in known.values()]

@@ -15,6 +15,7 @@ import pytest
 from agentserver.engines.conformance.sample import SampleConversation
 from agentserver.engines.postgres import PostgresEngine, PostgresOptions, connection
 from agentserver.engines.postgres.connection import AwayError, Link, connect
+from agentserver.engines.postgres.losses import Acknowledged
 from agentserver.ports import ConflictError, EngineError, FencedError, UnfitError
 from tests.machine import HANGS
 from tests.postgres import running
@@ -263,6 +264,21 @@ async def test_rows_that_were_acknowledged_and_are_gone_stop_acceptance_until_an
             again = sample.said(first.conversation, "after it")
             await engine.commit(claim, again)
             assert await engine.load(key) == again.conversation
+
+
+async def test_one_loss_that_two_connections_notice_at_once_is_noted_once(options):
+    async with PostgresEngine(options):
+        acknowledged = Acknowledged(options)
+        acknowledged.note("gone", 1 << 40, b"chain")
+        links = [await asyncpg.connect(options.url) for _ in range(2)]
+        try:
+            assert sorted(await asyncio.gather(*map(acknowledged.compare, links))) == [False, True]
+            noted = await run(options.url, f'select conversations from "{options.schema}".loss')
+            assert [row[0] for row in noted] == [["gone"]]
+            await run(options.url, f'update "{options.schema}".loss set accepted = now()')
+        finally:
+            for link in links:
+                await link.close()
 
 
 async def test_a_pooler_that_takes_no_settings_is_connected_to_without(options, monkeypatch):

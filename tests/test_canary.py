@@ -104,7 +104,7 @@ async def test_no_length_survives_the_screen():
         screen = Screen(redact=Secrets.of([value]).redact, out=lambda out=out: out)
         screen.show(((Style.PLAIN, f"{'z' * 3990}{value}"),))
         screen.show(*(((Style.PLAIN, line),) for line in own_lines(screen.redact(f"a\n{value}\nb"))))
-        await screen.written()
+        await screen.flush()
         assert not shown_of(value, out.getvalue()), length
 
 

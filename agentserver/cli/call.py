@@ -188,7 +188,7 @@ async def _exchange(server: Server, call: CallOptions, data: bytes, me: str) -> 
     import anyio
 
     from agentserver.ports import QuotaError
-    from agentserver.trace.redact import Redaction, redacted
+    from agentserver.trace.redact import Redaction, redact_records
 
     status, unwritten = SILENT, None
     async with server:
@@ -202,7 +202,7 @@ async def _exchange(server: Server, call: CallOptions, data: bytes, me: str) -> 
         await handle.close()
     if unwritten is not None:
         raise unwritten
-    records = redacted(server.trace.of(handle.id), Redaction(secrets=server.organism.secrets.redact))
+    records = redact_records(server.trace.of(handle.id), Redaction(secrets=server.organism.secrets.redact))
     _show_trace(call.trace, records)
     _show_asked(records)
     if scope.cancelled_caught:

@@ -110,7 +110,7 @@ def hygiene(organism: Organism, codecs: Codecs) -> Iterator[ConfigMistake]:
         return
     from agentserver.config.findings import ConfigMistake
     from agentserver.hygiene.objections import Objection, SchemaLanguage
-    from agentserver.hygiene.rules import inspect, read
+    from agentserver.hygiene.rules import inspect, read_schema
     from agentserver.remedies import of
     from agentserver.remedies.configuration import ConfigCode
 
@@ -119,7 +119,7 @@ def hygiene(organism: Organism, codecs: Codecs) -> Iterator[ConfigMistake]:
         if payload in told:
             continue
         told.add(payload)
-        schema = read(SchemaLanguage.XSD, codecs.of(payload).xsd(documented=True).encode())
+        schema = read_schema(SchemaLanguage.XSD, codecs.of(payload).xsd(documented=True).encode())
         for found in (schema,) if isinstance(schema, Objection) else inspect(schema):
             message = f"the schema of {payload.__qualname__}, {whose}: {found}"
             code = of("hygiene", found.rule) or ConfigCode.PAYLOAD.value

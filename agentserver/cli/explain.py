@@ -85,12 +85,14 @@ def _told(entry: Remedy, margin: str = "") -> Iterator[str]:
 
 def _explain(ctx: click.Context, kept: Source, secrets: Secrets, what: str) -> None:
     """Every refusal of a conversation, a request or a delivery."""
-    from agentserver.trace.redact import Redaction, redacted
+    from agentserver.trace.redact import Redaction, redact_records
     from agentserver.trace.why import asked_about
 
     with reading(ctx, kept) as reader:
         key, chosen = _found(ctx, reader, what)
-    refused = [record for record in redacted(chosen, Redaction((), secrets.redact)) if asked_about(record)]
+    refused = [
+        record for record in redact_records(chosen, Redaction((), secrets.redact)) if asked_about(record)
+    ]
     project.say(f"conversation {key}")
     if not refused:
         project.say(f"nothing of {what} was refused; agentserver trace {key[:8]} shows all of it")

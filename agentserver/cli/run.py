@@ -106,7 +106,7 @@ def opened_console(server: Server, ending: GracefulEnd) -> Callable[[], Awaitabl
             with above:
                 status = await console.run(lines)
             tasks.cancel_scope.cancel()
-        await screen.written()
+        await screen.flush()
         if screen.unwritten is not None:
             raise screen.unwritten
         return status
@@ -154,7 +154,7 @@ async def _show(event: Reply | Done, server: Server, screen: Screen) -> None:
         screen.show(*view.reply_lines(event, codecs, raw=False, redact=screen.redact))
     elif not event.answered:
         screen.say(f"from conversation {event.conversation}{again}: ended without an answer")
-    await screen.written()
+    await screen.flush()
 
 
 def _greet(console: Console, server: Server, screen: Screen) -> None:

@@ -75,7 +75,7 @@ def _lines(peer: socket.socket) -> Iterator[str]:
 
 def _show(line: str) -> None:
     from agentserver.gateways.top import view
-    from agentserver.trace.terminal import columns_of, paint, wants_colour, wrapped
+    from agentserver.trace.terminal import columns_of, paint, wants_colour, wrap
 
     if not sys.stdout.isatty():
         sys.stdout.write(line)
@@ -83,9 +83,7 @@ def _show(line: str) -> None:
         return
     colour, width = wants_colour(sys.stdout, os.environ), columns_of(sys.stdout) or 80
     pieces = (
-        piece
-        for each in view.lines(parse_json_or_raise(line, JsonLimits()))
-        for piece in wrapped(each, width)
+        piece for each in view.lines(parse_json_or_raise(line, JsonLimits())) for piece in wrap(each, width)
     )
     sys.stdout.write(_ANEW + "".join(f"{paint(piece, colour=colour)}\n" for piece in pieces))
     sys.stdout.flush()

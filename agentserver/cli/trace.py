@@ -63,13 +63,13 @@ def command(
 
     Secrets of the organism are never shown.
     """
-    from agentserver.trace.redact import Redaction, redacted
+    from agentserver.trace.redact import Redaction, redact_records
 
     kept, secrets = source_and_secrets(ctx, organism, journal)
     with reading(ctx, kept) as reader:
         key = one_conversation(ctx, reader, conversation)
         records = recorded_conversation(reader, key).records()
-    records = redacted(records, Redaction(asked["fields"], secrets.redact))
+    records = redact_records(records, Redaction(asked["fields"], secrets.redact))
     if asked["no_payloads"]:
         records = tuple(record._replace(message=b"") for record in records)
     project.write(asked["output"], _written(asked["form"], f"conversation {key}", records), private=True)

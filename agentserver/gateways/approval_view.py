@@ -16,7 +16,7 @@ from agentserver.findings import answered_words, origin_words, redact_origins
 from agentserver.gateways.console.view import ASKS, MARGIN, decoded
 from agentserver.payload.names import local
 from agentserver.trace.plain_values import entries
-from agentserver.trace.terminal import Style, plain
+from agentserver.trace.terminal import Style, plain_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -147,12 +147,12 @@ def _fields(value: object, redact: Callable[[str], str]) -> Iterator[Line]:
 def _told(entry: Entry, redact: Callable[[str], str]) -> Iterator[Line]:
     """The lines of one value."""
     if isinstance(entry.held, bytes):
-        yield plain(f"{len(entry.held)} bytes, sha-256 {sha256(entry.held).hexdigest()}")
+        yield plain_line(f"{len(entry.held)} bytes, sha-256 {sha256(entry.held).hexdigest()}")
         yield from _bytes(entry.held, redact)
     elif isinstance(entry.held, str):
         yield from _quoted(redact(str(entry.text)))
     else:
-        yield plain(redact(entry.text)) if entry.text else ()
+        yield plain_line(redact(entry.text)) if entry.text else ()
 
 
 def _bytes(held: bytes, redact: Callable[[str], str]) -> Iterator[Line]:
@@ -161,14 +161,14 @@ def _bytes(held: bytes, redact: Callable[[str], str]) -> Iterator[Line]:
     except UnicodeDecodeError:
         texts = (held.decode("latin-1"), held.decode("utf-8", "surrogateescape"))
         secret = any(redact(text) != text for text in texts)
-        yield from [plain("not shown, for it holds a secret")] if secret else _dump(held)
+        yield from [plain_line("not shown, for it holds a secret")] if secret else _dump(held)
 
 
 def _dump(held: bytes) -> Iterator[Line]:
     for start in range(0, len(held), ROW):
         row = held[start : start + ROW]
         signs = "".join(chr(each) if chr(each).isascii() and chr(each).isprintable() else "." for each in row)
-        yield plain(f"{start:08x}  {row.hex(' '):{3 * ROW}} |{signs}|")
+        yield plain_line(f"{start:08x}  {row.hex(' '):{3 * ROW}} |{signs}|")
 
 
 def _quoted(text: str) -> Iterator[Line]:
@@ -178,7 +178,7 @@ def _quoted(text: str) -> Iterator[Line]:
         for start in range(0, len(line), PIECE):
             yield ((Style.DIM, '"'), (Style.PLAIN, line[start : start + PIECE]), (Style.DIM, '"'))
     if not text:
-        yield plain('""')
+        yield plain_line('""')
 
 
 def _margined(line: Line, indent: str = "") -> Line:

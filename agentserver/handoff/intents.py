@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from agentserver.handoff.templates import Template, TemplateError, parse
 from agentserver.hygiene import slug
-from agentserver.hygiene.objections import Objection, shown
+from agentserver.hygiene.objections import Objection, quote
 from agentserver.hygiene.simple_types import Judge
 
 if TYPE_CHECKING:
@@ -149,13 +149,13 @@ def vocabulary(
 def _facts(intent: Intent, allowed: AbstractSet[str]) -> Iterator[VocabularyFault]:
     if not _NAME.fullmatch(intent.name):
         yield VocabularyFault(
-            shown(intent.name), "name", "must be 1 to 64 letters, digits, - _ and ., a letter first"
+            quote(intent.name), "name", "must be 1 to 64 letters, digits, - _ and ., a letter first"
         )
     if not intent.targets:
         yield VocabularyFault(intent.name, "target", "must name at least one listener")
     for target in intent.targets:
         if target not in allowed:
-            yield VocabularyFault(intent.name, "target", f"{shown(target)} is not in the allowlist")
+            yield VocabularyFault(intent.name, "target", f"{quote(target)} is not in the allowlist")
     if intent.note and not 1 <= intent.note_most <= FREE:
         yield VocabularyFault(intent.name, intent.note, f"must be bounded: 1 to {FREE} characters")
     if not 0 <= intent.event_most <= FREE:
@@ -164,7 +164,7 @@ def _facts(intent: Intent, allowed: AbstractSet[str]) -> Iterator[VocabularyFaul
     for name in names:
         if not _FIELD.fullmatch(name):
             yield VocabularyFault(
-                intent.name, shown(name), "is no name of a parameter: letters, digits, - and _"
+                intent.name, quote(name), "is no name of a parameter: letters, digits, - and _"
             )
         if names.count(name) > 1 or name == intent.note:
             yield VocabularyFault(intent.name, name, "is declared twice")
@@ -237,7 +237,7 @@ def narrowing(vocabulary: Vocabulary, peers: Mapping[str, AbstractSet[str]]) -> 
         intent = checked.intent
         for target in intent.targets:
             if target not in peers:
-                faults.append(VocabularyFault(intent.name, "target", f"{shown(target)} is no listener"))
+                faults.append(VocabularyFault(intent.name, "target", f"{quote(target)} is no listener"))
             elif intent.allow_peers is not None and (beyond := intent.allow_peers - peers[target]):
                 faults.append(
                     VocabularyFault(

@@ -175,7 +175,7 @@ def _told(
     if len(written) > intent.event_most or len(said) > intent.note_most:
         return Rejected(RequestRefusal.OVER_BOUND, facts)
     for name, value in params.items():
-        if not checked.slugs[name].within(value):
+        if not checked.slugs[name].keeps_budget(value):
             return Rejected(RequestRefusal.WORD_BUDGET, facts)
     data = tuple([DataFrame(around.source, around.at, text) for text in (event, note) if text])
     steering = checked.template.render(params)
@@ -199,7 +199,11 @@ def _params(checked: Checked, given: Mapping[str, object]) -> dict[str, str] | N
                 return None
             continue
         text = parameter.text(given[name])
-        if text is None or not checked.judge.accepts(name, text) or not checked.slugs[name].spelled(text):
+        if (
+            text is None
+            or not checked.judge.accepts(name, text)
+            or not checked.slugs[name].has_slug_form(text)
+        ):
             return None
         texts[name] = text
     return texts

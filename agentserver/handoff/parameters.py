@@ -91,7 +91,7 @@ def from_xsd(markup: str) -> tuple[Parameter, ...] | Objection:
 
     Nested and repeated fields are no parameters, since there is no place for them in a sentence.
     """
-    schema = tree.read(markup.encode())
+    schema = tree.read_xsd(markup.encode())
     if isinstance(schema, Objection):
         return schema
     root = schema.tree

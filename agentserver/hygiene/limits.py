@@ -33,7 +33,9 @@ OPTIONAL: Final = 3
 """Optional groups inside one another."""
 
 
-def oversized(root: Any, inside: Callable[[Any], Iterable[Any]], kind: str) -> Iterator[tuple[str, str]]:
+def check_document_size(
+    root: Any, inside: Callable[[Any], Iterable[Any]], kind: str
+) -> Iterator[tuple[str, str]]:
     """An objection to a document of too many levels or too many nodes, which may contain itself.
 
     Args:

@@ -78,7 +78,7 @@ class Objection:
         return f"{self.rule}: {self.path}: {self.detail}" if self.path else f"{self.rule}: {self.detail}"
 
 
-def shown(text: object) -> str:
+def quote(text: object) -> str:
     """Foreign text for a message: quoted, escaped to ASCII, at most SHOWN characters."""
     return truncate(ascii(text), SHOWN, DOTS)
 
@@ -89,18 +89,18 @@ _ID = re.compile(r"([a-z0-9-]{1,64})[/.]v(0|[1-9][0-9]{0,5})(?:\.schema\.json)?"
 _NAMESPACE = re.compile(r"(?:[a-z][a-z0-9+.-]*:)\S*?([A-Za-z0-9_.-]{1,64})[:/]v(0|[1-9][0-9]{0,5})")
 
 
-def reference(value: object) -> Reference | Objection:
+def parse_reference(value: object) -> Reference | Objection:
     """The reference that a cell or a configuration names, or why it is none. The whole text counts."""
     if not isinstance(value, str) or not value:
         return Objection("reference", "", f"must name a schema as {SHAPE}")
     found = _PATH.fullmatch(value)
     if found is None:
-        return Objection("reference", "", f"{shown(value)} {_blame(value)}; a reference is {SHAPE}")
+        return Objection("reference", "", f"{quote(value)} {_blame(value)}; a reference is {SHAPE}")
     return Reference(found[1], int(found[2]), _ENDINGS[found[3]])
 
 
-def path(of: Reference) -> str:
-    """The reference as text; ``reference`` is its inverse."""
+def format_reference(of: Reference) -> str:
+    """The reference as text; ``parse_reference`` is its inverse."""
     ending = next(text for text, kind in _ENDINGS.items() if kind is of.kind)
     return f"{FOLDER}/{of.slug}.v{of.version}.{ending}"
 

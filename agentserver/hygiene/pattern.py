@@ -29,7 +29,7 @@ from agentserver.hygiene.regex import (
     consumes,
     empty,
     holds,
-    known,
+    is_known,
     meet,
     overlap,
     reachable,
@@ -60,29 +60,29 @@ _PREFERRED = " \n\t\u00a0\u3000<&\"'aA0-_."
 
 
 @dataclass(frozen=True, slots=True)
-class Admitted:
+class AdmittedCharacter:
     """A character outside the allowed set that a pattern admits, and a text that has it."""
 
     character: str
     sample: str
 
 
-def xsd(text: str) -> Expression:
+def read_xsd_pattern(text: str) -> Expression:
     """Read a pattern facet. Raises PatternError with the reason and what would work."""
-    _bounded(text)
-    reason = regex.unportable(text)
+    _check_length(text)
+    reason = regex.find_unportable(text)
     if reason:
         raise PatternError(reason)
     return _cheap(regex.xsd(text))
 
 
-def json_schema(text: str) -> Expression:
+def read_json_pattern(text: str) -> Expression:
     """Read the ``pattern`` of a JSON Schema. Raises PatternError.
 
     It must match whole values: ``^`` first, ``$`` last, neither elsewhere, no bare alternation between them.
     """
-    _bounded(text)
-    anchors = [atom for atom in regex.unclassed(text) if atom in "^$"]
+    _check_length(text)
+    anchors = [atom for atom in regex.split_atoms(text) if atom in "^$"]
     if anchors != ["^", "$"] or not (text.startswith("^") and text.endswith("$")):
         raise PatternError("must match the whole value: one ^ at the start, one $ at the end")
     expression = _cheap(regex.python(text, text))
@@ -91,39 +91,39 @@ def json_schema(text: str) -> Expression:
     return expression
 
 
-def _bounded(text: str) -> None:
+def _check_length(text: str) -> None:
     if not text or len(text) > LONGEST:
         raise PatternError(f"must hold 1 to {LONGEST} characters")
 
 
 def _cheap(expression: Expression) -> Expression:
-    reason = costly(expression.tree)
+    reason = find_cost(expression.tree)
     if reason:
         raise PatternError(reason)
     return expression
 
 
-def outside(
+def find_outside(
     expression: Expression, allowed: Spans, least: int = 0, most: int | None = None
-) -> Admitted | None:
+) -> AdmittedCharacter | None:
     """A character beyond ``allowed`` that the expression admits; None is a proof that there is none.
 
     The sample keeps to the lengths where one that does is found.
     """
     shortest: tuple[str, str] | None = None
     for stretch in (3, 1, 0, 2, *range(4, min(least, 64) + 1)):
-        _, bad = _spelled(expression.tree, allowed, stretch)
+        _, bad = _spell_sequence(expression.tree, allowed, stretch)
         if bad is None:
             return None
         if least <= len(bad[1]) and (most is None or len(bad[1]) <= most):
-            return Admitted(*bad)
+            return AdmittedCharacter(*bad)
         if shortest is None or len(bad[1]) < len(shortest[1]):
             shortest = bad
     assert shortest is not None
-    return Admitted(*shortest)
+    return AdmittedCharacter(*shortest)
 
 
-def longest(expression: Expression) -> int | None:
+def longest_match(expression: Expression) -> int | None:
     """Most characters that a match can have; None when there is no bound."""
     return width(expression.tree)
 
@@ -132,7 +132,7 @@ _Spelling: TypeAlias = "tuple[str, tuple[str, str] | None]"
 """A text that matches; and, where one exists, the bad character and a text that matches and holds it."""
 
 
-def _spelled(tree: Any, allowed: Spans, stretch: int) -> _Spelling:
+def _spell_sequence(tree: Any, allowed: Spans, stretch: int) -> _Spelling:
     parts = [_spell(op, value, allowed, stretch) for op, value in tree]
     plain = [part for part, _ in parts]
     for at, (_, bad) in enumerate(parts):
@@ -145,22 +145,22 @@ def _spell(op: Any, value: Any, allowed: Spans, stretch: int) -> _Spelling:
     if empty(op):
         return "", None
     if op in REPEATS:
-        return _repeated(value, allowed, stretch)
+        return _spell_repeat(value, allowed, stretch)
     if op is Op.GROUP:
-        return _spelled(value, allowed, stretch)
+        return _spell_sequence(value, allowed, stretch)
     if op is Op.BRANCH:
-        branches = [_spelled(branch, allowed, stretch) for branch in value]
+        branches = [_spell_sequence(branch, allowed, stretch) for branch in value]
         return branches[0][0], next((bad for _, bad in branches if bad is not None), None)
     admitted = characters(op, value)
     bad = _pick(meet(admitted, complement(allowed)))
     return _pick(meet(admitted, allowed)) or bad, (bad, bad) if bad else None
 
 
-def _repeated(value: Any, allowed: Spans, stretch: int) -> _Spelling:
+def _spell_repeat(value: Any, allowed: Spans, stretch: int) -> _Spelling:
     low, high, body = value
     if not high:
         return "", None
-    plain, bad = _spelled(body, allowed, stretch)
+    plain, bad = _spell_sequence(body, allowed, stretch)
     if bad is None:
         return plain * low, None
     count = max(low, min(int(high), stretch), 1)
@@ -180,7 +180,7 @@ def _pick(of: Spans) -> str:
 # --- the cost of matching --------------------------------------------------------------------------------------------
 
 
-def costly(tree: Any) -> str:
+def find_cost(tree: Any) -> str:
     """The reason why matching may cost without bound; empty when it does not."""
     return _structure(tree, 0, 1) or _competition(tree)
 
@@ -189,7 +189,7 @@ def _structure(tree: Any, depth: int, times: int) -> str:
     if depth > NESTING:
         return f"must not nest more than {NESTING} deep"
     for op, value in tree:
-        if not known(op, value):
+        if not is_known(op, value):
             return "must not use look-around, back references, category escapes or inline flags"
         if op is Op.BRANCH and len(value) > ALTERNATIVES:
             return f"must not have more than {ALTERNATIVES} alternatives in one place; use an enumeration"
@@ -222,7 +222,7 @@ def _clear(body: Any) -> bool:
     True when nothing in its body varies; or when one part of it varies, the rest are single characters, and one of
     those cannot occur in the part that varies. Alternatives must exclude each other.
     """
-    flat = _flattened(body)
+    flat = _flatten(body)
     if not _plain(flat):
         return False
     varying = [node for node in flat if _varies(*node)]
@@ -241,16 +241,16 @@ def _plain(flat: Sequence[Any]) -> bool:
         return False
     varying = [node for node in flat if _varies(*node)]
     return len(varying) < 2 and all(  # noqa: PLR2004 - one
-        _plain(_flattened(child)) for node in varying for child in children(*node)
+        _plain(_flatten(child)) for node in varying for child in children(*node)
     )
 
 
-def _flattened(body: Any) -> list[Any]:
+def _flatten(body: Any) -> list[Any]:
     """The body's parts, with groups around them taken off."""
     parts: list[Any] = []
     for op, value in body:
         if op is Op.GROUP:
-            parts.extend(_flattened(value))
+            parts.extend(_flatten(value))
         elif not empty(op):
             parts.append((op, value))
     return parts
@@ -270,12 +270,12 @@ def _ambiguous(op: Any, value: Any) -> bool:
 
 def _ambiguities(op: Any, value: Any) -> Iterator[Any]:
     """The ambiguous parts in a part."""
-    if op is Op.BRANCH and not _exclusive([_flattened(branch) for branch in value]):
+    if op is Op.BRANCH and not _exclusive([_flatten(branch) for branch in value]):
         yield op
-    if op in REPEATS and value[0] != value[1] and _nullable(_flattened(value[2])):
+    if op in REPEATS and value[0] != value[1] and _nullable(_flatten(value[2])):
         yield op
     for child in children(op, value):
-        for node in _flattened(child):
+        for node in _flatten(child):
             yield from _ambiguities(*node)
 
 
@@ -285,15 +285,15 @@ def _varies(op: Any, value: Any) -> bool:
         return True
     if op is Op.BRANCH and any(not branch for branch in value):
         return True
-    return any(_varies(*node) for child in children(op, value) for node in _flattened(child))
+    return any(_varies(*node) for child in children(op, value) for node in _flatten(child))
 
 
 def _exclusive(branches: Sequence[Sequence[Any]]) -> bool:
     """True when no text begins with two of these alternatives. One of them may be empty."""
-    return all(_apart(left, right) for at, left in enumerate(branches) for right in branches[at + 1 :])
+    return all(_differ(left, right) for at, left in enumerate(branches) for right in branches[at + 1 :])
 
 
-def _apart(left: Sequence[Any], right: Sequence[Any]) -> bool:
+def _differ(left: Sequence[Any], right: Sequence[Any]) -> bool:
     """True when two alternatives differ at a place that both have, before anything but single characters."""
     if not left or not right:
         return not (_nullable(left) and _nullable(right))
@@ -311,7 +311,7 @@ def _nullable(nodes: Sequence[Any]) -> bool:
         not consumes(op)
         and (
             (op in REPEATS and value[0] == 0)
-            or any(_nullable(_flattened(each)) for each in children(op, value))
+            or any(_nullable(_flatten(each)) for each in children(op, value))
         )
         for op, value in nodes
     )
@@ -333,7 +333,7 @@ class _Part:
 
 
 def _competition(tree: Any) -> str:
-    if sum(1 for node in _flattened(tree) for _ in _ambiguities(*node)) > AMBIGUOUS:
+    if sum(1 for node in _flatten(tree) for _ in _ambiguities(*node)) > AMBIGUOUS:
         return f"must not have more than {AMBIGUOUS} parts that can be read in two ways"
     parts = list(_parts(tree, ()))
     varying = [at for at, part in enumerate(parts) if part.varies]
@@ -351,13 +351,13 @@ def _competition(tree: Any) -> str:
 
 
 def _parts(tree: Any, within: tuple[tuple[int, int], ...]) -> Iterator[_Part]:
-    for op, value in _flattened(tree):
+    for op, value in _flatten(tree):
         node = [(op, value)]
         if consumes(op):
             yield _Part(characters(op, value), varies=False, within=within)
         elif op in REPEATS and value[0] == value[1]:
             yield from _parts(value[2], within)
-        elif op in REPEATS and any(_varies(*inner) for inner in _flattened(value[2])):
+        elif op in REPEATS and any(_varies(*inner) for inner in _flatten(value[2])):
             yield from _parts(value[2], (*within, (id(value), 0)))
         elif op in REPEATS or _ambiguous(op, value):
             yield _Part(_spans(node), varies=True, within=within)
@@ -369,7 +369,7 @@ def _parts(tree: Any, within: tuple[tuple[int, int], ...]) -> Iterator[_Part]:
 def _compete(parts: Sequence[_Part], first: int, second: int) -> bool:
     """True when characters may go to either of two parts: nothing that must stand between them tells where to stop."""
     left, right = parts[first], parts[second]
-    if not overlap(left.spans, right.spans) or _elsewhere(left, right):
+    if not overlap(left.spans, right.spans) or _exclude_each_other(left, right):
         return False
     around = {*left.within, *right.within}
     return all(
@@ -380,7 +380,7 @@ def _compete(parts: Sequence[_Part], first: int, second: int) -> bool:
     )
 
 
-def _elsewhere(left: _Part, right: _Part) -> bool:
+def _exclude_each_other(left: _Part, right: _Part) -> bool:
     """True when two parts stand in different alternatives of one choice."""
     chosen = dict(left.within)
     return any(chosen.get(choice, number) != number for choice, number in right.within)

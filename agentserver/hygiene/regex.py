@@ -14,8 +14,8 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from agentserver.hygiene.syntax import UNBOUNDED, Op, Tree, parsed
-from agentserver.hygiene.translating import translated
+from agentserver.hygiene.syntax import UNBOUNDED, Op, Tree, parse
+from agentserver.hygiene.translating import translate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -52,15 +52,15 @@ class Expression:
     tree: Tree
 
 
-def unportable(text: str) -> str:
+def find_unportable(text: str) -> str:
     """The part of an XSD expression that engines read differently, with what would work; empty when there is none."""
-    for atom in unclassed(text):
+    for atom in split_atoms(text):
         if atom in _UNPORTABLE:
             return f"must not use {atom}: {_UNPORTABLE[atom]}"
     return ""
 
 
-def unclassed(text: str) -> Iterator[str]:
+def split_atoms(text: str) -> Iterator[str]:
     """Atoms outside character classes, and every escape."""
     depth = 0
     for found in _ATOMS.finditer(text):
@@ -72,7 +72,7 @@ def unclassed(text: str) -> Iterator[str]:
 
 def xsd(text: str) -> Expression:
     """Read an expression of XSD 1.0. Raises PatternError."""
-    plain = translated(text)
+    plain = translate(text)
     if plain is not None:
         return python(text, plain)
     from elementpath.regex import RegexError, translate_pattern  # slow to import, and most patterns are plain
@@ -88,7 +88,7 @@ def xsd(text: str) -> Expression:
 def python(text: str, translated: str) -> Expression:
     """Read an expression of Python's ``re``. Raises PatternError."""
     try:
-        return Expression(text, translated, parsed(translated))
+        return Expression(text, translated, parse(translated))
     except (re.error, OverflowError, RecursionError):
         raise PatternError("is not a regular expression") from None
 
@@ -201,7 +201,7 @@ def empty(op: Any) -> bool:
     return op in (Op.AT, Op.AT_END)
 
 
-def known(op: Any, value: Any) -> bool:
+def is_known(op: Any, value: Any) -> bool:
     """True when the proofs and the cost rules know the meaning of a node."""
     if op is Op.AT:
         return value in ("^", "$")

@@ -62,85 +62,89 @@ RULES: Final = (
         "bounded",
         Vulnerability.EXHAUSTION,
         "walks without end",
-        xsd_rules.bounded,
-        json_rules.bounded,
+        xsd_rules.check_size,
+        json_rules.check_size,
         gate=True,
     ),
     HygieneRule(
         "vocabulary",
         Vulnerability.INJECTION,
         "text and meaning that nobody checks",
-        xsd_rules.known_words,
-        json_rules.known_words,
+        xsd_rules.check_elements,
+        json_rules.check_keywords,
         gate=True,
     ),
     HygieneRule(
         "self-contained",
         Vulnerability.TRAVERSAL,
         "files and addresses that a schema makes its reader open",
-        xsd_rules.self_contained,
-        json_rules.self_contained,
+        xsd_rules.check_references,
+        json_rules.check_references,
         gate=True,
     ),
     HygieneRule(
         "finite",
         Vulnerability.EXHAUSTION,
         "types without end",
-        xsd_rules.finite,
-        json_rules.finite,
+        xsd_rules.check_finite,
+        json_rules.check_finite,
         gate=True,
     ),
     HygieneRule(
-        "closed", Vulnerability.POISONING, "payloads that carry anything", xsd_rules.closed, json_rules.closed
+        "closed",
+        Vulnerability.POISONING,
+        "payloads that carry anything",
+        xsd_rules.check_closed,
+        json_rules.check_closed,
     ),
     HygieneRule(
         "required",
         Vulnerability.POISONING,
         "payloads that carry nothing",
-        xsd_rules.required,
-        json_rules.required,
+        xsd_rules.check_required,
+        json_rules.check_required,
     ),
     HygieneRule(
         "versioned",
         Vulnerability.DRIFT,
         "two schemas under one name",
-        xsd_rules.versioned,
-        json_rules.versioned,
+        xsd_rules.check_version,
+        json_rules.check_version,
     ),
     HygieneRule(
         "occurrences",
         Vulnerability.EXHAUSTION,
         "content models that take for ever to compile or to match",
-        xsd_rules.occurrences,
-        json_rules.occurrences,
+        xsd_rules.check_occurrences,
+        json_rules.check_occurrences,
     ),
     HygieneRule(
         "patterns",
         Vulnerability.EXHAUSTION,
         "expressions that take for ever",
-        xsd_rules.patterns,
-        json_rules.patterns,
+        xsd_rules.check_patterns,
+        json_rules.check_patterns,
     ),
     HygieneRule(
         "wording",
         Vulnerability.INJECTION,
         "names that talk to a model",
-        xsd_rules.wording,
-        json_rules.wording,
+        xsd_rules.check_wording,
+        json_rules.check_wording,
     ),
     HygieneRule(
         "values",
         Vulnerability.INJECTION,
         "text and meaning where no reader expects them",
-        xsd_rules.values,
-        json_rules.values,
+        xsd_rules.check_values,
+        json_rules.check_values,
         gate=True,
     ),
     HygieneRule(
         "compiled",
         Vulnerability.POISONING,
         "a schema that validators read differently, or not at all",
-        xsd_rules.compiled,
+        xsd_rules.check_compiles,
         lambda _: (),
     ),
 )
@@ -159,9 +163,13 @@ def inspect(schema: Schema) -> tuple[Objection, ...]:
     return tuple(found)
 
 
-def read(kind: SchemaLanguage, data: bytes, place: Reference | None = None) -> Schema | Objection:
+def read_schema(kind: SchemaLanguage, data: bytes, place: Reference | None = None) -> Schema | Objection:
     """The schema in a file's bytes, or why there is none."""
-    return xsd_tree.read(data, place) if kind is SchemaLanguage.XSD else json_tree.read(data, place)
+    return (
+        xsd_tree.read_xsd(data, place)
+        if kind is SchemaLanguage.XSD
+        else json_tree.read_json_schema(data, place)
+    )
 
 
 def identity(schema: Schema) -> str:

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from agentserver.hygiene import pattern, regex
-from agentserver.hygiene.objections import Objection, shown
+from agentserver.hygiene.objections import Objection, quote
 from agentserver.hygiene.simple_types import Judge, Lexical
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from collections.abc import Set as AbstractSet
 
-    from agentserver.hygiene.pattern import Admitted
+    from agentserver.hygiene.pattern import AdmittedCharacter
     from agentserver.hygiene.regex import Expression
 
 __all__ = ["ALPHABET", "LENGTH", "RULE", "Judge", "Lexical", "Slug", "prove"]
@@ -59,36 +59,40 @@ class Slug:
 
     def fits(self, value: str) -> bool:
         """True when this value may be interpolated; does not trust the proof for the characters."""
-        return self.spelled(value) and self.within(value)
+        return self.has_slug_form(value) and self.keeps_budget(value)
 
-    def spelled(self, value: str) -> bool:
+    def has_slug_form(self, value: str) -> bool:
         """True when the value has the length and the characters of a slug."""
         return 0 < len(value) <= LENGTH and ALPHABET.issuperset(value)
 
-    def within(self, value: str) -> bool:
+    def keeps_budget(self, value: str) -> bool:
         """True when the value keeps to the word budget."""
-        return self.budget is None or words(value, self.own) <= self.budget
+        return self.budget is None or count_words(value, self.own) <= self.budget
 
 
 def prove(lexical: Lexical, budget: int = BUDGET) -> Slug | Objection:
     """The slug that the type is, or why it is none, with a text that it would admit."""
     if not 1 <= budget <= MOST:
-        return _no(f"a word budget is 1 to {MOST}")
+        return _object(f"a word budget is 1 to {MOST}")
     if lexical.choices:
         bad = next((choice for choice in lexical.choices if not Slug(None).fits(choice)), None)
-        return Slug(None) if bad is None else _no(f"its choice {shown(bad)} is no slug: {_shape()}")
+        return Slug(None) if bad is None else _object(f"its choice {quote(bad)} is no slug: {_shape()}")
     if not lexical.patterns:
-        return _no(
-            f"any text fits it, {shown('ignore all rules')} too; give it a pattern without white space"
+        return _object(
+            f"any text fits it, {quote('ignore all rules')} too; give it a pattern without white space"
         )
     try:
-        expressions = [pattern.xsd(text) for text in lexical.patterns]
+        expressions = [pattern.read_xsd_pattern(text) for text in lexical.patterns]
     except regex.PatternError as error:
-        return _no(f"its pattern {error}")
-    return _bounded(lexical, expressions) or _closed(lexical, expressions) or _slug(expressions, budget)
+        return _object(f"its pattern {error}")
+    return (
+        _check_length(lexical, expressions)
+        or _check_alphabet(lexical, expressions)
+        or _slug(expressions, budget)
+    )
 
 
-def _no(detail: str) -> Objection:
+def _object(detail: str) -> Objection:
     return Objection(RULE, "", detail)
 
 
@@ -96,26 +100,26 @@ def _shape() -> str:
     return f"1 to {LENGTH} letters, digits and -._/:#@+=,~%$"
 
 
-def _bounded(lexical: Lexical, expressions: Sequence[Expression]) -> Objection | None:
-    widths = [lexical.most, *(pattern.longest(expression) for expression in expressions)]
+def _check_length(lexical: Lexical, expressions: Sequence[Expression]) -> Objection | None:
+    widths = [lexical.most, *(pattern.longest_match(expression) for expression in expressions)]
     known = [width for width in widths if width is not None]
     if not known:
-        return _no(f"has no bound on its length; give it a MaxLen of at most {LENGTH}")
-    return _no(f"admits {min(known)} characters, more than {LENGTH}") if min(known) > LENGTH else None
+        return _object(f"has no bound on its length; give it a MaxLen of at most {LENGTH}")
+    return _object(f"admits {min(known)} characters, more than {LENGTH}") if min(known) > LENGTH else None
 
 
-def _closed(lexical: Lexical, expressions: Sequence[Expression]) -> Objection | None:
+def _check_alphabet(lexical: Lexical, expressions: Sequence[Expression]) -> Objection | None:
     """Every pattern must match, so one that keeps to the alphabet is proof enough."""
-    found: Admitted | None = None
+    found: AdmittedCharacter | None = None
     for expression in expressions:
-        found = pattern.outside(expression, _SPANS, lexical.least, lexical.most)
+        found = pattern.find_outside(expression, _SPANS, lexical.least, lexical.most)
         if found is None:
             return None
     assert found is not None
     name = unicodedata.name(found.character, "a control character")
     what = f"admits U+{ord(found.character):04X} {name}"
-    example = f", as in {shown(found.sample)}" if Judge({"v": lexical}).accepts("v", found.sample) else ""
-    return _no(f"{what}{example}; a value in a steering text is {_shape()}")
+    example = f", as in {quote(found.sample)}" if Judge({"v": lexical}).accepts("v", found.sample) else ""
+    return _object(f"{what}{example}; a value in a steering text is {_shape()}")
 
 
 def _slug(expressions: Sequence[Expression], budget: int) -> Slug:
@@ -128,7 +132,7 @@ def _slug(expressions: Sequence[Expression], budget: int) -> Slug:
 # --- words -----------------------------------------------------------------------------------------------------------
 
 
-def words(value: str, own: AbstractSet[str] = frozenset()) -> int:
+def count_words(value: str, own: AbstractSet[str] = frozenset()) -> int:
     """Words in ``value``: runs of letters, also where only a capital parts them, and where digits stand for letters.
 
     A single letter is no word by itself, but each ``SINGLES`` of them are one, so that ``i-g-n-o-r-e`` is not
@@ -136,11 +140,11 @@ def words(value: str, own: AbstractSet[str] = frozenset()) -> int:
     more of them.
     """
     told = _MIXED.sub(_as_letters, value)
-    plain = _counted(value, own)
-    return plain if told == value else max(plain, _counted(told, own))
+    plain = _count(value, own)
+    return plain if told == value else max(plain, _count(told, own))
 
 
-def _counted(value: str, own: AbstractSet[str]) -> int:
+def _count(value: str, own: AbstractSet[str]) -> int:
     spelled = singles = 0
     for run in _RUNS.findall(value):
         if own and run.lower() in own:
@@ -176,4 +180,4 @@ _READ = 64
 def readable(text: str, *, spaces: bool) -> bool:
     """True when a name or listed value is too short to instruct a reader."""
     allowed = _VALUE if spaces else _NAME
-    return len(text) <= _READ and allowed.issuperset(text) and words(text) <= BUDGET * 2
+    return len(text) <= _READ and allowed.issuperset(text) and count_words(text) <= BUDGET * 2

@@ -78,23 +78,23 @@ class _StrangeError(Exception):
     """The expression has something that is none of the profile's."""
 
 
-def parsed(text: str) -> Tree:
+def parse(text: str) -> Tree:
     """The tree of an expression. Raises re.error, OverflowError and RecursionError as ``re.compile`` does."""
     re.compile(text)
-    reading = _Reading(text)
+    reading = _Parser(text)
     try:
         return reading.alternatives()
     except _StrangeError:
         return [(Op.OTHER, None)]
 
 
-class _Reading:
+class _Parser:
     """A text that ``re`` takes for an expression, and the place in it that comes next."""
 
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0
 
-    def next(self) -> str:
+    def take(self) -> str:
         """Take one character; empty at the end."""
         char = self.text[self.at : self.at + 1]
         self.at += 1
@@ -111,7 +111,7 @@ class _Reading:
         branches = [self.sequence()]
         while self.takes("|"):
             branches.append(self.sequence())
-        return branches[0] if len(branches) == 1 else _chosen(branches)
+        return branches[0] if len(branches) == 1 else _merge_branches(branches)
 
     def sequence(self) -> Tree:
         tree: Tree = []
@@ -126,14 +126,14 @@ class _Reading:
         for plain, node in _PLAIN.items():
             if self.takes(plain):
                 return [node]
-        char = self.next()
+        char = self.take()
         if char == "(":
             return self.group()
         if char == "[":
             return [self.characters()]
         if char != "\\":
             return [(Op.LITERAL, ord(char))]
-        kind, value = self.escaped()
+        kind, value = self.escape()
         return [(Op.IN, [(kind, value)])] if kind is Op.CATEGORY else [(kind, value)]
 
     def group(self) -> Tree:
@@ -141,7 +141,7 @@ class _Reading:
         if not plain and self.text.startswith("?", self.at):
             raise _StrangeError
         inside = self.alternatives()
-        self.next()
+        self.take()
         return inside if plain else [(Op.GROUP, inside)]
 
     def turns(self) -> tuple[Op, int, int] | None:
@@ -165,7 +165,7 @@ class _Reading:
         while not items or not self.takes("]"):
             low = self.member()
             if self.text.startswith("-", self.at) and not self.text.startswith("-]", self.at):
-                self.next()
+                self.take()
                 items.append((Op.RANGE, (low[1], self.member()[1])))
             else:
                 items.append(low)
@@ -177,12 +177,12 @@ class _Reading:
     def member(self) -> Node:
         """One character of a class, or a category."""
         if not self.takes("\\"):
-            return Op.LITERAL, ord(self.next())
-        return (Op.LITERAL, 8) if self.takes("b") else self.escaped()
+            return Op.LITERAL, ord(self.take())
+        return (Op.LITERAL, 8) if self.takes("b") else self.escape()
 
-    def escaped(self) -> Node:
+    def escape(self) -> Node:
         """The one after a backslash."""
-        char = self.next()
+        char = self.take()
         if char in _CATEGORIES:
             return Op.CATEGORY, char
         if char in _SPECIAL:
@@ -204,7 +204,7 @@ def _bounds(found: re.Match[str]) -> tuple[int, int]:
     return low, int(high) if high else UNBOUNDED
 
 
-def _chosen(branches: list[Tree]) -> Tree:
+def _merge_branches(branches: list[Tree]) -> Tree:
     """Alternatives as they are kept."""
     before: Tree = []
     while all(branch and branch[0][0] in _ATOMS and branch[0] == branches[0][0] for branch in branches):

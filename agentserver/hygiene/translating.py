@@ -23,7 +23,7 @@ _TOKEN: Final = re.compile(
 _SPECIAL: Final = frozenset("-|.^?*+{}()[]\\")
 
 
-def translated(text: str) -> str | None:
+def translate(text: str) -> str | None:
     """An expression that is plain and whole, for Python's ``re``; None for every other, right or wrong."""
     words, depth, before, at = [], 0, "open", 0
     for found in _TOKEN.finditer(text):

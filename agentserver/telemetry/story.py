@@ -18,7 +18,7 @@ from agentserver.telemetry.names import Attribute, Operation
 from agentserver.telemetry.spans import About, Span, SpanEvent
 from agentserver.telemetry.told import CONTENT, content, rule
 from agentserver.telemetry.turns import Begun, Turn
-from agentserver.trace.redact import redacted
+from agentserver.trace.redact import redact_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -146,7 +146,7 @@ class Story:
             link: whence its request came, where that is known.
         """
         if self._content is not None:
-            records = redacted(records, self._content)
+            records = redact_records(records, self._content)
         elif len(records) == 2 and records[0].event is Event.HANDLED and records[1].event is Event.SENT:  # noqa: PLR2004 - what nearly every step is
             done, sent = records
             request = self._requests.get(done.request)

@@ -28,12 +28,12 @@ _ASSIGNED: Final = (IPv6Network("2000::/3"), IPv6Network("64:ff9b::/96"))
 it lie the site-local addresses of old and other ways to version 4, which the library does not know for private."""
 
 
-def networks(named: Iterable[str]) -> tuple[Network, ...]:
+def parse_networks(named: Iterable[str]) -> tuple[Network, ...]:
     """The networks of an operator's list. Raises ValueError for one that is none, or has bits beside its prefix."""
     return tuple(ip_network(text) for text in named)
 
 
-def allowed(text: str, more: Iterable[Network] = ()) -> bool:
+def is_allowed(text: str, more: Iterable[Network] = ()) -> bool:
     """True for an address of the public internet, and for one of these networks.
 
     One that stands for another (mapped, translated, tunnelled) is judged as the other too. Raises ValueError for what
@@ -43,10 +43,10 @@ def allowed(text: str, more: Iterable[Network] = ()) -> bool:
     if isinstance(address, IPv6Address) and address.scope_id is not None:
         return False
     more = tuple(more)
-    return all(_public(one) or any(one in network for network in more) for one in _meant(address))
+    return all(_public(one) or any(one in network for network in more) for one in _expand(address))
 
 
-def _meant(address: Address) -> list[Address]:
+def _expand(address: Address) -> list[Address]:
     """The address and those of version 4 in it; of a mapped one these alone, since it is no other."""
     if isinstance(address, IPv4Address):
         return [address]

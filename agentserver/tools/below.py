@@ -52,7 +52,7 @@ def parts(name: str) -> tuple[str, ...]:
 
 
 @contextmanager
-def folder(root: str, names: tuple[str, ...], *, make: bool = False) -> Iterator[int]:
+def open_folder(root: str, names: tuple[str, ...], *, make: bool = False) -> Iterator[int]:
     """The descriptor of a folder below ``root``. ``make`` makes those that are missing.
 
     Raises OutsideError for a link on the way, else OSError. ``root`` itself may be a link: it is the operator's.
@@ -62,18 +62,18 @@ def folder(root: str, names: tuple[str, ...], *, make: bool = False) -> Iterator
         opened.callback(os.close, at)
         for name in names:
             if make:
-                _made(name, at)
-            at = _opened(name, _FOLDER, at)
+                _make(name, at)
+            at = _open(name, _FOLDER, at)
             opened.callback(os.close, at)
         yield at
 
 
-def _made(name: str, at: int) -> None:
+def _make(name: str, at: int) -> None:
     with contextlib.suppress(FileExistsError):
         os.mkdir(name, dir_fd=at)
 
 
-def _opened(name: str, flags: int, at: int) -> int:
+def _open(name: str, flags: int, at: int) -> int:
     try:
         return os.open(name, flags, dir_fd=at)
     except OSError as error:
@@ -89,10 +89,10 @@ def _is_link(name: str, at: int) -> bool:
     return False
 
 
-def read(root: str, name: str, size: int) -> bytes:
+def read_file(root: str, name: str, size: int) -> bytes:
     """The content of a file below ``root``. Raises OutsideError, TooLargeError beyond ``size`` bytes, or OSError."""
     *above, last = parts(name)
-    with folder(root, tuple(above)) as at:
+    with open_folder(root, tuple(above)) as at:
         data = _content(last, size, at)
     if len(data) > size:
         raise TooLargeError(name)
@@ -101,7 +101,7 @@ def read(root: str, name: str, size: int) -> bytes:
 
 def _content(name: str, size: int, at: int) -> bytes:
     """The content of a plain file, as far as a byte beyond ``size``."""
-    found = _opened(name, _FILE, at)
+    found = _open(name, _FILE, at)
     try:
         if not _plain(found):
             raise OutsideError(name)
@@ -123,7 +123,7 @@ def _plain(file: int) -> bool:
     return False
 
 
-def write(root: str, name: str, data: bytes, *, replace: bool, make: bool) -> None:
+def write_file(root: str, name: str, data: bytes, *, replace: bool, make: bool) -> None:
     """Write a file below ``root``, whole or not at all.
 
     Args:
@@ -136,7 +136,7 @@ def write(root: str, name: str, data: bytes, *, replace: bool, make: bool) -> No
     Raises OutsideError, FileExistsError when it is there and may not be, else OSError.
     """
     *above, last = parts(name)
-    with folder(root, tuple(above), make=make) as at:
+    with open_folder(root, tuple(above), make=make) as at:
         unfinished = f"{UNFINISHED}{secrets.token_hex(8)}"
         try:
             with os.fdopen(os.open(unfinished, _NEW, 0o666, dir_fd=at), "wb") as file:
@@ -150,7 +150,7 @@ def write(root: str, name: str, data: bytes, *, replace: bool, make: bool) -> No
             else:
                 os.link(unfinished, last, src_dir_fd=at, dst_dir_fd=at, follow_symlinks=False)
         except FileExistsError:
-            if not _same(last, data, at):
+            if not _has_content(last, data, at):
                 raise
         finally:
             with contextlib.suppress(FileNotFoundError):
@@ -158,17 +158,17 @@ def write(root: str, name: str, data: bytes, *, replace: bool, make: bool) -> No
         os.fsync(at)
 
 
-def _same(name: str, data: bytes, at: int) -> bool:
+def _has_content(name: str, data: bytes, at: int) -> bool:
     """True when a plain file there has this content: it was written before, and nobody heard of it."""
     with contextlib.suppress(OSError, OutsideError):
         return _content(name, len(data), at) == data
     return False
 
 
-def listed(root: str, most: int) -> tuple[list[tuple[str, int]], bool]:
+def list_tree(root: str, most: int) -> tuple[list[tuple[str, int]], bool]:
     """The names and sizes of the plain files below ``root``, in order, and whether there are more than ``most``."""
     found: list[tuple[str, int]] = []
-    with folder(root, ()) as top:
+    with open_folder(root, ()) as top:
         whole = _walk(top, "", found, most)
     return sorted(found), not whole
 
@@ -178,7 +178,7 @@ def _walk(at: int, above: str, found: list[tuple[str, int]], most: int) -> bool:
     for name in sorted(os.listdir(at)):
         mode, size = _facts(name, at)
         if stat.S_ISDIR(mode):
-            if not _below(name, at, f"{above}{name}/", found, most):
+            if not _walk_folder(name, at, f"{above}{name}/", found, most):
                 return False
         elif stat.S_ISREG(mode) and not name.startswith(UNFINISHED):
             if len(found) == most:
@@ -187,11 +187,11 @@ def _walk(at: int, above: str, found: list[tuple[str, int]], most: int) -> bool:
     return True
 
 
-def _below(name: str, at: int, path: str, found: list[tuple[str, int]], most: int) -> bool:
+def _walk_folder(name: str, at: int, path: str, found: list[tuple[str, int]], most: int) -> bool:
     if path.count("/") > DEPTH:
         return False
     try:
-        inner = _opened(name, _FOLDER, at)
+        inner = _open(name, _FOLDER, at)
     except (OSError, OutsideError):  # it went, or was exchanged for a link, meanwhile
         return True
     try:

@@ -28,7 +28,7 @@ from agentserver.payload.xmlify import xmlify
 from agentserver.provenance.evidence.labels import Standing
 from agentserver.provenance.policy.marks import Link  # noqa: TC001 - a field's type
 from agentserver.tools import addresses, pages
-from agentserver.tools.given import given
+from agentserver.tools.given import require_settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -142,7 +142,7 @@ class FetchSettings:
 
     def __post_init__(self) -> None:
         """Read the networks once. Raises ValueError for one that is none."""
-        addresses.networks(self.networks)
+        addresses.parse_networks(self.networks)
 
     def asks(self, host: str, port: int) -> bool:
         """True when the host may be asked at the port."""
@@ -158,11 +158,11 @@ class FetchSettings:
 async def fetch(payload: Fetch, metadata: HandlerMetadata) -> HandlerResponse:  # noqa: ARG001 - a handler's signature
     """Answer with the page, or with the reason why there is none."""
     require("the tool that fetches pages", "tools")
-    settings = given(FetchSettings)
+    settings = require_settings(FetchSettings)
     found = FetchedPage(payload.url, problem=FetchProblem.TIME)
     with anyio.move_on_after(settings.seconds):
         web: Any = await anyio.to_thread.run_sync(import_module, "httpx")
-        found = await _Fetching(web, settings).page(payload.url)
+        found = await _PageRequest(web, settings).page(payload.url)
     return HandlerResponse.respond(found)
 
 
@@ -172,7 +172,7 @@ class _RefusedError(Exception):
         self.problem = problem
 
 
-class _Fetching:
+class _PageRequest:
     """One page on its way.
 
     Args:
@@ -183,7 +183,7 @@ class _Fetching:
     def __init__(self, web: Any, settings: FetchSettings) -> None:
         self._web = web
         self._settings = settings
-        self._networks = addresses.networks(settings.networks)
+        self._networks = addresses.parse_networks(settings.networks)
 
     async def page(self, url: str) -> FetchedPage:
         """The page of an address, or the reason why there is none."""
@@ -193,14 +193,14 @@ class _Fetching:
                 found = await self._ask(url, target)
                 if isinstance(found, FetchedPage):
                     return found
-                target = self._followed(target, found)
+                target = self._follow(target, found)
         except _RefusedError as refused:
             return FetchedPage(url, problem=refused.problem)
         except (self._web.HTTPError, self._web.InvalidURL, OSError, UnicodeError):
             return FetchedPage(url, problem=FetchProblem.UNREACHABLE)
         return FetchedPage(url, problem=FetchProblem.REDIRECTS)
 
-    def _followed(self, target: httpx.URL, location: str) -> httpx.URL:
+    def _follow(self, target: httpx.URL, location: str) -> httpx.URL:
         """The target of a redirect. What was asked for in secret is not told in the open."""
         following = target.join(location)
         if target.scheme == "https" and following.scheme != "https":
@@ -238,7 +238,7 @@ class _Fetching:
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host.strip("[]"), port, type=1)  # SOCK_STREAM
         there: Sequence[str] = list(dict.fromkeys(str(where[4][0]) for where in found))
-        if not there or not all(addresses.allowed(one, self._networks) for one in there):
+        if not there or not all(addresses.is_allowed(one, self._networks) for one in there):
             raise _RefusedError(FetchProblem.FORBIDDEN)
         return there[0]
 
@@ -267,7 +267,7 @@ class _Fetching:
         text = body.decode(pages.encoding(response.charset_encoding or "utf-8"), errors="replace")
         if kind not in _HTML:
             return FetchedPage(url, status, "", pages.printable(text)[: self._settings.characters])
-        seen = await anyio.to_thread.run_sync(pages.shown, text)
+        seen = await anyio.to_thread.run_sync(pages.render_page, text)
         links = [link for one in seen.links if (link := self._link(target, *one)) is not None]
         told = seen.text[: self._settings.characters]
         return FetchedPage(url, status, seen.title[:200], told, links[:LINKS])

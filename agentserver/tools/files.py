@@ -22,7 +22,7 @@ from agentserver.payload.xmlify import xmlify
 from agentserver.provenance.evidence.labels import Role, Standing
 from agentserver.provenance.policy.marks import Id
 from agentserver.tools import below, pages
-from agentserver.tools.given import given
+from agentserver.tools.given import require_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -158,8 +158,8 @@ class FileSettings:
 
 async def read(payload: ReadFile, metadata: HandlerMetadata) -> HandlerResponse:  # noqa: ARG001 - a handler's signature
     """Answer with the text of a file, or with the reason why there is none."""
-    settings = given(FileSettings)
-    data = await _tried(partial(below.read, settings.root, payload.file, settings.size))
+    settings = require_settings(FileSettings)
+    data = await _try(partial(below.read_file, settings.root, payload.file, settings.size))
     if isinstance(data, FileProblem):
         return HandlerResponse.respond(FileContent(payload.file, problem=data))
     try:
@@ -171,33 +171,33 @@ async def read(payload: ReadFile, metadata: HandlerMetadata) -> HandlerResponse:
 
 async def list_files(payload: ListFiles, metadata: HandlerMetadata) -> HandlerResponse:  # noqa: ARG001 - as above
     """Answer with the files below the folder."""
-    settings = given(FileSettings)
-    found, more = await anyio.to_thread.run_sync(below.listed, settings.root, settings.files)
-    named = [FileEntry(name, size) for name, size in found if _sayable(name)]
+    settings = require_settings(FileSettings)
+    found, more = await anyio.to_thread.run_sync(below.list_tree, settings.root, settings.files)
+    named = [FileEntry(name, size) for name, size in found if _is_encodable(name)]
     return HandlerResponse.respond(FileList(named, more))
 
 
 async def write(payload: WriteFile, metadata: HandlerMetadata) -> HandlerResponse:  # noqa: ARG001 - as above
     """Write a file, and say what has become of it. What was written before in the same words counts as written."""
-    settings = given(FileSettings)
+    settings = require_settings(FileSettings)
     data = payload.text.encode()
     if len(data) > settings.size:
         return HandlerResponse.respond(FileWritten(payload.file, problem=FileProblem.SIZE))
     task = partial(
-        below.write, settings.root, payload.file, data, replace=settings.replace, make=settings.folders
+        below.write_file, settings.root, payload.file, data, replace=settings.replace, make=settings.folders
     )
-    done = await _tried(task)
+    done = await _try(task)
     if isinstance(done, FileProblem):
         return HandlerResponse.respond(FileWritten(payload.file, problem=done))
     return HandlerResponse.respond(FileWritten(payload.file, len(data)))
 
 
-def _sayable(name: str) -> bool:
+def _is_encodable(name: str) -> bool:
     """True for a name that a payload can carry."""
     return len(name) <= LONGEST and pages.writable(name) == name
 
 
-async def _tried(work: Callable[[], bytes | None]) -> bytes | FileProblem:
+async def _try(work: Callable[[], bytes | None]) -> bytes | FileProblem:
     """Do something to a file in a thread; gives the reason when it cannot be done."""
     try:
         return await anyio.to_thread.run_sync(work) or b""

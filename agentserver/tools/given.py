@@ -9,7 +9,7 @@ from agentserver.contract import invocation
 T = TypeVar("T")
 
 
-def given(kind: type[T]) -> T:
+def require_settings(kind: type[T]) -> T:
     """The settings of the running listener. Raises TypeError, with what to declare, when they are of another class."""
     settings = invocation().settings
     if not isinstance(settings, kind):

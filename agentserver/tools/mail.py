@@ -24,7 +24,7 @@ from agentserver.contract import HandlerMetadata, HandlerResponse, Pattern, invo
 from agentserver.extras import require
 from agentserver.payload.xmlify import xmlify
 from agentserver.provenance.evidence.labels import Role
-from agentserver.tools.given import given
+from agentserver.tools.given import require_settings
 
 __all__ = ["MailProblem", "MailResult", "MailSettings", "SendMail", "send"]
 
@@ -112,7 +112,7 @@ class MailSettings:
 async def send(payload: SendMail, metadata: HandlerMetadata) -> HandlerResponse:  # noqa: ARG001 - a handler's signature
     """Hand the mail to the server, and say what has become of it."""
     require("the tool that sends mail", "tools")
-    settings, key = given(MailSettings), invocation().idempotency_key
+    settings, key = require_settings(MailSettings), invocation().idempotency_key
     smtp: Any = await anyio.to_thread.run_sync(import_module, "aiosmtplib")
     origin = _address(settings.sender)
     data = message(payload, origin, key, datetime.now(UTC)).as_bytes(policy=SMTP)

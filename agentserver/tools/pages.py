@@ -22,7 +22,7 @@ _ENCODINGS: Final = re.compile(
 (``punycode``) take time that grows with the square of the text."""
 
 
-class Shown(NamedTuple):
+class PageText(NamedTuple):
     """A page as a reader sees it.
 
     Args:
@@ -36,20 +36,20 @@ class Shown(NamedTuple):
     links: tuple[tuple[str, str], ...] = ()
 
 
-def shown(html: str) -> Shown:
+def render_page(html: str) -> PageText:
     """The text of a page as a reader sees it."""
     parser = etree.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True, no_network=True)
     if not html.strip():
-        return Shown()
+        return PageText()
     root = etree.fromstring(html.encode(errors="replace"), parser)
     if root is None:
-        return Shown()
+        return PageText()
     title = _clean(root.findtext(".//title") or "")
     links = tuple(dict.fromkeys((_label(one), str(one.get("href"))) for one in root.iterfind(".//a[@href]")))
     etree.strip_elements(root, *_UNREAD, with_tail=False)
     for block in root.iter(*_BLOCKS):
         block.tail = f"\n{block.tail or ''}"
-    return Shown(title, lines(_text(root)), links)
+    return PageText(title, lines(_text(root)), links)
 
 
 def encoding(name: str) -> str:

@@ -13,7 +13,7 @@ from lxml import etree
 from agentserver.characters.printing import escape_unseen
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
-from agentserver.trace.text import further, line, read
+from agentserver.trace.text import detail_lines, line, read_trace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,11 +41,11 @@ def page(title: str, records: Sequence[AuditRecord], wording: DetailWording = WO
     etree.SubElement(head, "style").text = STYLE
     body = etree.SubElement(root, "body")
     etree.SubElement(body, "h1").text = escape_unseen(title)
-    for hop in read(records):
+    for hop in read_trace(records):
         row = etree.SubElement(body, "div", {"class": str(Event(hop.record.event))})
         row.text = "\n".join(
             "".join(escape_unseen(text) for _, text in each)
-            for each in (line(hop, wording), *further(hop, wording=wording))
+            for each in (line(hop, wording), *detail_lines(hop, wording=wording))
         )
         if hop.record.message:
             unfold = etree.SubElement(body, "details")

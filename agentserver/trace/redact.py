@@ -73,7 +73,7 @@ def names_of(blueprint: Blueprint) -> frozenset[str]:
     return frozenset((*blueprint.listeners, *payloads))
 
 
-def redacted(records: Sequence[AuditRecord], redaction: Redaction) -> tuple[AuditRecord, ...]:
+def redact_records(records: Sequence[AuditRecord], redaction: Redaction) -> tuple[AuditRecord, ...]:
     """The records with less in them. Their messages may be no XML afterwards.
 
     A finding about a field that is taken out, or about words that came in one, loses its words. Where the words of any
@@ -82,34 +82,36 @@ def redacted(records: Sequence[AuditRecord], redaction: Redaction) -> tuple[Audi
     """
     gone: list[str] = []
     shown = [_message(record.message, redaction, gone) for record in records]
-    details = [_covered(record.detail, redaction) for record in records]
+    details = [_redact_detail(record.detail, redaction) for record in records]
     texts = [text for detail in details if gone for text in words(detail)]
-    quoted = _quoted(texts, gone) if gone else set()
+    quoted = _find_quotations(texts, gone) if gone else set()
 
-    def cleaned(text: str) -> str:
+    def clean(text: str) -> str:
         """Secrets first: a quotation that is a part of one would leave the rest of it unknown, and shown."""
-        return _without(redaction.secrets(text), quoted)
+        return _mask(redaction.secrets(text), quoted)
 
     return tuple(
         record._replace(
             sender=redaction.secrets(record.sender),
             to=redaction.name(record.event, record.to),
             root=redaction.name(record.event, record.root),
-            detail=None if detail is None else reworded(detail, cleaned),
+            detail=None if detail is None else reworded(detail, clean),
             message=redaction.secrets(text).encode("utf-8", "backslashreplace"),
         )
         for record, detail, text in zip(records, details, shown, strict=True)
     )
 
 
-def _covered(detail: Detail | None, redaction: Redaction) -> Detail | None:
+def _redact_detail(detail: Detail | None, redaction: Redaction) -> Detail | None:
     """The detail without the words of fields that the redaction covers."""
     match detail:
         case Findings():
-            found = tuple([_finding(one, redaction) for one in detail.findings])
+            found = tuple([_redact_finding(one, redaction) for one in detail.findings])
             return detail._replace(findings=found, delegation=_delegation(detail.delegation, redaction))
         case GuardQuestions():
-            asked = [GuardAsks(one.guard, _covered(one.why, redaction) or one.why) for one in detail.asked]
+            asked = [
+                GuardAsks(one.guard, _redact_detail(one.why, redaction) or one.why) for one in detail.asked
+            ]
             return detail._replace(asked=tuple(asked))
         case _:
             return detail
@@ -124,7 +126,7 @@ def _delegation(record: Delegation | None, redaction: Redaction) -> Delegation |
     return record._replace(texts=tuple([one._replace(text=MARK) if hide else one for one, hide in covered]))
 
 
-def _finding(one: FindingFacts, redaction: Redaction) -> FindingFacts:
+def _redact_finding(one: FindingFacts, redaction: Redaction) -> FindingFacts:
     fields = [one.argument] if one.trail is None else [one.argument, one.trail.field]
     if not any(redaction.covers(_last(field)) for field in fields if field):
         return one
@@ -143,10 +145,10 @@ def _message(data: bytes, redaction: Redaction, gone: list[str]) -> str:
         return data.decode("utf-8", "backslashreplace")
     read = envelope.read_envelope(data, _BOUNDS)
     if isinstance(read, envelope.Malformed):
-        return _measured(data)
+        return _summarize(data)
     if EVERY in redaction.fields:
         gone += _content(read.payload)
-        return _measured(data)
+        return _summarize(data)
     covered = [each for each in read.payload.iter(etree.Element) if redaction.covers(local(str(each.tag)))]
     for element in read.payload.iter(etree.Element):
         for name, value in element.attrib.items():
@@ -161,7 +163,7 @@ def _message(data: bytes, redaction: Redaction, gone: list[str]) -> str:
     return etree.tostring(read.payload.getroottree(), encoding="unicode")
 
 
-def _measured(data: bytes) -> str:
+def _summarize(data: bytes) -> str:
     return f"[redacted: {len(data)} bytes, sha256 {sha256(data).hexdigest()}]"
 
 
@@ -176,10 +178,10 @@ def _content(element: etree._Element) -> Iterator[str]:
 # is one pass over the payloads and the memory does not grow with them.
 
 
-def _quoted(details: Iterable[str], gone: Iterable[str]) -> set[str]:
+def _find_quotations(details: Iterable[str], gone: Iterable[str]) -> set[str]:
     """The pieces of the details that stand in what is gone too."""
-    pieces = {piece for detail in details for size in _SIZES for piece in _pieces(_folded(detail), size)}
-    return {piece for value in gone for piece in _needles(_folded(value)) if piece in pieces}
+    pieces = {piece for detail in details for size in _SIZES for piece in _pieces(_fold(detail), size)}
+    return {piece for value in gone for piece in _needles(_fold(value)) if piece in pieces}
 
 
 _SIZES = range(SHORTEST, GRAM + 1)
@@ -195,25 +197,25 @@ def _pieces(text: str, size: int) -> Iterator[str]:
     return (text[start : start + size] for start in range(len(text) - size + 1))
 
 
-def _folded(text: str) -> str:
+def _fold(text: str) -> str:
     """Small letters, as many characters as before."""
     return "".join(small if len(small := each.lower()) == 1 else each for each in text)
 
 
-def _without(detail: str, quoted: set[str]) -> str:
+def _mask(detail: str, quoted: set[str]) -> str:
     """The detail with a mark where it quotes."""
     if not quoted:
         return detail
-    folded = _folded(detail)
+    folded = _fold(detail)
     hidden = [False] * len(detail)
     for size in _SIZES:
         for start, piece in enumerate(_pieces(folded, size)):
             if piece in quoted:
                 hidden[start : start + size] = [True] * size
-    return "".join(_marked(detail, hidden))
+    return "".join(_mark(detail, hidden))
 
 
-def _marked(detail: str, hidden: Sequence[bool]) -> Iterator[str]:
+def _mark(detail: str, hidden: Sequence[bool]) -> Iterator[str]:
     before = False
     for character, hide in zip(detail, hidden, strict=True):
         if not hide:

@@ -41,7 +41,7 @@ Segment: TypeAlias = tuple[Style, str]
 Line: TypeAlias = tuple[Segment, ...]
 
 
-def plain(text: str) -> Line:
+def plain_line(text: str) -> Line:
     """An unstyled line."""
     return ((Style.PLAIN, text),)
 
@@ -87,7 +87,7 @@ def paint(line: Line, *, colour: bool, whole: bool = False) -> str:
 _HANG = re.compile(r" *(?:[+-][0-9.]+s +)?")
 
 
-def wrapped(line: Line, columns: int) -> Iterator[Line]:
+def wrap(line: Line, columns: int) -> Iterator[Line]:
     """The line in pieces of at most so many characters, cut between words; a longer word stays whole.
 
     Pieces after the first stand further in, or behind the same margin: the text of a message never stands without it.
@@ -160,8 +160,8 @@ class Screen:
     def show(self, *lines: Line, whole: bool = False) -> None:
         """Print lines: first without secrets, then visible, then cut unless they are to be ``whole``."""
         width = None if whole else self.columns()
-        redacted = (self._redacted(line) for line in lines)
-        pieces = (piece for line in redacted for piece in ([line] if width is None else wrapped(line, width)))
+        redacted = (self._redact_line(line) for line in lines)
+        pieces = (piece for line in redacted for piece in ([line] if width is None else wrap(line, width)))
         painted = (paint(piece, colour=self.colour, whole=whole) for piece in pieces)
         self._put("".join(f"{line}\n" for line in painted))
 
@@ -173,11 +173,11 @@ class Screen:
         """Print without ending the line."""
         self._put(escape_unseen(text))
 
-    async def written(self) -> None:
+    async def flush(self) -> None:
         """Wait until everything so far is written."""
         await asyncio.wrap_future(self._writer.submit(lambda: None))
 
-    def _redacted(self, line: Iterable[Segment]) -> Line:
+    def _redact_line(self, line: Iterable[Segment]) -> Line:
         return tuple((style, self.redact(text)) for style, text in line)
 
     def _put(self, text: str) -> None:

@@ -58,7 +58,7 @@ _QUIET = frozenset(
 )
 
 
-def quiet(record: AuditRecord) -> bool:
+def is_quiet(record: AuditRecord) -> bool:
     """True when a live view leaves a record out, because something else tells it too or because it is no news."""
     detail = record.detail
     return record.event in _QUIET or (isinstance(detail, HandoffAttempt) and detail.reason is not None)
@@ -103,7 +103,7 @@ class TraceReader:
         depth = self._depth(record)
         if record.event is Event.SENT:
             self._sent[record.delivery] = record.at
-        return TracedHop(record, depth, record.at - self._began[self._request], self._took(record))
+        return TracedHop(record, depth, record.at - self._began[self._request], self._elapsed(record))
 
     def _depth(self, record: AuditRecord) -> int:
         """A call lies one deeper than its caller; its answer lies where the call lies."""
@@ -119,7 +119,7 @@ class TraceReader:
         cause = self._cause
         return cause if cause is not None and cause.request == record.request else None
 
-    def _took(self, record: AuditRecord) -> float | None:
+    def _elapsed(self, record: AuditRecord) -> float | None:
         cause = self._cause_of(record)
         if cause is None or record.event not in _TIMED:
             return None
@@ -129,7 +129,7 @@ class TraceReader:
         return None if began is None else record.at - began
 
 
-def read(records: Iterable[AuditRecord]) -> Iterator[TracedHop]:
+def read_trace(records: Iterable[AuditRecord]) -> Iterator[TracedHop]:
     """The records of one conversation with their places."""
     reading = TraceReader()
     return (reading.take(record) for record in records)
@@ -149,15 +149,15 @@ def line(hop: TracedHop, wording: DetailWording = WORDING) -> Line:
         parts.append((Style.DIM, f"  {hop.took * 1000:.0f} ms"))
     why = ": ".join(filter(None, (record.code, wording.first(record.detail))))
     if why:
-        parts += [(Style.PLAIN, "  "), (_style_of_why(record), _bounded(why))]
+        parts += [(Style.PLAIN, "  "), (_style_of_why(record), _cut(why))]
     return tuple(parts)
 
 
-def further(hop: TracedHop, where: str = "", wording: DetailWording = WORDING) -> tuple[Line, ...]:
+def detail_lines(hop: TracedHop, where: str = "", wording: DetailWording = WORDING) -> tuple[Line, ...]:
     """The lines of a record's detail after the first; the short form if ``where`` says what to type for the rest."""
     detail = hop.record.detail
     told = wording.lines(detail, where)[1:]
-    return tuple([((Style.DIM, _margin(hop)), (Style.PLAIN, _bounded(each))) for each in told])
+    return tuple([((Style.DIM, _margin(hop)), (Style.PLAIN, _cut(each))) for each in told])
 
 
 def _margin(hop: TracedHop) -> str:
@@ -175,10 +175,10 @@ def _route(record: AuditRecord) -> Iterator[Segment]:
         yield Style.NAME, record.sender
         yield Style.DIM, " -> "
     # The target of a refused message is what its sender wrote, or nothing when it named none.
-    yield Style.NAME, _bounded(record.to or "?", 128)
+    yield Style.NAME, _cut(record.to or "?", 128)
 
 
-def _bounded(text: str, most: int = 500) -> str:
+def _cut(text: str, most: int = 500) -> str:
     return truncate_counting(text, most)
 
 
@@ -193,14 +193,14 @@ def tree(
     """
     lines: list[Line] = []
     request = ""
-    for hop in by_request(shown(records)):
+    for hop in by_request(visible_hops(records)):
         if hop.record.request not in {"", request}:
             request = hop.record.request
-            lines.append(heading(hop.record))
-        lines += before(hop)
+            lines.append(request_heading(hop.record))
+        lines += todo_line(hop)
         lines.append(line(hop, wording))
-        lines += further(hop, wording=wording)
-        lines += said(hop) if payloads and hop.record.message else ()
+        lines += detail_lines(hop, wording=wording)
+        lines += message_lines(hop) if payloads and hop.record.message else ()
     return tuple(lines)
 
 
@@ -214,7 +214,7 @@ def by_request(hops: Sequence[TracedHop]) -> list[TracedHop]:
     return [hop for group in found.values() for hop in group]
 
 
-def heading(record: AuditRecord) -> Line:
+def request_heading(record: AuditRecord) -> Line:
     """The line above what one outside message led to, whose first record this is."""
     came = datetime.fromtimestamp(record.at, UTC).strftime("%H:%M:%S")
     return ((Style.DIM, "request "), (Style.NAME, record.request[:8]), (Style.DIM, f" at {came} UTC"))
@@ -223,7 +223,7 @@ def heading(record: AuditRecord) -> Line:
 _ASKED = {"TodoRegistered": "TodoUntil", "TodoClosed": "TodoComplete"}
 
 
-def before(hop: TracedHop) -> tuple[Line, ...]:
+def todo_line(hop: TracedHop) -> tuple[Line, ...]:
     """The line of a message to ``system.todo``, which its answer stands for: the service answers at once."""
     record = hop.record
     asked = _ASKED.get(record.root) if record.event is Event.SENT and record.sender == TODO else None
@@ -233,11 +233,11 @@ def before(hop: TracedHop) -> tuple[Line, ...]:
     return (line(TracedHop(sent, hop.depth, hop.elapsed, hop.took)),)
 
 
-def shown(records: Sequence[AuditRecord]) -> list[TracedHop]:
+def visible_hops(records: Sequence[AuditRecord]) -> list[TracedHop]:
     """The records of a conversation that its tree has, in order: all but those that the next one tells too."""
     found: list[TracedHop] = []
     following: Event | None = None
-    for hop in reversed(list(read(records))):
+    for hop in reversed(list(read_trace(records))):
         event = hop.record.event
         if event not in {Event.RECEIVED, Event.HANDLED} or following not in _TOLD:
             found.append(hop)
@@ -249,9 +249,9 @@ _BETWEEN = frozenset({Event.CLOSED, Event.DROPPED})
 _TOLD = frozenset({Event.SENT, Event.ANSWERED, Event.REFUSED, Event.FAILED})
 
 
-def said(hop: TracedHop) -> tuple[Line, ...]:
+def message_lines(hop: TracedHop) -> tuple[Line, ...]:
     """The text of a message, by its line breaks."""
-    text = _bounded(payload(hop.record.message))
+    text = _cut(payload(hop.record.message))
     return tuple([((Style.DIM, _margin(hop)), (Style.PLAIN, part)) for part in own_lines(text)])
 
 
@@ -269,7 +269,7 @@ def tree_text(records: Sequence[AuditRecord], *, payloads: bool = False) -> str:
 
 def json_lines(records: Iterable[AuditRecord], wording: DetailWording = WORDING) -> Iterator[str]:
     """One JSON object for each record, as docs/records.md tells: its fields, the detail in words, and its depth."""
-    for hop in read(records):
+    for hop in read_trace(records):
         told = hop.record._asdict()
         told["began"] = hop.record.began
         told["message"] = hop.record.message.decode("utf-8", "backslashreplace")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Traceparent", "caller", "coming_from", "current", "parsed"]
+__all__ = ["Traceparent", "caller", "current", "link_requests", "parse_traceparent"]
 
 _FORM: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-[!-~]{0,200})?")
 
@@ -38,7 +38,7 @@ class Traceparent(NamedTuple):
 _caller: ContextVar[Traceparent | None] = ContextVar("caller", default=None)
 
 
-def parsed(text: object) -> Traceparent | None:
+def parse_traceparent(text: object) -> Traceparent | None:
     """The span that a ``traceparent`` names; None for anything that is none."""
     found = _FORM.fullmatch(text) if isinstance(text, str) and len(text) <= LONGEST else None
     if found is None:
@@ -50,9 +50,9 @@ def parsed(text: object) -> Traceparent | None:
 
 
 @contextmanager
-def coming_from(text: object) -> Iterator[None]:
+def link_requests(text: object) -> Iterator[None]:
     """Let the requests that are sent within come from the span that ``text`` names, if it names any."""
-    token = _caller.set(parsed(text))
+    token = _caller.set(parse_traceparent(text))
     try:
         yield
     finally:

@@ -55,10 +55,10 @@ def asked_about(record: AuditRecord) -> bool:
 def grounds(record: AuditRecord) -> tuple[tuple[str, str], ...]:
     """The codes of a record as (family, name): the nearest reason first, each once."""
     codes = (("code", record.code),) if record.code else ()
-    return tuple(dict.fromkeys((*_of(record.detail), *codes)))
+    return tuple(dict.fromkeys((*_grounds_of(record.detail), *codes)))
 
 
-def _of(detail: Detail | None) -> Iterator[tuple[str, str]]:
+def _grounds_of(detail: Detail | None) -> Iterator[tuple[str, str]]:
     match detail:
         case Grounds(ground=Ground.HANDOFF, names=(str(token), *_)) if token:
             yield "handoff", token
@@ -69,7 +69,7 @@ def _of(detail: Detail | None) -> Iterator[tuple[str, str]]:
         case GuardNote(how=how):
             yield "guard", _NOTED.get(how, "note")
         case GuardQuestions(asked=asked):
-            yield from chain.from_iterable(_of(one.why) for one in asked)
+            yield from chain.from_iterable(_grounds_of(one.why) for one in asked)
         case Answered(answer=answer) if answer in _REFUSING:
             yield "approval", answer
         case Unanswered(why=why):

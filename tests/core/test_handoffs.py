@@ -9,7 +9,7 @@ from agentserver import Handoff, Task
 from agentserver.core.handoffs import TASK, Param, Words
 from agentserver.handoff.frame import NAMESPACE
 from agentserver.hygiene.objections import SchemaLanguage
-from agentserver.hygiene.rules import inspect, read
+from agentserver.hygiene.rules import inspect, read_schema
 from agentserver.payload.codec import Codecs
 
 CODECS = Codecs([Handoff, Task])
@@ -40,4 +40,4 @@ def test_values_by_name():
 
 @pytest.mark.parametrize("kind", [Handoff, Task])
 def test_their_schemas_keep_the_rules_of_hygiene(kind):
-    assert inspect(read(SchemaLanguage.XSD, CODECS.of(kind).xsd(documented=True).encode())) == ()
+    assert inspect(read_schema(SchemaLanguage.XSD, CODECS.of(kind).xsd(documented=True).encode())) == ()

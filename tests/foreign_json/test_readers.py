@@ -83,7 +83,7 @@ class Context:
 
 
 READERS = {
-    "agentserver/hygiene/json/tree.py": (tree.read, b"%s"),
+    "agentserver/hygiene/json/tree.py": (tree.read_json_schema, b"%s"),
     "agentserver/payload/json/values.py": (values.read, b"%s"),
     "agentserver/payload/foreign/lock.py": (lock.locked, LOCK),
     "agentserver/payload/foreign/shapes.py": (outward, b"%s"),

@@ -19,8 +19,8 @@ from tests.fuzzing import examples
 VISIBLE = spans(map(chr, range(0x21, 0x7F)))
 
 
-def admits(text: str) -> pattern.Admitted | None:
-    return pattern.outside(pattern.xsd(text), VISIBLE)
+def admits(text: str) -> pattern.AdmittedCharacter | None:
+    return pattern.find_outside(pattern.read_xsd_pattern(text), VISIBLE)
 
 
 @pytest.mark.parametrize(
@@ -54,28 +54,30 @@ def test_a_pattern_without_white_space_is_proved_so(text):
     ],
 )
 def test_a_sample_shows_what_gets_in(text, character, sample):
-    assert admits(text) == pattern.Admitted(character, sample)
+    assert admits(text) == pattern.AdmittedCharacter(character, sample)
     assert Judge({"v": Lexical((text,))}).accepts("v", sample)
 
 
 def test_a_sample_keeps_to_the_lengths_where_it_can():
-    expression = pattern.xsd("[a-z ]*")
-    assert pattern.outside(expression, VISIBLE, 0, 1) == pattern.Admitted(" ", " ")
-    assert pattern.outside(expression, VISIBLE, 7) == pattern.Admitted(" ", "aaa aaa")
-    assert pattern.outside(pattern.xsd("[a-z ]{4}"), VISIBLE, 9, 12) == pattern.Admitted(" ", "aa a")
+    expression = pattern.read_xsd_pattern("[a-z ]*")
+    assert pattern.find_outside(expression, VISIBLE, 0, 1) == pattern.AdmittedCharacter(" ", " ")
+    assert pattern.find_outside(expression, VISIBLE, 7) == pattern.AdmittedCharacter(" ", "aaa aaa")
+    assert pattern.find_outside(
+        pattern.read_xsd_pattern("[a-z ]{4}"), VISIBLE, 9, 12
+    ) == pattern.AdmittedCharacter(" ", "aa a")
 
 
 @pytest.mark.parametrize("letter", "wWsSiIcC")
 def test_escapes_on_which_the_two_validators_differ_are_refused(letter):
     with pytest.raises(pattern.PatternError, match="name the characters"):
-        pattern.xsd(f"[a-z]\\{letter}")
+        pattern.read_xsd_pattern(f"[a-z]\\{letter}")
 
 
 @pytest.mark.parametrize("text", ["^a", "a$", "a^b"])
 def test_anchors_are_plain_characters_to_xsd_and_refused(text):
     with pytest.raises(pattern.PatternError, match="the whole value"):
-        pattern.xsd(text)
-    assert pattern.xsd(f"[{text}]" if text[0] != "^" else "[a^]")
+        pattern.read_xsd_pattern(text)
+    assert pattern.read_xsd_pattern(f"[{text}]" if text[0] != "^" else "[a^]")
 
 
 @pytest.mark.parametrize(
@@ -83,7 +85,7 @@ def test_anchors_are_plain_characters_to_xsd_and_refused(text):
 )
 def test_what_is_no_expression_is_refused(text):
     with pytest.raises(pattern.PatternError):
-        pattern.xsd(text)
+        pattern.read_xsd_pattern(text)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +118,7 @@ def test_what_is_no_expression_is_refused(text):
 )
 def test_expressions_that_take_for_ever_are_refused(text):
     with pytest.raises(pattern.PatternError, match="must not"):
-        pattern.xsd(text)
+        pattern.read_xsd_pattern(text)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +136,7 @@ def test_expressions_that_take_for_ever_are_refused(text):
     ],
 )
 def test_repetitions_that_can_be_read_in_one_way_are_taken(text):
-    assert pattern.xsd(text).text == text
+    assert pattern.read_xsd_pattern(text).text == text
 
 
 @pytest.mark.parametrize(
@@ -149,32 +151,32 @@ def test_repetitions_that_can_be_read_in_one_way_are_taken(text):
     ],
 )
 def test_parts_that_do_not_compete_are_taken(text):
-    assert pattern.xsd(text).text == text
+    assert pattern.read_xsd_pattern(text).text == text
 
 
 @pytest.mark.parametrize("text", [r"^(a)\1$", "^(?=a)b$", "^(?i:a)$", r"^\bab$", "^(?<=a)b$", "^(?>a)$"])
 def test_json_schema_patterns_keep_to_a_profile_too(text):
     with pytest.raises(pattern.PatternError):
-        pattern.json_schema(text)
+        pattern.read_json_pattern(text)
 
 
 @pytest.mark.parametrize("text", ["a", "^a", "a$", "^a|b$", "^a$|^b$", "$^"])
 def test_a_json_schema_pattern_must_match_whole_values(text):
     with pytest.raises(pattern.PatternError):
-        pattern.json_schema(text)
-    assert pattern.json_schema("^(a|b)$").text
+        pattern.read_json_pattern(text)
+    assert pattern.read_json_pattern("^(a|b)$").text
 
 
 def test_the_bound_of_a_length_is_read_off():
-    assert pattern.longest(pattern.xsd("[A-Z]{2,10}-[0-9]{1,7}")) == 18
-    assert pattern.longest(pattern.xsd("(md|json)x?")) == 5
-    assert pattern.longest(pattern.xsd("a{0}")) == 0
-    assert pattern.longest(pattern.xsd("ab*")) is None
-    assert pattern.longest(pattern.xsd("(a|b+)c")) is None
+    assert pattern.longest_match(pattern.read_xsd_pattern("[A-Z]{2,10}-[0-9]{1,7}")) == 18
+    assert pattern.longest_match(pattern.read_xsd_pattern("(md|json)x?")) == 5
+    assert pattern.longest_match(pattern.read_xsd_pattern("a{0}")) == 0
+    assert pattern.longest_match(pattern.read_xsd_pattern("ab*")) is None
+    assert pattern.longest_match(pattern.read_xsd_pattern("(a|b+)c")) is None
 
 
 def test_letters_and_words_of_the_author():
-    expression = pattern.xsd(r"\./out/[a-f0-9]{8}\.(md|json)")
+    expression = pattern.read_xsd_pattern(r"\./out/[a-f0-9]{8}\.(md|json)")
     assert regex.vocabulary(expression) == {"out", "md", "json"}
     assert regex.letters(expression) == set("outabcdefmdjson")
 
@@ -199,10 +201,10 @@ PATTERNS = st.recursive(
 @given(PATTERNS, st.data())
 def test_no_engine_matches_white_space_that_the_proof_rules_out(text, data):
     try:
-        expression = pattern.xsd(text)
+        expression = pattern.read_xsd_pattern(text)
     except pattern.PatternError:
         return
-    found = pattern.outside(expression, VISIBLE)
+    found = pattern.find_outside(expression, VISIBLE)
     compiled = re.compile(
         translate_pattern(text, back_references=False, lazy_quantifiers=False, anchors=False)
     )
@@ -305,7 +307,7 @@ QUANTIFIED = st.recursive(
 def test_what_is_judged_harmless_is_matched_in_polynomial_time(text, pumped, end):
     """Each doubling of a text costs at most what a cubic cost would; steps are counted, no clock is read."""
     try:
-        tree = pattern.xsd(text).tree
+        tree = pattern.read_xsd_pattern(text).tree
     except regex.PatternError:
         return
     costs = [work(tree, pumped * times + end) for times in (6, 12, 24)]

@@ -19,7 +19,7 @@ from agentserver.hygiene.objections import (
     Schema,
     SchemaLanguage,
     Vulnerability,
-    shown,
+    quote,
 )
 from agentserver.hygiene.simple_types import XSD as NAMESPACE
 from tests.fuzzing import examples
@@ -73,7 +73,7 @@ def refusals(tree, place=None):
 
 
 def xsd(markup, place=None):
-    schema = rules.read(SchemaLanguage.XSD, markup.encode(), place)
+    schema = rules.read_schema(SchemaLanguage.XSD, markup.encode(), place)
     assert isinstance(schema, Schema), schema
     return [each.rule for each in rules.inspect(schema)]
 
@@ -102,7 +102,7 @@ def test_the_list_is_ordered_named_and_covers_what_a_schema_alone_can_show():
 
 def test_the_projects_own_schemas_pass():
     file = ROOT / "schemas/handoff-payloads/conflict-audit-result.v1.schema.json"
-    schema = rules.read(
+    schema = rules.read_schema(
         SchemaLanguage.JSON, file.read_bytes(), Reference("conflict-audit-result", 1, SchemaLanguage.JSON)
     )
     assert isinstance(schema, Schema)
@@ -448,7 +448,7 @@ def test_groups_are_followed():
     "data", [b"", b"\xff", b"{", b'{"a":1,"a":2}', b"NaN", b"[" * 100_000, b" " * 300_000]
 )
 def test_what_is_no_json_is_refused(data):
-    assert isinstance(rules.read(SchemaLanguage.JSON, data), Objection)
+    assert isinstance(rules.read_schema(SchemaLanguage.JSON, data), Objection)
 
 
 @pytest.mark.parametrize(
@@ -463,15 +463,15 @@ def test_what_is_no_json_is_refused(data):
     ],
 )
 def test_what_is_no_xml_is_refused(data):
-    assert isinstance(rules.read(SchemaLanguage.XSD, data), Objection)
+    assert isinstance(rules.read_schema(SchemaLanguage.XSD, data), Objection)
 
 
 def test_objections_are_bounded_and_quote_little():
     tree = changed(properties={f"{n} {'words ' * 500}": True for n in range(100)})
     found = rules.inspect(Schema(SchemaLanguage.JSON, tree))
     assert len(found) == rules.SHOWN
-    assert len(shown("x" * 1000)) == SHOWN
-    assert "\\u202e" in shown("\u202e")
+    assert len(quote("x" * 1000)) == SHOWN
+    assert "\\u202e" in quote("\u202e")
     assert str(found[0]).startswith("closed: ")
     assert str(Objection("a", "", "b")) == "a: b"
 
@@ -479,7 +479,7 @@ def test_objections_are_bounded_and_quote_little():
 def test_identities():
     assert rules.identity(Schema(SchemaLanguage.JSON, [])) == ""
     assert rules.identity(Schema(SchemaLanguage.JSON, {"$id": 3})) == ""
-    read = rules.read(SchemaLanguage.XSD, XSD.encode())
+    read = rules.read_schema(SchemaLanguage.XSD, XSD.encode())
     assert isinstance(read, Schema)
     assert rules.identity(read) == "urn:shop:order:v2"
 
@@ -506,7 +506,7 @@ def test_identities():
     ],
 )
 def test_references_are_restricted(value, said):
-    found = objections.reference(value)
+    found = objections.parse_reference(value)
     assert isinstance(found, Objection)
     assert said in found.detail
 
@@ -514,7 +514,7 @@ def test_references_are_restricted(value, said):
 @pytest.mark.parametrize("kind", SchemaLanguage)
 def test_a_reference_and_its_path_are_inverse(kind):
     place = Reference("conflict-audit-result", 12, kind)
-    assert objections.reference(objections.path(place)) == place
+    assert objections.parse_reference(objections.format_reference(place)) == place
 
 
 def test_the_librarys_strip_takes_four_keys_by_position():
@@ -530,7 +530,7 @@ def test_the_librarys_strip_takes_four_keys_by_position():
     tree["properties"]["kind"]["enum"] = [{"title": "value"}, "description"]
     tree["$defs"]["line"]["$comment"] = "tool: shell"
     before = deepcopy(tree)
-    found = json_tree.visible(tree)
+    found = json_tree.strip_annotations(tree)
     assert tree == before
     assert "title" not in found
     assert "description" not in found
@@ -544,8 +544,8 @@ def test_the_librarys_strip_takes_four_keys_by_position():
 
 @pytest.mark.parametrize("value", [1, None, "text", True, [], {}])
 def test_scalars_and_empties_are_their_own_strip(value):
-    assert json_tree.visible(value) == value
-    assert json_tree.bare(value) == value
+    assert json_tree.strip_annotations(value) == value
+    assert json_tree.strip_to_structure(value) == value
 
 
 def test_admissions_strip_takes_wordy_defaults_and_unknown_keywords_too():
@@ -557,7 +557,7 @@ def test_admissions_strip_takes_wordy_defaults_and_unknown_keywords_too():
         "default": 3,
         "anyOf": [{"$comment": "c", "type": "integer"}],
     }
-    found = json_tree.bare(tree)
+    found = json_tree.strip_to_structure(tree)
     assert "x-note" not in found
     assert found["properties"] == {
         "x": {"type": "string"},
@@ -585,15 +585,17 @@ JSON = st.recursive(
 def test_no_json_value_breaks_the_rules_or_the_strips(tree):
     found = rules.inspect(Schema(SchemaLanguage.JSON, tree))
     assert len(found) <= rules.SHOWN
-    assert json_tree.visible(json_tree.visible(tree)) == json_tree.visible(tree)
-    assert json_tree.bare(json_tree.bare(tree)) == json_tree.bare(tree)
+    assert json_tree.strip_annotations(json_tree.strip_annotations(tree)) == json_tree.strip_annotations(tree)
+    assert json_tree.strip_to_structure(json_tree.strip_to_structure(tree)) == json_tree.strip_to_structure(
+        tree
+    )
     json.dumps(tree)
 
 
 @settings(max_examples=examples(200))
 @given(st.dictionaries(st.sampled_from(sorted(json_tree.KEYWORDS)), JSON, max_size=6))
 def test_nothing_readable_is_left_where_a_schema_stands(tree):
-    for _, each in json_tree.positions(json_tree.visible(tree)):
+    for _, each in json_tree.positions(json_tree.strip_annotations(tree)):
         if isinstance(each, dict):
             assert not set(json_tree.VISIBLE) & each.keys()
 
@@ -636,7 +638,7 @@ def test_no_tree_breaks_the_rules_for_xsd(tree):
         return f"<xs:{tag}{written}>{''.join(map(write, children))}</xs:{tag}>"
 
     markup = f'<xs:schema xmlns:xs="{NAMESPACE}">{write(tree)}</xs:schema>'
-    read = rules.read(SchemaLanguage.XSD, markup.encode())
+    read = rules.read_schema(SchemaLanguage.XSD, markup.encode())
     assert isinstance(read, Schema)
     assert len(rules.inspect(read)) <= rules.SHOWN
 

@@ -79,7 +79,7 @@ def test_a_sentence_in_the_clothes_of_an_id_is_refused(value):
     matter = prove(Lexical(("[A-Za-z0-9._/:#-]+",), most=64))
     assert isinstance(matter, Slug)
     assert not matter.fits(value)
-    assert not matter.within(value)
+    assert not matter.keeps_budget(value)
 
 
 @pytest.mark.parametrize(
@@ -129,8 +129,8 @@ def test_a_value_is_not_trusted_to_the_proof(value):
 
 @given(st.text(st.characters(codec="ascii"), max_size=60), st.text("abcXYZ", min_size=2, max_size=30))
 def test_more_text_never_spells_fewer_words(text, more):
-    assert slug.words(f"{text}-{more}") >= slug.words(more)
-    assert slug.words(text) <= len(text)
+    assert slug.count_words(f"{text}-{more}") >= slug.count_words(more)
+    assert slug.count_words(text) <= len(text)
 
 
 def test_the_alphabet_has_no_white_space_and_no_markup():

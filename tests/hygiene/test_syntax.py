@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agentserver.hygiene.regex import xsd
-from agentserver.hygiene.syntax import UNBOUNDED, Op, parsed
+from agentserver.hygiene.syntax import UNBOUNDED, Op, parse
 
 REPEATS = {sre.MAX_REPEAT: Op.GREEDY, sre.MIN_REPEAT: Op.LAZY, sre.POSSESSIVE_REPEAT: Op.HELD}
 ENDS = {sre.AT_BEGINNING: "^", sre.AT_END: "$", sre.AT_END_STRING: "Z"}
@@ -86,7 +86,7 @@ def refused_alike(text):
         re.compile(text)
     except (re.error, OverflowError) as wrong:
         with pytest.raises(type(wrong)):
-            parsed(text)
+            parse(text)
         return True
     return False
 
@@ -98,13 +98,13 @@ def refused_alike(text):
 @example("")
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_a_tree_is_the_one_that_the_interpreter_makes(text):
-    assert refused_alike(text) or parsed(text) == expected(text)
+    assert refused_alike(text) or parse(text) == expected(text)
 
 
 @given(st.text("ab()[]{}|*+?^$\\.-,:=!<>PiZdDn012 ", max_size=12))
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_any_text_is_read_or_refused_as_the_interpreter_does(text):
-    assert refused_alike(text) or parsed(text) in (expected(text), OTHER)
+    assert refused_alike(text) or parse(text) in (expected(text), OTHER)
 
 
 @pytest.mark.parametrize(
@@ -131,4 +131,4 @@ def test_what_elementpath_makes_of_a_facet_is_known(text):
     ],
 )
 def test_what_is_beyond_the_profile_is_known_to_be_so(text):
-    assert parsed(text) == OTHER
+    assert parse(text) == OTHER

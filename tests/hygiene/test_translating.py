@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentserver.hygiene import regex
-from agentserver.hygiene.translating import translated
+from agentserver.hygiene.translating import translate
 from tests.machine import HANGS
 
 PIECES = (
@@ -30,7 +30,7 @@ def by_elementpath(text):
 
 @given(st.lists(st.sampled_from(PIECES), max_size=8).map("".join))
 def test_what_is_translated_here_is_translated_alike_by_elementpath(text):
-    plain = translated(text)
+    plain = translate(text)
     assert plain is None or plain == by_elementpath(text)
 
 
@@ -47,7 +47,7 @@ def test_what_is_translated_here_is_translated_alike_by_elementpath(text):
     ],
 )
 def test_patterns_as_people_write_them_are_plain(text):
-    assert translated(text) == by_elementpath(text)
+    assert translate(text) == by_elementpath(text)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_patterns_as_people_write_them_are_plain(text):
      r"\w", r"\1", "[a-z-[b]]", "é", "[é]", r"[\d]", "a{", "a{,2}", r"[\\d]"],
 )  # fmt: skip
 def test_whatever_else_is_left_to_elementpath(text):
-    assert translated(text) is None
+    assert translate(text) is None
 
 
 def test_a_bad_expression_is_refused_all_the_same():

@@ -18,7 +18,7 @@ from agentserver.telemetry import export as module
 from agentserver.telemetry.export import Export, Sender
 from agentserver.telemetry.otlp import Encoder
 from agentserver.telemetry.story import Story, span_id
-from agentserver.trace.traceparent import coming_from, parsed
+from agentserver.trace.traceparent import link_requests, parse_traceparent
 from tests.machine import HANGS
 from tests.telemetry.collector import collecting
 
@@ -61,7 +61,7 @@ def test_spans_come_with_the_headers_that_the_collector_asks_for():
 def test_what_comes_from_a_caller_is_a_link():
     with collecting() as collector:
         made = exporting(collector.endpoint)
-        with coming_from(GOOD):
+        with link_requests(GOOD):
             made.observe(
                 (
                     AuditRecord(Event.RECEIVED, 1.0, "c", "t", request=REQUEST),
@@ -70,7 +70,7 @@ def test_what_comes_from_a_caller_is_a_link():
             )
         end(made)
         (span,) = collector.spans
-    assert [(one.trace_id, one.span_id) for one in span.links] == [parsed(GOOD)]
+    assert [(one.trace_id, one.span_id) for one in span.links] == [parse_traceparent(GOOD)]
     assert span.trace_id.hex() == REQUEST.replace("-", "")
 
 

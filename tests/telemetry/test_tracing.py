@@ -28,7 +28,7 @@ from agentserver.extras import MissingExtraError
 from agentserver.llm import complete
 from agentserver.telemetry.story import span_id, trace_id
 from agentserver.testing import listener, organism_of
-from agentserver.trace.traceparent import coming_from, parsed
+from agentserver.trace.traceparent import link_requests, parse_traceparent
 from tests.core.paper import Answer, Ask
 from tests.machine import HANGS
 from tests.telemetry.collector import attributes, collecting
@@ -194,10 +194,10 @@ async def test_a_completion_is_told_of_the_backend_that_answered():
 
 async def test_who_calls_from_outside_is_linked_and_chooses_no_id(tmp_path):
     with collecting() as collector:
-        with coming_from(GOOD):
+        with link_requests(GOOD):
             (request,) = await asked(told(SHOP, collector), Ask("x"))
         (root,) = [one for one in collector.spans if not one.parent_span_id]
-    assert [(one.trace_id, one.span_id) for one in root.links] == [parsed(GOOD)]
+    assert [(one.trace_id, one.span_id) for one in root.links] == [parse_traceparent(GOOD)]
     assert root.trace_id == trace_id(request)
 
 

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from agentserver.tools.fetch import LINKS, Fetch, FetchedPage, FetchProblem, FetchSettings, fetch
-from agentserver.tools.pages import shown
+from agentserver.tools.pages import render_page
 from tests.core.paper import listener
 from tests.machine import HANGS
 from tests.pump.desk import desk
@@ -91,8 +91,8 @@ async def test_an_encoding_that_no_page_has_is_not_used(name):
 
 def test_links_in_one_another_have_a_label_each():
     nested = "".join(f"<a href=x{at}><div>{at} " for at in range(200)) + "x" * 500_000
-    assert [label for label, _ in shown(nested).links][:3] == ["0", "1", "2"]
-    assert shown("<a href=x>one <b>two</b> three</a> four").links == (("one two three", "x"),)
+    assert [label for label, _ in render_page(nested).links][:3] == ["0", "1", "2"]
+    assert render_page("<a href=x>one <b>two</b> three</a> four").links == (("one two three", "x"),)
 
 
 @pytest.mark.parametrize(

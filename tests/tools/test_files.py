@@ -106,9 +106,9 @@ NAMES = ["../secret.txt", "/etc/passwd", "notes/../../secret.txt", "..", ".", ""
 @pytest.mark.parametrize("name", NAMES)
 def test_no_name_leads_out(root, name):
     with pytest.raises(OutsideError):
-        below.read(str(root), name, 100)
+        below.read_file(str(root), name, 100)
     with pytest.raises(OutsideError):
-        below.write(str(root), name, b"x", replace=True, make=True)
+        below.write_file(str(root), name, b"x", replace=True, make=True)
 
 
 def test_no_link_leads_out(root):
@@ -120,11 +120,11 @@ def test_no_link_leads_out(root):
     os.mkfifo(root / "pipe")
     for name in ("link.txt", "dir/secret.txt", "within/today.txt", "hard.txt", "pipe"):
         with pytest.raises(OutsideError):
-            below.read(str(root), name, 100)
+            below.read_file(str(root), name, 100)
     for name in ("dir/secret.txt", "within/x.txt"):
         with pytest.raises(OutsideError):
-            below.write(str(root), name, b"x", replace=True, make=True)
-    assert below.listed(str(root), 100) == ([("a.txt", 5), ("notes/today.txt", 11)], False)
+            below.write_file(str(root), name, b"x", replace=True, make=True)
+    assert below.list_tree(str(root), 100) == ([("a.txt", 5), ("notes/today.txt", 11)], False)
 
 
 def test_a_link_in_the_place_of_the_file_is_replaced_and_not_followed(root):
@@ -132,8 +132,8 @@ def test_a_link_in_the_place_of_the_file_is_replaced_and_not_followed(root):
     os.link(root.parent / "secret.txt", root / "hard.txt")
     for name in ("link.txt", "hard.txt"):
         with pytest.raises(FileExistsError):
-            below.write(str(root), name, b"x", replace=False, make=False)
-        below.write(str(root), name, b"x", replace=True, make=False)
+            below.write_file(str(root), name, b"x", replace=False, make=False)
+        below.write_file(str(root), name, b"x", replace=True, make=False)
         assert (root / name).read_text() == "x"
     assert (root.parent / "secret.txt").read_text() == "SECRET"
 
@@ -159,10 +159,10 @@ def test_who_exchanges_a_folder_for_a_link_meanwhile_gains_nothing(root):
         seen = set()
         for number in range(400):
             with suppress(OutsideError, OSError):
-                seen.add(below.read(str(root), "notes/today.txt", 100))
+                seen.add(below.read_file(str(root), "notes/today.txt", 100))
             with suppress(OutsideError, OSError):
-                below.write(str(root), f"notes/{number}", b"x", replace=True, make=False)
-            seen.update(name.encode() for name, _ in below.listed(str(root), 1000)[0] if "evil" in name)
+                below.write_file(str(root), f"notes/{number}", b"x", replace=True, make=False)
+            seen.update(name.encode() for name, _ in below.list_tree(str(root), 1000)[0] if "evil" in name)
     finally:
         over.set()
         thread.join()
@@ -176,7 +176,7 @@ def test_whatever_the_name_nothing_beside_the_folder_is_read(tmp_path_factory, n
     (top / "root").mkdir(parents=True, exist_ok=True)
     (top / "secret").write_text("SECRET")
     with suppress(OutsideError, OSError, ValueError):
-        assert below.read(str(top / "root"), name, 100) != b"SECRET"
+        assert below.read_file(str(top / "root"), name, 100) != b"SECRET"
 
 
 async def test_names_that_no_payload_carries_are_left_out(root):
@@ -193,10 +193,10 @@ def test_deep_folders_are_listed_so_far(root):
     deep = root.joinpath(*["d"] * (below.DEPTH + 2))
     deep.mkdir(parents=True)
     (deep / "x").write_text("x")
-    assert below.listed(str(root), 100)[1]
+    assert below.list_tree(str(root), 100)[1]
 
 
 def test_the_folder_itself_may_be_a_link(root, tmp_path):
     (tmp_path / "named").symlink_to(root)
-    assert below.read(str(tmp_path / "named"), "a.txt", 10) == b"alpha"
+    assert below.read_file(str(tmp_path / "named"), "a.txt", 10) == b"alpha"
     assert Path(root).is_dir()

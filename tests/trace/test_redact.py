@@ -13,7 +13,7 @@ from agentserver.core.records.details import Failure, Ground, GuardAsks, GuardQu
 from agentserver.core.records.wording import PHRASES, WORDING
 from agentserver.trace import html
 from agentserver.trace import text as trace_text
-from agentserver.trace.redact import MARK, Redaction, redacted
+from agentserver.trace.redact import MARK, Redaction, redact_records
 from agentserver.wire import envelope
 from tests.core.samples import FOUND
 
@@ -38,86 +38,88 @@ def said(record):
 
 def test_nothing_asked_for_changes_nothing():
     records = (sent(), refused("quotes Meet at the old harbour"))
-    assert redacted(records, Redaction()) == records
+    assert redact_records(records, Redaction()) == records
 
 
 def test_a_field_goes_with_what_is_inside_and_nothing_else_does():
-    (one,) = redacted([sent()], Redaction(("body",)))
+    (one,) = redact_records([sent()], Redaction(("body",)))
     assert said(one) == said(sent()).replace("Meet at the <b>old harbour</b> at noon", MARK)
 
 
 def test_an_attribute_goes_by_its_name():
-    (one,) = redacted([sent()], Redaction(("ref",)))
+    (one,) = redact_records([sent()], Redaction(("ref",)))
     assert said(one) == said(sent()).replace("topsecret", MARK)
 
 
 @pytest.mark.parametrize(("pattern", "gone"), [("b*", {"brief": False, "harbour": True}), ("n?te", {"brief": True}),
                                                ("[nb]o*", {"brief": True, "harbour": True}), ("BODY", {"harbour": False})])  # fmt: skip
 def test_patterns_choose_fields(pattern, gone):
-    (one,) = redacted([sent()], Redaction((pattern,)))
+    (one,) = redact_records([sent()], Redaction((pattern,)))
     assert {word: word not in said(one) for word in gone} == gone
 
 
 def test_the_envelope_is_no_field():
-    (one,) = redacted([sent()], Redaction(("from", "thread", "message")))
+    (one,) = redact_records([sent()], Redaction(("from", "thread", "message")))
     assert one == sent()
 
 
 def test_a_name_of_the_envelope_may_be_a_field_of_the_payload():
-    (one,) = redacted([sent()], Redaction(("to",)))
+    (one,) = redact_records([sent()], Redaction(("to",)))
     assert "ann@example.org" not in said(one)
     assert envelope.read_envelope(one.message).to == "agent"
 
 
 def test_the_text_behind_a_field_stays():
     mixed = envelope.write("a", "b", "t", '<M xmlns="urn:x">before<s>inside</s>behind</M>')
-    (one,) = redacted([sent(mixed)], Redaction(("s",)))
+    (one,) = redact_records([sent(mixed)], Redaction(("s",)))
     assert f"before<s>{MARK}</s>behind" in said(one)
 
 
 def test_everything_leaves_the_length_and_the_hash():
-    (one,) = redacted([sent()], Redaction(("*",)))
+    (one,) = redact_records([sent()], Redaction(("*",)))
     assert said(one) == f"[redacted: {len(MAIL)} bytes, sha256 {hashlib.sha256(MAIL).hexdigest()}]"
     assert (one.sender, one.to, one.root, one.at) == ("mailbox", "agent", "Mail", 1.0)
 
 
 @pytest.mark.parametrize("broken", [b"<message", b"\xff\xfe", b"no markup at all"])
 def test_what_cannot_be_read_goes_whole(broken):
-    (one,) = redacted([sent(broken)], Redaction(("body",)))
+    (one,) = redact_records([sent(broken)], Redaction(("body",)))
     assert said(one).startswith("[redacted: ")
     assert broken not in one.message
 
 
 def test_a_record_without_a_message_has_none_afterwards():
-    assert redacted([sent(b"")], Redaction(("*",))) == (sent(b""),)
+    assert redact_records([sent(b"")], Redaction(("*",))) == (sent(b""),)
 
 
 def test_a_detail_that_quotes_a_field_loses_the_quotation():
     detail = 'the words "MEET AT THE old" came from a stranger'
-    _, one = redacted([sent(), refused(detail)], Redaction(("body",)))
+    _, one = redact_records([sent(), refused(detail)], Redaction(("body",)))
     assert WORDING.whole(one.detail) == f'the words "{MARK}old" came from a stranger'
     assert (one.code, one.to) == ("denied", "bank")
 
 
 def test_a_detail_that_quotes_another_field_stays():
-    _, one = redacted([sent(), refused("ann@example.org is not allowed")], Redaction(("body",)))
+    _, one = redact_records([sent(), refused("ann@example.org is not allowed")], Redaction(("body",)))
     assert WORDING.whole(one.detail) == "ann@example.org is not allowed"
 
 
 def test_a_short_value_is_known_as_a_whole():
-    _, one, other = redacted([sent(), refused("said brief!"), refused("said brie")], Redaction(("note",)))
+    _, one, other = redact_records(
+        [sent(), refused("said brief!"), refused("said brie")], Redaction(("note",))
+    )
     assert WORDING.whole(one.detail) == f"said {MARK}!"
     assert WORDING.whole(other.detail) == "said brie"
 
 
 def test_letters_that_grow_when_they_are_made_small_do_not_move_the_rest():
     message = envelope.write("a", "b", "t", '<M xmlns="urn:x"><s>\u0130stanbul straits</s></M>')
-    _, one = redacted([sent(message), refused("\u0130\u0130 STRAITS \u0130")], Redaction(("*",)))
+    _, one = redact_records([sent(message), refused("\u0130\u0130 STRAITS \u0130")], Redaction(("*",)))
     assert WORDING.whole(one.detail) == f"\u0130\u0130{MARK} \u0130"
 
 
 def test_without_a_refusal_says_so_as_before():
-    _, one = redacted([sent(), refused("bank is no peer of agent")], Redaction(("*",)))
+    _, one = redact_records([sent(), refused("bank is no peer of agent")], Redaction(("*",)))
     assert WORDING.whole(one.detail) == "bank is no peer of agent"
 
 
@@ -125,14 +127,14 @@ def test_without_a_refusal_says_so_as_before():
 def test_a_message_that_holds_a_part_of_a_secret_does_not_uncover_the_rest(field):
     secrets = Secrets.of(["https://old harbour/T1-hunter2"])
     detail = refused("no answer from https://old harbour/T1-hunter2")
-    (_, shown) = redacted((sent(), detail), Redaction((field,), secrets.redact))
+    (_, shown) = redact_records((sent(), detail), Redaction((field,), secrets.redact))
     assert WORDING.whole(shown.detail) == f"no answer from {MARK}"
 
 
 def test_secrets_go_whatever_else_is_asked_for():
     secrets = Secrets.of(["hunter2&co"])
     message = envelope.write("a", "b", "t", '<M xmlns="urn:x">the key is hunter2&amp;co</M>')
-    one, other = redacted(
+    one, other = redact_records(
         [sent(message), refused("RuntimeError: hunter2&co")._replace(to="hunter2&co")],
         Redaction((), secrets.redact),
     )
@@ -158,7 +160,7 @@ ALLOWED = {"html", "head", "meta", "title", "style", "body", "h1", "div", "detai
 def test_a_page_is_a_tree_of_texts_whatever_the_records_say(text):
     data = text.encode("utf-8", "surrogatepass")
     record = sent(data)._replace(sender=text, to=text, root=text, code=text, detail=Failure(text))
-    for each in (record, *redacted([record], Redaction(("*",)))):
+    for each in (record, *redact_records([record], Redaction(("*",)))):
         page = html.page(text, [each])
         page.encode()
         tree = etree.fromstring(page, etree.HTMLParser())
@@ -193,7 +195,7 @@ def test_a_line_break_in_a_message_cannot_begin_a_line_of_the_trace():
 
 
 def test_a_finding_about_a_field_that_goes_loses_its_words_and_keeps_its_facts():
-    _, one = redacted([sent(), refused("")._replace(detail=FOUND)], Redaction(("to",)))
+    _, one = redact_records([sent(), refused("")._replace(detail=FOUND)], Redaction(("to",)))
     to, plan = one.detail.findings
     assert (to.value, to.trail.excerpt, to.trail.quoted) == (MARK, MARK, MARK)
     assert (to.rule, to.effect, to.argument, to.trail.source, to.trail.step) == (
@@ -203,13 +205,13 @@ def test_a_finding_about_a_field_that_goes_loses_its_words_and_keeps_its_facts()
 
 
 def test_a_finding_loses_words_that_came_in_a_field_that_goes():
-    (one,) = redacted([refused("")._replace(detail=FOUND)], Redaction(("te?t",)))
+    (one,) = redact_records([refused("")._replace(detail=FOUND)], Redaction(("te?t",)))
     assert "eve" not in WORDING.whole(one.detail).lower()
 
 
 def test_the_question_of_a_guard_loses_them_too():
     asked = GuardQuestions((GuardAsks("lineage", FOUND),))
-    (one,) = redacted([refused("")._replace(detail=asked)], Redaction(("to",)))
+    (one,) = redact_records([refused("")._replace(detail=asked)], Redaction(("to",)))
     assert "eve" not in WORDING.whole(one.detail).lower()
 
 
@@ -217,8 +219,10 @@ def test_no_pattern_touches_a_token_or_our_own_words():
     """A field may say what our own phrases say: they are no quotation of it."""
     words = " ".join((*PHRASES, *WORDING.lines(FOUND), *FOUND[2:4]))
     message = envelope.write("a", "b", "t", f'<M xmlns="urn:x"><s>{escape(words)}</s></M>')
-    _, one = redacted([sent(message), refused("")._replace(detail=Ground.SPENT.of())], Redaction(("s",)))
+    _, one = redact_records(
+        [sent(message), refused("")._replace(detail=Ground.SPENT.of())], Redaction(("s",))
+    )
     assert one.detail == Ground.SPENT.of()
-    _, one = redacted([sent(message), refused("")._replace(detail=FOUND)], Redaction(("s",)))
+    _, one = redact_records([sent(message), refused("")._replace(detail=FOUND)], Redaction(("s",)))
     assert (one.detail.mode, one.detail.decision) == ("enforce", "deny")
     assert one.detail.findings[1] == FOUND.findings[1]

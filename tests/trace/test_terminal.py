@@ -16,10 +16,10 @@ from agentserver.trace.terminal import (
     Screen,
     Style,
     paint,
-    plain,
+    plain_line,
     visible_lines,
     wants_colour,
-    wrapped,
+    wrap,
 )
 
 
@@ -99,10 +99,10 @@ async def test_a_screen_redacts_and_prints_whole_lines():
     out = io.StringIO()
     screen = Screen(redact=lambda text: text.replace("hunter2", "[redacted]"), out=lambda: out)
     screen.show()
-    screen.show(plain("it is hunter2"), plain("end"))
+    screen.show(plain_line("it is hunter2"), plain_line("end"))
     screen.say("two\nlines")
     screen.prompt("> \x1b")
-    await screen.written()
+    await screen.flush()
     assert out.getvalue() == "it is [redacted]\nend\ntwo\nlines\n> \\x1b"
 
 
@@ -113,10 +113,10 @@ async def test_a_reader_that_went_away_is_noticed_once():
     with os.fdopen(writing, "w") as stream:
         screen = Screen(out=lambda: stream)
         screen.say("anybody?")
-        await screen.written()
+        await screen.flush()
         assert screen.gone
         screen.say("nobody")
-        await screen.written()
+        await screen.flush()
 
 
 @pytest.mark.anyio
@@ -124,7 +124,7 @@ async def test_a_disk_that_is_full_is_no_reader_that_went_away():
     with Path("/dev/full").open("w") as stream:  # noqa: ASYNC230 - a device
         screen = Screen(out=lambda: stream)
         screen.say("room?")
-        await screen.written()
+        await screen.flush()
         assert screen.gone
         assert screen.unwritten.errno == errno.ENOSPC
 
@@ -145,7 +145,7 @@ async def test_a_disk_that_is_full_is_no_reader_that_went_away():
     ],
 )
 def test_long_lines_go_on_between_words(line, pieces):
-    assert ["".join(text for _, text in piece) for piece in wrapped(tuple(line), 12)] == pieces
+    assert ["".join(text for _, text in piece) for piece in wrap(tuple(line), 12)] == pieces
 
 
 @given(
@@ -156,4 +156,4 @@ def test_pieces_hold_every_word_in_order(line, columns):
     def words(lines):
         return "".join(text for each in lines for _, text in each).replace(" ", "").replace("|", "")
 
-    assert words(wrapped(tuple(line), columns)) == words([tuple(line)])
+    assert words(wrap(tuple(line), columns)) == words([tuple(line)])

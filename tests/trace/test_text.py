@@ -10,7 +10,7 @@ from agentserver.core.records.details import Answered, KeptText
 from agentserver.core.records.wording import WORDING
 from agentserver.trace.html import page
 from agentserver.trace.terminal import Style
-from agentserver.trace.text import json_lines, line, quiet, read, tree, tree_text
+from agentserver.trace.text import is_quiet, json_lines, line, read_trace, tree, tree_text
 from tests.core.samples import SAMPLES, altered, handoff
 
 
@@ -34,7 +34,7 @@ CALL = [
 
 
 def test_a_call_lies_inside_its_caller_and_its_answer_beside_it():
-    depths = [(hop.record.root, hop.depth) for hop in read(CALL) if hop.record.event is Event.SENT]
+    depths = [(hop.record.root, hop.depth) for hop in read_trace(CALL) if hop.record.event is Event.SENT]
     assert depths == [("Ask", 0), ("Add", 1), ("Sum", 1)]
 
 
@@ -197,12 +197,12 @@ def test_a_handoff_is_told_in_words(account, told):
 
 def test_a_live_view_leaves_a_rejected_handoff_to_its_refusal():
     granted = attempted({"result": "approve", "intent": "review"})
-    assert not quiet(granted)
-    assert quiet(attempted({"result": "reject", "reason": "schema"}))
-    assert not quiet(rec(Event.ATTEMPTED, 1.0, "t1", "agent", "counsel", detail="an account of a handoff"))
-    assert quiet(CALL[0])
-    assert not quiet(CALL[1])
-    assert line(next(read([granted])))[-1] == (Style.GOOD, "approve review")
+    assert not is_quiet(granted)
+    assert is_quiet(attempted({"result": "reject", "reason": "schema"}))
+    assert not is_quiet(rec(Event.ATTEMPTED, 1.0, "t1", "agent", "counsel", detail="an account of a handoff"))
+    assert is_quiet(CALL[0])
+    assert not is_quiet(CALL[1])
+    assert line(next(read_trace([granted])))[-1] == (Style.GOOD, "approve review")
 
 
 # A change of wording
@@ -241,7 +241,7 @@ def test_nothing_that_is_shown_reads_words():
 
 def test_what_took_how_long_is_a_number():
     took = [rec(Event.HANDLED, 3.0, "t1", "a", "b", took=0.25), rec(Event.SENT, 3.0, "t2", "b", "c")]
-    assert [hop.took for hop in read(took)] == [0.25, 0.25]
+    assert [hop.took for hop in read_trace(took)] == [0.25, 0.25]
     first = json.loads(next(json_lines(took)))
     assert (first["took"], first["began"]) == (0.25, 2.75)
 

@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentserver.trace.traceparent import Traceparent, caller, coming_from, parsed
+from agentserver.trace.traceparent import Traceparent, caller, link_requests, parse_traceparent
 
 GOOD = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
 def test_a_traceparent_names_a_span():
     expected = Traceparent(bytes.fromhex(GOOD[3:35]), bytes.fromhex(GOOD[36:52]))
-    assert parsed(GOOD) == expected
-    assert parsed(GOOD.replace("00-4", "01-4") + "-more") == expected
+    assert parse_traceparent(GOOD) == expected
+    assert parse_traceparent(GOOD.replace("00-4", "01-4") + "-more") == expected
 
 
 @pytest.mark.parametrize(
@@ -23,18 +23,18 @@ def test_a_traceparent_names_a_span():
     ],
 )  # fmt: skip
 def test_what_is_no_traceparent_counts_as_none(text):
-    assert parsed(text) is None
+    assert parse_traceparent(text) is None
 
 
 @given(st.text() | st.binary() | st.none() | st.integers())
 def test_nothing_that_is_read_raises(text):
-    assert parsed(text) is None or isinstance(parsed(text), Traceparent)
+    assert parse_traceparent(text) is None or isinstance(parse_traceparent(text), Traceparent)
 
 
 def test_a_caller_is_known_within_and_not_after():
     assert caller() is None
-    with coming_from(GOOD):
-        assert caller() == parsed(GOOD)
-        with coming_from("nonsense"):
+    with link_requests(GOOD):
+        assert caller() == parse_traceparent(GOOD)
+        with link_requests("nonsense"):
             assert caller() is None
     assert caller() is None

@@ -162,7 +162,7 @@ class Console:
         while self._ending is None:
             if not lines.concurrent:
                 await self._settled()
-                await self._screen.written()
+                await self._screen.flush()
             if self._screen.gone:
                 break
             again = self._reader.again
@@ -235,7 +235,7 @@ class Console:
                 answered = True
                 self._failures += reply.error
                 self._reply(session, reply)
-                await self._screen.written()  # asking for the next one says that this one was taken
+                await self._screen.flush()  # asking for the next one says that this one was taken
         except RuntimeError as error:
             # The conversation was closed since it was looked up, or the server stops.
             self._screen.say(str(error), Style.BAD)
@@ -290,7 +290,7 @@ class Console:
             for session in self._sessions:
                 await session.close()
             self.approvals.flush()
-            await self._screen.written()
+            await self._screen.flush()
 
     def _unfinished(self, session: ConsoleSession) -> bool:
         conversation = self._host.conversation(session.handle.id)

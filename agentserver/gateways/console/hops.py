@@ -71,5 +71,5 @@ class HopView:
 
     def _show(self, session: ConsoleSession, record: AuditRecord) -> None:
         hop = session.reading.take(record)
-        if self.on and not text.quiet(record):
-            self._screen.show(*text.before(hop), text.line(hop), *text.further(hop, "/trace"))
+        if self.on and not text.is_quiet(record):
+            self._screen.show(*text.todo_line(hop), text.line(hop), *text.detail_lines(hop, "/trace"))

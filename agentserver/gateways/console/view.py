@@ -15,7 +15,7 @@ from agentserver.gateways.form import text_field
 from agentserver.payload.generate import Undecodable
 from agentserver.payload.names import local
 from agentserver.trace.plain_values import entries
-from agentserver.trace.terminal import Style, own_lines, plain
+from agentserver.trace.terminal import Style, own_lines, plain_line
 from agentserver.wire import envelope
 
 if TYPE_CHECKING:
@@ -153,10 +153,12 @@ def state(tree: ThreadTree, thread: Thread) -> str:
 
 def help_lines() -> Iterator[Line]:
     """Everything that can be typed."""
-    yield plain("@listener text                  a message to a listener whose payload is one required text")
-    yield plain('@listener field=value b="x y"   a message in fields; lines.0.sku=... for nested ones')
-    yield plain("@listener/Payload field=value   the same, where a listener takes several payloads")
-    yield plain("@listener                       text without @ goes there from now on")
-    yield plain("<payload xmlns=...>...          raw XML, a payload or an envelope, over several lines")
+    yield plain_line(
+        "@listener text                  a message to a listener whose payload is one required text"
+    )
+    yield plain_line('@listener field=value b="x y"   a message in fields; lines.0.sku=... for nested ones')
+    yield plain_line("@listener/Payload field=value   the same, where a listener takes several payloads")
+    yield plain_line("@listener                       text without @ goes there from now on")
+    yield plain_line("<payload xmlns=...>...          raw XML, a payload or an envelope, over several lines")
     for verb, (argument, meaning) in HELP.items():
         yield ((Style.NAME, f"/{verb} {argument}".ljust(32)), (Style.PLAIN, meaning))

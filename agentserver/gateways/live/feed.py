@@ -19,7 +19,7 @@ from agentserver.gateways.live import telling
 from agentserver.payload.names import local
 from agentserver.ports import Lagged, UnkeptError
 from agentserver.supervision import Ending, start_errand
-from agentserver.trace.redact import redacted
+from agentserver.trace.redact import redact_records
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,7 +74,7 @@ class News:
         told = [record for record in records if record.event in TOLD]
         room = max(0, MOST - len(self._hops))
         bare = [record._replace(message=b"") for record in told[:room]]  # what a message says is no news
-        self._hops += map(self._hop, redacted(bare, self._redaction))
+        self._hops += map(self._hop, redact_records(bare, self._redaction))
         known = self._host.rules.blueprint.listeners
         for record in told[room:]:
             to = record.to if record.to in known else ""

@@ -19,7 +19,7 @@ from agentserver.gateways.live.telling import NAME, name
 from agentserver.payload.names import local
 from agentserver.spending import Amount
 from agentserver.trace import text
-from agentserver.trace.redact import EVERY, redacted
+from agentserver.trace.redact import EVERY, redact_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -50,8 +50,8 @@ def _summary(one: Summary) -> dict[str, Any]:
 def conversation(reader: EngineReader, key: str, redaction: Redaction) -> dict[str, Any]:
     """One conversation, as the tree of its hops. Raises LookupError."""
     recorded = reader.recorded_conversation(key)
-    records = redacted(recorded.records(), redaction)
-    hops = text.shown(records)
+    records = redact_records(recorded.records(), redaction)
+    hops = text.visible_hops(records)
     return {
         "id": recorded.beginning.id,
         "principal": name(recorded.beginning.principal),
@@ -64,7 +64,7 @@ def conversation(reader: EngineReader, key: str, redaction: Redaction) -> dict[s
 def message(reader: EngineReader, key: str, delivery: str, redaction: Redaction) -> dict[str, Any]:
     """One message of a conversation, whole. Raises LookupError."""
     records = reader.recorded_conversation(key).records()
-    for one in text.shown(redacted(records, redaction)):
+    for one in text.visible_hops(redact_records(records, redaction)):
         if one.record.message and one.record.delivery == delivery:
             return {"said": telling.row(one, whole=True)["said"]}
     raise LookupError(delivery)
@@ -171,7 +171,7 @@ def _letter(one: DeadLetter, redaction: Redaction, most: int | None) -> dict[str
         detail=KeptText(one.reason),
         message=delivery.message,
     )
-    (shown,) = redacted([record], redaction)
+    (shown,) = redact_records([record], redaction)
     reason = shown.detail.text if isinstance(shown.detail, KeptText) else ""
     if EVERY in redaction.fields:  # it may quote another message, which is not at hand here to be looked for
         code = reason.partition(":")[0]

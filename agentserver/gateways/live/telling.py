@@ -18,7 +18,7 @@ from agentserver.gateways import approval_view
 from agentserver.gateways.console.view import ASKS, MARGIN
 from agentserver.payload.names import local
 from agentserver.trace import text
-from agentserver.trace.redact import redacted
+from agentserver.trace.redact import redact_records
 from agentserver.trace.terminal import cut
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ def _redacted(approval: Approval, redaction: Redaction) -> Approval:
     record = AuditRecord(
         Event.ASKED, approval.at, delivery.conversation, delivery.thread, detail=why, message=delivery.message
     )
-    (shown,) = redacted([record], redaction)
+    (shown,) = redact_records([record], redaction)
     detail = shown.detail
     assert isinstance(detail, GuardQuestions)
     questions = tuple(

@@ -22,7 +22,7 @@ from agentserver.handoff.managed.stream import request
 from agentserver.handoff.reference import reference
 from agentserver.handoff.requests import RequestRefusal
 from agentserver.handoff.scrub import Scrub, sanitize
-from agentserver.hygiene.objections import shown
+from agentserver.hygiene.objections import quote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -161,7 +161,7 @@ def settings(
         identity = environ.get(name, "").strip()
         if not identity.isprintable() or " " in identity:
             raise EnvironmentFault(
-                f"{name} is no id: {shown(identity)} has spaces, or characters that nobody sees"
+                f"{name} is no id: {quote(identity)} has spaces, or characters that nobody sees"
             )
     agents = requests.decode(environ.get("AGENT_IDS", "{}") or "{}")
     if agents is None or not all(isinstance(value, str) and value for value in agents.values()):
@@ -178,7 +178,7 @@ def _known(agents: Iterable[str], targets: Collection[str]) -> None:
             near = get_close_matches(slug, targets, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(sorted(targets))}"
             raise EnvironmentFault(
-                f"AGENT_IDS names {shown(slug)}, which is no target of the vocabulary; {hint}"
+                f"AGENT_IDS names {quote(slug)}, which is no target of the vocabulary; {hint}"
             )
 
 

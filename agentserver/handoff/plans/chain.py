@@ -12,7 +12,7 @@ from datetime import date
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from agentserver.hygiene.objections import Objection, shown
+from agentserver.hygiene.objections import Objection, quote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -93,7 +93,7 @@ def _pair(
             ids.append(found)
     if len(ids) == len(cells) and ids[0] != ids[1]:
         yield Break(
-            pair, StepMistake.MISMATCH, StepSeverity.HARD, f"{label}: {shown(ids[0])} is not {shown(ids[1])}"
+            pair, StepMistake.MISMATCH, StepSeverity.HARD, f"{label}: {quote(ids[0])} is not {quote(ids[1])}"
         )
 
 

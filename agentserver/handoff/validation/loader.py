@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from agentserver.hygiene import objections, rules
 from agentserver.hygiene.limits import BYTES
-from agentserver.hygiene.objections import Objection, Schema, shown
+from agentserver.hygiene.objections import Objection, Schema, quote
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 def load(value: object, root: Path) -> Schema | Objection:
     """The schema that a reference names below ``root``, read but not inspected; or why it is refused."""
-    place = objections.reference(value)
+    place = objections.parse_reference(value)
     if isinstance(place, Objection):
         return place
     try:
-        data = _read(root.resolve(strict=True), root / objections.path(place))
+        data = _read(root.resolve(strict=True), root / objections.format_reference(place))
     except (OSError, ValueError, RuntimeError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        return Objection("reference", "", f"{shown(value)} cannot be read: {reason}")
-    return rules.read(place.kind, data, place)
+        return Objection("reference", "", f"{quote(value)} cannot be read: {reason}")
+    return rules.read_schema(place.kind, data, place)
 
 
 def admit(value: object, root: Path) -> Schema | tuple[Objection, ...]:
@@ -44,12 +44,12 @@ def identity(cell: str, root: Path) -> str | Objection:
     """The id of the schema that a plan's cell names, by its reference or by its ``$id``, opened and inspected."""
     named = objections.json_id(cell)
     place = None if named is None else objections.Reference(*named, objections.SchemaLanguage.JSON)
-    schema = admit(cell if place is None else objections.path(place), root)
+    schema = admit(cell if place is None else objections.format_reference(place), root)
     if not isinstance(schema, Schema):
         return schema[0]
     own = rules.identity(schema)
     if place is not None and own != cell:
-        return Objection("reference", "", f"{shown(cell)} is not the $id of its file, which is {shown(own)}")
+        return Objection("reference", "", f"{quote(cell)} is not the $id of its file, which is {quote(own)}")
     return own
 
 

@@ -80,7 +80,7 @@ def admit_payload_schema(value: str, repo_root: Path) -> dict[str, Any]:
     objections = loader.admit(value, repo_root)
     if not isinstance(objections, Schema):
         raise PayloadSchemaError("; ".join(map(str, objections[:3])))
-    bare = json_tree.bare(tree)
+    bare = json_tree.strip_to_structure(tree)
     assert isinstance(bare, dict)
     return bare
 
@@ -93,7 +93,7 @@ def strip_llm_visible_text(schema: Any) -> Any:
     Raises SchemaInvalid for what is deeper than Python can copy, or holds itself.
     """
     try:
-        return json_tree.visible(schema)
+        return json_tree.strip_annotations(schema)
     except RecursionError:
         raise SchemaInvalid("schema is too deep, or holds itself") from None
 
@@ -135,7 +135,7 @@ def validate(
 def _assert_bounded_schema(schema: Any) -> None:
     """Raise SchemaInvalid for a schema that is too deep, too large or recursive."""
     held = Schema(SchemaLanguage.JSON, schema)
-    for rule in (json_rules.bounded, json_rules.finite):
+    for rule in (json_rules.check_size, json_rules.check_finite):
         for path, detail in rule(held):
             raise SchemaInvalid(f"schema {detail} ({path or '#'})")
 

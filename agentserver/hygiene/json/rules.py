@@ -11,8 +11,16 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from agentserver.hygiene import objections, pattern
 from agentserver.hygiene.json import tree as at
 from agentserver.hygiene.json import values as value_forms
-from agentserver.hygiene.limits import DEPTH, EXPANDED, LISTED, PROPERTIES, REPEATED, TRIED, oversized
-from agentserver.hygiene.objections import shown
+from agentserver.hygiene.limits import (
+    DEPTH,
+    EXPANDED,
+    LISTED,
+    PROPERTIES,
+    REPEATED,
+    TRIED,
+    check_document_size,
+)
+from agentserver.hygiene.objections import quote
 from agentserver.hygiene.regex import PatternError
 from agentserver.hygiene.slug import BUDGET, readable
 
@@ -29,18 +37,18 @@ DIALECTS: Final = (
 )
 
 
-def bounded(schema: Schema) -> Said:
+def check_size(schema: Schema) -> Said:
     """Nesting and size of the document, containers that contain themselves included."""
-    return oversized(schema.tree, _inside, "values")
+    return check_document_size(schema.tree, _members_of, "values")
 
 
-def _inside(value: Any) -> Iterable[Any]:
+def _members_of(value: Any) -> Iterable[Any]:
     if isinstance(value, dict):
         return value.values()
     return value if isinstance(value, list) else ()
 
 
-def self_contained(schema: Schema) -> Said:
+def check_references(schema: Schema) -> Said:
     """References stay inside the document and name something; no second base and no second vocabulary."""
     known = dict(at.positions(schema.tree))
     for pointer, each in known.items():
@@ -49,29 +57,29 @@ def self_contained(schema: Schema) -> Said:
         if "$ref" in each:
             named = at.target(each["$ref"])
             if named is None or named not in known:
-                yield pointer, f"$ref {shown(each['$ref'])} is not in here; use #/$defs/NAME"
+                yield pointer, f"$ref {quote(each['$ref'])} is not in here; use #/$defs/NAME"
         if pointer and ("$id" in each or "$schema" in each):
             yield pointer, "$id and $schema belong to the root alone"
     dialect = schema.tree.get("$schema", DIALECTS[0]) if isinstance(schema.tree, dict) else DIALECTS[0]
     if dialect not in DIALECTS:
-        yield "/$schema", f"{shown(dialect)} is unknown; use one of {', '.join(DIALECTS)}"
+        yield "/$schema", f"{quote(dialect)} is unknown; use one of {', '.join(DIALECTS)}"
 
 
-def known_words(schema: Schema) -> Said:
+def check_keywords(schema: Schema) -> Said:
     """Nothing but keywords that these rules understand: an unknown one would carry text or meaning."""
     for pointer, each in at.positions(schema.tree):
         if isinstance(each, dict):
             for keyword in each.keys() - at.KEYWORDS.keys():
-                yield pointer, f"keyword {shown(keyword)} is not accepted"
+                yield pointer, f"keyword {quote(keyword)} is not accepted"
         elif not isinstance(each, bool):
             yield pointer, "is no schema: an object, true or false"
 
 
-def finite(schema: Schema) -> Said:
+def check_finite(schema: Schema) -> Said:
     """No schema contains itself by reference, and references written out stay within bounds."""
     loop = at.cycle(schema.tree)
     if loop:
-        yield loop[0], f"refers to itself: {shown(' -> '.join(step or '#' for step in loop))}"
+        yield loop[0], f"refers to itself: {quote(' -> '.join(step or '#' for step in loop))}"
         return
     size, levels = at.cost(schema.tree)
     if levels > DEPTH + 1:
@@ -83,7 +91,7 @@ def finite(schema: Schema) -> Said:
 _TYPES = frozenset({"object", "array", "string", "integer", "number", "boolean", "null"})
 
 
-def closed(schema: Schema) -> Said:
+def check_closed(schema: Schema) -> Said:
     """Every value has a type, every object lists its members, every array the type of its items."""
     if not isinstance(schema.tree, dict) or schema.tree.get("type") != "object":
         yield "", 'must describe an object: "type": "object"'
@@ -100,7 +108,7 @@ def _open(schema: dict[str, Any]) -> Iterator[str]:
     kinds = schema.get("type", [])
     kinds = kinds if isinstance(kinds, list) else [kinds]
     if any(not isinstance(kind, str) or kind not in _TYPES for kind in kinds):
-        yield f"type {shown(schema['type'])} is unknown"
+        yield f"type {quote(schema['type'])} is unknown"
         return
     if not kinds and not schema.keys() & {"$ref", "enum", "const", "anyOf", "oneOf", "allOf"}:
         yield "accepts anything: give it a type"
@@ -112,7 +120,7 @@ def _open(schema: dict[str, Any]) -> Iterator[str]:
         yield 'accepts any items: give "items" a schema'
 
 
-def required(schema: Schema) -> Said:
+def check_required(schema: Schema) -> Said:
     """At least one member is required, and what is required is declared."""
     root = schema.tree
     needed, declared = root.get("required"), root.get("properties")
@@ -124,15 +132,15 @@ def required(schema: Schema) -> Said:
         yield "/required", 'requires a member that "properties" does not declare'
 
 
-def versioned(schema: Schema) -> Said:
+def check_version(schema: Schema) -> Said:
     """The ``$id`` names a slug and a version, those of its file where it has one."""
     own = schema.tree.get("$id")
     named = objections.json_id(own) if isinstance(own, str) else None
     if named is None:
-        yield "/$id", f"must be SLUG/vN.schema.json, not {shown(own)}"
+        yield "/$id", f"must be SLUG/vN.schema.json, not {quote(own)}"
     elif schema.reference and named != (schema.reference.slug, schema.reference.version):
         wanted = f"{schema.reference.slug}/v{schema.reference.version}.schema.json"
-        yield "/$id", f"is {shown(own)}, but its file says {wanted}"
+        yield "/$id", f"is {quote(own)}, but its file says {wanted}"
 
 
 _MOST = {
@@ -146,7 +154,7 @@ _MOST = {
 _UP_TO = ("maxItems", "minItems", "maxLength", "minLength", "maxProperties", "minProperties", "maxContains")
 
 
-def occurrences(schema: Schema) -> Said:
+def check_occurrences(schema: Schema) -> Said:
     """Bound the number of members, choices, alternatives and items."""
     tried = 1
     for pointer, each in at.positions(schema.tree):
@@ -170,18 +178,18 @@ def occurrences(schema: Schema) -> Said:
             return
 
 
-def patterns(schema: Schema) -> Said:
+def check_patterns(schema: Schema) -> Said:
     """Patterns match whole values, in bounded time."""
     for pointer, each in at.positions(schema.tree):
         if not isinstance(each, dict) or "pattern" not in each:
             continue
         try:
-            pattern.json_schema(str(each["pattern"]))
+            pattern.read_json_pattern(str(each["pattern"]))
         except PatternError as error:
             yield f"{pointer}/pattern", str(error)
 
 
-def values(schema: Schema) -> Said:
+def check_values(schema: Schema) -> Said:
     """Every value has the form that its keyword asks for: nothing that the meta-schema refuses, and no text."""
     dialect = schema.tree.get("$schema", DIALECTS[0])
     for pointer, each in at.positions(schema.tree):
@@ -191,25 +199,25 @@ def values(schema: Schema) -> Said:
         yield "/$id", "reads as text"
 
 
-def wording(schema: Schema) -> Said:
+def check_wording(schema: Schema) -> Said:
     """Names of members and listed values survive stripping, so they must not read as text."""
     for pointer, each in at.positions(schema.tree):
         if isinstance(each, dict):
-            yield from ((pointer, said) for said in (*_named(each), *_listed(each)))
+            yield from ((pointer, said) for said in (*_check_names(each), *_check_listed_values(each)))
 
 
-def _named(schema: dict[str, Any]) -> Iterator[str]:
+def _check_names(schema: dict[str, Any]) -> Iterator[str]:
     for keyword in ("properties", "$defs", "definitions", "dependentSchemas"):
         held = schema.get(keyword)
         for name in held if isinstance(held, dict) else ():
             if not readable(name, spaces=False):
-                yield f"{keyword} name {shown(name)} reads as text; use letters, digits, - _ and ."
+                yield f"{keyword} name {quote(name)} reads as text; use letters, digits, - _ and ."
 
 
-def _listed(schema: dict[str, Any]) -> Iterator[str]:
+def _check_listed_values(schema: dict[str, Any]) -> Iterator[str]:
     listed = schema.get("enum", [])
     for value in (*(listed if isinstance(listed, list) else ()), schema.get("const")):
         if not isinstance(value, str | int | float | bool | None):
             yield "lists a value that is no scalar"
         elif isinstance(value, str) and not readable(value, spaces=True):
-            yield f"value {shown(value)} reads as text; use at most {BUDGET * 2} words"
+            yield f"value {quote(value)} reads as text; use at most {BUDGET * 2} words"

@@ -27,7 +27,7 @@ LIMITS: Final = JsonLimits(bytes=BYTES, values=NODES)
 """The limits of a schema's text; the rules have narrower ones of their own."""
 
 
-def read(data: bytes, reference: Reference | None = None) -> Schema | Objection:
+def read_json_schema(data: bytes, reference: Reference | None = None) -> Schema | Objection:
     """The schema in ``data``; or why there is none."""
     found = foreign_json.parse_json(data, LIMITS)
     if isinstance(found, RefusedJson):
@@ -73,17 +73,17 @@ def children(schema: Any) -> Iterator[tuple[str, Any]]:
         return
     for keyword, value in schema.items():
         holds = KEYWORDS.get(keyword)
-        step = escaped(keyword)
+        step = escape_token(keyword)
         if holds is Holds.SCHEMAS or (holds is Holds.SCHEMA and isinstance(value, list)):
             if isinstance(value, list):
                 yield from ((f"/{step}/{at}", each) for at, each in enumerate(value))
         elif holds is Holds.SCHEMA:
             yield f"/{step}", value
         elif holds is Holds.NAMED and isinstance(value, dict):
-            yield from ((f"/{step}/{escaped(name)}", each) for name, each in value.items())
+            yield from ((f"/{step}/{escape_token(name)}", each) for name, each in value.items())
 
 
-def escaped(token: object) -> str:
+def escape_token(token: object) -> str:
     """One step of a JSON pointer (RFC 6901)."""
     return str(token).replace("~", "~0").replace("/", "~1")
 
@@ -119,14 +119,14 @@ class Places:
             base = bases.get(above, "")
             own = schema.get("$id") if isinstance(schema, dict) else None
             if isinstance(own, str) and not own.startswith("#"):
-                base = _joined(base, own)
+                base = _join(base, own)
                 self._named.setdefault(base, pointer)
             bases[pointer] = base
             self.found[pointer] = schema, base
-            self._anchored(schema, pointer, base)
+            self._anchor(schema, pointer, base)
         self._named.setdefault("", "")
 
-    def _anchored(self, schema: Any, pointer: str, base: str) -> None:
+    def _anchor(self, schema: Any, pointer: str, base: str) -> None:
         if isinstance(schema, dict):
             names = [schema.get(word) for word in ("$anchor", "$dynamicAnchor")]
             own = schema.get("$id")
@@ -140,14 +140,14 @@ class Places:
         schema, base = self.found.get(pointer, (None, ""))
         inside = [pointer + rest for rest, _ in children(schema)]
         said = [schema.get(word) for word in _REFERRING] if isinstance(schema, dict) else []
-        return (*inside, *(named for each in said if (named := self._resolved(base, each)) is not None))
+        return (*inside, *(named for each in said if (named := self._resolve(base, each)) is not None))
 
-    def _resolved(self, base: str, reference: Any) -> str | None:
+    def _resolve(self, base: str, reference: Any) -> str | None:
         if not isinstance(reference, str):
             return None
         if reference in self._named:
             return self._named[reference]
-        whole = base + reference if reference[:1] in {"", "#"} else _joined(base, reference)
+        whole = base + reference if reference[:1] in {"", "#"} else _join(base, reference)
         document, _, fragment = whole.partition("#")
         start = self._named.get(document, "" if reference.startswith("#") else None)
         if start is None:
@@ -161,7 +161,7 @@ class Places:
 _REFERRING: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
-def _joined(base: str, reference: str) -> str:
+def _join(base: str, reference: str) -> str:
     try:
         return urljoin(base, reference)
     except ValueError:
@@ -194,23 +194,23 @@ def cost(root: Any) -> tuple[int, int]:
     return sizes[""]
 
 
-def visible(schema: Any) -> Any:
+def strip_annotations(schema: Any) -> Any:
     """A copy without description, title, $comment and examples wherever a schema stands.
 
     Members that carry those names and listed values that hold them are no schemas and stay. The value of a
     keyword that is not known counts as a schema.
     """
-    return _stripped(schema, lambda keyword, _: keyword not in VISIBLE)
+    return _strip(schema, lambda keyword, _: keyword not in VISIBLE)
 
 
-def bare(schema: Any) -> Any:
+def strip_to_structure(schema: Any) -> Any:
     """The structure alone: without unknown keywords and without defaults that read as text, too."""
-    return _stripped(schema, _structural)
+    return _strip(schema, _structural)
 
 
-def _stripped(schema: Any, stays: Callable[[str, Any], bool]) -> Any:
+def _strip(schema: Any, stays: Callable[[str, Any], bool]) -> Any:
     if isinstance(schema, list):
-        return [_stripped(each, stays) for each in schema]
+        return [_strip(each, stays) for each in schema]
     if not isinstance(schema, dict):
         return schema
     return {
@@ -223,8 +223,8 @@ def _inner(keyword: str, value: Any, stays: Callable[[str, Any], bool]) -> Any:
     if holds is Holds.DATA:
         return deepcopy(value)
     if holds is Holds.NAMED and isinstance(value, dict):
-        return {name: _stripped(each, stays) for name, each in value.items()}
-    return _stripped(value, stays)
+        return {name: _strip(each, stays) for name, each in value.items()}
+    return _strip(value, stays)
 
 
 def _structural(keyword: str, value: Any) -> bool:

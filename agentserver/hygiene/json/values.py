@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agentserver.hygiene.json.tree import KEYWORDS, Holds
-from agentserver.hygiene.slug import BUDGET, readable, words
+from agentserver.hygiene.slug import BUDGET, count_words, readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -70,12 +70,12 @@ def _types(value: Any) -> bool:
 
 
 def _media(value: Any) -> bool:
-    return isinstance(value, str) and _MEDIA.fullmatch(value) is not None and words(value) <= BUDGET * 2
+    return isinstance(value, str) and _MEDIA.fullmatch(value) is not None and count_words(value) <= BUDGET * 2
 
 
-def _spoken(value: Any) -> bool:
+def _is_wordless(value: Any) -> bool:
     """A pattern that spells no more out than a listed value may."""
-    return not isinstance(value, str) or words(_LITERALS.sub("-", value)) <= BUDGET * 2
+    return not isinstance(value, str) or count_words(_LITERALS.sub("-", value)) <= BUDGET * 2
 
 
 def _text(value: Any) -> bool:
@@ -98,7 +98,7 @@ _DATA: Final[Mapping[str, Form]] = {
         lambda value: isinstance(value, str) and value in ENCODINGS, "an encoding of MIME"
     ),
     "contentMediaType": Form(_media, "a media type"),
-    "pattern": Form(_spoken, f"an expression that spells at most {BUDGET * 2} words"),
+    "pattern": Form(_is_wordless, f"an expression that spells at most {BUDGET * 2} words"),
     "required": Form(_names, "a list of different names"),
     "dependentRequired": Form(_dependent, "lists of different names by name"),
     "enum": Form(lambda value: isinstance(value, list) and bool(value), "a list of values"),

@@ -20,12 +20,12 @@ from agentserver.hygiene.limits import (
     PROPERTIES,
     REPEATED,
     WRITTEN,
-    oversized,
+    check_document_size,
 )
-from agentserver.hygiene.objections import shown
+from agentserver.hygiene.objections import quote
 from agentserver.hygiene.regex import PatternError
 from agentserver.hygiene.simple_types import XSD
-from agentserver.hygiene.slug import BUDGET, readable, words
+from agentserver.hygiene.slug import BUDGET, count_words, readable
 from agentserver.hygiene.xsd import tree as at
 
 if TYPE_CHECKING:
@@ -53,9 +53,9 @@ _KNOWN: Final = frozenset(
 _ANY_TYPES: Final = frozenset({"anyType", "anySimpleType", "anyAtomicType"})
 
 
-def bounded(schema: Schema) -> Said:
+def check_size(schema: Schema) -> Said:
     """Nesting and size of the document."""
-    return oversized(schema.tree, iter, "elements")
+    return check_document_size(schema.tree, iter, "elements")
 
 
 def _elements(schema: Schema) -> Iterator[etree._Element]:
@@ -65,7 +65,7 @@ def _elements(schema: Schema) -> Iterator[etree._Element]:
             yield element
 
 
-def self_contained(schema: Schema) -> Said:
+def check_references(schema: Schema) -> Said:
     """Nothing is fetched, and every reference names a type of XSD or a part of this document."""
     known = at.components(schema.tree)
     if len(known) < sum(1 for each in schema.tree if at.component(each)):
@@ -74,12 +74,12 @@ def self_contained(schema: Schema) -> Said:
         if at.local(element) in _ELSEWHERE:
             yield at.place(element), f"xs:{at.local(element)} reaches outside of the file"
             continue
-        for value, found in at.resolved(element, known):
+        for value, found in at.resolve_references(element, known):
             if found is None:
-                yield at.place(element), f"{shown(value)} is no part of this file"
+                yield at.place(element), f"{quote(value)} is no part of this file"
 
 
-def known_words(schema: Schema) -> Said:
+def check_elements(schema: Schema) -> Said:
     """Nothing but elements that these rules understand, no foreign attributes, no loose text."""
     for element in _elements(schema):
         if at.local(element) not in _KNOWN:
@@ -88,18 +88,18 @@ def known_words(schema: Schema) -> Said:
             yield at.place(element), "has text between its parts"
         for name in element.attrib:
             if str(name).startswith("{"):  # such as vc:minVersion, by which two validators see two schemas
-                yield at.place(element), f"attribute {shown(name)} is not of XSD"
+                yield at.place(element), f"attribute {quote(name)} is not of XSD"
     for element in schema.tree.iter():
         annotated = any(at.local(above) in _READ for above in (element, *element.iterancestors()))
         if not at.local(element) and not annotated:
-            yield "", f"element {shown(element.tag)} is not of XSD"
+            yield "", f"element {quote(element.tag)} is not of XSD"
 
 
-def finite(schema: Schema) -> Said:
+def check_finite(schema: Schema) -> Said:
     """No type contains itself by reference, and references written out stay within bounds."""
     loop = at.cycle(schema.tree)
     if loop:
-        yield loop[0], f"refers to itself: {shown(' -> '.join(loop))}"
+        yield loop[0], f"refers to itself: {quote(' -> '.join(loop))}"
         return
     cost = at.cost(schema.tree)
     if cost.components > DEPTH:
@@ -110,7 +110,7 @@ def finite(schema: Schema) -> Said:
         yield "", f"holds {cost.elements} elements with its references written out, more than {EXPANDED}"
 
 
-def closed(schema: Schema) -> Said:
+def check_closed(schema: Schema) -> Said:
     """Every element and attribute has a type, nothing is mixed, open, abstract or to be substituted."""
     for element in _elements(schema):
         yield from ((at.place(element), said) for said in _open(element))
@@ -126,19 +126,19 @@ def _open(element: etree._Element) -> Iterator[str]:
         space, kind = at.qname(element, value)
         if space == XSD and kind in _ANY_TYPES:
             yield f"xs:{kind} accepts anything"
-    if name in {"element", "attribute"} and not _typed(element):
+    if name in {"element", "attribute"} and not _is_typed(element):
         yield "accepts anything: give it a type"
     for opening in ("abstract", "substitutionGroup", "nillable", "processContents"):
         if element.get(opening, "false").strip() not in {"false", "0"}:
             yield f"{opening} opens what the type closes"
 
 
-def _typed(element: etree._Element) -> bool:
+def _is_typed(element: etree._Element) -> bool:
     inside = any(at.local(child) in {"simpleType", "complexType"} for child in element)
     return inside or "type" in element.attrib or "ref" in element.attrib
 
 
-def required(schema: Schema) -> Said:
+def check_required(schema: Schema) -> Said:
     """There is one root element, and it requires a child, an attribute or a text."""
     roots = [each for each in schema.tree if at.local(each) == "element"]
     if len(roots) != 1:
@@ -155,7 +155,7 @@ def _type_of(element: etree._Element, known: dict[str, etree._Element]) -> etree
     inline = next((child for child in element if at.local(child) == "complexType"), None)
     if inline is not None:
         return inline
-    named = next((found for _, found in at.resolved(element, known)), None)
+    named = next((found for _, found in at.resolve_references(element, known)), None)
     return known[named] if named and named.startswith("complexType") else None
 
 
@@ -168,22 +168,22 @@ def _demands(part: etree._Element, known: dict[str, etree._Element]) -> bool:
         return part.get("use") == "required"
     if name in {"element", "simpleContent"}:
         return True
-    below = [*part, *(known[found] for _, found in at.resolved(part, known) if found)]
+    below = [*part, *(known[found] for _, found in at.resolve_references(part, known) if found)]
     return (all if name == "choice" and below else any)(_demands(each, known) for each in below)
 
 
-def versioned(schema: Schema) -> Said:
+def check_version(schema: Schema) -> Said:
     """The target namespace ends in a version, that of its file where it has one."""
     own = schema.tree.get("targetNamespace", "")
     named = objections.namespace(own)
     if named is None:
-        yield "", f"targetNamespace must end in :vN or /vN, not {shown(own)}"
+        yield "", f"targetNamespace must end in :vN or /vN, not {quote(own)}"
     elif schema.reference and named != (schema.reference.slug, schema.reference.version):
         wanted = f"{schema.reference.slug}:v{schema.reference.version}"
-        yield "", f"targetNamespace is {shown(own)}, but its file says {wanted}"
+        yield "", f"targetNamespace is {quote(own)}, but its file says {wanted}"
 
 
-def occurrences(schema: Schema) -> Said:
+def check_occurrences(schema: Schema) -> Said:
     """Bound the number of particles, choices and occurrences, and the nesting of optional groups."""
     known = at.components(schema.tree)
     for element in _elements(schema):
@@ -211,33 +211,35 @@ def _optional(part: etree._Element, known: dict[str, etree._Element]) -> int:
         return 0
     varies = part.get("minOccurs", "1").strip() != part.get("maxOccurs", "1").strip()
     own = 1 if name in _GROUPS and varies else 0
-    named = (known[found] for _, found in at.resolved(part, known) if found and found.startswith("group"))
+    named = (
+        known[found] for _, found in at.resolve_references(part, known) if found and found.startswith("group")
+    )
     return own + max((_optional(each, known) for each in (*part, *named)), default=0)
 
 
-def patterns(schema: Schema) -> Said:
+def check_patterns(schema: Schema) -> Said:
     """Patterns are of the portable profile and match in bounded time."""
     for element in _elements(schema):
         if at.local(element) == "pattern":
             try:
-                pattern.xsd(element.get("value", ""))
+                pattern.read_xsd_pattern(element.get("value", ""))
             except PatternError as error:
                 yield at.place(element), str(error)
 
 
-def wording(schema: Schema) -> Said:
+def check_wording(schema: Schema) -> Said:
     """Names and the values that the schema lists survive stripping, so they must not read as text."""
     for element in _elements(schema):
         name = element.get("name", "")
         if name and not readable(name, spaces=False):
             above = element.getparent()
-            yield "" if above is None else at.place(above), f"name {shown(name)} reads as text"
+            yield "" if above is None else at.place(above), f"name {quote(name)} reads as text"
         listed = [element.get("value", "")] if at.local(element) == "enumeration" else []
         for value in (*listed, element.get("fixed", ""), element.get("default", "")):
             if not readable(value, spaces=True):
                 yield (
                     at.place(element),
-                    f"value {shown(value)} reads as text; use at most {BUDGET * 2} words",
+                    f"value {quote(value)} reads as text; use at most {BUDGET * 2} words",
                 )
 
 
@@ -274,23 +276,23 @@ _OUTSIDE: Final = re.compile(r"\[(?:\\.|[^\]\\]){0,256}+\]|\\.|[^A-Za-z0-9]")
 """Everything of a pattern that is no letter or digit standing for itself."""
 
 
-def values(schema: Schema) -> Said:
+def check_values(schema: Schema) -> Said:
     """Every attribute is known and has a value of its form; no prefix, namespace, facet or pattern reads as text."""
     own = schema.tree.get("targetNamespace", "")
-    if not _NAMESPACE.fullmatch(own) or words(own) > BUDGET * 2:
-        yield "", f"targetNamespace {shown(own)} reads as text"
+    if not _NAMESPACE.fullmatch(own) or count_words(own) > BUDGET * 2:
+        yield "", f"targetNamespace {quote(own)} reads as text"
     for element in _elements(schema):
         for prefix, space in element.nsmap.items():
             if space not in {XSD, own}:
                 yield (
                     at.place(element),
-                    f"namespace {shown(space)} is neither that of XSD nor the schema's own",
+                    f"namespace {quote(space)} is neither that of XSD nor the schema's own",
                 )
-            if prefix and (len(prefix) > _PREFIX or words(prefix) > 1):
-                yield at.place(element), f"prefix {shown(prefix)} reads as text"
+            if prefix and (len(prefix) > _PREFIX or count_words(prefix) > 1):
+                yield at.place(element), f"prefix {quote(prefix)} reads as text"
         for name, value in element.attrib.items():
             if not _fits(str(name), str(value).strip(), at.local(element)):
-                yield at.place(element), f"attribute {shown(name)} must not be {shown(value)}"
+                yield at.place(element), f"attribute {quote(name)} must not be {quote(value)}"
 
 
 def _fits(name: str, value: str, element: str) -> bool:
@@ -301,13 +303,13 @@ def _fits(name: str, value: str, element: str) -> bool:
     if name != "value":
         return name in _CHECKED or (name == "targetNamespace" and element == "schema")
     if element == "pattern":
-        return words(_OUTSIDE.sub("-", value)) <= BUDGET * 2
+        return count_words(_OUTSIDE.sub("-", value)) <= BUDGET * 2
     if element == "whiteSpace":
         return value in {"preserve", "replace", "collapse"}
     return element == "enumeration" or _NUMBER.fullmatch(value) is not None
 
 
-def compiled(schema: Schema) -> Said:
+def check_compiles(schema: Schema) -> Said:
     """libxml2 takes it for a schema; asked last, when its size is known to be bounded."""
     try:
         etree.XMLSchema(etree.ElementTree(schema.tree))

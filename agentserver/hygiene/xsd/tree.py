@@ -29,7 +29,7 @@ _REFERRING: Final = {
 _NAMED: Final = ("simpleType", "complexType", "element", "attribute", "group", "attributeGroup")
 
 
-def read(data: bytes, reference: Reference | None = None) -> Schema | Objection:
+def read_xsd(data: bytes, reference: Reference | None = None) -> Schema | Objection:
     """The schema in ``data``, without comments and processing instructions; or why there is none."""
     if len(data) > BYTES:
         return Objection("document", "", f"has more than {BYTES} bytes")
@@ -100,7 +100,9 @@ def references(element: etree._Element) -> Iterator[tuple[str, tuple[str, ...]]]
         yield element.get("ref", ""), (local(element),)
 
 
-def resolved(element: etree._Element, known: dict[str, etree._Element]) -> Iterator[tuple[str, str | None]]:
+def resolve_references(
+    element: etree._Element, known: dict[str, etree._Element]
+) -> Iterator[tuple[str, str | None]]:
     """Each reference to something other than a type of XSD itself, with the component that it names."""
     own = element.getroottree().getroot().get("targetNamespace", "")
     for value, kinds in references(element):
@@ -116,7 +118,10 @@ def order(root: etree._Element) -> list[tuple[str, tuple[str, ...]]]:
     known = components(root)
     graph = {
         name: tuple(
-            found for part in each.iter(tag("*")) for _, found in resolved(part, known) if found is not None
+            found
+            for part in each.iter(tag("*"))
+            for _, found in resolve_references(part, known)
+            if found is not None
         )
         for name, each in known.items()
     }

@@ -24,7 +24,7 @@ from agentserver.mcp.serving.calls import CallDone, CallPending, HostCall
 from agentserver.mcp.serving.tools import answer_of
 from agentserver.payload.json.values import JsonRefusal
 from agentserver.ports import QuotaError
-from agentserver.trace.traceparent import coming_from
+from agentserver.trace.traceparent import link_requests
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -124,7 +124,7 @@ async def _called(
     try:
         progress = "progress_token" in (ctx.meta or {})
         call = HostCall(tool, message, host, _request(params), elicits, partial(_is_gone, ctx), progress)
-        with coming_from((ctx.meta or {}).get("traceparent")):
+        with link_requests((ctx.meta or {}).get("traceparent")):
             outcome = await offer.calls.call(offer.who(), call, beat)
     except QuotaError:
         return _failed("Busy. Try again later.")

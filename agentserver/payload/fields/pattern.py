@@ -45,7 +45,7 @@ def objection(text: str) -> str:
     """The reason why ``text`` cannot be a pattern facet, with what would work; empty when it can."""
     if not text or len(text) > LONGEST or not carried(text):
         return f"must hold 1 to {LONGEST} characters that XML can carry"
-    return regex.unportable(text) or misjudged(text)
+    return regex.find_unportable(text) or misjudged(text)
 
 
 def misjudged(text: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 from agentserver.characters.printing import DOTS, truncate
 from agentserver.foreign_json import reading as foreign_json
 from agentserver.foreign_json.reading import JsonLimits, RefusedJson
-from agentserver.hygiene.json.tree import escaped
+from agentserver.hygiene.json.tree import escape_token
 from agentserver.payload.corrections import FAULTS, LENGTH
 
 LIMITS: Final = JsonLimits()
@@ -57,7 +57,7 @@ def refusal(*faults: JsonFault) -> JsonRefusal:
 
 def below(pointer: str, step: object) -> str:
     """The pointer to a member or an item."""
-    return f"{pointer}/{escaped(step)}"
+    return f"{pointer}/{escape_token(step)}"
 
 
 def read(text: str | bytes, limits: JsonLimits = LIMITS) -> JsonValue | JsonRefusal:

@@ -29,7 +29,7 @@ from agentserver.core.records.details import (
 )
 from agentserver.core.records.wording import WORDING
 from agentserver.findings import Delegation, Exposed, FindingFacts, Findings, RecordText, Trail, TrailHop
-from agentserver.trace.redact import EVERY, Redaction, redacted
+from agentserver.trace.redact import EVERY, Redaction, redact_records
 from agentserver.trace.text import json_lines, tree_text
 from tests.core.samples import handoff
 
@@ -92,5 +92,5 @@ def test_what_is_loaded_can_be_told_and_anything_else_is_refused(detail, lie):
         except ValueRefusedError:
             continue
         records = [AuditRecord(Event.REFUSED, 1.0, "c", "t", detail=loaded)]
-        assert tree_text(redacted(records, Redaction((EVERY,))), payloads=True)
+        assert tree_text(redact_records(records, Redaction((EVERY,))), payloads=True)
         assert json_lines(records)

@@ -325,7 +325,7 @@ async def test_the_pump_does_not_wait_for_the_screen(monkeypatch):
     for conversation in "cdccc":
         view.note(AuditRecord(Event.SENT, 1.0, conversation, "t", "a", "b"))
     view.flush()
-    await screen.written()
+    await screen.flush()
     assert shown.getvalue().splitlines() == ["2 hops not shown", "   +0.000s  a -> b", "   +0.000s  a -> b"]
 
 

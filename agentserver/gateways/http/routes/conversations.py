@@ -31,7 +31,7 @@ from agentserver.gateways.http.problems import (
 )
 from agentserver.gateways.http.routes.streams import EventStream, OverSocket, ServerSent
 from agentserver.ports import Ended, EngineError, OtherMessageError, Submitted, Unkept
-from agentserver.trace.traceparent import coming_from
+from agentserver.trace.traceparent import link_requests
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -118,7 +118,7 @@ class ConversationRoutes:
             raise stopping()
         try:
             await _confirm(request, who)
-            with coming_from(header(request, b"traceparent")):
+            with link_requests(header(request, b"traceparent")):
                 submitted = await server.submit(who.name, key, message, wanted.to, request=wanted.key)
         except LookupError:
             raise unknown() from None

@@ -22,7 +22,7 @@ from agentserver.gateways.http.problems import ProblemAnswer, unknown
 from agentserver.gateways.http.routes.conversations import CONVERSATION
 from agentserver.payload.json.values import JsonRefusal
 from agentserver.payload.json.values import read as read_json
-from agentserver.trace.redact import EVERY, Redaction, names_of, redacted
+from agentserver.trace.redact import EVERY, Redaction, names_of, redact_records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -160,7 +160,7 @@ async def trace(request: Request) -> Response:
     redaction = Redaction(secrets=server.rules.redact)
     if who.redacted:
         redaction = Redaction((EVERY,), server.rules.redact, names_of(server.rules.blueprint))
-    records = redacted(await _records(server, key), redaction)
+    records = redact_records(await _records(server, key), redaction)
     found = [_record(each, who, server) for each in records]
     return Response(forms.dumped({"now": time.time(), "records": found}), media_type=forms.JSON)
 

@@ -25,7 +25,7 @@ IDIOMS = {
     "told": r"told",
     "stands": r"stands|standing",
     "goes on": r"(?:go|goes|going|went) on",
-    "no more": r"no more(?! than)|any more(?! than)|for ever",
+    "no more": r"(?:no|any) more(?![^.]* than)|for ever",
     "beside": r"beside|anew|likewise",
     "whom": r"whom|(?:of|under) which",
     "is none": r"(?-i:(?:is|are|was|were|for|where|if) none)(?! of)|(?-i:None (?:where|for one|for none))",
@@ -60,7 +60,6 @@ UNTRANSLATED: dict[str, tuple[float, float]] = {
     "guards": (29.6, 38.9),
     "handoff": (20.6, 24.8),
     "history": (24.9, 20.3),
-    "hygiene": (12.0, 25.8),
     "llm": (19.3, 27.7),
     "mcp": (21.2, 30.7),
     "payload": (12.5, 19.8),
@@ -71,8 +70,6 @@ UNTRANSLATED: dict[str, tuple[float, float]] = {
     "remedies": (12.1, 44.0),
     "telemetry": (34.3, 25.7),
     "testing": (17.5, 21.1),
-    "tools": (22.6, 21.4),
-    "trace": (28.9, 29.5),
     "worker": (16.8, 23.5),
     "(modules)": (18.4, 15.2),
     "docs": (11.5, 0.0),
@@ -111,7 +108,7 @@ ADVERBS = frozenset(
     elsewhere enough entirely even ever everywhere exactly far forth forward from further hence here
     hereafter how however inside instead into inward just late later less many maybe meanwhile mine
     more most much near never next no nobody none nor nothing now nowhere of off often on once only
-    onto onward otherwise out outside outward over past patiently rather repeatedly round same
+    onto onward otherwise out outside outward over past patiently rather repeatedly same
     seldom since so some somebody somehow soon still such theirs then there therefore thereof
     through thus tidily together too toward towards twice under unhurried until up upon via well
     what when whence where whether which whichever while who whole whom whose why with within

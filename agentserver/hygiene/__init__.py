@@ -1,6 +1,6 @@
-"""The rules that a payload schema must satisfy before it is relied on: one ordered list, each with a name.
+"""Rules that a payload schema must satisfy before it is used, as one ordered list of named rules.
 
-Pure and standalone: imports nothing of agentserver and does no I/O. Bytes and text come in, values go out.
+Pure and standalone: imports nothing from agentserver and does no I/O.
 
-Internal, but for the names that docs/reference.md lists.
+Internal, except for the names that docs/reference.md lists.
 """

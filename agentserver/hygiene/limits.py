@@ -1,7 +1,7 @@
-"""The limits on the size of a payload schema.
+"""Limits on the size of a payload schema.
 
-Owns the figures, and the walk that holds a document against two of them. libxml2 compiles 500 optional elements in 0.4
-s and 2000 not at all; a schema of 2 kB with optional groups inside one another takes it longer than anybody waits.
+libxml2 compiles 500 optional elements in 0.4 s but cannot finish 2000, and a 2 kB schema with nested optional groups
+takes it longer than anybody waits.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 BYTES: Final = 256 * 1024
 """Of the file."""
 DEPTH: Final = 32
-"""Levels of nesting, with references written out."""
+"""Levels of nesting, with references expanded."""
 NODES: Final = 20_000
 """Values or elements in the document."""
 EXPANDED: Final = 20_000
-"""Schemas or elements, with references written out."""
+"""Schemas or elements, with references expanded."""
 WRITTEN: Final = 128
-"""Levels of elements of an XSD, with references written out; what follows them recurses."""
+"""Levels of XSD elements, with references expanded; the code that processes them recurses."""
 PROPERTIES: Final = 256
 """Members of one object, or particles of one group."""
 LISTED: Final = 1000
@@ -28,20 +28,20 @@ LISTED: Final = 1000
 TRIED: Final = 16
 """Alternatives in one place of a JSON Schema."""
 REPEATED: Final = 10_000
-"""A finite bound on occurrences, lengths and items."""
+"""A finite limit on occurrences, lengths and items."""
 OPTIONAL: Final = 3
-"""Optional groups inside one another."""
+"""Nested optional groups."""
 
 
 def check_document_size(
     root: Any, inside: Callable[[Any], Iterable[Any]], kind: str
 ) -> Iterator[tuple[str, str]]:
-    """An objection to a document of too many levels or too many nodes, which may contain itself.
+    """Object to a document with too many levels or nodes. The document may contain itself.
 
     Args:
         root: the document.
-        inside: gives the nodes directly inside of one.
-        kind: the word for nodes.
+        inside: returns the direct children of a node.
+        kind: the noun for nodes.
     """
     waiting = [(root, 0)]
     seen = 0

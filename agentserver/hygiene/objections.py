@@ -1,7 +1,6 @@
-"""The vocabulary of schema hygiene: schemas, their places, and what is objected to.
+"""Vocabulary of schema hygiene: schemas, references to them, and objections.
 
-Owns the values that rules take and give, and the syntax of references and ids. Refuses to know any rule and to open
-anything: symbolic links are for the code that opens the file.
+Parses references and ids. Opens no files: the code that does so refuses symbolic links.
 """
 
 from __future__ import annotations
@@ -20,21 +19,21 @@ SHOWN = 80
 
 
 class SchemaLanguage(StrEnum):
-    """The schema languages."""
+    """A schema language."""
 
     XSD = "xsd"
     JSON = "json-schema"
 
 
 class Vulnerability(StrEnum):
-    """The vulnerability classes of handoff payload schemas that rules protect against."""
+    """Vulnerability class of handoff payload schemas that a rule protects against."""
 
-    TRAVERSAL = "V1"  # a reference that leads elsewhere
+    TRAVERSAL = "V1"  # a reference out of the folder
     POISONING = "V2"  # a schema that accepts anything
     INJECTION = "V3"  # text that a model would read
-    DRIFT = "V4"  # two schemas under one name
-    EXHAUSTION = "V5"  # a schema that costs without bound
-    BYPASS = "V6"  # no schema at all
+    DRIFT = "V4"  # two schemas with one name
+    EXHAUSTION = "V5"  # a schema of unbounded cost
+    BYPASS = "V6"  # not a schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +47,11 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A schema as it was read.
+    """A parsed schema.
 
     Args:
         tree: a JSON value, or the root of an lxml tree without comments and processing instructions.
-        reference: its place, when it has one; ids are then held against it.
+        reference: its place, if it has one; ids must then agree with it.
     """
 
     kind: SchemaLanguage
@@ -62,12 +61,12 @@ class Schema:
 
 @dataclass(frozen=True, slots=True)
 class Objection:
-    """One reason why a schema or a field is not admitted.
+    """Reason for refusing a schema or a field.
 
     Args:
-        rule: name of the rule, stable.
-        path: where in the schema: a JSON pointer, or element names from the root; empty for all of it.
-        detail: what is wrong and what would work; quotes at most SHOWN characters of the schema.
+        rule: stable name of the rule.
+        path: the place in the schema: a JSON pointer, or element names from the root; empty for the whole schema.
+        detail: the problem and a correction; quotes at most SHOWN characters of the schema.
     """
 
     rule: str
@@ -79,7 +78,7 @@ class Objection:
 
 
 def quote(text: object) -> str:
-    """Foreign text for a message: quoted, escaped to ASCII, at most SHOWN characters."""
+    """Quote foreign text for a message, escaped to ASCII and with at most SHOWN characters."""
     return truncate(ascii(text), SHOWN, DOTS)
 
 
@@ -90,7 +89,7 @@ _NAMESPACE = re.compile(r"(?:[a-z][a-z0-9+.-]*:)\S*?([A-Za-z0-9_.-]{1,64})[:/]v(
 
 
 def parse_reference(value: object) -> Reference | Objection:
-    """The reference that a cell or a configuration names, or why it is none. The whole text counts."""
+    """Parse a reference from a cell or a configuration; the whole text must match."""
     if not isinstance(value, str) or not value:
         return Objection("reference", "", f"must name a schema as {SHAPE}")
     found = _PATH.fullmatch(value)
@@ -100,7 +99,7 @@ def parse_reference(value: object) -> Reference | Objection:
 
 
 def format_reference(of: Reference) -> str:
-    """The reference as text; ``parse_reference`` is its inverse."""
+    """Format the reference; the inverse of ``parse_reference``."""
     ending = next(text for text, kind in _ENDINGS.items() if kind is of.kind)
     return f"{FOLDER}/{of.slug}.v{of.version}.{ending}"
 
@@ -118,12 +117,12 @@ def _blame(value: str) -> str:
 
 
 def json_id(text: str) -> tuple[str, int] | None:
-    """Slug and version of an ``$id``: ``SLUG/vN.schema.json``, or with a dot for the slash."""
+    """Parse the slug and version of an ``$id``: ``SLUG/vN.schema.json``, or with a dot for the slash."""
     found = _ID.fullmatch(text)
     return None if found is None else (found[1], int(found[2]))
 
 
 def namespace(text: str) -> tuple[str, int] | None:
-    """Last part and version of a target namespace that ends in ``:vN`` or ``/vN``."""
+    """Parse the last part and version of a target namespace that ends in ``:vN`` or ``/vN``."""
     found = _NAMESPACE.fullmatch(text)
     return None if found is None else (found[1], int(found[2]))

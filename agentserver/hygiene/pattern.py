@@ -1,14 +1,11 @@
-"""Judgements over regular expressions: the characters and the lengths that they admit, and the cost of matching.
+"""Proves properties of regular expressions: admitted characters and lengths, and the cost of matching.
 
-Owns the proofs and the bounds on nesting, repetition and ambiguity. Refuses to match anything.
+A pattern admits a character only if one of its atoms does, so a walk over the atoms is enough, linear in the pattern.
+The walk overestimates: unreachable branches and unknown parts count as reachable.
 
-A pattern admits a character only if one of its atoms does, so a walk over the atoms is enough, linear in the
-pattern. The walk errs to "admits": branches that can never be taken and parts that it does not know count as reachable.
-
-The cost is that of a matcher which tries alternatives one after the other: Python's ``re``, behind JSON Schema
-validators and xmlschema; libxml2 gives up by itself after a second. Such a matcher takes for ever where one text can be
-read in many ways. So a repeated part must be readable in one way, and no more than two parts that vary in length may
-compete for the same characters.
+The cost assumes a backtracking matcher: Python's ``re``, behind JSON Schema validators and xmlschema; libxml2
+gives up by itself after a second. Backtracking explodes where one text can be matched in many ways. So a repeated
+part must match in one way only, and at most two parts of variable length may compete for the same characters.
 """
 
 from __future__ import annotations
@@ -43,17 +40,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 NESTING: Final = 16
-"""Groups and repetitions inside one another."""
+"""Nested groups and repetitions."""
 REPEATED: Final = 10_000
 """Product of the finite repetitions around one atom."""
 VARYING: Final = 64
-"""Parts that vary in length."""
+"""Parts of variable length."""
 ALTERNATIVES: Final = 128
 """Alternatives in one place."""
 AMBIGUOUS: Final = 4
-"""Parts that can be read in two ways: each of them doubles the work."""
+"""Parts that can match in two ways: each of them doubles the work."""
 COMPETING: Final = 2
-"""Of them, those that may take the same characters."""
+"""Variable parts that may match the same characters."""
 
 
 _PREFERRED = " \n\t\u00a0\u3000<&\"'aA0-_."
@@ -61,14 +58,14 @@ _PREFERRED = " \n\t\u00a0\u3000<&\"'aA0-_."
 
 @dataclass(frozen=True, slots=True)
 class AdmittedCharacter:
-    """A character outside the allowed set that a pattern admits, and a text that has it."""
+    """A character outside the allowed set that a pattern admits, with a matching text that contains it."""
 
     character: str
     sample: str
 
 
 def read_xsd_pattern(text: str) -> Expression:
-    """Read a pattern facet. Raises PatternError with the reason and what would work."""
+    """Read a pattern facet. Raises PatternError with the reason and a correction."""
     _check_length(text)
     reason = regex.find_unportable(text)
     if reason:
@@ -79,7 +76,7 @@ def read_xsd_pattern(text: str) -> Expression:
 def read_json_pattern(text: str) -> Expression:
     """Read the ``pattern`` of a JSON Schema. Raises PatternError.
 
-    It must match whole values: ``^`` first, ``$`` last, neither elsewhere, no bare alternation between them.
+    It must match whole values: ``^`` first, ``$`` last, neither elsewhere, and no top-level alternation between them.
     """
     _check_length(text)
     anchors = [atom for atom in regex.split_atoms(text) if atom in "^$"]
@@ -106,9 +103,9 @@ def _cheap(expression: Expression) -> Expression:
 def find_outside(
     expression: Expression, allowed: Spans, least: int = 0, most: int | None = None
 ) -> AdmittedCharacter | None:
-    """A character beyond ``allowed`` that the expression admits; None is a proof that there is none.
+    """Find a character outside ``allowed`` that the expression admits; None proves that there is no such character.
 
-    The sample keeps to the lengths where one that does is found.
+    The sample text respects the lengths if such a sample is found.
     """
     shortest: tuple[str, str] | None = None
     for stretch in (3, 1, 0, 2, *range(4, min(least, 64) + 1)):
@@ -124,12 +121,12 @@ def find_outside(
 
 
 def longest_match(expression: Expression) -> int | None:
-    """Most characters that a match can have; None when there is no bound."""
+    """Compute the length of the longest match; None if unbounded."""
     return width(expression.tree)
 
 
 _Spelling: TypeAlias = "tuple[str, tuple[str, str] | None]"
-"""A text that matches; and, where one exists, the bad character and a text that matches and holds it."""
+"""A matching text and, if there is one, the bad character with a matching text that contains it."""
 
 
 def _spell_sequence(tree: Any, allowed: Spans, stretch: int) -> _Spelling:
@@ -177,11 +174,12 @@ def _pick(of: Spans) -> str:
     return chr(of[0][0])
 
 
-# --- the cost of matching --------------------------------------------------------------------------------------------
+# --- the cost of matching
+# --------------------------------------------------------------------------------------------
 
 
 def find_cost(tree: Any) -> str:
-    """The reason why matching may cost without bound; empty when it does not."""
+    """Find the reason why matching may be too expensive; empty if it is not."""
     return _structure(tree, 0, 1) or _competition(tree)
 
 
@@ -212,15 +210,15 @@ def _excessive(repeat: Any, times: int) -> str:
     if times > REPEATED:
         return f"must not repeat more than {REPEATED} times"
     if repeat[1] > 1 and not _clear(repeat[2]):
-        return "must not repeat what can be read in two ways: (a+)+ and (a|a)+ take for ever on some values"
+        return "must not repeat what can be read in two ways: (a+)+ and (a|a)+ take exponential time on some values"
     return ""
 
 
 def _clear(body: Any) -> bool:
-    """True when each turn of a repetition can be read in one way only.
+    """Check whether each turn of a repetition can match in one way only.
 
-    True when nothing in its body varies; or when one part of it varies, the rest are single characters, and one of
-    those cannot occur in the part that varies. Alternatives must exclude each other.
+    True if nothing in its body varies; or if one part varies, the others are single characters, and one of those
+    cannot occur in the varying part. Alternatives must exclude each other.
     """
     flat = _flatten(body)
     if not _plain(flat):
@@ -236,7 +234,7 @@ def _clear(body: Any) -> bool:
 
 
 def _plain(flat: Sequence[Any]) -> bool:
-    """True when at most one of these parts varies, and so on inside of it, and no part is ambiguous."""
+    """Check that at most one part varies, recursively, and that no part is ambiguous."""
     if any(_ambiguous(*node) for node in flat):
         return False
     varying = [node for node in flat if _varies(*node)]
@@ -246,7 +244,7 @@ def _plain(flat: Sequence[Any]) -> bool:
 
 
 def _flatten(body: Any) -> list[Any]:
-    """The body's parts, with groups around them taken off."""
+    """Flatten the body's parts by removing groups around them."""
     parts: list[Any] = []
     for op, value in body:
         if op is Op.GROUP:
@@ -261,15 +259,15 @@ def _spans(nodes: Any) -> Spans:
 
 
 def _ambiguous(op: Any, value: Any) -> bool:
-    """True when a part can be read in two ways at once.
+    """Check whether a part can match in two ways at once.
 
-    It holds alternatives that do not exclude each other, or repeats what may be empty.
+    It has alternatives that do not exclude each other, or repeats something that may be empty.
     """
     return any(True for _ in _ambiguities(op, value))
 
 
 def _ambiguities(op: Any, value: Any) -> Iterator[Any]:
-    """The ambiguous parts in a part."""
+    """Yield the ambiguous parts within a part."""
     if op is Op.BRANCH and not _exclusive([_flatten(branch) for branch in value]):
         yield op
     if op in REPEATS and value[0] != value[1] and _nullable(_flatten(value[2])):
@@ -280,7 +278,7 @@ def _ambiguities(op: Any, value: Any) -> Iterator[Any]:
 
 
 def _varies(op: Any, value: Any) -> bool:
-    """True when a part has more than one length. Alternatives that exclude each other keep their own."""
+    """Check whether a part has more than one length. Alternatives that exclude each other count separately."""
     if op in REPEATS and value[0] != value[1]:
         return True
     if op is Op.BRANCH and any(not branch for branch in value):
@@ -289,12 +287,12 @@ def _varies(op: Any, value: Any) -> bool:
 
 
 def _exclusive(branches: Sequence[Sequence[Any]]) -> bool:
-    """True when no text begins with two of these alternatives. One of them may be empty."""
+    """Check that no text begins with two of these alternatives. One of them may be empty."""
     return all(_differ(left, right) for at, left in enumerate(branches) for right in branches[at + 1 :])
 
 
 def _differ(left: Sequence[Any], right: Sequence[Any]) -> bool:
-    """True when two alternatives differ at a place that both have, before anything but single characters."""
+    """Check whether two alternatives differ at a position that both have, with only single characters before it."""
     if not left or not right:
         return not (_nullable(left) and _nullable(right))
     for one, other in zip(left, right, strict=False):
@@ -306,7 +304,7 @@ def _differ(left: Sequence[Any], right: Sequence[Any]) -> bool:
 
 
 def _nullable(nodes: Sequence[Any]) -> bool:
-    """True when a sequence of parts can match no character at all."""
+    """Check whether a sequence of parts can match the empty text."""
     return all(
         not consumes(op)
         and (
@@ -319,12 +317,12 @@ def _nullable(nodes: Sequence[Any]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A part of an expression, in the order of the text.
+    """A part of an expression, in text order.
 
     Args:
-        spans: the characters that it can take.
+        spans: the characters that it can match.
         varies: whether it has more than one length.
-        within: the optional groups and choices that it stands in, each with the number of the alternative.
+        within: the enclosing optional groups and choices, each with the number of the alternative.
     """
 
     spans: Spans
@@ -367,7 +365,7 @@ def _parts(tree: Any, within: tuple[tuple[int, int], ...]) -> Iterator[_Part]:
 
 
 def _compete(parts: Sequence[_Part], first: int, second: int) -> bool:
-    """True when characters may go to either of two parts: nothing that must stand between them tells where to stop."""
+    """Check whether two parts can compete for characters: no mandatory part between them separates them."""
     left, right = parts[first], parts[second]
     if not overlap(left.spans, right.spans) or _exclude_each_other(left, right):
         return False
@@ -381,6 +379,6 @@ def _compete(parts: Sequence[_Part], first: int, second: int) -> bool:
 
 
 def _exclude_each_other(left: _Part, right: _Part) -> bool:
-    """True when two parts stand in different alternatives of one choice."""
+    """Check whether two parts belong to different alternatives of one choice."""
     chosen = dict(left.within)
     return any(chosen.get(choice, number) != number for choice, number in right.within)

@@ -1,10 +1,8 @@
-"""Regular expressions of XSD and of Python as trees, and the sets of characters that their parts admit.
+"""Regular expressions of XSD and Python as trees, and the sets of characters that their parts admit.
 
-Owns the portable profile, the characters and lengths of the nodes of a tree, and the algebra of character sets. Refuses
-to judge an expression: :mod:`agentserver.hygiene.pattern` does. Trees are :mod:`agentserver.hygiene.syntax`'s.
-
-The profile is what libxml2 and xmlschema read alike: they differ on the category escapes, and ``^`` and ``$`` are plain
-characters to XSD but anchors to most authors.
+Defines the portable profile: the syntax that libxml2 and xmlschema read alike. They differ on category escapes, and
+``^`` and ``$`` are ordinary characters in XSD but anchors to most authors. Trees come from
+:mod:`agentserver.hygiene.syntax`; :mod:`agentserver.hygiene.pattern` judges them.
 """
 
 from __future__ import annotations
@@ -34,16 +32,16 @@ _ATOMS = re.compile(r"\\.|\[|\]|\^|\$|[^\\\[\]^$]+", re.DOTALL)
 
 
 class PatternError(ValueError):
-    """Text that is no regular expression of its language, or one beyond the bounds."""
+    """Error for text that is not a regular expression of its language, or exceeds the limits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """An expression that was read.
+    """A parsed expression.
 
     Args:
         text: as its author wrote it.
-        python: the same for Python's ``re``.
+        python: translated for Python's ``re``.
         tree: of ``python``.
     """
 
@@ -53,7 +51,7 @@ class Expression:
 
 
 def find_unportable(text: str) -> str:
-    """The part of an XSD expression that engines read differently, with what would work; empty when there is none."""
+    """Find the part of an XSD expression that engines read differently, with a correction; empty if all is portable."""
     for atom in split_atoms(text):
         if atom in _UNPORTABLE:
             return f"must not use {atom}: {_UNPORTABLE[atom]}"
@@ -61,7 +59,7 @@ def find_unportable(text: str) -> str:
 
 
 def split_atoms(text: str) -> Iterator[str]:
-    """Atoms outside character classes, and every escape."""
+    """Yield the atoms outside character classes, and every escape."""
     depth = 0
     for found in _ATOMS.finditer(text):
         atom = found.group()
@@ -71,11 +69,14 @@ def split_atoms(text: str) -> Iterator[str]:
 
 
 def xsd(text: str) -> Expression:
-    """Read an expression of XSD 1.0. Raises PatternError."""
+    """Read an XSD 1.0 expression. Raises PatternError."""
     plain = translate(text)
     if plain is not None:
         return python(text, plain)
-    from elementpath.regex import RegexError, translate_pattern  # slow to import, and most patterns are plain
+    from elementpath.regex import (  # slow to import, and most patterns are simple
+        RegexError,
+        translate_pattern,
+    )
 
     try:
         return python(
@@ -96,19 +97,19 @@ def python(text: str, translated: str) -> Expression:
 # --- sets of characters ----------------------------------------------------------------------------------------------
 
 Spans: TypeAlias = "tuple[tuple[int, int], ...]"
-"""A set of characters: disjoint ranges of code points in order, both ends included."""
+"""A set of characters: sorted disjoint ranges of code points, inclusive."""
 
 LAST: Final = 0x10FFFF
 ALL: Final[Spans] = ((0, LAST),)
 
 
 def spans(characters: Iterable[str]) -> Spans:
-    """The set of these characters."""
+    """Make the set of these characters."""
     return union((ord(char), ord(char)) for char in characters)
 
 
 def union(ranges: Iterable[tuple[int, int]]) -> Spans:
-    """The characters of all the ranges."""
+    """Merge ranges into a set."""
     merged: list[tuple[int, int]] = []
     for low, high in sorted(ranges):
         if merged and low <= merged[-1][1] + 1:
@@ -119,7 +120,7 @@ def union(ranges: Iterable[tuple[int, int]]) -> Spans:
 
 
 def complement(of: Spans) -> Spans:
-    """Every character that is not in the set."""
+    """Make the set of all other characters."""
     gaps, start = [], 0
     for low, high in of:
         if start < low:
@@ -131,7 +132,7 @@ def complement(of: Spans) -> Spans:
 
 
 def meet(left: Spans, right: Spans) -> Spans:
-    """The characters in both sets."""
+    """Intersect two sets."""
     both: list[tuple[int, int]] = []
     one = other = 0
     while one < len(left) and other < len(right):
@@ -146,7 +147,7 @@ def meet(left: Spans, right: Spans) -> Spans:
 
 
 def overlap(left: Spans, right: Spans) -> bool:
-    """True when a character is in both sets; quick for a small one."""
+    """Check whether two sets share a character; fast for a small set."""
     few, many = sorted((left, right), key=len)
     for low, high in few:
         at = bisect_right(many, (high, LAST))
@@ -156,7 +157,7 @@ def overlap(left: Spans, right: Spans) -> bool:
 
 
 def holds(of: Spans, code: int) -> bool:
-    """True when the set has the character of this code point."""
+    """Check whether the set contains a code point."""
     return any(low <= code <= high for low, high in of)
 
 
@@ -165,7 +166,7 @@ def holds(of: Spans, code: int) -> bool:
 REPEATS: Final = frozenset({Op.GREEDY, Op.LAZY, Op.HELD})
 
 _DIGITS: Final[Spans] = ((0x30, 0x39), (0x660, 0x2FFF), (0x3001, LAST))
-"""Holds all that ``\\d`` means, the digits of every script, and no white space that a sample would show."""
+"""Every decimal digit of any script (``\\d``), and no white space that a sample would show."""
 
 
 def _class(items: Any) -> Spans:
@@ -178,7 +179,7 @@ def _class(items: Any) -> Spans:
             ranges.append((value[0], value[1]))
         elif value == "d" and not negated:
             ranges.extend(_DIGITS)
-        else:  # a category reaches beyond ASCII, and its complement may as well
+        else:  # a category extends beyond ASCII, and its complement may too
             return ALL
     return complement(union(ranges)) if negated else union(ranges)
 
@@ -192,34 +193,34 @@ _CHARACTERS: Final[Mapping[Any, Callable[[Any], Spans]]] = {
 
 
 def consumes(op: Any) -> bool:
-    """True when a node is an atom: it takes exactly one character."""
+    """Check whether a node is an atom: it matches exactly one character."""
     return op in _CHARACTERS
 
 
 def empty(op: Any) -> bool:
-    """True when a node takes no character."""
+    """Check whether a node matches no character."""
     return op in (Op.AT, Op.AT_END)
 
 
 def is_known(op: Any, value: Any) -> bool:
-    """True when the proofs and the cost rules know the meaning of a node."""
+    """Check whether the proofs and cost rules know the meaning of a node."""
     if op is Op.AT:
         return value in ("^", "$")
     return op is not Op.OTHER
 
 
 def structural(op: Any) -> bool:
-    """True when a node holds other nodes."""
+    """Check whether a node contains other nodes."""
     return op in REPEATS or op in (Op.GROUP, Op.BRANCH)
 
 
 def characters(op: Any, value: Any) -> Spans:
-    """The characters that an atom admits; all of them for a node that is not known."""
+    """Compute the characters that an atom admits; all for an unknown node."""
     return _CHARACTERS.get(op, lambda _: ALL)(value)
 
 
 def children(op: Any, value: Any) -> tuple[Any, ...]:
-    """The sequences below a node that can be matched; () for an atom."""
+    """List the sequences below a node; () for an atom."""
     if op is Op.GROUP:
         return (value,)
     if op in REPEATS:
@@ -228,7 +229,7 @@ def children(op: Any, value: Any) -> tuple[Any, ...]:
 
 
 def reachable(tree: Any) -> Iterator[Spans]:
-    """The character set of each atom."""
+    """Yield the character set of each atom."""
     for op, value in tree:
         if structural(op):
             for child in children(op, value):
@@ -238,7 +239,7 @@ def reachable(tree: Any) -> Iterator[Spans]:
 
 
 def width(tree: Any) -> int | None:
-    """Most characters that a sequence can match; None when there is no bound."""
+    """Compute the length of a sequence's longest match; None if unbounded."""
     total = 0
     for op, value in tree:
         wide = _node_width(op, value)
@@ -264,7 +265,7 @@ def _node_width(op: Any, value: Any) -> int | None:
 
 
 def letters(expression: Expression) -> frozenset[str]:
-    """The ASCII letters, lower-case, that the expression can admit."""
+    """Collect the ASCII letters, in lower case, that the expression can admit."""
     found: set[str] = set()
     for admitted in reachable(expression.tree):
         found.update(chr(code).lower() for code in _ASCII_LETTERS if holds(admitted, code))
@@ -272,7 +273,7 @@ def letters(expression: Expression) -> frozenset[str]:
 
 
 def vocabulary(expression: Expression) -> frozenset[str]:
-    """The words of two or more letters that the expression itself spells out, lower-case."""
+    """Collect words of two or more letters that occur literally in the expression, in lower case."""
     return frozenset(word.lower() for text in _literals(expression.tree) for word in _WORD.findall(text))
 
 
@@ -281,7 +282,7 @@ _WORD = re.compile("[A-Za-z]{2,}")
 
 
 def _literals(tree: Any) -> Iterator[str]:
-    """The runs of literal characters, in every branch."""
+    """Yield the runs of literal characters in every branch."""
     run: list[str] = []
     for op, value in tree:
         if op is Op.LITERAL:

@@ -1,7 +1,6 @@
-"""The one ordered list of what is asked of a payload schema.
+"""The ordered list of rules for payload schemas, shared by admission, ``check`` and the library call.
 
-Owns the names of the rules, their order and what each protects against. Admission, ``check`` and the library
-call share it. Refuses to open files: a schema comes in as a value, its reference was parsed before.
+A schema comes in as a value; its reference was parsed before.
 """
 
 from __future__ import annotations
@@ -21,19 +20,19 @@ if TYPE_CHECKING:
 __all__ = ["RULES"]
 
 SHOWN: Final = 20
-"""Objections that one inspection gives at most."""
+"""Objections returned by one inspection."""
 
 
 @dataclass(frozen=True, slots=True)
 class HygieneRule:
-    """One thing that is asked of a schema.
+    """Rule that a schema must satisfy.
 
     Args:
         name: stable, for configuration and reports.
         against: the vulnerability class.
-        why: what goes wrong without it.
-        xsd, json: places and sentences of objection, for either language.
-        gate: whether later rules rely on it, so that inspection ends when it objects.
+        why: the consequence of breaking it. xsd, json: return places and sentences of objections, for either
+            language.
+        gate: whether later rules depend on it, so that inspection ends if it objects.
     """
 
     name: str
@@ -114,14 +113,14 @@ RULES: Final = (
     HygieneRule(
         "occurrences",
         Vulnerability.EXHAUSTION,
-        "content models that take for ever to compile or to match",
+        "content models that take exponential time to compile or to match",
         xsd_rules.check_occurrences,
         json_rules.check_occurrences,
     ),
     HygieneRule(
         "patterns",
         Vulnerability.EXHAUSTION,
-        "expressions that take for ever",
+        "expressions that take exponential time",
         xsd_rules.check_patterns,
         json_rules.check_patterns,
     ),
@@ -151,7 +150,7 @@ RULES: Final = (
 
 
 def inspect(schema: Schema) -> tuple[Objection, ...]:
-    """The reasons why a schema is not admitted: at most ``SHOWN``, in the rules' order; empty when it is admitted."""
+    """List the objections to a schema: at most ``SHOWN``, in the order of the rules; empty if it is admitted."""
     found: list[Objection] = []
     for rule in RULES:
         for path, detail in rule.xsd(schema) if schema.kind is SchemaLanguage.XSD else rule.json(schema):
@@ -164,7 +163,7 @@ def inspect(schema: Schema) -> tuple[Objection, ...]:
 
 
 def read_schema(kind: SchemaLanguage, data: bytes, place: Reference | None = None) -> Schema | Objection:
-    """The schema in a file's bytes, or why there is none."""
+    """Parse the schema in a file, or return the objection."""
     return (
         xsd_tree.read_xsd(data, place)
         if kind is SchemaLanguage.XSD
@@ -173,7 +172,7 @@ def read_schema(kind: SchemaLanguage, data: bytes, place: Reference | None = Non
 
 
 def identity(schema: Schema) -> str:
-    """The name by which schemas are compared: ``$id`` or target namespace, version included; never the body."""
+    """Return the name by which schemas are compared: ``$id`` or target namespace, with the version."""
     if schema.kind is SchemaLanguage.XSD:
         return str(schema.tree.get("targetNamespace", ""))
     own = schema.tree.get("$id") if isinstance(schema.tree, dict) else None

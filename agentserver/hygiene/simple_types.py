@@ -1,7 +1,4 @@
-"""Simple types of XSD over text, and libxml2's verdict on what they accept.
-
-Owns the steps of derivation and the one question to the judge at run time. Refuses to know messages and steering texts.
-"""
+"""Simple types of XSD over text, and libxml2's verdict on values."""
 
 from __future__ import annotations
 
@@ -20,12 +17,11 @@ XSD: Final = "http://www.w3.org/2001/XMLSchema"
 
 @dataclass(frozen=True, slots=True)
 class Lexical:
-    """The form of the texts of a simple type.
+    """Restrictions on the texts of a simple type.
 
     Args:
-        patterns: XSD expressions, all of which match the whole value.
-        choices: the only texts, when the type is an enumeration.
-        least, most: characters; None is unbounded.
+        patterns: XSD expressions that must all match the whole value.
+        choices: the allowed texts of an enumeration. least, most: characters; None is unbounded.
     """
 
     patterns: tuple[str, ...] = ()
@@ -34,7 +30,7 @@ class Lexical:
     most: int | None = None
 
     def steps(self) -> Iterator[list[tuple[str, str]]]:
-        """The facets by step of derivation: patterns of one step would be alternatives."""
+        """List the facets by derivation step: patterns of one step would be alternatives."""
         first = [("pattern", each) for each in self.patterns[:1]]
         first += [("enumeration", each) for each in self.choices]
         if self.least:
@@ -47,7 +43,7 @@ class Lexical:
 
 
 def restrict(parent: etree._Element, base: str, steps: Sequence[Sequence[tuple[str, str]]]) -> None:
-    """Add a simple type to ``parent``: ``base``, narrowed once for each step of (facet, value) pairs."""
+    """Add a simple type to ``parent``: ``base`` restricted by each step of (facet, value) pairs."""
     *inner, last = steps
     step = etree.SubElement(etree.SubElement(parent, f"{{{XSD}}}simpleType"), f"{{{XSD}}}restriction")
     if inner:
@@ -59,12 +55,12 @@ def restrict(parent: etree._Element, base: str, steps: Sequence[Sequence[tuple[s
 
 
 class Judge:
-    """libxml2's verdict on the texts of some simple types, by name.
+    """Validator that asks libxml2 about texts of named simple types.
 
     Args:
         types: by name, an XML name without a colon.
 
-    Raises ValueError when libxml2 does not take a pattern.
+    Raises ValueError when libxml2 rejects a pattern.
     """
 
     def __init__(self, types: Mapping[str, Lexical]) -> None:
@@ -78,11 +74,11 @@ class Judge:
             raise ValueError("a pattern is no regular expression of XSD 1.0") from None
 
     def accepts(self, name: str, text: str) -> bool:
-        """True when the type has this text. White space is part of it; a text that XML cannot carry is refused."""
+        """Check a text, including its white space; a text that XML cannot carry is refused."""
         return bool(self.verdict(name, text))
 
     def verdict(self, name: str, text: str) -> bool | None:
-        """The same, but None when libxml2 gives up or XML cannot carry the text."""
+        """Check a text; None when libxml2 gives up or XML cannot carry the text."""
         element = etree.Element(name)
         try:
             element.text = text

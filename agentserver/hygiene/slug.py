@@ -1,9 +1,8 @@
-"""Which values may stand in a steering text: the slug rule, proved over the type and counted in the value.
+"""Decides which values may be interpolated into a steering text: proved over the type, counted in the value.
 
-Owns the alphabet, the length and the word budget. Refuses to know templates. Only ASCII is let in, since
-scripts that need no spaces write whole sentences without one; quotes, brackets and angle brackets stay out so
-that a value cannot leave its place in the text. Words are counted however they are separated, in any case, with digits
-for letters or without. A budget of three words lets orders of three words pass.
+Only ASCII is allowed, because scripts without spaces can write whole sentences; quotes, brackets and angle brackets
+are excluded so that a value cannot break out of its place. Words are counted however they are separated, in any case,
+and with digits used as letters. A budget of three words admits commands of three words.
 """
 
 from __future__ import annotations
@@ -31,15 +30,15 @@ LENGTH: Final = 256
 ALPHABET: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._/:#@+=,~%$")
 RULE: Final = "slug"
 BUDGET: Final = 3
-"""Words that an interpolated value may spell unless its intent says otherwise."""
+"""Words that an interpolated value may contain unless its intent says otherwise."""
 MOST: Final = 12
-"""The highest budget that an intent may ask for."""
+"""The highest budget that an intent may set."""
 WORD: Final = 10
-"""Letters that pass for one word: each begun ten of a longer run count as one more."""
+"""Letters that count as one word; longer runs count one word for each ten letters begun."""
 SINGLES: Final = 5
-"""Letters standing alone that pass for one word."""
+"""Separate single letters that count as one word."""
 LETTERS: Final = 8
-"""With no more different letters than this, as in hexadecimal, nothing can be spelled."""
+"""With no more distinct letters than this, as in hexadecimal, a value cannot spell words."""
 
 _RUNS = re.compile("[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _SPANS = regex.spans(ALPHABET)
@@ -47,31 +46,31 @@ _SPANS = regex.spans(ALPHABET)
 
 @dataclass(frozen=True, slots=True)
 class Slug:
-    """A type of which it is proved that a value of it may be interpolated.
+    """Proof that values of a type may be interpolated.
 
     Args:
-        budget: words that a value may spell; None where the type itself rules sentences out.
-        own: words that the type spells out, which are not counted.
+        budget: words that a value may contain; None if the type itself rules sentences out.
+        own: words that are literal in the type and are not counted.
     """
 
     budget: int | None
     own: frozenset[str] = frozenset()
 
     def fits(self, value: str) -> bool:
-        """True when this value may be interpolated; does not trust the proof for the characters."""
+        """Check whether this value may be interpolated; does not rely on the proof for the characters."""
         return self.has_slug_form(value) and self.keeps_budget(value)
 
     def has_slug_form(self, value: str) -> bool:
-        """True when the value has the length and the characters of a slug."""
+        """Check the length and the characters of a value."""
         return 0 < len(value) <= LENGTH and ALPHABET.issuperset(value)
 
     def keeps_budget(self, value: str) -> bool:
-        """True when the value keeps to the word budget."""
+        """Check the word budget of a value."""
         return self.budget is None or count_words(value, self.own) <= self.budget
 
 
 def prove(lexical: Lexical, budget: int = BUDGET) -> Slug | Objection:
-    """The slug that the type is, or why it is none, with a text that it would admit."""
+    """Prove that the type is a slug, or object with a text that it would admit."""
     if not 1 <= budget <= MOST:
         return _object(f"a word budget is 1 to {MOST}")
     if lexical.choices:
@@ -109,7 +108,7 @@ def _check_length(lexical: Lexical, expressions: Sequence[Expression]) -> Object
 
 
 def _check_alphabet(lexical: Lexical, expressions: Sequence[Expression]) -> Objection | None:
-    """Every pattern must match, so one that keeps to the alphabet is proof enough."""
+    """Object unless one pattern keeps to the alphabet; every pattern must match, so one is enough."""
     found: AdmittedCharacter | None = None
     for expression in expressions:
         found = pattern.find_outside(expression, _SPANS, lexical.least, lexical.most)
@@ -133,11 +132,10 @@ def _slug(expressions: Sequence[Expression], budget: int) -> Slug:
 
 
 def count_words(value: str, own: AbstractSet[str] = frozenset()) -> int:
-    """Words in ``value``: runs of letters, also where only a capital parts them, and where digits stand for letters.
+    """Count the words in ``value``: runs of letters, split at capitals, with digits read as letters.
 
-    A single letter is no word by itself, but each ``SINGLES`` of them are one, so that ``i-g-n-o-r-e`` is not
-    free. Words in ``own``, lower-case, are not counted. A digit parts words or is a letter of one, whatever makes
-    more of them.
+    Each ``SINGLES`` separate letters are a word, so that ``i-g-n-o-r-e`` counts. Words in ``own``, in lower case, are
+    not counted. A digit separates words or is a letter of one, whichever gives more words.
     """
     told = _MIXED.sub(_as_letters, value)
     plain = _count(value, own)
@@ -160,7 +158,7 @@ def _count(value: str, own: AbstractSet[str]) -> int:
 _LEET: Final = str.maketrans("0123456789@$", "oizeasgtbgas")
 _MIXED: Final = re.compile("(?<![0-9@$A-Za-z])[A-Za-z]*+[0-9@$][A-Za-z0-9@$]*+")
 _FEWEST: Final = 2
-"""Letters that a run must have to be read as a word, and about as many as digits: ``v2`` is a label."""
+"""Letters that a run needs to be read as a word, with about as many digits: ``v2`` is a label."""
 
 
 def _as_letters(found: re.Match[str]) -> str:
@@ -178,6 +176,6 @@ _READ = 64
 
 
 def readable(text: str, *, spaces: bool) -> bool:
-    """True when a name or listed value is too short to instruct a reader."""
+    """Check that a name or listed value is too short to instruct a reader."""
     allowed = _VALUE if spaces else _NAME
     return len(text) <= _READ and allowed.issuperset(text) and count_words(text) <= BUDGET * 2

@@ -1,9 +1,8 @@
 r"""Regular expressions of Python's ``re`` as trees, as far as the profile of patterns goes.
 
-Owns the reading: atoms, classes, groups, alternatives, repetitions, the ends of a text. Whether a text is an expression
-at all is ``re.compile``'s to say, and is asked first. An expression with anything else in it (look-around, but for the
-one by which elementpath translates ``$``; references, conditions, flags, named characters) is one node that is
-``OTHER``, of which nobody knows anything. Refuses to judge an expression.
+Parses atoms, classes, groups, alternatives, repetitions and anchors, after ``re.compile`` has accepted the text. An
+expression with anything else in it (look-around other than the one that elementpath writes for ``$``; references,
+conditions, flags, named characters) is a single ``OTHER`` node, whose meaning is unknown.
 
 A tree is a list of nodes, and a node an operation with its value:
 
@@ -19,8 +18,8 @@ AT_END                  None: the look-ahead ``(?!\n\Z)``
 OTHER                   None
 ======================  =============================================================
 
-Groups that remember nothing are taken off, the atoms that all alternatives begin with stand before them, and
-alternatives of single characters are a class: so two spellings of the same have the same tree.
+Trees are normalised so that equivalent spellings are equal: non-capturing groups are removed, atoms common to all
+alternatives are moved in front of them, and alternatives of single characters become a class.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Op(Enum):
-    """The kinds of nodes and of items of classes."""
+    """Kinds of nodes and of class items."""
 
     LITERAL = auto()
     NOT_LITERAL = auto()
@@ -57,7 +56,7 @@ Node: TypeAlias = "tuple[Op, Any]"
 Tree: TypeAlias = "list[Node]"
 
 UNBOUNDED: Final = 1 << 32
-"""The most turns of a repetition without a bound; no expression can name as many."""
+"""The upper limit of an unbounded repetition; no expression can state as many."""
 
 _PLAIN: Final[Mapping[str, Node]] = {
     r"(?!\n\Z)": (Op.AT_END, None),
@@ -75,11 +74,11 @@ _CATEGORIES: Final = frozenset("dDsSwW")
 
 
 class _StrangeError(Exception):
-    """The expression has something that is none of the profile's."""
+    """Signal that the expression has something outside the profile."""
 
 
 def parse(text: str) -> Tree:
-    """The tree of an expression. Raises re.error, OverflowError and RecursionError as ``re.compile`` does."""
+    """Parse an expression. Raises re.error, OverflowError and RecursionError like ``re.compile``."""
     re.compile(text)
     reading = _Parser(text)
     try:
@@ -89,25 +88,25 @@ def parse(text: str) -> Tree:
 
 
 class _Parser:
-    """A text that ``re`` takes for an expression, and the place in it that comes next."""
+    """Recursive-descent parser over a text that ``re`` has accepted."""
 
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0
 
     def take(self) -> str:
-        """Take one character; empty at the end."""
+        """Consume one character; empty at the end."""
         char = self.text[self.at : self.at + 1]
         self.at += 1
         return char
 
     def takes(self, what: str) -> bool:
-        """Take exactly this if it comes next."""
+        """Consume exactly this text if it comes next."""
         found = self.text.startswith(what, self.at)
         self.at += len(what) * found
         return found
 
     def alternatives(self) -> Tree:
-        """The text between here and the end of the group, or of all."""
+        """Parse the text up to the end of the group, or of the whole."""
         branches = [self.sequence()]
         while self.takes("|"):
             branches.append(self.sequence())
@@ -122,7 +121,7 @@ class _Parser:
         return tree
 
     def atom(self) -> Tree:
-        """One atom; of a group that remembers nothing, what is inside."""
+        """Parse one atom; a non-capturing group gives its content."""
         for plain, node in _PLAIN.items():
             if self.takes(plain):
                 return [node]
@@ -145,7 +144,7 @@ class _Parser:
         return inside if plain else [(Op.GROUP, inside)]
 
     def turns(self) -> tuple[Op, int, int] | None:
-        """The repetition that follows an atom, if one does."""
+        """Parse the repetition after an atom, if there is one."""
         sign = self.text[self.at : self.at + 1]
         found = _BOUNDS.match(self.text, self.at)
         if sign in _SIGNS:
@@ -159,7 +158,7 @@ class _Parser:
         return (Op.LAZY if self.takes("?") else Op.HELD if self.takes("+") else Op.GREEDY), low, high
 
     def characters(self) -> Node:
-        """The class that begins here."""
+        """Parse a character class."""
         negated = self.takes("^")
         items: list[Node] = []
         while not items or not self.takes("]"):
@@ -175,13 +174,13 @@ class _Parser:
         return Op.IN, [(Op.NEGATE, None), *unique] if negated else unique
 
     def member(self) -> Node:
-        """One character of a class, or a category."""
+        """Parse one character of a class, or a category."""
         if not self.takes("\\"):
             return Op.LITERAL, ord(self.take())
         return (Op.LITERAL, 8) if self.takes("b") else self.escape()
 
     def escape(self) -> Node:
-        """The one after a backslash."""
+        """Parse the character after a backslash."""
         char = self.take()
         if char in _CATEGORIES:
             return Op.CATEGORY, char
@@ -190,7 +189,7 @@ class _Parser:
         if char in _HEX:
             self.at += _HEX[char]
             return Op.LITERAL, int(self.text[self.at - _HEX[char] : self.at], 16)
-        if char.isascii() and char.isalnum():  # a boundary, a reference, a number in base eight, a name
+        if char.isascii() and char.isalnum():  # a boundary, a reference, an octal number, a name
             raise _StrangeError
         return Op.LITERAL, ord(char)
 
@@ -205,7 +204,7 @@ def _bounds(found: re.Match[str]) -> tuple[int, int]:
 
 
 def _merge_branches(branches: list[Tree]) -> Tree:
-    """Alternatives as they are kept."""
+    """Normalise alternatives."""
     before: Tree = []
     while all(branch and branch[0][0] in _ATOMS and branch[0] == branches[0][0] for branch in branches):
         before.append(branches[0][0])
@@ -219,7 +218,7 @@ def _merge_branches(branches: list[Tree]) -> Tree:
 
 
 def _members(branch: Tree) -> list[Node]:
-    """The items of a class that means the same as an alternative; none when it is more than one character."""
+    """List the class items equivalent to an alternative; empty unless it is a single character."""
     if len(branch) != 1:
         return []
     ((op, value),) = branch

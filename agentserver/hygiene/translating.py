@@ -1,8 +1,7 @@
-"""Plain expressions of XSD, in the words of Python's ``re``.
+"""Translates simple XSD expressions to Python's ``re``.
 
-Owns the translation of what most patterns are: letters, classes of ASCII characters, groups, counts. Refuses everything
-else, categories and subtraction among it, which elementpath translates; where both do, their words are the same
-(a test compares them). Elementpath takes a tenth of a second to import.
+Covers most patterns: letters, ASCII character classes, groups, counts. Other expressions, such as categories and
+subtraction, are left to elementpath, which takes a tenth of a second to import. A test checks that both agree.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Final
 _ESCAPED: Final = r"\\[.\\?*+(){}\[\]|\-^]"
 _LITERAL: Final = r"[A-Za-z0-9 _@/:%#&=,;!\"'<>~`-]"
 _MEMBER: Final = r"(?:[A-Za-z0-9 _@/:%#&=,;!\"'<>~`.?*+(){}$]|\\[.?*+(){}\[\]|\-^])"
-"""A character of a class. Elementpath takes a backslash there that is escaped for the beginning of what follows."""
+"""A character of a class. Elementpath reads an escaped backslash in a class as the start of another escape."""
 _RANGE: Final = re.compile(rf"(?P<low>{_MEMBER})(?:-(?P<high>{_MEMBER}))?")
 _TOKEN: Final = re.compile(
     rf"(?P<atom>{_LITERAL}|{_ESCAPED}|\.|\\d)|\[(?P<class>\^?(?:{_MEMBER}(?:-{_MEMBER})?)+)\]"
@@ -24,7 +23,7 @@ _SPECIAL: Final = frozenset("-|.^?*+{}()[]\\")
 
 
 def translate(text: str) -> str | None:
-    """An expression that is plain and whole, for Python's ``re``; None for every other, right or wrong."""
+    """Translate an expression; None if it is not simple or not valid."""
     words, depth, before, at = [], 0, "open", 0
     for found in _TOKEN.finditer(text):
         kind = str(found.lastgroup)
@@ -40,7 +39,7 @@ def translate(text: str) -> str | None:
 
 
 def _follows(kind: str, before: str) -> bool:
-    """A count stands behind a part, and a part behind every bar and parenthesis that opens."""
+    """Check the order of tokens: a count follows a part, and a part follows each bar and opening parenthesis."""
     if kind == "count":
         return before in {"atom", "class", "close"}
     return kind not in {"or", "close"} or before not in {"open", "or"}
@@ -53,7 +52,7 @@ def _word(kind: str, text: str) -> str | None:
 
 
 def _class(text: str) -> str | None:
-    """A class with its characters in order; None for a range that goes backwards."""
+    """Translate a class, with its characters sorted; None for a reversed range."""
     held: set[int] = set()
     for found in _RANGE.finditer(text, text.startswith("^")):
         low = ord(found["low"][-1])

@@ -1,6 +1,6 @@
-"""Addresses of the network that a tool may connect to. Internal.
+"""Decides which network addresses a tool may connect to: the public internet and the operator's networks. Internal.
 
-Owns the rule: the public internet, and the networks that an operator names. Refuses to resolve names and to connect.
+Resolves no names and opens no connections.
 """
 
 from __future__ import annotations
@@ -16,28 +16,30 @@ if TYPE_CHECKING:
     Network: TypeAlias = IPv4Network | IPv6Network
 
 _TRANSLATED: Final = (IPv6Network("64:ff9b::/96"), IPv6Network("::/96"))
-"""Addresses whose last four bytes are those of version 4 that a router, or an old system, will connect to."""
+"""IPv6 prefixes whose last four bytes are an IPv4 address that a router or an old system will connect to."""
 
 _ISATAP: Final = 0x5EFE
-"""The third quarter of an address that a machine of version 4 gave itself under any prefix (RFC 5214, 6.1)."""
+"""The third quarter of an ISATAP address (RFC 5214, 6.1), which embeds IPv4 under any prefix."""
 _NOT_UNIVERSAL: Final = 0xFDFF_FFFF
-"""All bits of that quarter but the one that says whether the address of version 4 is the only one of its kind."""
+"""All bits of that quarter except the universal/local bit."""
 
 _ASSIGNED: Final = (IPv6Network("2000::/3"), IPv6Network("64:ff9b::/96"))
-"""The public internet of version 6 (IANA, IPv6 Global Unicast Address Space), and its way to that of version 4. Beside
-it lie the site-local addresses of old and other ways to version 4, which the library does not know for private."""
+"""The public IPv6 internet (IANA, IPv6 Global Unicast Address Space) and its gateway to IPv4.
+
+Outside it are site-local addresses and further IPv4 gateways that the library does not report as private.
+"""
 
 
 def parse_networks(named: Iterable[str]) -> tuple[Network, ...]:
-    """The networks of an operator's list. Raises ValueError for one that is none, or has bits beside its prefix."""
+    """Parse an operator's list. Raises ValueError for an entry that is not a network, or has host bits set."""
     return tuple(ip_network(text) for text in named)
 
 
 def is_allowed(text: str, more: Iterable[Network] = ()) -> bool:
-    """True for an address of the public internet, and for one of these networks.
+    """Check whether an address belongs to the public internet or to one of these networks.
 
-    One that stands for another (mapped, translated, tunnelled) is judged as the other too. Raises ValueError for what
-    is no address.
+    An address that embeds another one (mapped, translated, tunnelled) must pass for both. Raises ValueError for
+    anything that is not an address.
     """
     address = ip_address(text)
     if isinstance(address, IPv6Address) and address.scope_id is not None:
@@ -47,7 +49,7 @@ def is_allowed(text: str, more: Iterable[Network] = ()) -> bool:
 
 
 def _expand(address: Address) -> list[Address]:
-    """The address and those of version 4 in it; of a mapped one these alone, since it is no other."""
+    """List the address and the IPv4 addresses embedded in it; for a mapped one only the latter."""
     if isinstance(address, IPv4Address):
         return [address]
     if address.ipv4_mapped is not None:

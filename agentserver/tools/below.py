@@ -1,8 +1,8 @@
-"""Files below a folder, and none beside it. Internal.
+"""Reads and writes files below a folder, and nothing outside it. Internal.
 
-Owns the way down: one folder after the other, each opened in the one before it and never through a link, so that no
-name leads out, also when somebody exchanges a folder for a link meanwhile. Refuses files with a second name (hard
-links), which may lie elsewhere too, and what is no plain file. Every function here blocks.
+Opens one folder after the other, each relative to the one before and never through a link, so no name leads out, even
+if a folder is exchanged for a link in a race. Refuses hard-linked files, which may also be elsewhere, and everything
+that is not a plain file. Every function blocks.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 UNFINISHED: Final = ".unfinished-"
-"""The beginning of the names of files that are being written."""
+"""Prefix of the names of unfinished files."""
 
 
 DEPTH: Final = 32
-"""Folders in one another that are listed."""
+"""Nested folders that are listed."""
 
 _LOOKS, _PAUSE = 5, 0.01
 
 
 class OutsideError(ValueError):
-    """The name leads nowhere below the folder."""
+    """Refusal of a name that does not lead below the folder."""
 
 
 class TooLargeError(ValueError):
-    """There is more than was asked for."""
+    """Refusal of more data than was requested."""
 
 
 def parts(name: str) -> tuple[str, ...]:
-    """The folders and the file of a relative name. Raises OutsideError for any other name."""
+    """Split a relative name into folders and file. Raises OutsideError for any other name."""
     found = tuple(name.split("/"))
     odd = any(part in {"", ".", ".."} or "\0" in part or part.startswith(UNFINISHED) for part in found)
     if odd or PurePosixPath(name).is_absolute():
@@ -53,9 +53,10 @@ def parts(name: str) -> tuple[str, ...]:
 
 @contextmanager
 def open_folder(root: str, names: tuple[str, ...], *, make: bool = False) -> Iterator[int]:
-    """The descriptor of a folder below ``root``. ``make`` makes those that are missing.
+    """Open a folder below ``root`` and yield its descriptor; ``make`` creates missing folders.
 
-    Raises OutsideError for a link on the way, else OSError. ``root`` itself may be a link: it is the operator's.
+    Raises OutsideError for a link on the way, else OSError. ``root`` itself may be a link, because the operator chose
+    it.
     """
     with contextlib.ExitStack() as opened:
         at = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -90,7 +91,10 @@ def _is_link(name: str, at: int) -> bool:
 
 
 def read_file(root: str, name: str, size: int) -> bytes:
-    """The content of a file below ``root``. Raises OutsideError, TooLargeError beyond ``size`` bytes, or OSError."""
+    """Read a file below ``root``.
+
+    Raises OutsideError, TooLargeError above ``size`` bytes, or OSError.
+    """
     *above, last = parts(name)
     with open_folder(root, tuple(above)) as at:
         data = _content(last, size, at)
@@ -100,7 +104,7 @@ def read_file(root: str, name: str, size: int) -> bytes:
 
 
 def _content(name: str, size: int, at: int) -> bytes:
-    """The content of a plain file, as far as a byte beyond ``size``."""
+    """Read a plain file, up to one byte more than ``size``."""
     found = _open(name, _FILE, at)
     try:
         if not _plain(found):
@@ -112,7 +116,7 @@ def _content(name: str, size: int, at: int) -> bytes:
 
 
 def _plain(file: int) -> bool:
-    """True for a plain file of one name. One that is being written has two for a moment."""
+    """Check for a plain file with one name. A file that is being written has two names for a moment."""
     for _ in range(_LOOKS):
         facts = os.fstat(file)
         if not stat.S_ISREG(facts.st_mode):
@@ -124,16 +128,16 @@ def _plain(file: int) -> bool:
 
 
 def write_file(root: str, name: str, data: bytes, *, replace: bool, make: bool) -> None:
-    """Write a file below ``root``, whole or not at all.
+    """Write a file below ``root`` atomically.
 
     Args:
         root: the folder.
-        name: of the file, below it.
+        name: of the file, relative to ``root``.
         data: its content.
-        replace: whether it may be there already. A file with the same content may in any case.
-        make: whether to make the folders that are missing.
+        replace: whether an existing file may be overwritten. A file with the same content always may.
+        make: whether to create missing folders.
 
-    Raises OutsideError, FileExistsError when it is there and may not be, else OSError.
+    Raises OutsideError, FileExistsError for an existing file that may not be replaced, else OSError.
     """
     *above, last = parts(name)
     with open_folder(root, tuple(above), make=make) as at:
@@ -144,9 +148,7 @@ def write_file(root: str, name: str, data: bytes, *, replace: bool, make: bool) 
                 file.flush()
                 os.fsync(file.fileno())
             if replace:
-                os.rename(
-                    unfinished, last, src_dir_fd=at, dst_dir_fd=at
-                )  # a link there is replaced, not followed
+                os.rename(unfinished, last, src_dir_fd=at, dst_dir_fd=at)  # a link is replaced, not followed
             else:
                 os.link(unfinished, last, src_dir_fd=at, dst_dir_fd=at, follow_symlinks=False)
         except FileExistsError:
@@ -159,14 +161,14 @@ def write_file(root: str, name: str, data: bytes, *, replace: bool, make: bool) 
 
 
 def _has_content(name: str, data: bytes, at: int) -> bool:
-    """True when a plain file there has this content: it was written before, and nobody heard of it."""
+    """Check for a plain file with this content: an earlier write whose result was lost."""
     with contextlib.suppress(OSError, OutsideError):
         return _content(name, len(data), at) == data
     return False
 
 
 def list_tree(root: str, most: int) -> tuple[list[tuple[str, int]], bool]:
-    """The names and sizes of the plain files below ``root``, in order, and whether there are more than ``most``."""
+    """List names and sizes of the plain files below ``root``, sorted, and whether there are more than ``most``."""
     found: list[tuple[str, int]] = []
     with open_folder(root, ()) as top:
         whole = _walk(top, "", found, most)
@@ -174,7 +176,7 @@ def list_tree(root: str, most: int) -> tuple[list[tuple[str, int]], bool]:
 
 
 def _walk(at: int, above: str, found: list[tuple[str, int]], most: int) -> bool:
-    """Add the files of a folder and of those in it; False when there are more, or deeper ones."""
+    """Collect the files of a folder and its subfolders; False if there are too many, or too deep ones."""
     for name in sorted(os.listdir(at)):
         mode, size = _facts(name, at)
         if stat.S_ISDIR(mode):
@@ -192,7 +194,7 @@ def _walk_folder(name: str, at: int, path: str, found: list[tuple[str, int]], mo
         return False
     try:
         inner = _open(name, _FOLDER, at)
-    except (OSError, OutsideError):  # it went, or was exchanged for a link, meanwhile
+    except (OSError, OutsideError):  # removed or replaced by a link in the meantime
         return True
     try:
         return _walk(inner, path, found, most)
@@ -201,7 +203,7 @@ def _walk_folder(name: str, at: int, path: str, found: list[tuple[str, int]], mo
 
 
 def _facts(name: str, at: int) -> tuple[int, int]:
-    """The mode and the size of what is there; zeros for a file with a second name, and for what is gone."""
+    """Look up mode and size; zeros for a hard-linked or missing file."""
     with contextlib.suppress(OSError):
         facts = os.stat(name, dir_fd=at, follow_symlinks=False)
         if not stat.S_ISREG(facts.st_mode) or facts.st_nlink <= 1:

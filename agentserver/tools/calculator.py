@@ -1,11 +1,11 @@
-"""The tool that calculates.
+"""The tool that evaluates arithmetic.
 
-Owns what an expression may hold: decimal numbers, ``+ - * / // % **``, brackets, and the functions ``abs``, ``max``,
-``min``, ``round`` and ``sqrt``. Evaluates its syntax tree itself, in decimals of bounded length and size: the work
-is bounded by the length of the text. A library that evaluates Python (simpleeval, asteval) calculates in binary floats,
-where 0.1 + 0.2 is not 0.3, and guards a language far larger than arithmetic.
+An expression has decimal numbers, ``+ - * / // % **``, brackets, and the functions ``abs``, ``max``, ``min``,
+``round`` and ``sqrt``. Its syntax tree is evaluated here, in decimals of bounded precision and size, so the work is
+bounded by the length of the text. Libraries that evaluate Python (simpleeval, asteval) use binary floats, where 0.1 +
+0.2 is not 0.3, and have to guard a much larger language.
 
-Declare it as ``trust: inert``: it does nothing, and says nothing that was not made of what it was asked.
+Declare it as ``trust: inert``: it has no effects, and its output derives from its input alone.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 __all__ = ["Calculate", "Calculated", "calculate", "evaluate"]
 
 DIGITS: Final = 28
-"""Digits to which a result is exact."""
+"""Significant digits of a result."""
 
 LARGEST: Final = 99
-"""Powers of ten beyond which a calculation is given up."""
+"""Largest exponent; larger results are an error."""
 
 LENGTH: Final = 1000
 """Characters of an expression."""
@@ -79,7 +79,7 @@ class Calculate:
 @xmlify(namespace="urn:agentserver-tools:calculator")
 @dataclass(frozen=True, slots=True)
 class Calculated:
-    """The value of an expression, or the reason why there is none."""
+    """The value of an expression, or the reason for not having one."""
 
     expression: str
     value: Decimal | None = None
@@ -87,7 +87,7 @@ class Calculated:
 
 
 async def calculate(payload: Calculate, metadata: HandlerMetadata) -> HandlerResponse:  # noqa: ARG001 - a handler's signature
-    """Answer with the value, or with the reason why there is none."""
+    """Answer with the value, or with the reason for not having one."""
     try:
         found = Calculated(payload.expression, evaluate(payload.expression))
     except ValueError as error:
@@ -96,11 +96,11 @@ async def calculate(payload: Calculate, metadata: HandlerMetadata) -> HandlerRes
 
 
 def evaluate(expression: str, names: Mapping[str, Decimal | str] = _NAMES) -> Decimal:
-    """The value of an expression. Raises ValueError, with a reason for people, when there is none.
+    """Evaluate an expression. Raises ValueError with a reason for people.
 
     Args:
         expression: at most LENGTH characters.
-        names: what each name stands for, or the reason why it stands for nothing.
+        names: the value of each name, or the reason that it has none.
     """
     source = expression.strip()
     if len(source) > LENGTH:
@@ -119,7 +119,7 @@ def evaluate(expression: str, names: Mapping[str, Decimal | str] = _NAMES) -> De
 def _value(node: ast.expr, source: str, names: Mapping[str, Decimal | str]) -> Decimal:
     match node:
         case ast.Constant():
-            # The text, not the constant: a float would have lost digits already.
+            # From the text and not the constant, because a float would already have lost digits.
             return +Decimal(ast.get_source_segment(source, node) or "")
         case ast.Name(id=name) if name in names:
             if isinstance(known := names[name], Decimal):

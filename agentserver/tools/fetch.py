@@ -1,11 +1,10 @@
-"""The tool that fetches a page of the web. Needs the extra ``tools``.
+"""The tool that fetches a web page. Needs the extra ``tools``.
 
-Owns where it connects: a host is resolved once, each of its addresses is judged, and the connection goes to one of
-those under the host's name, so that a name cannot come to mean another machine in between. A redirect is judged as the
-first address was. Bounded in bytes, time and redirects. Reads pages and refuses to understand them.
+Resolves a host once, checks every address, and connects to one of them under the host's name, so DNS rebinding cannot
+redirect it. Redirects are checked like the first address. Bytes, time and redirects are bounded.
 
-Declare it as ``trust: source``: anybody may have written what it brings. Its argument is a ``Link``, so that an agent
-which was given untrusted text fetches no address of its own making.
+Declare it as ``trust: source``: anybody may have written the page. Its argument is a ``Link``, so an agent that was
+given untrusted text cannot fetch an address of its own making.
 """
 
 from __future__ import annotations
@@ -38,10 +37,10 @@ if TYPE_CHECKING:
 __all__ = ["Fetch", "FetchProblem", "FetchSettings", "FetchedPage", "PageLink", "fetch"]
 
 EVERY: Final = "*"
-"""Among the hosts: every host of the public internet."""
+"""The entry of ``hosts`` that allows every host of the public internet."""
 
 LINKS: Final = 50
-"""Links of one page that are passed on."""
+"""Links of one page that are returned."""
 
 LONGEST: Final = 2000
 """Characters of an address."""
@@ -56,13 +55,13 @@ _MOVED: Final = (301, 302, 303, 307, 308)
 
 
 class FetchProblem(StrEnum):
-    """The reasons why there is no page."""
+    """Reason for not returning a page."""
 
-    FORBIDDEN = "forbidden"  # the settings, or the address, forbid it
+    FORBIDDEN = "forbidden"  # forbidden by the settings or the address
     UNREACHABLE = "unreachable"
     REDIRECTS = "redirects"
-    STATUS = "status"  # the server answered with something else than success
-    TYPE = "type"  # no text
+    STATUS = "status"  # an HTTP status other than success
+    TYPE = "type"  # not text
     SIZE = "size"
     TIME = "time"
 
@@ -95,15 +94,15 @@ class PageLink:
 @xmlify(namespace="urn:agentserver-tools:fetch")
 @dataclass(frozen=True, slots=True)
 class FetchedPage:
-    """A page as a reader sees it, or the reason why there is none.
+    """The text of a page, or the reason for not having one.
 
     Args:
-        url: the address that was asked for.
-        status: of the last answer; 0 without one.
-        title: of a page with markup.
-        text: what it says.
-        links: the first of a page with markup, to ``http`` and ``https``.
-        problem: the reason why there is none.
+        url: the requested address.
+        status: of the last response; 0 without one.
+        title: of an HTML page.
+        text: the visible text.
+        links: the first ``http`` and ``https`` links of an HTML page.
+        problem: the reason for not having a page.
     """
 
     url: Annotated[str, MaxLen(LONGEST), Standing.PROSE]
@@ -116,19 +115,19 @@ class FetchedPage:
 
 @dataclass(frozen=True, slots=True)
 class FetchSettings:
-    """The rules of what may be fetched.
+    """Limits on fetching.
 
     Args:
-        hosts: that may be asked: ``example.org``, ``*.example.org`` for those below it, ``*`` for every public one.
-            None by default.
-        ports: that may be asked.
-        networks: beside the public internet, such as ``10.1.0.0/16``. None by default: private, loopback and
-            link-local addresses are refused, whatever name they have.
-        seconds: for one page, redirects and all.
-        size: most bytes of one page.
-        redirects: followed for one page.
-        characters: of text that are passed on.
-        authorities: a PEM file of certificate authorities to trust instead of the system's.
+        hosts: allowed hosts: ``example.org``, ``*.example.org`` for its subdomains, ``*`` for every public host.
+            Empty by default.
+        ports: allowed ports.
+        networks: allowed in addition to the public internet, such as ``10.1.0.0/16``. Empty by default: private,
+            loopback and link-local addresses are refused, whatever their name.
+        seconds: timeout for one page, including redirects.
+        size: maximum bytes of one page.
+        redirects: maximum for one page.
+        characters: maximum of returned text.
+        authorities: a PEM file of certificate authorities that replaces the system's.
     """
 
     hosts: list[str] = field(default_factory=list)
@@ -141,11 +140,11 @@ class FetchSettings:
     authorities: str | None = None
 
     def __post_init__(self) -> None:
-        """Read the networks once. Raises ValueError for one that is none."""
+        """Parse the networks. Raises ValueError for an invalid one."""
         addresses.parse_networks(self.networks)
 
     def asks(self, host: str, port: int) -> bool:
-        """True when the host may be asked at the port."""
+        """Check whether the settings allow the host and port."""
         named = any(
             pattern == EVERY
             or host == pattern.lower()
@@ -156,7 +155,7 @@ class FetchSettings:
 
 
 async def fetch(payload: Fetch, metadata: HandlerMetadata) -> HandlerResponse:  # noqa: ARG001 - a handler's signature
-    """Answer with the page, or with the reason why there is none."""
+    """Answer with the page, or with the reason for not having one."""
     require("the tool that fetches pages", "tools")
     settings = require_settings(FetchSettings)
     found = FetchedPage(payload.url, problem=FetchProblem.TIME)
@@ -173,11 +172,11 @@ class _RefusedError(Exception):
 
 
 class _PageRequest:
-    """One page on its way.
+    """One page request.
 
     Args:
         web: the module httpx.
-        settings: what may be fetched.
+        settings: the limits on fetching.
     """
 
     def __init__(self, web: Any, settings: FetchSettings) -> None:
@@ -186,7 +185,7 @@ class _PageRequest:
         self._networks = addresses.parse_networks(settings.networks)
 
     async def page(self, url: str) -> FetchedPage:
-        """The page of an address, or the reason why there is none."""
+        """Fetch the page of an address, or give the reason for not having it."""
         try:
             target = self._web.URL(url)
             for _ in range(self._settings.redirects + 1):
@@ -201,21 +200,21 @@ class _PageRequest:
         return FetchedPage(url, problem=FetchProblem.REDIRECTS)
 
     def _follow(self, target: httpx.URL, location: str) -> httpx.URL:
-        """The target of a redirect. What was asked for in secret is not told in the open."""
+        """Resolve a redirect, and refuse one from https to http."""
         following = target.join(location)
         if target.scheme == "https" and following.scheme != "https":
             raise _RefusedError(FetchProblem.FORBIDDEN)
         return following
 
     async def _ask(self, url: str, target: httpx.URL) -> FetchedPage | str:
-        """The page, or where the answer says that it is."""
+        """Request the page. Returns it, or the target of a redirect."""
         port = target.port or (443 if target.scheme == "https" else 80)
         host = target.raw_host.decode("ascii").rstrip(".").lower()
         asked = target.scheme in {"http", "https"} and not target.userinfo and self._settings.asks(host, port)
         if not asked:
             raise _RefusedError(FetchProblem.FORBIDDEN)
         address = await self._address(host, port)
-        # One client for each: a connection must not be used again for another host at the same address.
+        # A client per request: a connection must not be reused for another host at the same address.
         async with self._web.AsyncClient(
             verify=await self._trust(target), trust_env=False, timeout=self._settings.seconds
         ) as client:
@@ -234,7 +233,7 @@ class _PageRequest:
                 await response.aclose()
 
     async def _address(self, host: str, port: int) -> str:
-        """The address to connect to. One that is forbidden forbids them all: such a name means no good."""
+        """Resolve the address to connect to. One forbidden address refuses the host, whose name is then suspect."""
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host.strip("[]"), port, type=1)  # SOCK_STREAM
         there: Sequence[str] = list(dict.fromkeys(str(where[4][0]) for where in found))
@@ -243,7 +242,7 @@ class _PageRequest:
         return there[0]
 
     async def _trust(self, target: httpx.URL) -> ssl.SSLContext:
-        """The certificates that count; none at all where the connection has no secrets to keep."""
+        """Load the trusted certificates; not used for http."""
         if target.scheme != "https":
             return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         return await anyio.to_thread.run_sync(
@@ -255,7 +254,7 @@ class _PageRequest:
         status = response.status_code
         if status not in _SUCCESS:
             return FetchedPage(url, status, problem=FetchProblem.STATUS)
-        # Compression was not asked for; undoing it would let a small answer grow without bound.
+        # Compression was not requested; decoding it could make a small response grow without bound.
         packed = response.headers.get("content-encoding", "identity").lower() != "identity"
         if packed or not (kind.startswith("text/") or kind in (*_HTML, *_PLAIN)):
             return FetchedPage(url, status, problem=FetchProblem.TYPE)
@@ -273,7 +272,7 @@ class _PageRequest:
         return FetchedPage(url, status, seen.title[:200], told, links[:LINKS])
 
     def _link(self, page: httpx.URL, label: str, href: str) -> PageLink | None:
-        """A link of a page; None for one that leads to no page."""
+        """Make a link of a page; None if it leads to no page."""
         try:
             url = str(page.join(href).copy_with(fragment=None))
         except (self._web.InvalidURL, ValueError):

@@ -1,10 +1,9 @@
-"""The tools that read and write files below a folder.
+"""The tools that list, read and write files below a folder.
 
-Owns their payloads, their bounds and what they say when there is no file. Where a name leads is for ``below``: never
-out of the folder, by no link and in no race.
+Defines payloads, limits and error answers; ``below`` guarantees that no name, link or race leads out of the folder.
 
 Declare ``read`` and ``list_files`` as ``trust: source``, and ``write`` as ``trust: sink``. A file is chosen by an
-``Id["file"]``, which ``list_files`` gives out, or by the principal's own words.
+``Id["file"]`` from ``list_files``, or by the principal's own text.
 """
 
 from __future__ import annotations
@@ -44,18 +43,18 @@ __all__ = [
 
 
 LONGEST: Final = 1000
-"""Characters of a file's name, with the folders above it."""
+"""Characters of a file's name with its folders."""
 
 
 class FileProblem(StrEnum):
-    """The reasons why a file was not read or written."""
+    """Reason for not reading or writing a file."""
 
     MISSING = "missing"
-    FORBIDDEN = "forbidden"  # it is not below the folder, or no plain file
+    FORBIDDEN = "forbidden"  # outside the folder, or not a plain file
     EXISTS = "exists"
-    TYPE = "type"  # no text
+    TYPE = "type"  # not text
     SIZE = "size"
-    FAILED = "failed"  # the system said no
+    FAILED = "failed"  # refused by the operating system
 
 
 @xmlify(namespace="urn:agentserver-tools:files")
@@ -73,7 +72,7 @@ class ReadFile:
 @xmlify(namespace="urn:agentserver-tools:files")
 @dataclass(frozen=True, slots=True)
 class FileContent:
-    """The text of a file, or the reason why there is none."""
+    """The text of a file, or the reason for not having it."""
 
     file: Annotated[str, Standing.PROSE]
     text: Annotated[str, Standing.PROSE] = ""
@@ -139,14 +138,14 @@ class FileWritten:
 
 @dataclass(frozen=True, slots=True)
 class FileSettings:
-    """Which files may be read and written.
+    """Folder and limits of the file tools.
 
     Args:
-        root: the folder. It has to be there.
-        size: most bytes of one file.
-        files: most that are listed.
-        replace: whether a file that is there may be written again.
-        folders: whether folders below it are made.
+        root: an existing folder.
+        size: maximum bytes of one file.
+        files: maximum number of listed files.
+        replace: whether existing files may be overwritten.
+        folders: whether missing subfolders are created.
     """
 
     root: str
@@ -157,7 +156,7 @@ class FileSettings:
 
 
 async def read(payload: ReadFile, metadata: HandlerMetadata) -> HandlerResponse:  # noqa: ARG001 - a handler's signature
-    """Answer with the text of a file, or with the reason why there is none."""
+    """Answer with the text of a file, or with the reason for not having it."""
     settings = require_settings(FileSettings)
     data = await _try(partial(below.read_file, settings.root, payload.file, settings.size))
     if isinstance(data, FileProblem):
@@ -178,7 +177,7 @@ async def list_files(payload: ListFiles, metadata: HandlerMetadata) -> HandlerRe
 
 
 async def write(payload: WriteFile, metadata: HandlerMetadata) -> HandlerResponse:  # noqa: ARG001 - as above
-    """Write a file, and say what has become of it. What was written before in the same words counts as written."""
+    """Write a file and answer with the outcome. Repeating a successful write succeeds."""
     settings = require_settings(FileSettings)
     data = payload.text.encode()
     if len(data) > settings.size:
@@ -193,12 +192,12 @@ async def write(payload: WriteFile, metadata: HandlerMetadata) -> HandlerRespons
 
 
 def _is_encodable(name: str) -> bool:
-    """True for a name that a payload can carry."""
+    """Check that a payload can carry the name."""
     return len(name) <= LONGEST and pages.writable(name) == name
 
 
 async def _try(work: Callable[[], bytes | None]) -> bytes | FileProblem:
-    """Do something to a file in a thread; gives the reason when it cannot be done."""
+    """Run file access in a thread. Returns the reason if it fails."""
     try:
         return await anyio.to_thread.run_sync(work) or b""
     except below.OutsideError:

@@ -1,4 +1,4 @@
-"""The settings of the running tool. Internal."""
+"""Access to the settings of the running tool. Internal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def require_settings(kind: type[T]) -> T:
-    """The settings of the running listener. Raises TypeError, with what to declare, when they are of another class."""
+    """Return the settings of the running listener. Raises TypeError, naming what to declare, for another class."""
     settings = invocation().settings
     if not isinstance(settings, kind):
         raise TypeError(f"this listener needs settings_class: {kind.__module__}.{kind.__qualname__}")

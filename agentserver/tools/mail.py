@@ -1,8 +1,7 @@
-"""The tool that sends a mail by SMTP. Needs the extra ``tools``.
+"""The tool that sends mail by SMTP. Needs the extra ``tools``.
 
-Owns the mail: its header is made of parsed addresses and of one-line texts, so that nothing in a field becomes a header
-or a recipient of its own. Refuses to know who may be written to: declare it as ``trust: sink``. Each recipient has the
-role of a ``Destination``.
+Headers are built from parsed addresses and one-line texts, so no field can inject a header or a recipient. Recipients
+are not restricted here: declare the tool as ``trust: sink``. Each recipient has the role of a ``Destination``.
 """
 
 from __future__ import annotations
@@ -29,16 +28,16 @@ from agentserver.tools.given import require_settings
 __all__ = ["MailProblem", "MailResult", "MailSettings", "SendMail", "send"]
 
 ADDRESS = r"[A-Za-z0-9_%+\-]+(\.[A-Za-z0-9_%+\-]+)*@[A-Za-z0-9\-]+(\.[A-Za-z0-9\-]+)+"
-"""A plain address: no name, no quotes, no comment, ASCII alone."""
+"""A plain address: no name, quotes or comment, ASCII only."""
 
 SUBJECT = r"([^=\p{C}\p{Zl}\p{Zp}]|=+[^=?\p{C}\p{Zl}\p{Zp}])*=*"
-"""One line without ``=?``: that begins an encoded word (RFC 2047), which may mean further lines of the header."""
+"""One line without ``=?``, which begins an encoded word (RFC 2047) that could contain further header lines."""
 
 
 class MailProblem(StrEnum):
-    """The reasons why a mail was not sent, or not to everybody."""
+    """Reason for not sending a mail, or not to everybody."""
 
-    REFUSED = "refused"  # the server took it for none, or not for all recipients
+    REFUSED = "refused"  # accepted for none of the recipients, or not for all
     UNREACHABLE = "unreachable"
     SIZE = "size"
 
@@ -64,11 +63,11 @@ class SendMail:
 @xmlify(namespace="urn:agentserver-tools:mail")
 @dataclass(frozen=True, slots=True)
 class MailResult:
-    """The fate of a mail.
+    """The outcome of sending a mail.
 
     Args:
-        accepted: how many recipients the server took it for.
-        problem: the reason why these are not all.
+        accepted: how many recipients the server accepted.
+        problem: the reason if it did not accept all.
     """
 
     accepted: int
@@ -77,19 +76,19 @@ class MailResult:
 
 @dataclass(frozen=True, slots=True)
 class MailSettings:
-    """The server that mail is handed to.
+    """The SMTP server to use.
 
     Args:
         host: its name.
-        sender: the address that mail is from.
-        port: 587 for ``start``, 465 for ``implicit``, unless it says otherwise.
-        tls: ``start`` begins in the open and goes on only when the server agrees to encrypt, ``implicit`` is encrypted
-            from the first byte, ``none`` is for a server on this machine.
-        user: who signs in; nobody when empty.
+        sender: the From address.
+        port: default 587 for ``start`` and 465 for ``implicit``.
+        tls: ``start`` requires STARTTLS, ``implicit`` encrypts from the first byte, ``none`` is for a server on this
+            machine.
+        user: the login; empty to send without one.
         password: of that user, as ``${NAME}`` or ``${file:PATH}``.
-        authorities: a PEM file of certificate authorities to trust instead of the system's.
-        seconds: for one mail.
-        size: most bytes of one mail.
+        authorities: a PEM file of certificate authorities that replaces the system's.
+        seconds: timeout for one mail.
+        size: maximum bytes of one mail.
     """
 
     host: str
@@ -103,14 +102,14 @@ class MailSettings:
     size: Annotated[int, Gt(0)] = 1_000_000
 
     def __post_init__(self) -> None:
-        """Refuse a sender that is no address, and a password that would go in the open."""
+        """Refuse an invalid sender, and a password over an unencrypted connection."""
         _address(self.sender)
         if self.user and self.tls == "none":
             raise ValueError("a password is not sent unencrypted: say tls: start or implicit")
 
 
 async def send(payload: SendMail, metadata: HandlerMetadata) -> HandlerResponse:  # noqa: ARG001 - a handler's signature
-    """Hand the mail to the server, and say what has become of it."""
+    """Hand the mail to the server and answer with the outcome."""
     require("the tool that sends mail", "tools")
     settings, key = require_settings(MailSettings), invocation().idempotency_key
     smtp: Any = await anyio.to_thread.run_sync(import_module, "aiosmtplib")
@@ -144,11 +143,11 @@ async def send(payload: SendMail, metadata: HandlerMetadata) -> HandlerResponse:
 
 
 def message(payload: SendMail, origin: Address, key: str, at: datetime) -> EmailMessage:
-    """The mail as it is sent. Two of one key have one Message-ID, by which a mailbox knows a repetition.
+    """Build the mail. Messages with equal keys get the same Message-ID, so a mailbox can recognise a repetition.
 
-    Raises ValueError for what is no address, and for a subject of several lines or with an encoded word.
+    Raises ValueError for an invalid address, and for a subject with several lines or an encoded word.
     """
-    if "=?" in payload.subject:  # the library decodes it, and writes its line ends as those of the header
+    if "=?" in payload.subject:  # the library would decode it, and write its line ends into the header
         raise ValueError("a subject holds no encoded words")
     mail = EmailMessage(policy=SMTP)
     mail["From"] = origin

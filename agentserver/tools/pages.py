@@ -1,7 +1,4 @@
-"""Pages as a reader sees them. Internal.
-
-Owns the way from markup to text. Loads nothing and runs nothing, whatever the markup says.
-"""
+"""Converts HTML to the text that a reader sees. Loads and runs nothing. Internal."""
 
 from __future__ import annotations
 
@@ -18,17 +15,19 @@ _UNREAD: Final = ("script", "style", "template", "noscript", "title")
 _ENCODINGS: Final = re.compile(
     r"ascii|utf-(8|16|32).*|iso8859.*|iso2022_.*|cp\d+|koi8.*|mac-.*|gb.*|big5.*|euc_.*|shift_.*|tis-.*"
 )
-"""The encodings of pages, by the names that Python gives them. Others that it knows are none of pages, and some
-(``punycode``) take time that grows with the square of the text."""
+"""Encodings of web pages, by Python's names.
+
+Others are not used by pages, and some (``punycode``) take quadratic time.
+"""
 
 
 class PageText(NamedTuple):
-    """A page as a reader sees it.
+    """The visible text of a page.
 
     Args:
         title: on one line.
-        text: one block a line.
-        links: the label and the target of each, as the page has it, in order and once.
+        text: one block per line.
+        links: distinct label and target pairs, in page order.
     """
 
     title: str = ""
@@ -37,7 +36,7 @@ class PageText(NamedTuple):
 
 
 def render_page(html: str) -> PageText:
-    """The text of a page as a reader sees it."""
+    """Extract the visible text of a page."""
     parser = etree.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True, no_network=True)
     if not html.strip():
         return PageText()
@@ -53,7 +52,7 @@ def render_page(html: str) -> PageText:
 
 
 def encoding(name: str) -> str:
-    """The encoding of that name; UTF-8 where no page has it."""
+    """Look up an encoding by name; UTF-8 if pages do not use it."""
     try:
         known = codecs.lookup(name).name
     except (LookupError, ValueError):
@@ -62,7 +61,7 @@ def encoding(name: str) -> str:
 
 
 def _label(link: etree._Element) -> str:
-    """The words of a link, as far as the next link in it: all of each would be the page, once for every link."""
+    """Extract a link's label up to the next nested link, so that nested links cannot repeat the page for each link."""
     found: list[str] = []
     for event, one in etree.iterwalk(link, events=("start", "end")):
         if event == "start" and one is not link and one.tag == "a":
@@ -76,19 +75,19 @@ def _text(element: etree._Element) -> str:
 
 
 def printable(text: str) -> str:
-    """The text with a space for everything that is neither seen nor the end of a line."""
+    """Replace everything that is neither visible nor a line end by a space."""
     return "\n".join(
         "".join(char if char.isprintable() else " " for char in line) for line in text.splitlines()
     )
 
 
 def writable(text: str) -> str:
-    """The text with a replacement character for each that XML cannot carry, and one kind of line end."""
+    """Replace characters that XML cannot carry, and normalise line ends."""
     return _UNWRITABLE.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
 def lines(text: str) -> str:
-    """Every line without what cannot be seen, and none of them empty."""
+    """Drop invisible characters and empty lines."""
     return "\n".join(filter(None, map(_clean, text.splitlines())))
 
 

@@ -1,1 +1,1 @@
-"""Records as people and programs read them: text, HTML, JSON, with less in them where that is due. Internal."""
+"""Renders audit records as text, HTML and JSON, with redaction. Internal."""

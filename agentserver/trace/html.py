@@ -1,7 +1,7 @@
-"""Records as one page that needs nothing else: no script, no font, no request.
+"""Renders records as one self-contained page: no script, font or request. Pure.
 
-Owns how the page looks. Everything in it is a text node or an attribute that the serialiser escapes; nothing of a
-message is ever read as markup. Pure.
+Everything in it is a text node or an attribute that the serialiser escapes; nothing from a message is parsed as
+markup.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def page(title: str, records: Sequence[AuditRecord], wording: DetailWording = WORDING) -> str:
-    """The records of one conversation as an HTML page; each message can be unfolded."""
+    """Render the records of one conversation as an HTML page with collapsible messages."""
     root = etree.Element("html", lang="en")
     head = etree.SubElement(root, "head")
     etree.SubElement(head, "meta", charset="utf-8")
-    # Should a browser ever find something to load or to run here, it may not.
+    # A second line of defence: a browser may load and run nothing here.
     etree.SubElement(head, "meta", {"http-equiv": "Content-Security-Policy", "content": POLICY})
     etree.SubElement(head, "title").text = escape_unseen(title)
     etree.SubElement(head, "style").text = STYLE

@@ -1,7 +1,4 @@
-"""Decoded payloads as plain values: for JSON and for people.
-
-Owns how a field's value reads outside XML. Refuses to know terminals and messages.
-"""
+"""Converts decoded payloads to plain values, for JSON and for people."""
 
 from __future__ import annotations
 
@@ -15,17 +12,17 @@ if TYPE_CHECKING:
 
 
 def jsonable(value: Any) -> Any:
-    """A payload as JSON knows values.
+    """Convert a payload to JSON values.
 
-    Times are ISO 8601, a Decimal is text, bytes are URL-safe base64 (RFC 4648), an Enum is its value, and a
-    float that JSON cannot write is text; so is any other type that JSON has not, as in a generated dataclass.
+    Times are ISO 8601, a Decimal is text, bytes are URL-safe base64 (RFC 4648), and an Enum is its value. A float
+    that JSON cannot write is text, and so is any other type that JSON does not have, as in a generated dataclass.
     """
     return from_json(to_json(value, bytes_mode="base64", inf_nan_mode="strings", fallback=str))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Entry:
-    """A field of a payload: how deep it lies, its name, and its text, None for a heading; ``held`` is what it holds."""
+    """One field of a payload: its depth, name, text (None for a heading) and ``held`` value."""
 
     depth: int
     name: str
@@ -34,7 +31,7 @@ class Entry:
 
 
 def entries(value: Any, depth: int = 0) -> Iterator[Entry]:
-    """The fields of a payload in order. What is absent or an empty list is left out."""
+    """Yield the fields of a payload in order, without absent ones and empty lists."""
     for each in dataclasses.fields(value):
         held = getattr(value, each.name)
         many = isinstance(held, list | tuple)

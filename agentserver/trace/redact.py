@@ -1,7 +1,6 @@
-"""Records with less in them, for readers who may not see everything.
+"""Redacts records for readers who may not see everything. Pure.
 
-Owns what of a message is taken out, and what of the details that quote it. Pure. Refuses to know which values are
-secret: that is passed in. Who talked to whom, when, and why not, stays.
+Removes message content and the quotations of it in details. Sender, receiver, time and reason remain.
 """
 
 from __future__ import annotations
@@ -30,27 +29,27 @@ if TYPE_CHECKING:
 MARK = "[redacted]"
 
 EVERY = "*"
-"""The pattern of field names that leaves nothing of a payload."""
+"""The field pattern that removes the whole payload."""
 
 GRAM = 8
-"""Characters of a value that was taken out of a message by which a quotation of it is known in a detail."""
+"""Length of the pieces of a removed value that are recognised as quotations in a detail."""
 
 SHORTEST = 4
-"""Characters of a whole value by which a quotation is known; a shorter one would occur by chance."""
+"""Shortest whole value recognised as a quotation; a shorter one would occur by chance."""
 
 _BOUNDS = envelope.Bounds(bytes=1 << 30)
 
 
 @dataclass(frozen=True, slots=True)
 class Redaction:
-    """The parts that are taken out of records.
+    """Rules for removing parts of records.
 
     Args:
-        fields: patterns (``*``, ``?``, ``[...]``) of the local names of payload elements and attributes whose
-            content goes. ``*`` leaves only how long a message is and its SHA-256.
-        secrets: takes values that are not for reading out of a text.
-        names: the only receivers and payloads that are told of a refused message, whose sender may have written
-            anything there; None tells all.
+        fields: patterns (``*``, ``?``, ``[...]``) of the local names of payload elements and attributes whose content
+            is removed. ``*`` leaves only the length of a message and its SHA-256.
+        secrets: removes secret values from a text.
+        names: the receivers and payloads that may be shown for a refused message, whose sender could write anything
+            there; None shows all.
     """
 
     fields: tuple[str, ...] = ()
@@ -58,27 +57,27 @@ class Redaction:
     names: frozenset[str] | None = None
 
     def name(self, event: Event, name: str) -> str:
-        """A receiver or a payload as it is told of an event; empty for one that its sender made up."""
+        """Return the name of a receiver or payload to show for an event; empty if its sender made it up."""
         known = self.names is None or event is not Event.REFUSED or name in self.names
         return self.secrets(name) if known else ""
 
     def covers(self, name: str) -> bool:
-        """True when a field's content is taken out."""
+        """Check whether a field's content is removed."""
         return any(fnmatchcase(name, pattern) for pattern in self.fields)
 
 
 def names_of(blueprint: Blueprint) -> frozenset[str]:
-    """The names of an organism's listeners and payloads."""
+    """Collect the names of an organism's listeners and payloads."""
     payloads = (local(root) for roots in blueprint.roots.values() for root in roots)
     return frozenset((*blueprint.listeners, *payloads))
 
 
 def redact_records(records: Sequence[AuditRecord], redaction: Redaction) -> tuple[AuditRecord, ...]:
-    """The records with less in them. Their messages may be no XML afterwards.
+    """Redact the records. Their messages may no longer be XML.
 
-    A finding about a field that is taken out, or about words that came in one, loses its words. Where the words of any
-    other detail quote what was taken out of any of the messages, in pieces of GRAM characters or more, in capital or
-    small letters, the quotation goes too. A message that cannot be read goes whole.
+    A finding about a removed field, or about text from one, loses its text. Other details lose quotations of removed
+    content, found as pieces of GRAM or more characters regardless of case. A message that cannot be parsed is removed
+    completely.
     """
     gone: list[str] = []
     shown = [_message(record.message, redaction, gone) for record in records]
@@ -87,7 +86,7 @@ def redact_records(records: Sequence[AuditRecord], redaction: Redaction) -> tupl
     quoted = _find_quotations(texts, gone) if gone else set()
 
     def clean(text: str) -> str:
-        """Secrets first: a quotation that is a part of one would leave the rest of it unknown, and shown."""
+        """Remove secrets first: a quotation may be part of one, and the remainder would not be recognised."""
         return _mask(redaction.secrets(text), quoted)
 
     return tuple(
@@ -103,7 +102,7 @@ def redact_records(records: Sequence[AuditRecord], redaction: Redaction) -> tupl
 
 
 def _redact_detail(detail: Detail | None, redaction: Redaction) -> Detail | None:
-    """The detail without the words of fields that the redaction covers."""
+    """Remove the text of covered fields from a detail."""
     match detail:
         case Findings():
             found = tuple([_redact_finding(one, redaction) for one in detail.findings])
@@ -135,12 +134,12 @@ def _redact_finding(one: FindingFacts, redaction: Redaction) -> FindingFacts:
 
 
 def _last(path: str) -> str:
-    """The local name of the field at the end of a path, without the index of a repetition."""
+    """Take the local name of the field at the end of a path, without an index."""
     return path.rpartition(".")[2].partition("[")[0]
 
 
 def _message(data: bytes, redaction: Redaction, gone: list[str]) -> str:
-    """The message as text, less what the redaction covers; that is added to ``gone``."""
+    """Render the message without covered content, which is added to ``gone``."""
     if not data or not redaction.fields:
         return data.decode("utf-8", "backslashreplace")
     read = envelope.read_envelope(data, _BOUNDS)
@@ -168,18 +167,18 @@ def _summarize(data: bytes) -> str:
 
 
 def _content(element: etree._Element) -> Iterator[str]:
-    """Every text and attribute inside an element."""
+    """Yield every text and attribute inside an element."""
     for each in element.iter(etree.Element):
         yield from map(str, each.attrib.values())
     yield from map(str, element.itertext())
 
 
-# Quotations. What is looked for is found among the pieces of the details, which are few and bounded, so that the work
-# is one pass over the payloads and the memory does not grow with them.
+# Quotations. Pieces of the details, which are few and bounded, are looked up in the payloads, so the work is one pass
+# and the memory does not grow with them.
 
 
 def _find_quotations(details: Iterable[str], gone: Iterable[str]) -> set[str]:
-    """The pieces of the details that stand in what is gone too."""
+    """Find the pieces of the details that also occur in removed content."""
     pieces = {piece for detail in details for size in _SIZES for piece in _pieces(_fold(detail), size)}
     return {piece for value in gone for piece in _needles(_fold(value)) if piece in pieces}
 
@@ -198,12 +197,12 @@ def _pieces(text: str, size: int) -> Iterator[str]:
 
 
 def _fold(text: str) -> str:
-    """Small letters, as many characters as before."""
+    """Lower the case without changing the length."""
     return "".join(small if len(small := each.lower()) == 1 else each for each in text)
 
 
 def _mask(detail: str, quoted: set[str]) -> str:
-    """The detail with a mark where it quotes."""
+    """Replace quotations in the detail by a mark."""
     if not quoted:
         return detail
     folded = _fold(detail)

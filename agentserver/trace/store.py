@@ -1,8 +1,4 @@
-"""Recent records of recent conversations.
-
-Owns a bounded memory of what happened. Refuses to be a promise, which is the engine's to give, and to render
-anything, which trace/text.py does.
-"""
+"""Keeps recent records in bounded memory. The engine's journal is the durable record."""
 
 from __future__ import annotations
 
@@ -15,21 +11,21 @@ if TYPE_CHECKING:
     from agentserver.core.records.audit import AuditRecord
 
 CONVERSATIONS = 64
-"""Conversations whose records are remembered: those in which something happened last."""
+"""Conversations remembered, least recently active dropped first."""
 
 RECORDS = 4096
-"""Records remembered of each."""
+"""Records remembered for each conversation."""
 
 
 class TraceBook:
-    """An observer of the pump that remembers; listeners of its own see each record as it happens."""
+    """Observer of the pump that remembers records and calls watchers with each new one."""
 
     def __init__(self) -> None:
         self._records: OrderedDict[str, deque[AuditRecord]] = OrderedDict()
         self._watching: list[Callable[[AuditRecord], None]] = []
 
     def observe(self, records: Iterable[AuditRecord]) -> None:
-        """Take in the records of one committed step."""
+        """Add the records of one committed step."""
         for record in records:
             known = self._records.get(record.conversation)
             if known is None:
@@ -43,14 +39,14 @@ class TraceBook:
             self._records.popitem(last=False)
 
     def watch(self, callback: Callable[[AuditRecord], None]) -> Callable[[], None]:
-        """Call back, without blocking or raising, with each record from now on; the result stops it."""
+        """Register a callback that must not block or raise. Returns a function that removes it."""
         self._watching.append(callback)
         return lambda: self._watching.remove(callback)
 
     def of(self, conversation: str) -> tuple[AuditRecord, ...]:
-        """The remembered records of a conversation, in order."""
+        """Return the remembered records of a conversation, in order."""
         return tuple(self._records.get(conversation, ()))
 
     def conversations(self) -> tuple[str, ...]:
-        """The conversations remembered, those where something happened last at the end."""
+        """List the remembered conversations, most recently active last."""
         return tuple(self._records)

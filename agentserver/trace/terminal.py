@@ -1,7 +1,6 @@
-"""Lines for a terminal: styled segments, made harmless and painted.
+"""Prints styled lines on a terminal safely.
 
-Owns what may reach a terminal. Text from messages is a stranger's: all that a terminal could act on is shown
-escaped (characters/printing.py), never passed on. Refuses to know what the lines are about.
+Text from messages is untrusted: everything that a terminal could interpret is escaped (characters/printing.py).
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ if TYPE_CHECKING:
     from typing import TextIO
 
 MAX_LINE = 4_000
-"""Characters of one segment that a terminal is shown; the rest is cut and counted."""
+"""Characters of one segment that are shown; the number of omitted ones is printed."""
 
 
 class Style(Enum):
-    """The look of a segment, as SGR parameters (ECMA-48); PLAIN has none."""
+    """Style of a segment, as SGR parameters (ECMA-48); PLAIN has none."""
 
     PLAIN = ""
     DIM = "2"
@@ -42,22 +41,22 @@ Line: TypeAlias = tuple[Segment, ...]
 
 
 def plain_line(text: str) -> Line:
-    """An unstyled line."""
+    """Make a line without style."""
     return ((Style.PLAIN, text),)
 
 
 def own_lines(text: str) -> Iterator[str]:
-    """The text by its own line breaks, tabs as four spaces: for segments, which are made visible when painted."""
+    """Split a text at line breaks, with tabs as four spaces. Segments are escaped later, when painted."""
     return (line.replace("\t", "    ") for line in text.replace("\r\n", "\n").split("\n"))
 
 
 def visible_lines(text: str, *, whole: bool = False) -> Iterator[str]:
-    """The text by its own line breaks, each line visible.
+    """Split a text at line breaks and escape each line.
 
     Args:
-        text: without secrets, since nothing is taken out any more.
-        whole: whether a line is told exactly, with its tabs, going on in the next ones where it is longer than
-            MAX_LINE: for what a person decides about.
+        text: already without secrets.
+        whole: whether to show lines exactly, with tabs, and continued on the next line beyond MAX_LINE: for decisions
+            by people.
     """
     return map(escape_unseen, _pieces(text)) if whole else map(cut, own_lines(text))
 
@@ -68,14 +67,14 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 def cut(text: str) -> str:
-    """The first MAX_LINE characters of a text, visible; what is left out is counted."""
+    """Escape the first MAX_LINE characters of a text, and append the number of omitted ones."""
     return truncate_counting(text, MAX_LINE, escape_unseen)
 
 
 def paint(line: Line, *, colour: bool, whole: bool = False) -> str:
-    """The line as text, every segment visible and, unless ``whole`` is set, cut.
+    """Format the line with every segment escaped and, unless ``whole`` is set, truncated.
 
-    With ``colour``, SGR sequences of our own stand around the segments.
+    ``colour`` adds our own SGR sequences around the segments.
     """
     show = escape_unseen if whole else cut
     return "".join(
@@ -88,9 +87,9 @@ _HANG = re.compile(r" *(?:[+-][0-9.]+s +)?")
 
 
 def wrap(line: Line, columns: int) -> Iterator[Line]:
-    """The line in pieces of at most so many characters, cut between words; a longer word stays whole.
+    """Wrap the line between words; a longer word is not broken.
 
-    Pieces after the first stand further in, or behind the same margin: the text of a message never stands without it.
+    Continuation lines are indented, or get the same margin, so text from a message never starts at the left edge.
     """
     if sum(len(text) for _, text in line) <= columns:
         yield line
@@ -115,7 +114,7 @@ _WORDS = re.compile(r" *[^ ]+| +")
 
 
 def _margin(line: Line) -> str:
-    """The beginning of a piece after the first."""
+    """Build the prefix of a continuation line."""
     style, first = line[0] if line else (Style.PLAIN, "")
     if first.strip() in {"|", "?"} or (style is Style.NAME and first.endswith("  ")):
         return first if first.strip() in {"|", "?"} else " " * len(first)
@@ -124,7 +123,7 @@ def _margin(line: Line) -> str:
 
 
 def columns_of(stream: TextIO) -> int | None:
-    """The width of a terminal; None for what is none."""
+    """Look up the width of a terminal; None for other streams."""
     try:
         return os.get_terminal_size(stream.fileno()).columns if stream.isatty() else None
     except (OSError, ValueError):
@@ -132,21 +131,21 @@ def columns_of(stream: TextIO) -> int | None:
 
 
 def wants_colour(stream: TextIO, environ: Mapping[str, str]) -> bool:
-    """True when a stream is a terminal that shows colours, and the environment does not forbid them (no-color.org)."""
+    """Check for a terminal with colours that the environment does not disable (no-color.org)."""
     return stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM", "") not in {"", "dumb"}
 
 
 @dataclass
 class Screen:
-    """The destination of lines. A thread writes them in order, so that no other work waits for a full pipe.
+    """Output of lines. A thread writes them in order, so a full pipe blocks nothing else.
 
     Args:
-        colour: whether lines are painted.
-        redact: takes secrets out of a text.
-        out: gives the stream at each write, because a prompt may replace it meanwhile.
-        gone: whether the reader went away; what follows is dropped.
-        unwritten: why something could not be written, where it was not for want of a reader.
-        columns: gives the width at which lines go on in the next one; None for none.
+        colour: whether to paint lines.
+        redact: removes secrets from a text.
+        out: returns the stream for each write, because a prompt may replace it.
+        gone: whether the reader closed the stream; further output is dropped.
+        unwritten: the error if a write failed for another reason.
+        columns: returns the width to wrap at; None for no wrapping.
     """
 
     colour: bool = False
@@ -158,7 +157,7 @@ class Screen:
     _writer: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(max_workers=1))
 
     def show(self, *lines: Line, whole: bool = False) -> None:
-        """Print lines: first without secrets, then visible, then cut unless they are to be ``whole``."""
+        """Print lines without secrets, escaped and, unless ``whole``, truncated."""
         width = None if whole else self.columns()
         redacted = (self._redact_line(line) for line in lines)
         pieces = (piece for line in redacted for piece in ([line] if width is None else wrap(line, width)))
@@ -166,7 +165,7 @@ class Screen:
         self._put("".join(f"{line}\n" for line in painted))
 
     def say(self, text: str, style: Style = Style.PLAIN) -> None:
-        """Print one text by its own line breaks."""
+        """Print a text, split at its line breaks."""
         self.show(*(((style, part),) for part in text.split("\n")))
 
     def prompt(self, text: str) -> None:
@@ -193,13 +192,13 @@ class Screen:
             stream.flush()
         except OSError as error:
             self.gone = True
-            if not isinstance(error, BrokenPipeError):  # where nobody reads, nobody misses it
+            if not isinstance(error, BrokenPipeError):  # without a reader there is nothing to flush
                 self.unwritten = error
             silence(stream)
 
 
 def silence(stream: TextIO) -> None:
-    """Send what a stream still holds nowhere, so that the interpreter's last flush does not fail."""
+    """Discard a stream's buffer, so that the interpreter's final flush does not fail."""
     descriptor = os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(descriptor, stream.fileno())

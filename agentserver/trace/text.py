@@ -1,7 +1,6 @@
-"""Records as people and programs read them: one line, an indented tree, JSON lines.
+"""Renders records as lines, an indented tree, or JSON lines. Pure.
 
-Owns the reading of records. Pure. Refuses to know where they are kept and what they are shown on. The detail
-of a refusal is shown: what is made here is for operators, never for a listener.
+Shows the details of refusals, so the output is for operators and never for a listener.
 """
 
 from __future__ import annotations
@@ -59,21 +58,21 @@ _QUIET = frozenset(
 
 
 def is_quiet(record: AuditRecord) -> bool:
-    """True when a live view leaves a record out, because something else tells it too or because it is no news."""
+    """Check whether a live view omits a record, because another one shows it or it is no news."""
     detail = record.detail
     return record.event in _QUIET or (isinstance(detail, HandoffAttempt) and detail.reason is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class TracedHop:
-    """A record with what only the records before it tell.
+    """A record with context from the records before it.
 
     Args:
-        depth: how many calls it lies inside; 0 is what the principal said and heard.
-        elapsed: seconds since the outside message that led to it came; in what earlier servers kept, since the one
-            before it.
-        took: for what follows from an invocation, seconds that its handler took; in what earlier servers kept, those
-            since the message it was for was sent. Else None.
+        depth: number of enclosing calls; 0 for messages to and from the principal.
+        elapsed: seconds since the outside message that led to it; for records of earlier servers, since the record
+            before.
+        took: for results of an invocation, seconds that its handler ran; for records of earlier servers, since its
+            message was sent. Otherwise None.
     """
 
     record: AuditRecord
@@ -83,7 +82,7 @@ class TracedHop:
 
 
 class TraceReader:
-    """Follows the records of one conversation, in order."""
+    """Stateful reader of the records of one conversation, in order."""
 
     def __init__(self) -> None:
         self._depths: dict[str, int] = {}
@@ -93,7 +92,7 @@ class TraceReader:
         self._request = ""
 
     def take(self, record: AuditRecord) -> TracedHop:
-        """The next record with its place."""
+        """Add the next record and return it with context."""
         self._request = record.request or self._request
         if record.event is Event.RECEIVED or self._request not in self._began:
             self._began[self._request], self._cause = record.at, None
@@ -103,10 +102,10 @@ class TraceReader:
         depth = self._depth(record)
         if record.event is Event.SENT:
             self._sent[record.delivery] = record.at
-        return TracedHop(record, depth, record.at - self._began[self._request], self._elapsed(record))
+        return TracedHop(record, depth, record.at - self._began[self._request], self._seconds_taken(record))
 
     def _depth(self, record: AuditRecord) -> int:
-        """A call lies one deeper than its caller; its answer lies where the call lies."""
+        """Compute the depth: a call is one deeper than its caller, and its answer is as deep as the call."""
         cause = self._cause_of(record)
         origin = 0 if cause is None else self._depths.get(cause.thread, 0)
         if record.event is Event.SENT and record.thread not in self._depths:
@@ -115,11 +114,11 @@ class TraceReader:
         return max((origin if record.event is Event.SENT else 0, own, 1)) - 1
 
     def _cause_of(self, record: AuditRecord) -> AuditRecord | None:
-        """The end of the invocation that a record follows from, unless it was another outside message's."""
+        """Find the end of the invocation that caused a record, unless it belongs to another outside message."""
         cause = self._cause
         return cause if cause is not None and cause.request == record.request else None
 
-    def _elapsed(self, record: AuditRecord) -> float | None:
+    def _seconds_taken(self, record: AuditRecord) -> float | None:
         cause = self._cause_of(record)
         if cause is None or record.event not in _TIMED:
             return None
@@ -130,13 +129,13 @@ class TraceReader:
 
 
 def read_trace(records: Iterable[AuditRecord]) -> Iterator[TracedHop]:
-    """The records of one conversation with their places."""
+    """Yield the records of one conversation with context."""
     reading = TraceReader()
     return (reading.take(record) for record in records)
 
 
 def line(hop: TracedHop, wording: DetailWording = WORDING) -> Line:
-    """One record as one line: when, from whom to whom, what, and why not, as far as one line tells it."""
+    """Format a record on one line: time, sender and receiver, event, and reason as far as it fits."""
     record = hop.record
     style = _STYLES.get(record.event, Style.PLAIN)
     parts: list[Segment] = [(Style.DIM, f"{hop.elapsed:+9.3f}s  "), (Style.PLAIN, "  " * hop.depth)]
@@ -154,7 +153,7 @@ def line(hop: TracedHop, wording: DetailWording = WORDING) -> Line:
 
 
 def detail_lines(hop: TracedHop, where: str = "", wording: DetailWording = WORDING) -> tuple[Line, ...]:
-    """The lines of a record's detail after the first; the short form if ``where`` says what to type for the rest."""
+    """Format the further lines of a record's detail; a short form if ``where`` names the command for the rest."""
     detail = hop.record.detail
     told = wording.lines(detail, where)[1:]
     return tuple([((Style.DIM, _margin(hop)), (Style.PLAIN, _cut(each))) for each in told])
@@ -174,7 +173,7 @@ def _route(record: AuditRecord) -> Iterator[Segment]:
     if record.sender:
         yield Style.NAME, record.sender
         yield Style.DIM, " -> "
-    # The target of a refused message is what its sender wrote, or nothing when it named none.
+    # The target of a refused message is text from its sender, or empty.
     yield Style.NAME, _cut(record.to or "?", 128)
 
 
@@ -185,11 +184,11 @@ def _cut(text: str, most: int = 500) -> str:
 def tree(
     records: Sequence[AuditRecord], *, payloads: bool = False, wording: DetailWording = WORDING
 ) -> tuple[Line, ...]:
-    """The conversation as indented trees of calls, one for each outside message, under a heading where it is known.
+    """Format the conversation as indented trees of calls, one for each outside message, under a heading if it is known.
 
-    One line for each record, or as many as its detail has, less those that the next one tells too: a message from
-    outside before its delivery, a finished invocation before what it sent. With ``payloads``, what a message says
-    stands below it.
+    Each record has one line, or as many as its detail. A record that the next one implies is omitted: an outside
+    message before its delivery, a finished invocation before its messages. With ``payloads``, the content of each
+    message follows it.
     """
     lines: list[Line] = []
     request = ""
@@ -205,7 +204,7 @@ def tree(
 
 
 def by_request(hops: Sequence[TracedHop]) -> list[TracedHop]:
-    """The hops by the outside message that led to them, in order; those of none stay behind the one before them."""
+    """Order hops by the outside message that led to them; others stay behind the hop before them."""
     found: dict[str, list[TracedHop]] = {}
     request = ""
     for hop in hops:
@@ -215,7 +214,7 @@ def by_request(hops: Sequence[TracedHop]) -> list[TracedHop]:
 
 
 def request_heading(record: AuditRecord) -> Line:
-    """The line above what one outside message led to, whose first record this is."""
+    """Format the heading above the tree of an outside message, given its first record."""
     came = datetime.fromtimestamp(record.at, UTC).strftime("%H:%M:%S")
     return ((Style.DIM, "request "), (Style.NAME, record.request[:8]), (Style.DIM, f" at {came} UTC"))
 
@@ -224,7 +223,7 @@ _ASKED = {"TodoRegistered": "TodoUntil", "TodoClosed": "TodoComplete"}
 
 
 def todo_line(hop: TracedHop) -> tuple[Line, ...]:
-    """The line of a message to ``system.todo``, which its answer stands for: the service answers at once."""
+    """Format a message to ``system.todo`` from its answer, because the service answers at once."""
     record = hop.record
     asked = _ASKED.get(record.root) if record.event is Event.SENT and record.sender == TODO else None
     if asked is None:
@@ -234,7 +233,7 @@ def todo_line(hop: TracedHop) -> tuple[Line, ...]:
 
 
 def visible_hops(records: Sequence[AuditRecord]) -> list[TracedHop]:
-    """The records of a conversation that its tree has, in order: all but those that the next one tells too."""
+    """List the hops that the tree shows: all except those that the next one implies."""
     found: list[TracedHop] = []
     following: Event | None = None
     for hop in reversed(list(read_trace(records))):
@@ -250,25 +249,25 @@ _TOLD = frozenset({Event.SENT, Event.ANSWERED, Event.REFUSED, Event.FAILED})
 
 
 def message_lines(hop: TracedHop) -> tuple[Line, ...]:
-    """The text of a message, by its line breaks."""
+    """Split the text of a message at line breaks."""
     text = _cut(payload(hop.record.message))
     return tuple([((Style.DIM, _margin(hop)), (Style.PLAIN, part)) for part in own_lines(text)])
 
 
 def payload(message: bytes) -> str:
-    """The payload of a message as text, or the whole of it where it is no envelope any more."""
+    """Format the payload of a message; all of the message if it is not an envelope."""
     read = envelope.read_envelope(message)
     plain = message if isinstance(read, envelope.Malformed) else canonical(read.payload)
     return plain.decode("utf-8", "surrogateescape")
 
 
 def tree_text(records: Sequence[AuditRecord], *, payloads: bool = False) -> str:
-    """The tree as harmless text without colours."""
+    """Format the tree as escaped text without colours."""
     return "\n".join(paint(each, colour=False) for each in tree(records, payloads=payloads))
 
 
 def json_lines(records: Iterable[AuditRecord], wording: DetailWording = WORDING) -> Iterator[str]:
-    """One JSON object for each record, as docs/records.md tells: its fields, the detail in words, and its depth."""
+    """Yield one JSON object per record, as docs/records.md specifies: its fields, the detail as text, and its depth."""
     for hop in read_trace(records):
         told = hop.record._asdict()
         told["began"] = hop.record.began

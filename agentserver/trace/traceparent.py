@@ -1,7 +1,6 @@
-"""The span on whose behalf somebody calls, as W3C Trace Context writes it.
+"""Reads and writes W3C ``traceparent``, and passes it from a gateway to the telemetry of the request.
 
-Owns the form of ``traceparent`` and the way from a gateway, which reads one, to the telemetry of the request that it
-sends. Refuses to take anything of it over: who calls from outside chooses no id of ours, so it only links to the span.
+An outside caller chooses none of our ids: the request only links to its span.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ __all__ = ["Traceparent", "caller", "current", "link_requests", "parse_tracepare
 _FORM: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-[!-~]{0,200})?")
 
 LONGEST: Final = 300
-"""Characters that are looked at."""
+"""Characters that are considered."""
 
 
 class Traceparent(NamedTuple):
-    """A span somewhere.
+    """Reference to a span.
 
     Args:
         trace: 16 bytes.
@@ -39,7 +38,7 @@ _caller: ContextVar[Traceparent | None] = ContextVar("caller", default=None)
 
 
 def parse_traceparent(text: object) -> Traceparent | None:
-    """The span that a ``traceparent`` names; None for anything that is none."""
+    """Parse a ``traceparent``; None if it is invalid."""
     found = _FORM.fullmatch(text) if isinstance(text, str) and len(text) <= LONGEST else None
     if found is None:
         return None
@@ -51,7 +50,7 @@ def parse_traceparent(text: object) -> Traceparent | None:
 
 @contextmanager
 def link_requests(text: object) -> Iterator[None]:
-    """Let the requests that are sent within come from the span that ``text`` names, if it names any."""
+    """Link the requests that are sent within the block to the span that ``text`` names, if any."""
     token = _caller.set(parse_traceparent(text))
     try:
         yield
@@ -60,9 +59,9 @@ def link_requests(text: object) -> Iterator[None]:
 
 
 def current() -> str | None:
-    """The span that the present work is part of, as a ``traceparent``; None where there is none.
+    """Format the current span as a ``traceparent``; None without one.
 
-    It is OpenTelemetry's current one, whose API is looked for only where something has imported it.
+    That is OpenTelemetry's current span, whose API is used only if it is already imported.
     """
     api = sys.modules.get("opentelemetry.trace")
     found = None if api is None else api.get_current_span().get_span_context()
@@ -72,5 +71,5 @@ def current() -> str | None:
 
 
 def caller() -> Traceparent | None:
-    """The span from which comes what is sent here; None where that is not known."""
+    """Return the span that sends are linked to; None if unknown."""
     return _caller.get()

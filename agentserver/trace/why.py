@@ -1,7 +1,4 @@
-"""The entries of the table of remedies that a record is about.
-
-Owns which part of a detail is a code. Pure. Refuses to know how anything is shown, and the table.
-"""
+"""Finds the remedies' codes that apply to a record. Pure."""
 
 from __future__ import annotations
 
@@ -39,7 +36,7 @@ REFUSALS: Final = frozenset(
         Event.DISCARDED,
     }
 )
-"""Events after which people ask why."""
+"""Events that people ask about."""
 
 
 _NOTED: Final = MappingProxyType({"failed": "failed"})
@@ -47,13 +44,13 @@ _REFUSING: Final = frozenset({"deny", "undone"})
 
 
 def asked_about(record: AuditRecord) -> bool:
-    """True for a record of a refusal, a failure, a question, or a finding of a guard."""
+    """Check for a record of a refusal, a failure, a question, or a finding of a guard."""
     attempt = isinstance(record.detail, HandoffAttempt) and record.detail.reason is not None
     return record.event in REFUSALS or attempt or (record.event is Event.ENDED and bool(record.code))
 
 
 def grounds(record: AuditRecord) -> tuple[tuple[str, str], ...]:
-    """The codes of a record as (family, name): the nearest reason first, each once."""
+    """List the codes of a record as (family, name), nearest reason first and without repetition."""
     codes = (("code", record.code),) if record.code else ()
     return tuple(dict.fromkeys((*_grounds_of(record.detail), *codes)))
 

@@ -1,1 +1,1 @@
-"""The requirements on a JSON Schema. Internal."""
+"""Hygiene rules for JSON Schema. Internal."""

@@ -1,7 +1,6 @@
-"""The requirements on a JSON Schema.
+"""Hygiene rules for JSON Schema; rules.py orders them.
 
-Owns the rules' answers for JSON Schema. Refuses to order them (rules.py) and to validate instances. Each
-function gives a JSON pointer and a sentence for every place that it objects to.
+Each function yields a JSON pointer and a sentence for every place that it objects to.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ DIALECTS: Final = (
 
 
 def check_size(schema: Schema) -> Said:
-    """Nesting and size of the document, containers that contain themselves included."""
+    """Limit nesting and size of the document, including containers that contain themselves."""
     return check_document_size(schema.tree, _members_of, "values")
 
 
@@ -49,7 +48,7 @@ def _members_of(value: Any) -> Iterable[Any]:
 
 
 def check_references(schema: Schema) -> Said:
-    """References stay inside the document and name something; no second base and no second vocabulary."""
+    """Require references to stay inside the document and to resolve; allow one base and one vocabulary."""
     known = dict(at.positions(schema.tree))
     for pointer, each in known.items():
         if not isinstance(each, dict):
@@ -66,7 +65,7 @@ def check_references(schema: Schema) -> Said:
 
 
 def check_keywords(schema: Schema) -> Said:
-    """Nothing but keywords that these rules understand: an unknown one would carry text or meaning."""
+    """Allow only keywords that these rules understand: an unknown one could carry text or meaning."""
     for pointer, each in at.positions(schema.tree):
         if isinstance(each, dict):
             for keyword in each.keys() - at.KEYWORDS.keys():
@@ -76,7 +75,7 @@ def check_keywords(schema: Schema) -> Said:
 
 
 def check_finite(schema: Schema) -> Said:
-    """No schema contains itself by reference, and references written out stay within bounds."""
+    """Forbid recursive schemas, and limit the size with references expanded."""
     loop = at.cycle(schema.tree)
     if loop:
         yield loop[0], f"refers to itself: {quote(' -> '.join(step or '#' for step in loop))}"
@@ -92,7 +91,7 @@ _TYPES = frozenset({"object", "array", "string", "integer", "number", "boolean",
 
 
 def check_closed(schema: Schema) -> Said:
-    """Every value has a type, every object lists its members, every array the type of its items."""
+    """Require a type for every value, members for every object, and an item type for every array."""
     if not isinstance(schema.tree, dict) or schema.tree.get("type") != "object":
         yield "", 'must describe an object: "type": "object"'
     for pointer, each in at.positions(schema.tree):
@@ -114,14 +113,14 @@ def _open(schema: dict[str, Any]) -> Iterator[str]:
         yield "accepts anything: give it a type"
     if "object" in kinds and schema.get("additionalProperties") is not False:
         yield 'accepts members that it does not list: "additionalProperties": false'
-    if "patternProperties" in schema:  # of no use where no object may stand, and its names are free text
+    if "patternProperties" in schema:  # unused where no object is allowed, and its names are free text
         yield 'accepts members by pattern; list them in "properties"'
     if "array" in kinds and not isinstance(schema.get("items", schema.get("prefixItems")), dict | list):
         yield 'accepts any items: give "items" a schema'
 
 
 def check_required(schema: Schema) -> Said:
-    """At least one member is required, and what is required is declared."""
+    """Require at least one required member, and a declaration for each."""
     root = schema.tree
     needed, declared = root.get("required"), root.get("properties")
     if not isinstance(declared, dict) or not declared:
@@ -133,7 +132,7 @@ def check_required(schema: Schema) -> Said:
 
 
 def check_version(schema: Schema) -> Said:
-    """The ``$id`` names a slug and a version, those of its file where it has one."""
+    """Require an ``$id`` with slug and version, equal to those of the file."""
     own = schema.tree.get("$id")
     named = objections.json_id(own) if isinstance(own, str) else None
     if named is None:
@@ -155,7 +154,7 @@ _UP_TO = ("maxItems", "minItems", "maxLength", "minLength", "maxProperties", "mi
 
 
 def check_occurrences(schema: Schema) -> Said:
-    """Bound the number of members, choices, alternatives and items."""
+    """Limit the number of members, choices, alternatives and items."""
     tried = 1
     for pointer, each in at.positions(schema.tree):
         if not isinstance(each, dict):
@@ -179,7 +178,7 @@ def check_occurrences(schema: Schema) -> Said:
 
 
 def check_patterns(schema: Schema) -> Said:
-    """Patterns match whole values, in bounded time."""
+    """Require patterns to match whole values, in bounded time."""
     for pointer, each in at.positions(schema.tree):
         if not isinstance(each, dict) or "pattern" not in each:
             continue
@@ -190,7 +189,7 @@ def check_patterns(schema: Schema) -> Said:
 
 
 def check_values(schema: Schema) -> Said:
-    """Every value has the form that its keyword asks for: nothing that the meta-schema refuses, and no text."""
+    """Require keyword values of the right form: valid for the meta-schema, and without free text."""
     dialect = schema.tree.get("$schema", DIALECTS[0])
     for pointer, each in at.positions(schema.tree):
         if isinstance(each, dict):
@@ -200,7 +199,7 @@ def check_values(schema: Schema) -> Said:
 
 
 def check_wording(schema: Schema) -> Said:
-    """Names of members and listed values survive stripping, so they must not read as text."""
+    """Require member names and listed values, which survive stripping, not to read as text."""
     for pointer, each in at.positions(schema.tree):
         if isinstance(each, dict):
             yield from ((pointer, said) for said in (*_check_names(each), *_check_listed_values(each)))

@@ -1,8 +1,8 @@
-"""JSON documents as trees: the positions at which schemas stand, and schemas without words.
+"""JSON documents as trees: the positions of schemas, references, and schemas stripped of text.
 
-Owns which keyword holds a schema, a list of them, a map of them, or plain data; the graph
-of references; and the taking out of what a model would read as words to it, in two strictnesses, the library's and
-admission's. Refuses to judge. A property that is called ``title`` is no title, and ``enum`` holds values, not schemas.
+Knows which keyword contains a schema, a list or map of schemas, or plain data. Strips text that a model would read as
+instructions, in two degrees: the library's and admission's. A property named ``title`` is not a title, and ``enum``
+contains values.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 LIMITS: Final = JsonLimits(bytes=BYTES, values=NODES)
-"""The limits of a schema's text; the rules have narrower ones of their own."""
+"""Limits on a schema's text; the rules have narrower ones."""
 
 
 def read_json_schema(data: bytes, reference: Reference | None = None) -> Schema | Objection:
-    """The schema in ``data``; or why there is none."""
+    """Parse the schema in ``data``, or return the objection."""
     found = foreign_json.parse_json(data, LIMITS)
     if isinstance(found, RefusedJson):
         return Objection("document", "", found.rule)
@@ -36,7 +36,7 @@ def read_json_schema(data: bytes, reference: Reference | None = None) -> Schema 
 
 
 class Holds(Enum):
-    """The kind of value that a keyword has."""
+    """Kind of value that a keyword contains."""
 
     SCHEMA = "schema"
     SCHEMAS = "schemas"
@@ -46,7 +46,7 @@ class Holds(Enum):
 
 
 VISIBLE: Final = ("description", "title", "$comment", "examples")
-"""Keywords whose texts readers, models among them, would take as words about the schema."""
+"""Keywords whose text readers, including models, would take as a description of the schema."""
 
 KEYWORDS: Final[Mapping[str, Holds]] = {
     **dict.fromkeys(VISIBLE, Holds.TEXT),
@@ -68,7 +68,7 @@ KEYWORDS: Final[Mapping[str, Holds]] = {
 
 
 def children(schema: Any) -> Iterator[tuple[str, Any]]:
-    """The schemas directly inside a schema, with the rest of their JSON pointer."""
+    """Yield the direct subschemas of a schema, with the rest of their JSON pointer."""
     if not isinstance(schema, dict):
         return
     for keyword, value in schema.items():
@@ -84,12 +84,12 @@ def children(schema: Any) -> Iterator[tuple[str, Any]]:
 
 
 def escape_token(token: object) -> str:
-    """One step of a JSON pointer (RFC 6901)."""
+    """Escape one token of a JSON pointer (RFC 6901)."""
     return str(token).replace("~", "~0").replace("/", "~1")
 
 
 def positions(root: Any) -> Iterator[tuple[str, Any]]:
-    """Every schema with its JSON pointer, the root's being empty; the tree must be finite."""
+    """Yield every schema with its JSON pointer, empty for the root; the tree must be finite."""
     waiting = [("", root)]
     while waiting:
         pointer, schema = waiting.pop()
@@ -98,7 +98,7 @@ def positions(root: Any) -> Iterator[tuple[str, Any]]:
 
 
 def target(reference: Any) -> str | None:
-    """The JSON pointer that a ``$ref`` into its own document means; None for every other reference."""
+    """Parse the JSON pointer of a ``$ref`` within its document; None for other references."""
     if not isinstance(reference, str) or not reference.startswith("#"):
         return None
     pointer = unquote(reference[1:])
@@ -106,7 +106,7 @@ def target(reference: Any) -> str | None:
 
 
 class Places:
-    """The schemas of a document by what references may call them (JSON Schema 2020-12, 8.2; draft 7, 8.2)."""
+    """Index of the schemas of a document by their possible references (JSON Schema 2020-12, 8.2; draft 7, 8.2)."""
 
     def __init__(self, root: Any) -> None:
         self.found: dict[str, tuple[Any, str]] = {}  # schema and base by pointer
@@ -136,7 +136,7 @@ class Places:
                     self._named.setdefault(f"{base}#{name}", pointer)
 
     def needs(self, pointer: str) -> tuple[str, ...]:
-        """The pointers of the schemas that one holds or refers to."""
+        """List the pointers of the schemas that one contains or refers to."""
         schema, base = self.found.get(pointer, (None, ""))
         inside = [pointer + rest for rest, _ in children(schema)]
         said = [schema.get(word) for word in _REFERRING] if isinstance(schema, dict) else []
@@ -169,7 +169,7 @@ def _join(base: str, reference: str) -> str:
 
 
 def cycle(root: Any) -> tuple[str, ...]:
-    """The pointers of schemas that contain themselves by reference; empty when there are none."""
+    """Find the pointers of schemas that contain themselves by reference; empty if there are no such schemas."""
     try:
         order(root)
     except CycleError as error:
@@ -178,7 +178,7 @@ def cycle(root: Any) -> tuple[str, ...]:
 
 
 def order(root: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Every schema with those it needs, these before it. Raises graphlib.CycleError."""
+    """List every schema with those it needs, dependencies first. Raises graphlib.CycleError."""
     places = Places(root)
     graph = {pointer: places.needs(pointer) for pointer in places.found}
     ordered = TopologicalSorter(graph).static_order()
@@ -186,7 +186,7 @@ def order(root: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 
 def cost(root: Any) -> tuple[int, int]:
-    """Schemas and levels when every reference is written out. Raises graphlib.CycleError."""
+    """Count schemas and levels with references expanded. Raises graphlib.CycleError."""
     sizes: dict[str, tuple[int, int]] = {}
     for pointer, needs in order(root):
         inner = [sizes[each] for each in needs]
@@ -195,16 +195,16 @@ def cost(root: Any) -> tuple[int, int]:
 
 
 def strip_annotations(schema: Any) -> Any:
-    """A copy without description, title, $comment and examples wherever a schema stands.
+    """Copy a schema without description, title, $comment and examples.
 
-    Members that carry those names and listed values that hold them are no schemas and stay. The value of a
-    keyword that is not known counts as a schema.
+    Members with these names and listed values are not schemas and are copied. The value of an unknown keyword counts
+    as a schema.
     """
     return _strip(schema, lambda keyword, _: keyword not in VISIBLE)
 
 
 def strip_to_structure(schema: Any) -> Any:
-    """The structure alone: without unknown keywords and without defaults that read as text, too."""
+    """Copy only the structure: also without unknown keywords and defaults that read as text."""
     return _strip(schema, _structural)
 
 

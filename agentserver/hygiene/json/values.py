@@ -1,7 +1,6 @@
-"""The values that keywords of a JSON Schema may have: none in which text survives, none that the meta-schema refuses.
+"""Checks keyword values of a JSON Schema: valid for the meta-schema, and without free text.
 
-Owns the form of each value. Refuses to know what a keyword means for an instance, and to look at names of members and
-listed values, which the rule of wording does.
+Names of members and listed values are left to ``check_wording``.
 """
 
 from __future__ import annotations
@@ -40,12 +39,12 @@ _MEDIA: Final = re.compile(
 )
 _LITERALS: Final = re.compile(
     r"\[(?:\\.|[^\]\\]){0,256}+\]|\\.|[^A-Za-z0-9]"
-)  # a longer class is read as words
-"""Everything of a pattern that is no letter or digit standing for itself."""
+)  # a longer class is read as text
+"""Everything in a pattern that is not a literal letter or digit."""
 
 
 class Form(NamedTuple):
-    """The form of the value of a keyword: whether one has it, and its name for people."""
+    """Predicate and name of a keyword value's form."""
 
     has: Callable[[Any], bool]
     said: str
@@ -74,7 +73,7 @@ def _media(value: Any) -> bool:
 
 
 def _is_wordless(value: Any) -> bool:
-    """A pattern that spells no more out than a listed value may."""
+    """Check that a pattern has no more literal text than a listed value may."""
     return not isinstance(value, str) or count_words(_LITERALS.sub("-", value)) <= BUDGET * 2
 
 
@@ -112,7 +111,7 @@ _HELD: Final[Mapping[Holds, Form]] = {
 
 
 def ill_formed(schema: Mapping[str, Any], dialect: str) -> Iterator[str]:
-    """The faults in the values of one schema's keywords; those that are not known are passed over."""
+    """Yield the faults in the values of a schema's keywords; unknown keywords are skipped."""
     for keyword, value in schema.items():
         holds = KEYWORDS.get(keyword)
         form = _DATA.get(keyword) or (_HELD.get(holds) if holds else None)

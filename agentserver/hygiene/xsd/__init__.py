@@ -1,1 +1,1 @@
-"""The requirements on an XSD. Internal."""
+"""Hygiene rules for XSD. Internal."""

@@ -1,7 +1,6 @@
-"""The requirements on an XSD.
+"""Hygiene rules for XSD; rules.py orders them.
 
-Owns the rules' answers for XSD. Refuses to order them (rules.py) and to validate documents. Each function
-gives a place and a sentence for every place that it objects to.
+Each function yields a place and a sentence for everything that it objects to.
 """
 
 from __future__ import annotations
@@ -54,19 +53,19 @@ _ANY_TYPES: Final = frozenset({"anyType", "anySimpleType", "anyAtomicType"})
 
 
 def check_size(schema: Schema) -> Said:
-    """Nesting and size of the document."""
+    """Limit nesting and size of the document."""
     return check_document_size(schema.tree, iter, "elements")
 
 
 def _elements(schema: Schema) -> Iterator[etree._Element]:
-    """Every element of XSD outside of annotations."""
+    """Yield every XSD element outside of annotations."""
     for element in schema.tree.iter(at.tag("*")):
         if not any(at.local(above) in _READ for above in (element, *element.iterancestors())):
             yield element
 
 
 def check_references(schema: Schema) -> Said:
-    """Nothing is fetched, and every reference names a type of XSD or a part of this document."""
+    """Forbid includes, and require every reference to name a built-in type or a part of this document."""
     known = at.components(schema.tree)
     if len(known) < sum(1 for each in schema.tree if at.component(each)):
         yield "", "declares two parts under one name"
@@ -80,14 +79,16 @@ def check_references(schema: Schema) -> Said:
 
 
 def check_elements(schema: Schema) -> Said:
-    """Nothing but elements that these rules understand, no foreign attributes, no loose text."""
+    """Allow only elements that these rules understand, no foreign attributes, no loose text."""
     for element in _elements(schema):
         if at.local(element) not in _KNOWN:
             yield at.place(element), f"xs:{at.local(element)[:32]} is not accepted"
         if (element.text or "").strip() or any((child.tail or "").strip() for child in element):
             yield at.place(element), "has text between its parts"
         for name in element.attrib:
-            if str(name).startswith("{"):  # such as vc:minVersion, by which two validators see two schemas
+            if str(name).startswith(
+                "{"
+            ):  # such as vc:minVersion, which lets two validators see different schemas
                 yield at.place(element), f"attribute {quote(name)} is not of XSD"
     for element in schema.tree.iter():
         annotated = any(at.local(above) in _READ for above in (element, *element.iterancestors()))
@@ -96,7 +97,7 @@ def check_elements(schema: Schema) -> Said:
 
 
 def check_finite(schema: Schema) -> Said:
-    """No type contains itself by reference, and references written out stay within bounds."""
+    """Forbid recursive types, and limit the size with references expanded."""
     loop = at.cycle(schema.tree)
     if loop:
         yield loop[0], f"refers to itself: {quote(' -> '.join(loop))}"
@@ -111,7 +112,7 @@ def check_finite(schema: Schema) -> Said:
 
 
 def check_closed(schema: Schema) -> Said:
-    """Every element and attribute has a type, nothing is mixed, open, abstract or to be substituted."""
+    """Require a type for every element and attribute; forbid mixed, open and abstract types and substitution."""
     for element in _elements(schema):
         yield from ((at.place(element), said) for said in _open(element))
 
@@ -139,7 +140,7 @@ def _is_typed(element: etree._Element) -> bool:
 
 
 def check_required(schema: Schema) -> Said:
-    """There is one root element, and it requires a child, an attribute or a text."""
+    """Require one root element that requires a child, an attribute or a text."""
     roots = [each for each in schema.tree if at.local(each) == "element"]
     if len(roots) != 1:
         yield "", f"must declare one root element, not {len(roots)}"
@@ -151,7 +152,7 @@ def check_required(schema: Schema) -> Said:
 
 
 def _type_of(element: etree._Element, known: dict[str, etree._Element]) -> etree._Element | None:
-    """The complex type of an element; None when its type is simple."""
+    """Look up the complex type of an element; None if its type is simple."""
     inline = next((child for child in element if at.local(child) == "complexType"), None)
     if inline is not None:
         return inline
@@ -160,7 +161,7 @@ def _type_of(element: etree._Element, known: dict[str, etree._Element]) -> etree
 
 
 def _demands(part: etree._Element, known: dict[str, etree._Element]) -> bool:
-    """True when a part of a complex type must have content: alternatives must all demand it."""
+    """Check whether a part of a complex type requires content; a choice does if every alternative does."""
     name = at.local(part)
     if part.get("minOccurs", "1").strip().strip("0") == "" or name in _READ:
         return False
@@ -173,7 +174,7 @@ def _demands(part: etree._Element, known: dict[str, etree._Element]) -> bool:
 
 
 def check_version(schema: Schema) -> Said:
-    """The target namespace ends in a version, that of its file where it has one."""
+    """Require a target namespace that ends in a version, equal to that of the file."""
     own = schema.tree.get("targetNamespace", "")
     named = objections.namespace(own)
     if named is None:
@@ -184,7 +185,7 @@ def check_version(schema: Schema) -> Said:
 
 
 def check_occurrences(schema: Schema) -> Said:
-    """Bound the number of particles, choices and occurrences, and the nesting of optional groups."""
+    """Limit the number of particles, choices and occurrences, and the nesting of optional groups."""
     known = at.components(schema.tree)
     for element in _elements(schema):
         for attribute in ("minOccurs", "maxOccurs"):
@@ -205,7 +206,7 @@ def check_occurrences(schema: Schema) -> Said:
 
 
 def _optional(part: etree._Element, known: dict[str, etree._Element]) -> int:
-    """Count the groups that may be absent or repeated and stand inside one another; groups are followed."""
+    """Count nested groups that may be absent or repeated, following group references."""
     name = at.local(part)
     if name == "element":
         return 0
@@ -218,7 +219,7 @@ def _optional(part: etree._Element, known: dict[str, etree._Element]) -> int:
 
 
 def check_patterns(schema: Schema) -> Said:
-    """Patterns are of the portable profile and match in bounded time."""
+    """Require patterns of the portable profile that match in bounded time."""
     for element in _elements(schema):
         if at.local(element) == "pattern":
             try:
@@ -228,7 +229,7 @@ def check_patterns(schema: Schema) -> Said:
 
 
 def check_wording(schema: Schema) -> Said:
-    """Names and the values that the schema lists survive stripping, so they must not read as text."""
+    """Require names and listed values, which survive stripping, not to read as text."""
     for element in _elements(schema):
         name = element.get("name", "")
         if name and not readable(name, spaces=False):
@@ -273,11 +274,11 @@ _CHECKED: Final = frozenset(  # by other rules, or as references
 _NAMESPACE: Final = re.compile("[A-Za-z0-9:/._~-]{1,128}")
 _PREFIX: Final = 16
 _OUTSIDE: Final = re.compile(r"\[(?:\\.|[^\]\\]){0,256}+\]|\\.|[^A-Za-z0-9]")
-"""Everything of a pattern that is no letter or digit standing for itself."""
+"""Everything in a pattern that is not a literal letter or digit."""
 
 
 def check_values(schema: Schema) -> Said:
-    """Every attribute is known and has a value of its form; no prefix, namespace, facet or pattern reads as text."""
+    """Require known attributes with well-formed values; no prefix, namespace, facet or pattern may read as text."""
     own = schema.tree.get("targetNamespace", "")
     if not _NAMESPACE.fullmatch(own) or count_words(own) > BUDGET * 2:
         yield "", f"targetNamespace {quote(own)} reads as text"
@@ -310,7 +311,7 @@ def _fits(name: str, value: str, element: str) -> bool:
 
 
 def check_compiles(schema: Schema) -> Said:
-    """libxml2 takes it for a schema; asked last, when its size is known to be bounded."""
+    """Require that libxml2 compiles it; checked last, once the size is known to be bounded."""
     try:
         etree.XMLSchema(etree.ElementTree(schema.tree))
     except etree.LxmlError:

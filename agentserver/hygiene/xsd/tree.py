@@ -1,7 +1,4 @@
-"""XSD documents as trees: reading foreign ones, and the graph of their references.
-
-Owns the parser for schemas that come from outside, and the meaning of references in them. Refuses to judge.
-"""
+"""XSD documents as trees: the parser for foreign schemas, and the graph of their references."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ _NAMED: Final = ("simpleType", "complexType", "element", "attribute", "group", "
 
 
 def read_xsd(data: bytes, reference: Reference | None = None) -> Schema | Objection:
-    """The schema in ``data``, without comments and processing instructions; or why there is none."""
+    """Parse the schema in ``data`` without comments and processing instructions, or return the objection."""
     if len(data) > BYTES:
         return Objection("document", "", f"has more than {BYTES} bytes")
     parser = etree.XMLParser(
@@ -52,18 +49,18 @@ def read_xsd(data: bytes, reference: Reference | None = None) -> Schema | Object
 
 
 def local(element: etree._Element) -> str:
-    """The name of an element of XSD; empty for an element of another vocabulary."""
-    name = str(element.tag)  # of a comment it is a function
+    """Return the local name of an XSD element; empty for another vocabulary."""
+    name = str(element.tag)  # for a comment the tag is a function
     return name[len(_MARK) :] if name.startswith(_MARK) else ""
 
 
 def tag(name: str) -> str:
-    """The full tag of an element of XSD."""
+    """Return the full tag of an XSD element."""
     return _MARK + name
 
 
 def place(element: etree._Element) -> str:
-    """The way from the root, by names where there are names."""
+    """Format the path from the root, by names where there are names."""
     steps = [element, *element.iterancestors()]
     return "/".join(_step(step) for step in reversed(steps[:-1]))
 
@@ -74,7 +71,7 @@ def _step(element: etree._Element) -> str:
 
 
 def qname(element: etree._Element, value: str) -> tuple[str | None, str]:
-    """Namespace and local name of a reference; None for a prefix that is not declared."""
+    """Resolve a reference to namespace and local name; None for an undeclared prefix."""
     prefix, _, name = value.rpartition(":")
     if not prefix:
         return element.nsmap.get(None, ""), name
@@ -82,17 +79,17 @@ def qname(element: etree._Element, value: str) -> tuple[str | None, str]:
 
 
 def components(root: etree._Element) -> dict[str, etree._Element]:
-    """The named parts of a schema, as ``complexType order`` and the like."""
+    """Index the named parts of a schema, as ``complexType order`` and the like."""
     return {f"{local(each)} {each.get('name')}": each for each in root if component(each)}
 
 
 def component(element: etree._Element) -> bool:
-    """True when an element below the root declares something that others may refer to."""
+    """Check whether a top-level element declares something that can be referred to."""
     return local(element) in _NAMED
 
 
 def references(element: etree._Element) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The references of one element: the text, and the kinds of component that it may name."""
+    """Yield the references of an element: the text, and the kinds of component that it may name."""
     for attribute, kinds in _REFERRING.items():
         for value in element.get(attribute, "").split():
             yield value, kinds
@@ -103,7 +100,7 @@ def references(element: etree._Element) -> Iterator[tuple[str, tuple[str, ...]]]
 def resolve_references(
     element: etree._Element, known: dict[str, etree._Element]
 ) -> Iterator[tuple[str, str | None]]:
-    """Each reference to something other than a type of XSD itself, with the component that it names."""
+    """Yield each reference to something other than a built-in type, with the component that it names."""
     own = element.getroottree().getroot().get("targetNamespace", "")
     for value, kinds in references(element):
         space, name = qname(element, value)
@@ -114,7 +111,7 @@ def resolve_references(
 
 
 def order(root: etree._Element) -> list[tuple[str, tuple[str, ...]]]:
-    """Every component with those it needs, these before it. Raises graphlib.CycleError."""
+    """List every component with those it needs, dependencies first. Raises graphlib.CycleError."""
     known = components(root)
     graph = {
         name: tuple(
@@ -129,7 +126,7 @@ def order(root: etree._Element) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def cycle(root: etree._Element) -> tuple[str, ...]:
-    """The components that contain themselves by reference; empty when there are none."""
+    """Find the components that contain themselves by reference; empty if there are no such components."""
     try:
         order(root)
     except CycleError as error:
@@ -139,11 +136,11 @@ def cycle(root: etree._Element) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The size of a schema when every reference is written out.
+    """Size of a schema with references expanded.
 
     Args:
         elements: of all components together.
-        components: inside one another.
+        components: nested.
         levels: of elements.
     """
 
@@ -153,7 +150,7 @@ class Cost:
 
 
 def cost(root: etree._Element) -> Cost:
-    """The size and depth of a schema without recursion. Raises graphlib.CycleError."""
+    """Compute size and depth of a schema without recursion. Raises graphlib.CycleError."""
     known = components(root)
     costs: dict[str, Cost] = {}
     for name, needs in order(root):

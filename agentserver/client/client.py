@@ -89,8 +89,7 @@ class Client:
     async def approvals(self) -> tuple[PendingApproval, ...]:
         """The messages that wait for a person, the oldest first. Raises ProblemError, such as 403 for a user."""
         response = await fetch(self._http, Asked("GET", "/v1/approvals"), self._tries())
-        found = values.read_object(response.content).get("approvals")
-        return tuple(map(values.approval, found if isinstance(found, list) else ()))
+        return values.approvals(values.read_object(response.content))
 
     async def decide(self, approval: PendingApproval, answer: Literal["once", "always", "deny"]) -> None:
         """Answer an approval: for the message that was shown, and no other.

@@ -1,7 +1,7 @@
 """Things that the door says, as values.
 
-Owns their reading: a field that is missing or of another type is a ProtocolError, one that is not known here is left
-out. Pure.
+Owns their reading, which is derived: a field that is missing or of another type is a ProtocolError, one that is not
+known here is left out. Pure.
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from agentserver.client.errors import ProtocolError, WaitingMessage
+from agentserver.codec import ValueCodec, ValueRefusedError, ValueStyle
 from agentserver.foreign_json.reading import JsonLimits, RefusedJson, parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-V = TypeVar("V", str, bool, int, list[Any])
-
-Event: TypeAlias = "ReplyEvent | DoneEvent | ProgressEvent"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +27,9 @@ class ReplyEvent:
         request: the request that it belongs to.
         sender: the listener that has sent it.
         payload: the name of its payload.
+        place: the id of the event; empty for none.
         value: the payload as a JSON value; None where it has no JSON form, or may not be seen.
         xml: the payload as markup where it has no JSON form; else empty.
-        place: the id of the event; empty for none.
         again: for the answer of ``ask``, whether its message was there before under the same key. False for an event of
             a stream, which is known by its place.
     """
@@ -38,9 +37,9 @@ class ReplyEvent:
     request: str
     sender: str
     payload: str
-    value: Any
-    xml: str
     place: str
+    value: Any = None
+    xml: str = ""
     again: bool = False
 
 
@@ -71,7 +70,10 @@ class ProgressEvent:
 
     request: str
     sender: str
-    text: str
+    text: str = ""
+
+
+Event: TypeAlias = ReplyEvent | DoneEvent | ProgressEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,7 @@ class Reason:
     """
 
     guard: str
-    lines: tuple[str, ...]
+    lines: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +118,11 @@ class PendingApproval:
         sender: the listener that wants to send it.
         to: its receiver.
         payload: the name of its payload.
-        value: the payload as a JSON value; None where it has no JSON form, or may not be seen.
-        xml: the payload as markup where it has no JSON form; else empty.
         at: when it was asked, in seconds since the epoch.
         until: when the answer is no, in seconds since the epoch.
         reasons: why it needs an approval.
+        value: the payload as a JSON value; None where it has no JSON form, or may not be seen.
+        xml: the payload as markup where it has no JSON form; else empty.
     """
 
     id: str
@@ -130,11 +132,11 @@ class PendingApproval:
     sender: str
     to: str
     payload: str
-    value: Any
-    xml: str
     at: float
     until: float
     reasons: tuple[Reason, ...]
+    value: Any = None
+    xml: str = ""
 
 
 LIMITS: Final = JsonLimits(bytes=1 << 26, values=300_000, members=100_000)
@@ -151,67 +153,51 @@ def read_object(data: bytes | str) -> Mapping[str, Any]:
     return found
 
 
+_STYLE: Final = ValueStyle(
+    named=True,
+    tag="type",
+    tags={ReplyEvent: "reply", DoneEvent: "done", ProgressEvent: "progress"},
+    names={"sender": "from", "reasons": "questions", "lines": "why"},
+    lenient=True,
+)
+_EVENTS: Final[ValueCodec[Event]] = ValueCodec(Event, style=_STYLE)
+_REPLIES: Final[ValueCodec[ReplyEvent]] = ValueCodec(ReplyEvent, style=_STYLE)
+_APPROVALS: Final[ValueCodec[tuple[PendingApproval, ...]]] = ValueCodec(
+    tuple[PendingApproval, ...], style=_STYLE
+)
+_WAITS: Final[ValueCodec[tuple[WaitingMessage, ...]]] = ValueCodec(tuple[WaitingMessage, ...], style=_STYLE)
+
+
+def _value(codec: ValueCodec[T], plain: Any) -> T:
+    try:
+        return codec.value(plain)
+    except ValueRefusedError as error:
+        raise ProtocolError(f"the answer cannot be read: {error}") from None
+
+
 def text(found: Mapping[str, Any], name: str) -> str:
-    """A text of an object. Raises ProtocolError when it is not there."""
-    return _field(found, name, str)
-
-
-def event(found: Mapping[str, Any]) -> Event | None:
-    """An event of a stream; None for a kind that is not known here."""
-    match found.get("type"):
-        case "reply":
-            return reply(found)
-        case "done":
-            return DoneEvent(text(found, "request"), _field(found, "answered", bool), text(found, "place"))
-        case "progress":
-            return ProgressEvent(text(found, "request"), text(found, "from"), found.get("text") or "")
-    return None
-
-
-def reply(found: Mapping[str, Any]) -> ReplyEvent:
-    """A reply."""
-    return ReplyEvent(
-        text(found, "request"), text(found, "from"), text(found, "payload"), found.get("value"),
-        found.get("xml") or "", text(found, "place"),
-    )  # fmt: skip
-
-
-def waiting(found: Mapping[str, Any]) -> tuple[WaitingMessage, ...]:
-    """The messages that an answer to an accepted message says to be waiting."""
-    waits = found.get("waits")
-    return tuple(
-        WaitingMessage(text(one, "approval"), text(one, "to"), _number(one, "until"))
-        for one in (waits if isinstance(waits, list) else ())
-        if isinstance(one, dict)
-    )
-
-
-def approval(found: Any) -> PendingApproval:
-    """A message that waits."""
-    if not isinstance(found, dict):
-        raise ProtocolError("an approval is no object")
-    return PendingApproval(
-        text(found, "id"), text(found, "digest"), text(found, "conversation"), text(found, "request"),
-        text(found, "from"), text(found, "to"), text(found, "payload"), found.get("value"), found.get("xml") or "",
-        _number(found, "at"), _number(found, "until"), tuple(map(_reason, _field(found, "questions", list))),
-    )  # fmt: skip
-
-
-def _reason(found: Any) -> Reason:
-    if not isinstance(found, dict):
-        raise ProtocolError("a question is no object")
-    return Reason(text(found, "guard"), tuple(map(str, found.get("why") or ())))
-
-
-def _field(found: Mapping[str, Any], name: str, kind: type[V]) -> V:
+    """Read a text of an object. Raises ProtocolError when it is not there."""
     value = found.get(name)
-    if not isinstance(value, kind):
+    if not isinstance(value, str):
         raise ProtocolError(f"the answer has no {name}")
     return value
 
 
-def _number(found: Mapping[str, Any], name: str) -> float:
-    value = found.get(name)
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        raise ProtocolError(f"the answer has no {name}")
-    return float(value)
+def event(found: Mapping[str, Any]) -> Event | None:
+    """Read an event of a stream; None for a kind that is not known here. Raises ProtocolError."""
+    return _value(_EVENTS, found) if found.get(_STYLE.tag) in _STYLE.tags.values() else None
+
+
+def reply(found: Mapping[str, Any]) -> ReplyEvent:
+    """Read a reply. Raises ProtocolError."""
+    return _value(_REPLIES, found)
+
+
+def waiting(found: Mapping[str, Any]) -> tuple[WaitingMessage, ...]:
+    """Read the messages that an answer to an accepted message says to be waiting. Raises ProtocolError."""
+    return _value(_WAITS, found.get("waits", []))
+
+
+def approvals(found: Mapping[str, Any]) -> tuple[PendingApproval, ...]:
+    """Read the messages that wait. Raises ProtocolError."""
+    return _value(_APPROVALS, found.get("approvals"))

@@ -43,11 +43,10 @@ async def test_approvals_are_values():
         "desk",
         "mail",
         "send",
-        {"to": "x@y"},
-        "",
         1.0,
         61.0,
         (Reason("lineage", ("a",)),),
+        {"to": "x@y"},
     )
     assert (second.value, second.reasons) == (None, (Reason("g", ()),))
 
@@ -143,7 +142,12 @@ def test_the_client_knows_nothing_of_the_server():
     for path in folder.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("agentserver"):
-                known = ("agentserver.client", "agentserver.extras", "agentserver.foreign_json")
+                known = (
+                    "agentserver.client",
+                    "agentserver.codec",
+                    "agentserver.extras",
+                    "agentserver.foreign_json",
+                )
                 assert node.module.startswith(known), path
 
 

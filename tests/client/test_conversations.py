@@ -43,7 +43,7 @@ CLOSED = said({"type": "end", "reason": "closed", "after": "9-0"})
 STOPPING = answer(503, {"status": 503, "detail": "The server is stopping."}, [("retry-after", "0")])
 RATE = answer(429, {"status": 429, "detail": "Too many requests."}, [("retry-after", "0")])
 BUSY = answer(429, {"status": 429, "detail": "Busy.", "code": "busy", "retry": True, "request": "r0"})
-GREETED = ReplyEvent("r1", "greeter", "greeting", {"text": "hi"}, "", "3-0")
+GREETED = ReplyEvent("r1", "greeter", "greeting", "3-0", {"text": "hi"})
 
 
 async def test_an_answer_is_asked_for_with_a_key_and_a_token():

@@ -15,17 +15,13 @@ from agentserver.completion import (
     Completion,
     CompletionError,
     CompletionFault,
-    Finish,
-    PromptMessage,
     Request,
-    Tool,
-    ToolCall,
     Usage,
 )
 from agentserver.llm.prompts import messages_of
 from agentserver.supervision import run_errand
 from agentserver.wire.envelope import Malformed, read_payload
-from agentserver.worker.frames import CompletedFrame, CompleteFrame, ProgressFrame, ToolFrame, WordsFrame
+from agentserver.worker.frames import CompletedFrame, CompleteFrame, ProgressFrame
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -62,19 +58,11 @@ class Asker:
     async def complete(self, model: str, request: Request) -> Completion:
         """The answer of a model, as the port has it."""
         number = next(self._numbers)
-        tools: list[ToolFrame | str] = [
-            self.codecs.of(tool).name
-            if isinstance(tool, type)
-            else ToolFrame(tool.name, tool.description, dict(tool.schema))
-            for tool in request.tools
-        ]
+        tools = tuple(
+            [self.codecs.of(tool).name if isinstance(tool, type) else tool for tool in request.tools]
+        )
         output = None if request.output is None else self.codecs.of(request.output).name
-        words = [
-            WordsFrame(
-                each.role, each.content, [(c.id, c.name, c.arguments) for c in each.calls], each.id, each.name
-            )
-            for each in messages_of(request.messages)
-        ]
+        words = tuple(messages_of(request.messages))
         self._waiting[number] = asyncio.get_running_loop().create_future()
         try:
             await self.write(
@@ -116,10 +104,7 @@ class Asker:
             raise LookupError(told.why)
         if told.fault == "value":
             raise ValueError(told.why)
-        calls = tuple(ToolCall(*each) for each in told.calls)
-        done = Completion(
-            told.content, calls, Usage(*told.usage, told.money), told.model, finish=Finish(told.finish)
-        )
+        done = Completion(told.content, told.calls, told.usage, told.model, finish=told.finish)
         if told.fault is not None:
             partial = None if done.finish.whole else done
             raise CompletionError(CompletionFault(told.fault), model, told.why, partial=partial)
@@ -144,16 +129,10 @@ async def answered(asked: CompleteFrame, current: Invocation, codecs: Codecs) ->
     if current.completer is None:
         return _failed(asked, "lookup", "the organism declares no language models: add llm: to the YAML")
     try:
-        tools = [_tool(tool, codecs) for tool in asked.tools]
+        tools = [_class(tool, codecs) if isinstance(tool, str) else tool for tool in asked.tools]
         output = None if asked.output is None else _class(asked.output, codecs)
-        words = tuple(
-            PromptMessage(
-                each.role, each.content, tuple(ToolCall(*call) for call in each.calls), each.id, each.name
-            )
-            for each in asked.messages
-        )
         question = Request(
-            words,
+            asked.messages,
             asked.agent,
             current.until,
             tools,
@@ -182,21 +161,14 @@ def _written(
         asked.call,
         asked.number,
         done.content,
-        [(call.id, call.name, call.arguments) for call in done.calls],
-        (done.usage.input_tokens, done.usage.output_tokens, done.usage.calls),
-        done.usage.money,
+        done.calls,
+        done.usage,
         done.model,
         output,
         None if failed is None else failed.fault,
         "" if failed is None else failed.why,
         done.finish,
     )
-
-
-def _tool(tool: ToolFrame | str, codecs: Codecs) -> Tool | type[Any]:
-    if isinstance(tool, str):
-        return _class(tool, codecs)
-    return Tool(tool.name, tool.description, tool.schema)
 
 
 def _class(name: str, codecs: Codecs) -> type[Any]:
@@ -207,4 +179,4 @@ def _class(name: str, codecs: Codecs) -> type[Any]:
 
 
 def _failed(asked: CompleteFrame, fault: str, why: str) -> CompletedFrame:
-    return CompletedFrame(asked.call, asked.number, "", [], (0, 0, 0), None, "", None, fault, why)
+    return CompletedFrame(asked.call, asked.number, "", (), Usage(), "", None, fault, why)

@@ -17,9 +17,9 @@ from agentserver.completion import CompletionError
 from agentserver.config.code.settings import validated
 from agentserver.config.code.signature import Discovery, SignatureRefusal, read_signature
 from agentserver.config.code.userland import Importer, Project, Unresolved
-from agentserver.contract import Answering, HandlerMetadata, HandlerResponse, Invocation, Target, run_in
+from agentserver.contract import HandlerResponse, Invocation, Target, run_in
 from agentserver.core.drafts.replies import normalise
-from agentserver.core.messages import Draft, Drafts, Failed
+from agentserver.core.messages import Draft, Drafts, Effects, Failed
 from agentserver.core.records.wording import WORDING
 from agentserver.core.state.budget import Room
 from agentserver.core.state.effects import ThreadStorage, ThreadTodos
@@ -34,7 +34,6 @@ from agentserver.worker.frames import (
     CallFrame,
     FailedFrame,
     Frame,
-    LoggedFrame,
     ReturnedFrame,
     SaidFrame,
     SetupFrame,
@@ -60,10 +59,10 @@ async def attempted(work: Awaitable[Frame], call: int) -> Frame:
     try:
         return await work
     except asyncio.CancelledError:
-        return FailedFrame(call, "cancelled", [])
+        return FailedFrame(call, "cancelled")
     except BaseException as error:  # noqa: BLE001 - the project's code may raise anything
         fault = error.fault.value if isinstance(error, CompletionError) else None
-        return FailedFrame(call, " ".join(told(error).split())[:MOST_DETAIL], [], fault)
+        return FailedFrame(call, " ".join(told(error).split())[:MOST_DETAIL], (), fault)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,28 +91,27 @@ class Bench:
         # The server has read it within its bounds, and it fits its schema.
         element = None if codec is None else read_written(frame.markup, self.bounds, regular=codec.regular)
         if codec is None or element is None or isinstance(element, Malformed):
-            return FailedFrame(frame.call, f"{frame.root} is none of the worker's payloads", [])
-        metadata = HandlerMetadata(**frame.metadata)  # type: ignore[arg-type]  # its six fields
+            return FailedFrame(frame.call, f"{frame.root} is none of the worker's payloads")
         made: list[tuple[Invocation, ThreadStorage, ThreadTodos]] = []  # when the handler first asks for it
 
         def current() -> Invocation:
             if not made:
-                made.append(self._invocation(frame, metadata, asker))
+                made.append(self._invocation(frame, asker))
             return made[0][0]
 
         run_in(current)
-        value = await self.handler(codec.decode(element), metadata)
+        value = await self.handler(codec.decode(element), frame.metadata)
         written = self._written(value, frame.messages)
         if written is not None:
             return _returned(frame.call, written, made)
         said = normalise(value, self.codecs, self.bounds, Room(frame.messages, frame.bytes))
         if not isinstance(said, Drafts):
             detail = str(said.code) if said.detail is None else WORDING.whole(said.detail)
-            faults = [] if isinstance(said, Failed) else list(said.corrections)
+            faults = () if isinstance(said, Failed) else tuple(said.corrections)
             return FailedFrame(frame.call, detail[:MOST_DETAIL], faults)
-        return _returned(frame.call, list(map(_said, said.drafts)), made)
+        return _returned(frame.call, tuple(map(_said, said.drafts)), made)
 
-    def _written(self, value: object, most: int) -> list[SaidFrame] | None:
+    def _written(self, value: object, most: int) -> tuple[SaidFrame, ...] | None:
         """A result as it is sent, which the server holds against its schemas; None of one that needs a longer look.
 
         Args:
@@ -127,7 +125,7 @@ class Bench:
         if len(some) > most or not all(isinstance(one, HandlerResponse) for one in some):
             return None
         try:
-            return [self._said(one) for one in some]
+            return tuple([self._said(one) for one in some])
         except (PayloadError, Unencodable, TypeError):
             return None
 
@@ -139,24 +137,20 @@ class Bench:
         return SaidFrame(str.__str__(to) if isinstance(to, str) else None, not isinstance(to, str), markup)
 
     def _storage(self, frame: CallFrame) -> ThreadStorage:
-        stored = {name: markup.encode() for name, markup in frame.storage.items()}
-        logs = {name: ThreadLog(entry.encode() for entry in entries) for name, entries in frame.logs.items()}
-        return ThreadStorage(stored, self.codecs, self.bounds, self.storage, logs)
+        logs = {name: ThreadLog(entries) for name, entries in frame.logs.items()}
+        return ThreadStorage(frame.storage, self.codecs, self.bounds, self.storage, logs)
 
-    def _invocation(
-        self, frame: CallFrame, metadata: HandlerMetadata, asker: Asker
-    ) -> tuple[Invocation, ThreadStorage, ThreadTodos]:
-        storage, todos = self._storage(frame), _todos(frame, metadata)
-        answers = frame.answering
+    def _invocation(self, frame: CallFrame, asker: Asker) -> tuple[Invocation, ThreadStorage, ThreadTodos]:
+        storage, todos = self._storage(frame), _todos(frame)
         current = Invocation(
-            metadata,
+            frame.metadata,
             storage,
             todos,
             self.supply(),
             self.resources,
             frame.key,
             frame.attempt,
-            None if answers is None else Answering(answers.key, answers.place, answers.refused),
+            frame.answering,
             time.monotonic() + frame.seconds,
             asker if frame.models else None,
             asker.tell if frame.progress else None,
@@ -166,22 +160,17 @@ class Bench:
 
 
 def _returned(
-    call: int, said: list[SaidFrame], made: Sequence[tuple[Invocation, ThreadStorage, ThreadTodos]]
+    call: int, said: tuple[SaidFrame, ...], made: Sequence[tuple[Invocation, ThreadStorage, ThreadTodos]]
 ) -> ReturnedFrame:
     """A result with what the invocation changed, if the handler has asked for it."""
     if not made:
-        return ReturnedFrame(call, said, {}, [], [])
+        return ReturnedFrame(call, said)
     _, storage, todos = made[0]
-    changed = {name: None if data is None else data.decode() for name, data in storage.changes.items()}
-    logged = [
-        LoggedFrame(change.kind, change.dropped, [entry.decode() for entry in change.appended])
-        for change in storage.logged
-    ]
-    return ReturnedFrame(call, said, changed, logged, list(todos.closed))
+    return ReturnedFrame(call, said, Effects(storage.changes, tuple(todos.closed), tuple(storage.logged)))
 
 
-def _todos(frame: CallFrame, metadata: HandlerMetadata) -> ThreadTodos:
-    return ThreadTodos(metadata.thread_id, metadata.own_name or "", tuple(frame.todos))
+def _todos(frame: CallFrame) -> ThreadTodos:
+    return ThreadTodos(frame.metadata.thread_id, frame.metadata.own_name or "", frame.todos)
 
 
 def _said(draft: Draft) -> SaidFrame:

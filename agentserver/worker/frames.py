@@ -8,21 +8,28 @@ them as it reads a stranger's document; nothing is ever unpickled.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from pydantic import ConfigDict, Field
-from pydantic.dataclasses import dataclass as checked
+from pydantic_core import to_json
 
-from agentserver.completion import Finish
+from agentserver.codec import ValueCodec, ValueRefusedError, ValueStyle
+from agentserver.completion import Finish, PromptMessage, Tool, ToolCall, Usage
+from agentserver.contract import Answering, HandlerMetadata
+from agentserver.core.encoding.codecs import TYPES
+from agentserver.core.messages import NO_EFFECTS, Effects
 from agentserver.core.state.todos import Todo
-from agentserver.foreign_json.models import ForeignModel
-from agentserver.foreign_json.reading import JsonLimits, RefusedJson
+from agentserver.foreign_json.reading import JsonLimits, RefusedJson, parse_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 __all__ = [
-    "PIECE", "VERSION", "AnsweringFrame", "CallFrame", "CancelFrame", "CompleteFrame", "CompletedFrame", "FailedFrame",
-    "Frame", "FrameError", "FrameReader", "LoggedFrame", "ProgressFrame", "ReadyFrame", "ReturnedFrame", "SaidFrame",
-    "SetupFrame", "TodoFrame", "ToolFrame", "WordsFrame", "pack", "written",
+    "PIECE", "VERSION", "CallFrame", "CancelFrame", "CompleteFrame", "CompletedFrame", "FailedFrame", "Frame",
+    "FrameError", "FrameReader", "ProgressFrame", "ReadyFrame", "ReturnedFrame", "SaidFrame", "SetupFrame",
+    "derive_frames", "dump_frame", "pack", "read_frame",
 ]  # fmt: skip
+
+_T = TypeVar("_T")
 
 VERSION = 1
 HEAD = 4
@@ -32,14 +39,13 @@ VALUES = 100_000
 """JSON values of a frame."""
 MEMBERS = 1000
 """Members of one object of a frame."""
-_STRICT = ConfigDict(extra="forbid", strict=True)
 
 
 class FrameError(ValueError):
     """A frame that is too long, malformed, or of no known shape."""
 
 
-@checked(frozen=True, slots=True, config=_STRICT)
+@dataclass(frozen=True, slots=True)
 class SetupFrame:
     """The first frame: what a worker is to run, and the wall that it raises first.
 
@@ -57,15 +63,14 @@ class SetupFrame:
         bounds: of a document: bytes, depth, elements, attributes, text and name (wire.envelope.Bounds).
         wall: the values of ``wall.raising.Wall``, paths as text.
         longest: bytes of a frame that the server takes.
-        kind: the shape.
     """
 
     version: int
     listener: str
     project: str
     handler: str
-    payloads: list[str]
-    replies: list[str]
+    payloads: tuple[str, ...]
+    replies: tuple[str, ...]
     settings_class: str | None
     settings: dict[str, Any] | None
     lifespan: str | None
@@ -73,24 +78,9 @@ class SetupFrame:
     bounds: dict[str, int]
     wall: dict[str, Any]
     longest: int
-    kind: Literal["setup"] = "setup"
 
 
-@checked(frozen=True, slots=True, config=_STRICT)
-class TodoFrame(Todo):
-    """A todo of the thread, held against its shape."""
-
-
-@checked(frozen=True, slots=True, config=_STRICT)
-class AnsweringFrame:
-    """The call that the message answers, as ``contract.Answering`` has it."""
-
-    key: str
-    place: int
-    refused: bool
-
-
-@checked(frozen=True, slots=True, config=_STRICT)
+@dataclass(frozen=True, slots=True)
 class CallFrame:
     """One invocation.
 
@@ -98,9 +88,9 @@ class CallFrame:
         call: its number; every later frame about it bears the same.
         root: name of the payload element, ``{namespace}local``.
         markup: the payload.
-        metadata: the six fields of HandlerMetadata.
-        storage: what the thread holds, as markup by payload name.
-        logs: what was appended, likewise.
+        metadata: as the handler gets it.
+        storage: the values of the thread, as markup by payload name.
+        logs: the entries of its logs, likewise.
         todos: those of the thread.
         answering: the call that the message answers.
         seconds: until it has to be over.
@@ -111,17 +101,16 @@ class CallFrame:
         key: the idempotency key.
         attempt: from 1.
         epoch: of the share of its conversation.
-        kind: the shape.
     """
 
     call: int
     root: str
     markup: str
-    metadata: dict[str, str | bool | None]
-    storage: dict[str, str]
-    logs: dict[str, list[str]]
-    todos: list[TodoFrame]
-    answering: AnsweringFrame | None
+    metadata: HandlerMetadata
+    storage: Mapping[str, bytes]
+    logs: Mapping[str, tuple[bytes, ...]]
+    todos: tuple[Todo, ...]
+    answering: Answering | None
     seconds: float
     models: bool
     progress: bool
@@ -130,25 +119,21 @@ class CallFrame:
     key: str
     attempt: int
     epoch: int
-    kind: Literal["call"] = "call"
 
 
-@checked(frozen=True, slots=True, config=_STRICT)
+@dataclass(frozen=True, slots=True)
 class CancelFrame:
     """The result of a call is not waited for any longer."""
 
     call: int
-    kind: Literal["cancel"] = "cancel"
 
 
-@checked(frozen=True, slots=True, config=_STRICT)
+@dataclass(frozen=True, slots=True)
 class ReadyFrame:
     """The wall stands, and the handler is imported."""
 
-    kind: Literal["ready"] = "ready"
 
-
-@checked(frozen=True, slots=True, config=_STRICT)
+@dataclass(frozen=True, slots=True)
 class SaidFrame:
     """One message of a result.
 
@@ -163,36 +148,7 @@ class SaidFrame:
     markup: str
 
 
-@checked(frozen=True, slots=True, config=_STRICT)
-class LoggedFrame:
-    """A change of one of the thread's logs, as ``core.state.growing.logs.LogChange`` has it."""
-
-    kind: str
-    dropped: int
-    appended: list[str]
-
-
-@checked(frozen=True, slots=True, config=_STRICT)
-class WordsFrame:
-    """One message of a prompt, as ``completion.PromptMessage`` has it; each call is its id, name and arguments."""
-
-    role: Literal["system", "user", "assistant", "tool"]
-    content: str
-    calls: list[tuple[str, str, str]]
-    id: str
-    name: str
-
-
-@checked(frozen=True, slots=True, config=_STRICT)
-class ToolFrame:
-    """A tool that a model may call, as ``completion.Tool`` has it."""
-
-    name: str
-    description: str
-    schema: dict[str, Any]
-
-
-@checked(frozen=True, slots=True, config=_STRICT)
+@dataclass(frozen=True, slots=True)
 class CompleteFrame:
     """A completion that the handler asks for. The server has the keys.
 
@@ -206,22 +162,20 @@ class CompleteFrame:
         output: the payload that the answer has to be, likewise.
         repairs: how often an answer that is not goes back to the model.
         partial: whether an answer that is not whole is one too.
-        kind: the shape.
     """
 
     call: int
     number: int
     model: str
-    messages: list[WordsFrame]
+    messages: tuple[PromptMessage, ...]
     agent: str
-    tools: list[ToolFrame | str]
+    tools: tuple[Tool | str, ...]
     output: str | None
     repairs: int
     partial: bool = False
-    kind: Literal["complete"] = "complete"
 
 
-@checked(frozen=True, slots=True, config=_STRICT)
+@dataclass(frozen=True, slots=True)
 class CompletedFrame:
     """The answer of a model, or the reason why there is none.
 
@@ -229,62 +183,51 @@ class CompletedFrame:
         call: the number of the call.
         number: of the question.
         content: the text.
-        calls: that the model wants to have made: id, name and arguments of each.
-        usage: tokens read and written, and answered requests.
-        money: in US dollars; None when it is not known.
+        calls: that the model wants to have made.
+        usage: what it cost.
         model: the provider's name for it.
         output: the answer as markup.
         fault: the kind of a failure; "lookup" and "value" for questions that cannot be asked; None of an answer.
         why: the failure in words of the server's.
         finish: the end of the answer, which may be partial for a failure.
-        kind: the shape.
     """
 
     call: int
     number: int
     content: str
-    calls: list[tuple[str, str, str]]
-    usage: tuple[int, int, int]
-    money: float | None
+    calls: tuple[ToolCall, ...]
+    usage: Usage
     model: str
     output: str | None
     fault: str | None
     why: str
     finish: Finish = Finish.STOP
-    kind: Literal["completed"] = "completed"
 
 
-@checked(frozen=True, slots=True, config=_STRICT)
+@dataclass(frozen=True, slots=True)
 class ProgressFrame:
     """A line about how far a call is. Many of them are dropped."""
 
     call: int
     text: str
-    kind: Literal["progress"] = "progress"
 
 
-@checked(frozen=True, slots=True, config=_STRICT)
+@dataclass(frozen=True, slots=True)
 class ReturnedFrame:
     """The handler came back.
 
     Args:
         call: the number of the call.
         said: its messages, in order.
-        storage: what it stored, as markup by payload name; None for what it deleted.
-        logged: what it appended and dropped.
-        closed: ids of the todos that it closed.
-        kind: the shape.
+        effects: the changes of storage, logs and todos, payloads as markup.
     """
 
     call: int
-    said: list[SaidFrame]
-    storage: dict[str, str | None]
-    logged: list[LoggedFrame]
-    closed: list[str]
-    kind: Literal["returned"] = "returned"
+    said: tuple[SaidFrame, ...]
+    effects: Effects = NO_EFFECTS
 
 
-@checked(frozen=True, slots=True, config=_STRICT)
+@dataclass(frozen=True, slots=True)
 class FailedFrame:
     """There is no result, or none that can be written down. ``call`` is 0 before the worker is ready.
 
@@ -293,14 +236,12 @@ class FailedFrame:
         faults: what its schema refuses of a payload that the handler made; empty for any other failure.
         detail: one line for the log.
         fault: the kind of a completion that came to nothing and that the handler let pass.
-        kind: the shape.
     """
 
     call: int
     detail: str
-    faults: list[str]
+    faults: tuple[str, ...] = ()
     fault: str | None = None
-    kind: Literal["failed"] = "failed"
 
 
 Frame: TypeAlias = (
@@ -317,16 +258,58 @@ Frame: TypeAlias = (
 """Everything that may be sent, in either direction. Who may send which is for the two ends to hold."""
 
 
+_TAGS: Final = {
+    SetupFrame: "setup",
+    CallFrame: "call",
+    CancelFrame: "cancel",
+    ReadyFrame: "ready",
+    CompleteFrame: "complete",
+    CompletedFrame: "completed",
+    ProgressFrame: "progress",
+    ReturnedFrame: "returned",
+    FailedFrame: "failed",
+}
+
+
+def _check_texts(effects: Effects) -> None:
+    """Hold markup against the encoding in which a journal keeps it. Raises ValueError."""
+    for data in (*effects.stored.values(), *(entry for one in effects.logged for entry in one.appended)):
+        if data is not None:
+            data.decode()
+
+
+def derive_frames(
+    kind: Any, tags: Mapping[type, str], checks: Mapping[type, Callable[[Any], object]]
+) -> ValueCodec[Any]:
+    """Derive the codec of frames. ``tags`` and ``checks`` are of those that are not in this module."""
+    own = (Answering, CallFrame, Effects, Finish, HandlerMetadata, PromptMessage, Todo, Tool, ToolCall, Usage)
+    style = ValueStyle(named=True, tags={**_TAGS, **tags}, checks={Effects: _check_texts, **checks})
+    return ValueCodec(kind, {**TYPES, **{one.__name__: one for one in own}}, style)
+
+
+_FRAMES: Final[ValueCodec[Frame]] = derive_frames(Frame, {}, {})
+
+
 def pack(frame: Frame) -> bytes:
-    """A frame as it travels: four bytes of length, most significant first, and JSON."""
-    data = written(frame)
+    """Pack a frame as it travels: four bytes of length, most significant first, and JSON. Raises as ``dump_frame``."""
+    data = dump_frame(_FRAMES, frame)
     return len(data).to_bytes(HEAD, "big") + data
 
 
-def written(frame: Any) -> bytes:
-    """The JSON of a frame."""
-    data: bytes = type(frame).__pydantic_serializer__.to_json(frame)
-    return data
+def dump_frame(codec: ValueCodec[_T], frame: _T) -> bytes:
+    """Write the JSON of a frame. Raises ValueError for texts that are not Unicode."""
+    return to_json(codec.plain(frame))
+
+
+def read_frame(codec: ValueCodec[_T], data: bytes, limits: JsonLimits) -> _T:
+    """Read the JSON of a frame, which is counted before. Raises FrameError."""
+    found = parse_json(data, limits)
+    if isinstance(found, RefusedJson):
+        raise FrameError(str(found))
+    try:
+        return codec.value(found)
+    except ValueRefusedError as error:
+        raise FrameError(str(error)) from None
 
 
 @dataclass
@@ -344,7 +327,6 @@ class FrameReader:
     def __post_init__(self) -> None:
         self._held = bytearray()
         self._limits = JsonLimits(bytes=self.longest, values=self.values, members=MEMBERS)
-        self._form: ForeignModel[Frame] = ForeignModel(Annotated[Frame, Field(discriminator="kind")])
 
     def feed(self, data: bytes | memoryview) -> None:
         """Take what was read. Nothing more is to be read while ``next`` has a frame."""
@@ -367,7 +349,4 @@ class FrameReader:
             return None
         text = bytes(self._held[HEAD:end])
         del self._held[:end]
-        frame = self._form.read(text, self._limits)
-        if isinstance(frame, RefusedJson):
-            raise FrameError(str(frame))
-        return frame
+        return read_frame(_FRAMES, text, self._limits)

@@ -125,4 +125,4 @@ class WorkerEnd:
             await self.channel.write(answer)
         except ValueError as error:  # text that no document can hold
             detail = f"the result cannot be written down: {type(error).__name__}"
-            await self.channel.write(FailedFrame(call.call, detail, []))
+            await self.channel.write(FailedFrame(call.call, detail))

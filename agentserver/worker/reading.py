@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from lxml import etree
@@ -17,18 +16,19 @@ from lxml import etree
 from agentserver.completion import CompletionFault
 from agentserver.contract import Code, Target
 from agentserver.core.drafts.replies import written
-from agentserver.core.messages import Effects, Failed, Returned
+from agentserver.core.messages import NO_EFFECTS, Failed, Returned
 from agentserver.core.records.details import Corrections, Failure
 from agentserver.core.refusals import Refusal
-from agentserver.core.state.growing.logs import LogChange, changed
+from agentserver.core.state.growing.logs import changed
 from agentserver.payload.codec import SYSTEM
 from agentserver.pump.calling.invoke import failing
 from agentserver.wire.envelope import Malformed, read_payload
-from agentserver.worker.frames import AnsweringFrame, CallFrame, FailedFrame, TodoFrame
+from agentserver.worker.frames import CallFrame, FailedFrame
 
 if TYPE_CHECKING:
     from agentserver.contract import Invocation
     from agentserver.core.decide.decisions import Accepted
+    from agentserver.core.messages import Effects
     from agentserver.payload.codec import Codecs
     from agentserver.wire.envelope import Bounds
     from agentserver.worker import frames
@@ -63,8 +63,7 @@ def failed(frame: frames.FailedFrame) -> Failed | Returned:
     if not frame.faults:
         fault = next((each for each in CompletionFault if each == frame.fault), None)
         return Failed(failing(fault), Failure(f"worker: {frame.detail}"))
-    faults = tuple(frame.faults)
-    return Returned(Refusal(Code.VALIDATION, Corrections(faults), corrections=faults))
+    return Returned(Refusal(Code.VALIDATION, Corrections(frame.faults), corrections=frame.faults))
 
 
 def returned(
@@ -85,37 +84,32 @@ def returned(
     said = written(targets, codecs, bounds, accepted.room)
     if isinstance(said, Failed):
         return said
-    if not (frame.storage or frame.logged or frame.closed):
+    if frame.effects == NO_EFFECTS:
         return Returned(said)
-    effects = _effects(frame, accepted, codecs, bounds, storage)
-    return Returned(said, effects) if isinstance(effects, Effects) else broken(effects)
+    why = _objection(frame.effects, accepted, codecs, bounds, storage)
+    if why:
+        return broken(why)
+    return Returned(said, frame.effects._replace(closed=tuple(dict.fromkeys(frame.effects.closed))))
 
 
-def _effects(
-    frame: frames.ReturnedFrame, accepted: Accepted, codecs: Codecs, bounds: Bounds, storage: int
-) -> Effects | str:
-    """The changes of storage and todos, or the reason why they are no changes of this thread's."""
-    changes = {name: None if text is None else text.encode() for name, text in frame.storage.items()}
-    for name, data in changes.items():
+def _objection(effects: Effects, accepted: Accepted, codecs: Codecs, bounds: Bounds, storage: int) -> str:
+    """The reason why changes of storage and todos are no changes of this thread's; empty for changes that are."""
+    for name, data in effects.stored.items():
         if not (_nameable(name, codecs) and (data is None or _stores(name, data, codecs, bounds))):
             return f"it stores a {name[:MOST_NAME]} that does not satisfy its schema"
-    logged = tuple(
-        LogChange(each.kind, each.dropped, tuple(entry.encode() for entry in each.appended))
-        for each in frame.logged
-    )
-    for change in logged:
+    for change in effects.logged:
         kept = _nameable(change.kind, codecs) and change.dropped >= 0
         if not (kept and all(_stores(change.kind, data, codecs, bounds) for data in change.appended)):
             return f"it appends a {change.kind[:MOST_NAME]} that does not satisfy its schema"
-    if len({change.kind for change in logged}) < len(logged):
+    if len({change.kind for change in effects.logged}) < len(effects.logged):
         return "it changes a log twice"
-    values = {name: data for name, data in {**accepted.storage, **changes}.items() if data is not None}
-    entries = sum(log.size for log in changed(accepted.logs, logged).values())
-    if sum(map(len, values.values())) + entries > storage:
+    values = [data for data in {**accepted.storage, **effects.stored}.values() if data is not None]
+    entries = sum(log.size for log in changed(accepted.logs, effects.logged).values())
+    if sum(map(len, values)) + entries > storage:
         return f"a thread stores at most {storage} bytes"
-    if not set(frame.closed) <= {todo.watcher_id for todo in accepted.todos}:
+    if not set(effects.closed) <= {todo.watcher_id for todo in accepted.todos}:
         return "it closes a todo that is not this thread's"
-    return Effects(changes, tuple(dict.fromkeys(frame.closed)), logged)
+    return ""
 
 
 def _nameable(name: str, codecs: Codecs) -> bool:
@@ -140,23 +134,15 @@ def asked(number: int, accepted: Accepted, current: Invocation) -> CallFrame:
         accepted: the delivery.
         current: what a handler of this process would have in reach.
     """
-    metadata, told = current.metadata, current.answering
     return CallFrame(
         number,
         accepted.codec.name,
         etree.tostring(accepted.shown, encoding="unicode", with_tail=False),
-        {
-            "thread_id": metadata.thread_id,
-            "from_id": metadata.from_id,
-            "own_name": metadata.own_name,
-            "is_self_call": metadata.is_self_call,
-            "usage_instructions": metadata.usage_instructions,
-            "todo_nudge": metadata.todo_nudge,
-        },
-        {name: data.decode() for name, data in accepted.storage.items()},
-        {name: [entry.decode() for entry in log] for name, log in accepted.logs.items()},
-        [TodoFrame(**asdict(todo)) for todo in accepted.todos],
-        None if told is None else AnsweringFrame(told.key, told.place, told.refused),
+        current.metadata,
+        accepted.storage,
+        {name: tuple(log) for name, log in accepted.logs.items()},
+        tuple(accepted.todos),
+        current.answering,
         max(current.until - time.monotonic(), 0.0),
         current.completer is not None,
         current.teller is not None,

@@ -67,7 +67,7 @@ def of_file(make, data):
     return note.read()
 
 
-FRAME = b'{"kind":"returned","call":1,"said":%s,"storage":{},"logged":[],"closed":[]}'
+FRAME = b'{"kind":"returned","call":1,"said":%s}'
 RUN = b'{"threadId":"t","runId":"r","messages":[{"id":"1","role":"assistant","toolCalls":%s}],"tools":[],"context":[],"state":{}}'
 PRINCIPALS = b'{"form":1,"principals":%s}'
 LOCK = b'{"format":1,"server":"s","protocol":"p","tools":%s}'
@@ -146,7 +146,7 @@ def importers():
         for each in ("parse_json", "parse_json_or_raise", "count_json")
     }
     names |= {("agentserver.foreign_json.models", "ForeignModel"), ("agentserver.payload.json.values", "read"),
-              ("agentserver.foreign_json", "reading")}  # fmt: skip
+              ("agentserver.foreign_json", "reading"), ("agentserver.worker.frames", "read_frame")}  # fmt: skip
     for module in modules():
         if module.path.startswith("agentserver/foreign_json/"):
             continue

@@ -60,7 +60,7 @@ async def test_frames_come_whole_and_in_order_however_they_are_cut(ends):
 async def test_one_that_rests_holds_a_frame_and_a_piece_whatever_comes(ends):
     ends.patience = 1
     ends.channel.listen()
-    flood = pack(FailedFrame(1, "x" * 1000, [])) * 10_000
+    flood = pack(FailedFrame(1, "x" * 1000)) * 10_000
     sent = 0
     for _ in range(200):
         try:
@@ -95,7 +95,7 @@ async def test_after_what_is_no_frame_nothing_is_heard(ends):
 
 
 async def test_a_frame_that_the_system_does_not_take_at_once_waits_for_room(ends):
-    frame = FailedFrame(1, "x" * 900_000, [])
+    frame = FailedFrame(1, "x" * 900_000)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(ends.channel.write, frame)
         tasks.start_soon(ends.channel.write, CancelFrame(2))

@@ -8,6 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentserver.completion import PromptMessage, ToolCall
+from agentserver.core.messages import Effects
+from agentserver.core.state.growing.logs import LogChange
 from agentserver.worker.frames import (
     HEAD,
     CancelFrame,
@@ -15,11 +18,9 @@ from agentserver.worker.frames import (
     FailedFrame,
     FrameError,
     FrameReader,
-    LoggedFrame,
     ReadyFrame,
     ReturnedFrame,
     SaidFrame,
-    WordsFrame,
     pack,
 )
 
@@ -27,9 +28,13 @@ LONGEST = 1000
 FRAMES = [
     ReadyFrame(),
     CancelFrame(7),
-    FailedFrame(1, "no", ["name: is missing"]),
-    ReturnedFrame(1, [SaidFrame(None, True, "<a/>")], {"x": None}, [LoggedFrame("y", 1, ["<y/>"])], ["t"]),
-    CompleteFrame(1, 2, "m", [WordsFrame("user", "hi", [("1", "t", "{}")], "", "")], "a", ["{n}a"], None, 2),
+    FailedFrame(1, "no", ("name: is missing",)),
+    ReturnedFrame(
+        1, (SaidFrame(None, True, "<a/>"),), Effects({"x": None}, ("t",), (LogChange("y", 1, (b"<y/>",)),))
+    ),
+    CompleteFrame(
+        1, 2, "m", (PromptMessage("user", "hi", (ToolCall("1", "t", "{}"),)),), "a", ("{n}a",), None, 2
+    ),
 ]
 
 
@@ -95,6 +100,7 @@ def test_a_frame_that_is_too_long_is_refused_by_its_head():
         b'{"kind": "cancel", "call": true}',
         b'{"kind": "cancel", "call": 1, "more": 1}',
         b'{"kind": "failed", "call": 1, "detail": "\\ud800", "faults": []}',
+        b'{"kind": "returned", "call": 1, "said": [], "effects": {"stored": {"x": {"base64": "/w=="}}}}',
         b"[" * 900,
         b"\xff",
     ],

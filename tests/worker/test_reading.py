@@ -6,10 +6,11 @@ import pytest
 
 from agentserver.contract import Code, Target
 from agentserver.core.decide import decisions
-from agentserver.core.messages import Drafts, Failed, Returned
+from agentserver.core.messages import Drafts, Effects, Failed, Returned
 from agentserver.core.refusals import Refusal
+from agentserver.core.state.growing.logs import LogChange
 from agentserver.worker import reading
-from agentserver.worker.frames import FailedFrame, LoggedFrame, ReturnedFrame, SaidFrame
+from agentserver.worker.frames import FailedFrame, ReturnedFrame, SaidFrame
 from tests.core.paper import Answer, Ask, Note, Paper, listener, rules
 
 STORAGE = 400
@@ -29,7 +30,9 @@ def accepted(paper):
 
 
 def read(paper, accepted, said=(), storage=None, logged=(), closed=()):
-    frame = ReturnedFrame(1, list(said), storage or {}, list(logged), list(closed))
+    stored = {name: None if text is None else text.encode() for name, text in (storage or {}).items()}
+    changes = tuple(LogChange(kind, gone, tuple(map(str.encode, new))) for kind, gone, new in logged)
+    frame = ReturnedFrame(1, tuple(said), Effects(stored, tuple(closed), changes))
     return reading.returned(frame, accepted, paper.rules.codecs, paper.rules.bounds, STORAGE)
 
 
@@ -47,7 +50,7 @@ def test_a_result_is_as_if_the_handler_had_run_here(paper, accepted):
         SaidFrame("b", False, markup(paper, Note("no"))),
     ]
     stored = {name(paper, Note): markup(paper, Note("kept")), name(paper, Answer): None}
-    logged = [LoggedFrame(name(paper, Note), 0, [markup(paper, Note("one"))])]
+    logged = [(name(paper, Note), 0, [markup(paper, Note("one"))])]
     got = read(paper, accepted, said, stored, logged)
     assert isinstance(got, Returned)
     assert isinstance(got.said, Drafts)
@@ -92,7 +95,7 @@ def test_more_messages_than_there_is_room_for_end_the_request(paper, accepted):
         {"said": [SaidFrame("a", True, "<a/>")]},
         {"closed": ["another's"]},
         {"storage": {"{urn:x}unknown": "<a/>"}},
-        {"logged": [LoggedFrame("{urn:x}unknown", 0, ["<a/>"])]},
+        {"logged": [("{urn:x}unknown", 0, ["<a/>"])]},
     ],
 )
 def test_what_no_handler_could_do_breaks_the_worker(paper, accepted, forged):
@@ -109,11 +112,11 @@ def test_storage_is_held_against_its_own_schema_and_its_bound(paper, accepted):
         {answer: markup(paper, Answer("x" * STORAGE))},
     ):
         assert isinstance(read(paper, accepted, storage=stored), Failed)
-    many = [LoggedFrame(note, 0, [markup(paper, Note("x" * 50))] * 5)]
+    many = [(note, 0, [markup(paper, Note("x" * 50))] * 5)]
     assert isinstance(read(paper, accepted, logged=many), Failed)
-    twice = [LoggedFrame(note, 0, []), LoggedFrame(note, 0, [])]
+    twice = [(note, 0, []), (note, 0, [])]
     assert isinstance(read(paper, accepted, logged=twice), Failed)
-    assert isinstance(read(paper, accepted, logged=[LoggedFrame(note, -1, [])]), Failed)
+    assert isinstance(read(paper, accepted, logged=[(note, -1, [])]), Failed)
 
 
 OWN = "{urn:agentserver:payload:Blob:v1}Blob"
@@ -122,7 +125,7 @@ BLOB = '<Blob xmlns="urn:agentserver:payload:Blob:v1"><text>x</text></Blob>'
 
 def test_a_class_of_the_workers_own_is_kept_for_it(paper, accepted):
     """The server never imports the handler's module, so it knows no schema of it."""
-    got = read(paper, accepted, storage={OWN: BLOB}, logged=[LoggedFrame(OWN, 0, [BLOB])])
+    got = read(paper, accepted, storage={OWN: BLOB}, logged=[(OWN, 0, [BLOB])])
     assert isinstance(got, Returned)
     assert got.effects.stored == {OWN: BLOB.encode()}
     assert [change.kind for change in got.effects.logged] == [OWN]
@@ -145,15 +148,15 @@ def test_a_class_of_the_workers_own_is_kept_for_it(paper, accepted):
 )
 def test_what_no_class_of_a_workers_own_could_be_is_not_kept(paper, accepted, name, text):
     assert isinstance(read(paper, accepted, storage={name: text}), Failed)
-    logged = [LoggedFrame(name, 1, [] if text is None else [text])]
+    logged = [(name, 1, [] if text is None else [text])]
     assert isinstance(read(paper, accepted, logged=logged), Failed)
 
 
 def test_a_failure_with_faults_is_the_senders_to_correct():
-    got = reading.failed(FailedFrame(1, "validation", ["text: is missing"]))
+    got = reading.failed(FailedFrame(1, "validation", ("text: is missing",)))
     assert isinstance(got, Returned)
     assert got.said.corrections == ("text: is missing",)
-    assert isinstance(reading.failed(FailedFrame(1, "it broke", [])), Failed)
+    assert isinstance(reading.failed(FailedFrame(1, "it broke", ())), Failed)
 
 
 @pytest.mark.parametrize(
@@ -161,4 +164,4 @@ def test_a_failure_with_faults_is_the_senders_to_correct():
     [("rate", Code.BUSY), ("budget", Code.BUDGET), ("rejected", Code.INTERNAL), ("no such", Code.INTERNAL)],
 )
 def test_a_caller_learns_the_kind_of_a_completion_that_failed(fault, code):
-    assert reading.failed(FailedFrame(1, "it broke", [], fault)).code is code
+    assert reading.failed(FailedFrame(1, "it broke", (), fault)).code is code

@@ -20,7 +20,7 @@ from agentserver.gateways.http.problems import ProblemAnswer, nobody, stopping
 from agentserver.gateways.principals import Role
 from agentserver.worker import frames
 from agentserver.worker.remote.desk import UnwantedError
-from agentserver.worker.remote.speech import FrameCodec, GivenFrame, HeardFrame, TakeFrame
+from agentserver.worker.remote.speech import FrameCodec, GivenFrame, HeardFrame, TakeFrame, dump_answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -162,4 +162,4 @@ async def _frame(request: Request, reader: Callable[[bytes], T]) -> T:
 
 
 def _json(frame: Any) -> Response:
-    return Response(frames.written(frame), media_type="application/json")
+    return Response(dump_answer(frame), media_type="application/json")

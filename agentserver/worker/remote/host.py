@@ -12,7 +12,7 @@ import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from agentserver.completion import CompletionFault
+from agentserver.completion import CompletionFault, Usage
 from agentserver.ports.tasks import ended
 from agentserver.supervision import run_errand
 from agentserver.worker import frames
@@ -248,7 +248,7 @@ class _RemoteCall:
                 living.result()
             raise _UnwantedError("its deadline has passed")
         except WorkerError as error:
-            return frames.FailedFrame(self._number, str(error), [])
+            return frames.FailedFrame(self._number, str(error))
         finally:
             await ended([making])
 
@@ -270,7 +270,7 @@ class _RemoteCall:
         except RefusedError as error:
             told = f"the result cannot be sent: {error}"
             logger.error("a call of %s: %s", self.link.listener, told)  # noqa: TRY400 - no fault of this code
-            await self._say(frames.FailedFrame(self._number, told, []))
+            await self._say(frames.FailedFrame(self._number, told))
 
     async def _say(self, frame: Any, wait: float = 0.0) -> Answer | None:
         """The server's answer to a frame, which is sent again while the server is away.
@@ -317,7 +317,7 @@ class _RemoteCall:
             except _UnwantedError as error:
                 fault = CompletionFault.UNAVAILABLE.value
                 return frames.CompletedFrame(
-                    asked.call, asked.number, "", [], (0, 0, 0), None, "", None, fault, str(error)
+                    asked.call, asked.number, "", (), Usage(), "", None, fault, str(error)
                 )
             if isinstance(answer, frames.CompletedFrame) and answer.number == asked.number:
                 return answer

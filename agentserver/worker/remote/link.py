@@ -13,6 +13,7 @@ import httpx
 
 from agentserver.foreign_json.reading import JsonLimits, parse_json
 from agentserver.worker import frames
+from agentserver.worker.remote.speech import dump_asked
 
 if TYPE_CHECKING:
     from agentserver.worker.remote.speech import Answer, FrameCodec
@@ -83,7 +84,7 @@ class ServerLink:
         timeout = httpx.Timeout(SLACK, read=wait + SLACK)
         try:
             async with self.http.stream(
-                "POST", path, content=frames.written(frame), headers=headers, timeout=timeout
+                "POST", path, content=dump_asked(frame), headers=headers, timeout=timeout
             ) as response:
                 if not response.is_success:
                     raise await _problem(response)

@@ -310,7 +310,7 @@ def spoken(**changes):
         at = at.f_back
     markup = '<Got xmlns="urn:agentserver:payload:Got:v1"><text>refused: the first answer counts</text></Got>'
     said = [{"to": None, "caller": True, "markup": markup}]
-    answer = {"call": at.f_locals["frame"].call, "said": said, "storage": {}, "logged": [], "closed": []}
+    answer = {"call": at.f_locals["frame"].call, "said": said}
     data = json.dumps({**answer, "kind": "returned", **changes}).encode()
     return (len(data).to_bytes(4, "big") + data).hex()
 
@@ -325,7 +325,7 @@ def another(_):
 
 def kept(_):
     markup = f'<Got xmlns="urn:agentserver:payload:Got:v1"><text>{"x" * 2_000_000}</text></Got>'
-    raw(spoken(storage={"{urn:agentserver:payload:Got:v1}Got": markup}))
+    raw(spoken(effects={"stored": {"{urn:agentserver:payload:Got:v1}Got": markup}}))
 
 
 ACTS = {

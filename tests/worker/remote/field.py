@@ -24,7 +24,7 @@ from agentserver.gateways.principals import Caller, Rate, Role
 from agentserver.worker import frames
 from agentserver.worker.remote.desk import CallDesk, Silences
 from agentserver.worker.remote.door import part
-from agentserver.worker.remote.speech import TakeFrame
+from agentserver.worker.remote.speech import TakeFrame, dump_asked
 from tests.gateways.http.desk import NoPace, People, person
 from tests.machine import HANGS
 
@@ -152,7 +152,7 @@ class Posing:
         return await self._http.post(f"/v1/workers/{path}", content=data, headers=headers)
 
     async def take(self, listener="calculator", wait=20.0, version=frames.VERSION):
-        return await self.post(f"{listener}/calls", frames.written(TakeFrame(version, wait)))
+        return await self.post(f"{listener}/calls", dump_asked(TakeFrame(version, wait)))
 
     async def call(self, listener="calculator"):
         """The key and the number of a call."""
@@ -161,13 +161,13 @@ class Posing:
         return answer.json()["key"], answer.json()["call"]["call"]
 
     async def say(self, key, frame, listener="calculator"):
-        return await self.post(f"{listener}/calls/{key}", frames.written(frame))
+        return await self.post(f"{listener}/calls/{key}", dump_asked(frame))
 
 
 def done(number, text="done", root="Done"):
     """The result of a call."""
     markup = f'<{root} xmlns="urn:agentserver:payload:{root}:v1"><text>{text}</text></{root}>'
-    return frames.ReturnedFrame(number, [frames.SaidFrame(None, True, markup)], {}, [], [])
+    return frames.ReturnedFrame(number, (frames.SaidFrame(None, True, markup),))
 
 
 @asynccontextmanager

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from agentserver.completion import Usage
 from agentserver.worker import frames
 from agentserver.worker.pool import QUESTIONS
 from agentserver.worker.remote import desk as desks
@@ -28,13 +29,11 @@ class Asked:
     async def complete(self, asked):
         self.numbers.append(asked.number)
         await self.may.wait()
-        return frames.CompletedFrame(
-            asked.call, asked.number, "yes", [], (0, 0, 0), None, "m", None, None, ""
-        )
+        return frames.CompletedFrame(asked.call, asked.number, "yes", (), Usage(), "m", None, None, "")
 
 
 def question(number):
-    return frames.CompleteFrame(1, number, "m", [], "a", [], None, 0)
+    return frames.CompleteFrame(1, number, "m", (), "a", (), None, 0)
 
 
 def call(counterpart, silences=None):

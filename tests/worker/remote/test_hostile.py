@@ -8,7 +8,7 @@ import pytest
 
 from agentserver.core.state.principals import Trust
 from agentserver.worker import frames
-from agentserver.worker.remote.speech import AliveFrame
+from agentserver.worker.remote.speech import AliveFrame, dump_asked
 from tests.gateways.http.desk import until
 from tests.worker.remote.field import copied, done, serving
 
@@ -82,8 +82,8 @@ async def test_an_answer_after_the_deadline_is_refused_and_logged(path, caplog):
     [
         (b'{"kind": "returned"}', 422),
         (b"no json", 422),
-        (frames.written(AliveFrame(999)), 410),
-        (frames.written(done(999)), 410),
+        (dump_asked(AliveFrame(999)), 410),
+        (dump_asked(done(999)), 410),
     ],
 )
 async def test_a_worker_that_says_what_is_no_frame_of_its_call_has_failed(path, caplog, frame, status):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from itertools import accumulate
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -25,6 +26,7 @@ from agentserver.provenance.planned.records import RecordIndex
 from agentserver.provenance.policy import forms
 from agentserver.provenance.policy.plan import AllowedStep, Plan, dumped, loaded
 from agentserver.provenance.request.asked import TrustedWords
+from agentserver.provenance.seen.assessed import AssessedLeaf, AssessedOutput, RecentOutput
 from agentserver.provenance.seen.echoes import Echoes
 from agentserver.provenance.seen.laid_out import taken_apart
 from agentserver.provenance.seen.records import FEW, Records
@@ -77,6 +79,7 @@ class Ledger:
     foreign: bool = False
     private: Private = field(default=Private(), repr=False)
     exit_bits: float = 0.0
+    recent: RecentOutput = field(default_factory=RecentOutput, repr=False, compare=False)
 
     @property
     def texts(self) -> tuple[Text, ...]:
@@ -110,7 +113,10 @@ class Ledger:
 
     def waits(self, more: int = 0) -> bool:
         """True when a decision may have to index more than two slices, ``more`` bytes of text included."""
-        return self.untrusted.waiting + more > 2 * SLICE or self.records.waiting > 2 * FEW
+        texts, records = self.untrusted, self.records
+        if texts.size - texts.indexed + more > 2 * SLICE and texts.waiting + more > 2 * SLICE:
+            return True
+        return len(records.entries) - records.indexed > 2 * FEW
 
     def index_all(self) -> None:
         """Make every index that a decision may need. Safe in another thread than that of the decisions."""
@@ -171,51 +177,23 @@ class Ledger:
         if listener.relay:
             return self.relay(seen.source, seen.leaves, seen.step)
         seen = taken_apart(policy, seen)
-        asked = _document(self.asked, seen.arguments)
-        place = fetched_from(seen.arguments) if listener.source else ""
-        echoes = Echoes(seen.arguments)
-        said = [(leaf, policy.worth(seen.source, leaf)) for leaf in seen.leaves if text_of(leaf.value)]
-        named = frozenset() if listener.known else self._named(seen.arguments, said)
+        found = self.recent.find(self.asked, policy, seen, partial(_assessed, self.asked, policy, seen))
         prose: list[Text] = []
         records: list[Text] = []
         relayed: list[Relayed] = []
         known = 0 if listener.source else len(self.texts)
-        for leaf, worth in said:
-            body = text_of(leaf.value)
+        for one in found.leaves:
             if known:
-                relayed.append(Relayed(Hop(seen.source, leaf.path, seen.step), body, known))
-            standing, kind = _standing(listener, leaf, worth)
-            if standing is not Standing.PROSE and echoes.hold(body) and not self.asked.mentions(body):
-                standing = Standing.PROSE if listener.source else None
-            inside = standing is Standing.PROSE and bool(named) and item_of(leaf.path) in named
-            if inside and worth is None and forms.points(body):
-                standing = Standing.DIRECTORY
-            origin = TextOrigin(seen.source, leaf.path, seen.step, seen.time, seen.trace, place=place)
-            telling = listener.source and standing in _VOUCHED and forms.tells(body)
-            if telling or standing is Standing.PROSE:
-                prose.append(Text(origin, body, Standing.PROSE, asked))
-            if standing not in {Standing.PROSE, None}:
-                formed = worth is None and listener.source
-                records.append(Text(origin, body, standing, asked, known, kind, formed))
+                relayed.append(Relayed(Hop(seen.source, one.path, seen.step), one.body, known))
+            origin = TextOrigin(seen.source, one.path, seen.step, seen.time, seen.trace, place=found.place)
+            if one.prose:
+                prose.append(Text(origin, one.body, Standing.PROSE, found.asked))
+            if one.record is not None:
+                records.append(Text(origin, one.body, one.record, found.asked, known, one.id, one.formed))
         ledger = self.keep(prose, records, relayed, policy.limit)
         if self.plan is None or ledger.overflow:
             return ledger
         return replace(ledger, recorded=self._recorded(self.plan, seen, (*prose, *records)))
-
-    def _named(
-        self, arguments: tuple[Leaf, ...], said: Sequence[tuple[Leaf, FieldRule | None]]
-    ) -> frozenset[str]:
-        """The records that the principal named by one of their own fields: what was looked up stands in them.
-
-        Of a source of which nothing is declared they say who may receive, where the call has something else of the
-        principal's. A field that is declared to be prose names none, and no more does structure in a text.
-        """
-        asked = {fold(text_of(leaf.value)) for leaf in arguments if _asked(self.asked, leaf)} - {""}
-        fields = (one for one in said if asked and "." in one[0].path)
-        held = (leaf for leaf, worth in fields if worth is None or worth.standing is not Standing.PROSE)
-        return frozenset(
-            item_of(leaf.path) for leaf in held if fold(text_of(leaf.value)[:SEARCHED]) in asked
-        ) - {""}
 
     def _recorded(self, plan: Plan, seen: Observation, kept: Sequence[Text]) -> RecordIndex:
         """The leaves that a plan may name, with those of an observation."""
@@ -331,17 +309,60 @@ def _standing(listener: ListenerClass, leaf: Leaf, declared: FieldRule | None) -
     return forms.standing_of(leaf.path, leaf.value), ""
 
 
-def _document(asked: TrustedWords, arguments: tuple[Leaf, ...]) -> bool:
+def _assessed(asked: TrustedWords, policy: Policy, seen: Observation) -> AssessedOutput:
+    """Tell what the output of a listener that is no relay is worth, by what it was asked."""
+    listener = policy.classify(seen.source)
+    named = tuple(leaf for leaf in seen.arguments if _asked(asked, leaf))
+    echoes = Echoes(seen.arguments)
+    said = [(leaf, policy.worth(seen.source, leaf), text_of(leaf.value)) for leaf in seen.leaves]
+    said = [one for one in said if one[2]]
+    items = frozenset() if listener.known else _named(named, said)
+    found: list[AssessedLeaf] = []
+    for leaf, worth, body in said:
+        standing, kind = _standing(listener, leaf, worth)
+        if standing is not Standing.PROSE and echoes.hold(body) and not asked.mentions(body):
+            standing = Standing.PROSE if listener.source else None
+        inside = standing is Standing.PROSE and bool(items) and item_of(leaf.path) in items
+        if inside and worth is None and forms.points(body):
+            standing = Standing.DIRECTORY
+        telling = listener.source and standing in _VOUCHED and forms.tells(body)
+        record = standing if standing is not Standing.PROSE else None
+        formed = worth is None and listener.source
+        prose = telling or standing is Standing.PROSE
+        found.append(AssessedLeaf(leaf.path, body, prose, record, kind, formed))
+    place = fetched_from(seen.arguments) if listener.source else ""
+    return AssessedOutput(tuple(found), _document(seen.arguments, named), place)
+
+
+def _named(asked: Sequence[Leaf], said: Sequence[tuple[Leaf, FieldRule | None, str]]) -> frozenset[str]:
+    """The records that the principal named by one of their own fields: what was looked up stands in them.
+
+    Of a source of which nothing is declared they say who may receive, where the call has something else of the
+    principal's. A field that is declared to be prose names none, and no more does structure in a text.
+
+    Args:
+        asked: the arguments of the call that the principal's words hold.
+        said: the leaves of the answer, with their declared worth and as text.
+    """
+    forms = {fold(text_of(leaf.value)) for leaf in asked} - {""}
+    fields = (one for one in said if forms and "." in one[0].path)
+    held = (
+        (leaf, body) for leaf, worth, body in fields if worth is None or worth.standing is not Standing.PROSE
+    )
+    return frozenset(item_of(leaf.path) for leaf, body in held if fold(body[:SEARCHED]) in forms) - {""}
+
+
+def _document(arguments: tuple[Leaf, ...], asked: Sequence[Leaf]) -> bool:
     """True when the trusted query names the document that was asked for.
 
     A link names a document by itself: no word beside it, such as a format, makes it another one.
+
+    Args:
+        arguments: of the call.
+        asked: those of them that the principal's words hold.
     """
     links = tuple(leaf for leaf in arguments if linked(text_of(leaf.value)))
-    return (
-        all(_asked(asked, leaf) for leaf in links)
-        if links
-        else any(_asked(asked, leaf) for leaf in arguments)
-    )
+    return all(any(leaf is one for one in asked) for leaf in links) if links else bool(asked)
 
 
 def _asked(asked: TrustedWords, leaf: Leaf) -> bool:

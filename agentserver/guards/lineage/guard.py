@@ -13,6 +13,7 @@ quarantined listener sends is seen before it is judged, for no other listener ha
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import is_
 from typing import TYPE_CHECKING
 
 from agentserver.contract import Code
@@ -101,6 +102,9 @@ class LineageGuard:
         self.viewers = trusted.viewers & self._classes.keys()
         hiding = Hiding(trusted, self._classes, self._parties, self._readings, self._reach)
         self._viewer = Viewer(hiding, self._readings)
+        # The last answers: a step that is decided in another way asks again, for the very same values.
+        self._observed: tuple[tuple[object, ...], float, object] = ((object(),), 0.0, None)
+        self._decided: tuple[tuple[object, ...], tuple[object, ...], Verdict] = ((object(),), (), None)
 
     # What is shown, and put in again
 
@@ -122,6 +126,15 @@ class LineageGuard:
 
     def observe(self, memory: object, delivery: Delivery, element: etree._Element, at: float) -> object:
         """The memory after a listener was given a message."""
+        key = memory, delivery, element
+        last, when, after = self._observed
+        if when == at and all(map(is_, last, key)):
+            return after
+        after = self._observe(memory, delivery, element, at)
+        self._observed = key, at, after
+        return after
+
+    def _observe(self, memory: object, delivery: Delivery, element: etree._Element, at: float) -> object:
         if delivery.to in self.viewers:
             memory = self._viewer.seen(_recalled(memory), delivery, element)
         if delivery.sender in {SYSTEM, TODO}:
@@ -199,6 +212,10 @@ class LineageGuard:
     def _heard(self, memory: Memory, said: Said, at: float) -> Memory:
         """The memory after a sender's words."""
         memory = self._planning.adopted(memory, said)
+        return memory.grown(self._learn(memory, said, at))
+
+    def _learn(self, memory: Memory, said: Said, at: float) -> Ledger:
+        """Give the ledger after a sender's words, but for a plan."""
         ledger = memory.ledger
         sender = self._parties.of(said.sender, memory)
         if said.sender in self._trusted.quarantined and ledger.tainted:
@@ -207,8 +224,7 @@ class LineageGuard:
             private = Observation(said.sender, said.leaves, memory.step, at, trace=said.trace)
             ledger = ledger.confide(self._policy, private)
         if sender.relay:
-            relayed = ledger.relay(said.sender, said.leaves, memory.step) if ledger.tainted else ledger
-            return memory.grown(relayed)
+            return ledger.relay(said.sender, said.leaves, memory.step) if ledger.tainted else ledger
         asked = memory.told_to(said.thread)
         leaves = said.leaves
         if asked is None:  # no record tells what it merely repeats
@@ -216,7 +232,7 @@ class LineageGuard:
         arguments = tuple(Leaf("", text) for text in asked or ())
         answers = memory.answering(said.thread)
         seen = Observation(said.sender, leaves, memory.step, at, arguments, said.trace, answers)
-        return memory.grown(ledger.learn(self._policy, seen))
+        return ledger.learn(self._policy, seen)
 
     def _put_in(self, memory: Memory, said: Said) -> PutIn | None:
         """The values in a message of a sender which did not read them."""
@@ -246,7 +262,7 @@ class LineageGuard:
                 said = Said(
                     delivery.to, "", delivery.thread, draft.root, draft.element, self._readings[draft.root]
                 )
-                ledgers.append(self._heard(after, said, 0.0).ledger)
+                ledgers.append(self._learn(after, said, 0.0))
         waiting = [ledger for ledger in ledgers if ledger.waits()]
 
         def index() -> None:
@@ -259,6 +275,16 @@ class LineageGuard:
 
     def judge(self, memory: object, proposal: Proposal, at: float) -> Verdict:
         """Decide on a message by the part that its listener has in the policy."""
+        key = memory, proposal.element
+        about = proposal.sender.name, proposal.to, proposal.route, proposal.thread, proposal.root, at
+        last, other, verdict = self._decided
+        if about == other and all(map(is_, last, key)):
+            return verdict
+        verdict = self._judge(memory, proposal, at)
+        self._decided = key, about, verdict
+        return verdict
+
+    def _judge(self, memory: object, proposal: Proposal, at: float) -> Verdict:
         if proposal.route is Route.SERVICE:
             return None
         known = _recalled(memory)
@@ -328,7 +354,8 @@ class LineageGuard:
             # The principal's own message is an order: nothing but the deny list stands against it.
             return judge(Ledger(), self._orders, self._call(said, memory, at, exposed=False)), None
         if self._parties.of(said.sender, memory).source or said.sender in self._trusted.quarantined:
-            memory = self._heard(memory, said, at)
+            memory = self._planning.adopted(memory, said)
+            memory = memory.supposing(self._learn(memory, said, at))
         text = self._reach.exposed(memory, said.sender, said.thread)
         put_in = None if text is not None else self._put_in(memory, said)
         text = text or _first(put_in, said, memory)

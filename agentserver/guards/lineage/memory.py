@@ -155,13 +155,14 @@ class Memory:
         before = self.ledger
         if ledger is before:
             return self
-        if len(ledger.texts) > TEXTS:
-            ledger = replace(before, overflow=True)
-        if len(ledger.records.entries) > RECORDS:
-            ledger = replace(ledger, records=before.records, recorded=before.recorded)
+        ledger = bounded(before, ledger)
         entry = {name: more for name, more in ledger.since(before).items() if more}
         log = self.log.add(entry) if entry else self.log
         return replace(self, ledger=ledger, log=log, calm=self.calm and _calm(ledger))
+
+    def supposing(self, ledger: Ledger) -> Memory:
+        """Give the memory with a ledger that grew from its own, for one judgement: it is not kept."""
+        return replace(self, ledger=bounded(self.ledger, ledger))
 
     def missed(self) -> Memory:
         """The memory after a message of which nothing is known."""
@@ -217,6 +218,15 @@ class Memory:
         """The memory after a person approved something for the rest of the conversation."""
         more = self.approved | frozenset(digests)
         return replace(self, approved=more) if len(more) <= APPROVALS else self
+
+
+def bounded(before: Ledger, ledger: Ledger) -> Ledger:
+    """The ledger that grew from another, as far as there is room for it."""
+    if len(ledger.texts) > TEXTS:
+        ledger = replace(before, overflow=True)
+    if len(ledger.records.entries) > RECORDS:
+        ledger = replace(ledger, records=before.records, recorded=before.recorded)
+    return ledger
 
 
 def _calm(ledger: Ledger) -> bool:

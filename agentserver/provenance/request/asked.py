@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 
 _JOINED: Final = frozenset("@/:+=&?#%_")
 """Characters that make a number beside them a part of something else."""
+ANSWERS: Final = 512
+"""Names of which it is kept whether the words hold them."""
+LONGEST: Final = 256
+"""Characters of such a name."""
 LOOKED_AT: Final = 1024
 """Places with one beginning that are looked at: a name that stands behind more of them is not found."""
 
@@ -48,6 +52,10 @@ class TrustedWords:
     silent: tuple[Silences, ...] = field(default=(), compare=False, repr=False)
     parts: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
     digits: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
+    _mentioned: dict[tuple[str, bool], bool] = field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )
+    # A decision asks for one name several times, and the next one for the same.
 
     def add(self, *said: str) -> TrustedWords:
         """The same with more words."""
@@ -89,6 +97,16 @@ class TrustedWords:
 
     def mentions(self, name: str, *, any_case: bool = False) -> bool:
         """True when the words hold a name as a whole token, where it may be an order."""
+        known = self._mentioned.get((name, any_case))
+        if known is None:
+            known = self._mentions(name, any_case=any_case)
+            if len(name) <= LONGEST:
+                if len(self._mentioned) >= ANSWERS:
+                    self._mentioned.clear()
+                self._mentioned[name, any_case] = known
+        return known
+
+    def _mentions(self, name: str, *, any_case: bool) -> bool:
         body = normalize("NFC", name.strip())
         places = self.words.starting(head_of(body), LOOKED_AT)
         if not places:

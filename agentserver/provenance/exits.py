@@ -111,7 +111,7 @@ def without_idle_choices(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 def bits_of(ledger: Ledger, policy: Policy, call: Call) -> float:
     """The bits that a call carries out by its choices, given what was known before it."""
-    if not ledger.tainted:
+    if not ledger.tainted or not (call.exposed or ledger.private.pools):
         return 0.0
     leaves = (leaf for leaf in call.arguments if text_of(leaf.value).strip())
     said = tuple((leaf, policy.argument(call, leaf)) for leaf in leaves)

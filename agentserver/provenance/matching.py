@@ -106,8 +106,14 @@ def content(ledger: Ledger, body: str) -> Iterator[Match]:
 
 
 def noticed(ledger: Ledger, body: str) -> Iterator[Match]:
-    """The stretches and values of ``body`` that untrusted texts hold as they are written there: nothing is undone."""
-    for hit in ledger.index.hits(fold_bytes(body)):
+    """The stretches and values of ``body`` that untrusted texts hold as they are written there: nothing is undone.
+
+    There are none in what the principal said in one piece.
+    """
+    form = fold_bytes(body)
+    if ledger.asked.says(form):
+        return
+    for hit in ledger.index.hits(form):
         yield from _span(ledger, body, hit, "", inner=False)
     found = [*islice(values(body), VALUES)]
     numbers = ledger.table.find([value.key for value in found]) if found else ()

@@ -65,6 +65,8 @@ _YEAR: Final = re.compile(r"\d{4}")
 _MOMENT: Final = 48
 """Characters of a text that may be a moment as a whole."""
 _MONTHS_A_YEAR: Final = 12
+_SCALARS: Final = frozenset({int, float, bool, type(None), Decimal, datetime, date, time, dict, list})
+"""The types of most values, which are as plain as they can be."""
 
 
 def leaves(value: Any, path: str = "") -> tuple[Leaf, ...]:
@@ -83,7 +85,7 @@ def plain(value: Any) -> Any:
 
 
 def _walk(value: Any, path: str, depth: int) -> Iterator[Leaf]:
-    plain = _plain(value)
+    plain = value if type(value) in _SCALARS else _plain(value)
     if depth and isinstance(value, str) and not isinstance(plain, str):
         # Structure that was written into a text is that text's author's.
         for leaf in _walk(plain, path, depth + 1):

@@ -42,6 +42,8 @@ class RoleMarks:
 
     def leaves(self, payload: Any) -> tuple[Leaf, ...]:
         """The typed leaves of a payload, each with the standing, the id and the readers that its field declares."""
+        if not self.standings and not self.readers:
+            return leaves(payload)
         known, ids = dict(self.standings), dict(self.ids)
         found = tuple(
             replace(leaf, standing=known[path], id=ids.get(path, ""), inside="")

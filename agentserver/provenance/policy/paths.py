@@ -31,7 +31,7 @@ def means(entry: str, listener: str) -> bool:
 
 def bare(path: str) -> str:
     """A path without indices: ``items[3].to[0]`` is ``items.to``."""
-    return re.sub(r"\[\d+\]", "", path).lstrip(".")
+    return (re.sub(r"\[\d+\]", "", path) if "[" in path else path).lstrip(".")
 
 
 def argument_name(path: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from unicodedata import normalize
 
 from agentserver.provenance.evidence.authority import mention, named
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 _JOINED: Final = frozenset("@/:+=&?#%_")
 """Characters that make a number beside them a part of something else."""
 ANSWERS: Final = 512
-"""Names of which it is kept whether the words hold them."""
+"""Names, and evidence forms, of which it is kept whether the words hold them."""
 LONGEST: Final = 256
-"""Characters of such a name."""
+"""Length of such a name or form."""
 LOOKED_AT: Final = 1024
 """Places with one beginning that are looked at: a name that stands behind more of them is not found."""
 
@@ -55,6 +55,7 @@ class TrustedWords:
     _mentioned: dict[tuple[str, bool], bool] = field(
         default_factory=dict, init=False, compare=False, repr=False
     )
+    _said: dict[bytes, bool] = field(default_factory=dict, init=False, compare=False, repr=False)
     # A decision asks for one name several times, and the next one for the same.
 
     def add(self, *said: str) -> TrustedWords:
@@ -100,10 +101,7 @@ class TrustedWords:
         known = self._mentioned.get((name, any_case))
         if known is None:
             known = self._mentions(name, any_case=any_case)
-            if len(name) <= LONGEST:
-                if len(self._mentioned) >= ANSWERS:
-                    self._mentioned.clear()
-                self._mentioned[name, any_case] = known
+            _keep(self._mentioned, (name, any_case), known)
         return known
 
     def _mentions(self, name: str, *, any_case: bool) -> bool:
@@ -127,12 +125,27 @@ class TrustedWords:
 
     def says(self, form: bytes) -> bool:
         """True when the words hold a text of this evidence form in one piece."""
+        known = self._said.get(form)
+        if known is None:
+            known = self._says(form)
+            _keep(self._said, form, known)
+        return known
+
+    def _says(self, form: bytes) -> bool:
         if len(form) >= SPAN:
             return any(hit.length == len(form) for hit in self.index.hits(form))
         reach = 8 * len(form) + 64
         found = self.words.starting(form, LOOKED_AT)
         pieces = (self.queries[number][offset : offset + reach] for number, offset in found)
         return any(fold_bytes(piece).startswith(form) for piece in pieces)
+
+
+def _keep(known: dict[Any, bool], about: str | bytes | tuple[str, bool], answer: bool) -> None:  # noqa: FBT001 - a value
+    """Keep an answer about what is short, and no more than so many."""
+    if len(about[0] if isinstance(about, tuple) else about) <= LONGEST:
+        if len(known) >= ANSWERS:
+            known.clear()
+        known[about] = answer
 
 
 def _heard(words: str, silent: Silences) -> Iterator[str]:

@@ -11,7 +11,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-from agentserver.core.messages import Drafts, Question, Returned
+from agentserver.core.messages import Question
 from agentserver.core.presenting import Opened, Presenter
 from agentserver.core.records.details import GuardNote, reworded
 from agentserver.core.refusals import Refusal
@@ -20,7 +20,7 @@ from agentserver.wire import envelope
 from agentserver.wire.canonical import canonical
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     from lxml import etree
 
@@ -180,16 +180,12 @@ class Preparing(Protocol):
         """The key of the guard's memory."""
         ...
 
-    def prepare(
-        self, memory: object, delivery: Delivery, element: etree._Element, drafts: Sequence[Draft]
-    ) -> Work | None:
-        """Give the work without which ``observe`` and ``judge`` would take long; None where they do not.
+    def prepare(self, memory: object, finished: Finished) -> Work | None:
+        """Give the work without which it would take long to decide what follows from an invocation; None for none.
 
         Args:
-            memory: before the listener is known to have been given the delivery.
-            delivery: the message that the listener was given.
-            element: its payload.
-            drafts: the messages that the listener wants to send.
+            memory: before the guard observes what the listener was given.
+            finished: the invocation.
         """
         ...
 
@@ -319,13 +315,8 @@ class Rules:
 
     def prepare(self, conversation: Conversation, finished: Finished) -> Work | None:
         """Give the work of the first guard that has some before it is decided what follows from an invocation."""
-        if not self._preparing or finished.element is None:
-            return None
-        memory, result = self.recall(conversation), finished.result
-        said = result.said if isinstance(result, Returned) else None
-        drafts = said.drafts if isinstance(said, Drafts) else ()
         for guard in self._preparing:
-            work = guard.prepare(memory.get(guard.name), finished.delivery, finished.element, drafts)
+            work = guard.prepare(conversation.memory.get(guard.name), finished)
             if work is not None:
                 return work
         return None

@@ -20,7 +20,7 @@ from agentserver.contract import Code
 from agentserver.core.drafts.routing import Route
 from agentserver.core.guard import Denied, Noted
 from agentserver.core.handoffs import TASK
-from agentserver.core.messages import SYSTEM, TODO
+from agentserver.core.messages import SYSTEM, TODO, Drafts, Returned
 from agentserver.core.records.details import Ground
 from agentserver.findings import Exposed
 from agentserver.guards.lineage import memory as lineage_memory
@@ -44,13 +44,13 @@ from agentserver.provenance.policy.declarations import PlanSource
 from agentserver.provenance.steered import suspecting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     from lxml import etree
 
     from agentserver.core.drafts.routing import Proposal
     from agentserver.core.guard import Verdict
-    from agentserver.core.messages import Delivery, Draft
+    from agentserver.core.messages import Delivery, Draft, Finished
     from agentserver.core.pieces import Work
     from agentserver.core.presenting import Resolved
     from agentserver.core.refusals import Refusal
@@ -102,6 +102,12 @@ class LineageGuard:
         self.viewers = trusted.viewers & self._classes.keys()
         hiding = Hiding(trusted, self._classes, self._parties, self._readings, self._reach)
         self._viewer = Viewer(hiding, self._readings)
+        relays = {name for name, each in self._classes.items() if each.relay} - self._watched
+        self._passing = frozenset() if self._policy.readers or self._carriers else frozenset(relays)
+        """The listeners that carry nothing from one to the other while nothing untrusted was seen."""
+        others = {name for name, each in self._classes.items() if not each.sink} - self.viewers
+        self._harmless = frozenset() if self._suspects else frozenset(others)
+        """The listeners that may be sent anything while nothing untrusted was seen."""
         # The last answers: a step that is decided in another way asks again, for the very same values.
         self._observed: tuple[tuple[object, ...], float, object] = ((object(),), 0.0, None)
         self._decided: tuple[tuple[object, ...], tuple[object, ...], Verdict] = ((object(),), (), None)
@@ -126,6 +132,9 @@ class LineageGuard:
 
     def observe(self, memory: object, delivery: Delivery, element: etree._Element, at: float) -> object:
         """The memory after a listener was given a message."""
+        known = _recalled(memory)
+        if known.calm and delivery.to not in self.viewers and self._passes_by(delivery, known):
+            return known.stepped()
         key = memory, delivery, element
         last, when, after = self._observed
         if when == at and all(map(is_, last, key)):
@@ -183,14 +192,13 @@ class LineageGuard:
 
     def _passes_by(self, delivery: Delivery, known: Memory) -> bool:
         """True for what one relay tells another while nothing untrusted was seen: only the count changes."""
-        sender, receiver = self._classes.get(delivery.sender), self._classes.get(delivery.to)
-        if sender is None or receiver is None or not (sender.relay and receiver.relay):
-            return False
-        if self._policy.readers or delivery.root not in self._readings.unmarked:
-            return False
-        if delivery.to in self._watched or delivery.sender in self._watched:
-            return False
-        return known.calm and not self._carriers
+        passing = self._passing
+        return (
+            known.calm
+            and delivery.sender in passing
+            and delivery.to in passing
+            and delivery.root in self._readings.unmarked
+        )
 
     def opened(self, trust: Trust) -> object:
         """The memory of a conversation in which nothing has been said, by a principal of this trust."""
@@ -247,22 +255,23 @@ class LineageGuard:
 
     # What is done early
 
-    def prepare(
-        self, memory: object, delivery: Delivery, element: etree._Element, drafts: Sequence[Draft]
-    ) -> Work | None:
+    def prepare(self, memory: object, finished: Finished) -> Work | None:
         """Give the work of indexing what is long; None where there is little to index."""
-        known = _recalled(memory)
-        size = len(delivery.message) + sum(len(draft.markup) for draft in drafts)
-        if not known.ledger.waits(size):
+        delivery, element, result, _ = finished
+        said = result.said if isinstance(result, Returned) else None
+        drafts = said.drafts if isinstance(said, Drafts) else ()
+        size = len(delivery.message)
+        for draft in drafts:
+            size += len(draft.markup)
+        if not isinstance(memory, Memory) or element is None or not memory.ledger.waits(size):
             return None
         after = _recalled(self.observe(memory, delivery, element, 0.0))
         ledgers = [after.ledger]
         if self._parties.of(delivery.to, after).source:
             for draft in drafts:
-                said = Said(
-                    delivery.to, "", delivery.thread, draft.root, draft.element, self._readings[draft.root]
-                )
-                ledgers.append(self._learn(after, said, 0.0))
+                reading = self._readings[draft.root]
+                one = Said(delivery.to, "", delivery.thread, draft.root, draft.element, reading)
+                ledgers.append(self._learn(after, one, 0.0))
         waiting = [ledger for ledger in ledgers if ledger.waits()]
 
         def index() -> None:
@@ -275,6 +284,9 @@ class LineageGuard:
 
     def judge(self, memory: object, proposal: Proposal, at: float) -> Verdict:
         """Decide on a message by the part that its listener has in the policy."""
+        calm = _recalled(memory).calm
+        if calm and proposal.to in self._harmless and proposal.sender.name not in self._watched:
+            return None
         key = memory, proposal.element
         about = proposal.sender.name, proposal.to, proposal.route, proposal.thread, proposal.root, at
         last, other, verdict = self._decided

@@ -26,7 +26,7 @@ from agentserver.provenance.planned.records import RecordIndex
 from agentserver.provenance.policy import forms
 from agentserver.provenance.policy.plan import AllowedStep, Plan, dumped, loaded
 from agentserver.provenance.request.asked import TrustedWords
-from agentserver.provenance.seen.assessed import AssessedLeaf, AssessedOutput, RecentOutput
+from agentserver.provenance.seen.assessed import AssessedLeaf, AssessedOutput
 from agentserver.provenance.seen.echoes import Echoes
 from agentserver.provenance.seen.laid_out import taken_apart
 from agentserver.provenance.seen.records import FEW, Records
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from agentserver.provenance.evidence.values import Table
     from agentserver.provenance.evidence.words import WordIndex
     from agentserver.provenance.policy.declarations import FieldRule, ListenerClass, Policy
+    from agentserver.provenance.seen.assessed import RecentOutputs
 
 
 _TELLING: Final = re.compile(r"[^\W_]{4,}(?!\w*:)")
@@ -79,7 +80,6 @@ class Ledger:
     foreign: bool = False
     private: Private = field(default=Private(), repr=False)
     exit_bits: float = 0.0
-    recent: RecentOutput = field(default_factory=RecentOutput, repr=False, compare=False)
 
     @property
     def texts(self) -> tuple[Text, ...]:
@@ -171,13 +171,20 @@ class Ledger:
         """The ledger after a listener's output, before it is handed on."""
         return self.confide(policy, seen).learn(policy, seen)
 
-    def learn(self, policy: Policy, seen: Observation) -> Ledger:
-        """The ledger with what a listener's output accuses and authorises."""
+    def learn(self, policy: Policy, seen: Observation, recent: RecentOutputs | None = None) -> Ledger:
+        """The ledger with what a listener's output accuses and authorises.
+
+        Args:
+            policy: what is declared.
+            seen: the output.
+            recent: keeps what outputs are worth, for a caller that may ask about each of them twice.
+        """
         listener = policy.classify(seen.source)
         if listener.relay:
             return self.relay(seen.source, seen.leaves, seen.step)
         seen = taken_apart(policy, seen)
-        found = self.recent.find(self.asked, policy, seen, partial(_assessed, self.asked, policy, seen))
+        assess = partial(_assessed, self.asked, policy, seen)
+        found = assess() if recent is None else recent.find(self.asked, policy, seen, assess)
         prose: list[Text] = []
         records: list[Text] = []
         relayed: list[Relayed] = []

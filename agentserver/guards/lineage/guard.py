@@ -41,6 +41,7 @@ from agentserver.provenance.judgement import judge
 from agentserver.provenance.ledger import Ledger
 from agentserver.provenance.origins import origins
 from agentserver.provenance.policy.declarations import PlanSource
+from agentserver.provenance.seen.assessed import RecentOutputs
 from agentserver.provenance.steered import suspecting
 
 if TYPE_CHECKING:
@@ -108,6 +109,7 @@ class LineageGuard:
         others = {name for name, each in self._classes.items() if not each.sink} - self.viewers
         self._harmless = frozenset() if self._suspects else frozenset(others)
         """The listeners that may be sent anything while nothing untrusted was seen."""
+        self._outputs = RecentOutputs()
         # The last answers: a step that is decided in another way asks again, for the very same values.
         self._observed: tuple[tuple[object, ...], float, object] = ((object(),), 0.0, None)
         self._decided: tuple[tuple[object, ...], tuple[object, ...], Verdict] = ((object(),), (), None)
@@ -240,7 +242,7 @@ class LineageGuard:
         arguments = tuple(Leaf("", text) for text in asked or ())
         answers = memory.answering(said.thread)
         seen = Observation(said.sender, leaves, memory.step, at, arguments, said.trace, answers)
-        return ledger.learn(self._policy, seen)
+        return ledger.learn(self._policy, seen, self._outputs)
 
     def _put_in(self, memory: Memory, said: Said) -> PutIn | None:
         """The values in a message of a sender which did not read them."""

@@ -1,10 +1,11 @@
-"""Worth of the output of a listener, kept for the moment: a message is assessed when it is judged and when it arrives.
+"""Worth of the outputs of listeners, kept for the moment: a message is assessed when it is judged and when it arrives.
 
 Owns the values, and how many of them are kept. Refuses to assess: the ledger does.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.provenance.evidence.leaves import text_of
@@ -16,8 +17,10 @@ if TYPE_CHECKING:
     from agentserver.provenance.policy.declarations import Policy
     from agentserver.provenance.request.asked import TrustedWords
 
-KEPT: Final = 4
-"""Outputs of one conversation of which it is known what they are worth."""
+KEPT: Final = 64
+"""Outputs of which it is kept what they are worth."""
+LONGEST: Final = 1 << 16
+"""Characters of such an output."""
 
 
 class AssessedLeaf(NamedTuple):
@@ -54,25 +57,35 @@ class AssessedOutput(NamedTuple):
     place: str
 
 
-class RecentOutput:
-    """The last few outputs of one conversation that were assessed. An answer depends on the arguments alone."""
+class RecentOutputs:
+    """The last outputs that were assessed, of any conversation. An answer depends on the arguments alone."""
 
     __slots__ = ("_known",)
 
     def __init__(self) -> None:
-        self._known: tuple[tuple[TrustedWords, Policy, tuple[object, ...], AssessedOutput], ...] = ()
+        self._known: deque[_Known] = deque(maxlen=KEPT)
 
     def find(
         self, asked: TrustedWords, policy: Policy, seen: Observation, assess: Callable[[], AssessedOutput]
     ) -> AssessedOutput:
         """Give what an output is worth by a principal's words and a policy, as it was found before or is now."""
         said = seen.source, _key(seen.leaves), _key(seen.arguments)
-        for words, rules, other, found in self._known:
-            if words is asked and rules is policy and other == said:
-                return found
-        made = assess()
-        self._known = (*self._known[1 - KEPT :], (asked, policy, said, made))
-        return made
+        for known in self._known:
+            if known.asked is asked and known.policy is policy and known.said == said:
+                return known.found
+        found = assess()
+        if sum(len(leaf.body) for leaf in found.leaves) <= LONGEST:
+            self._known.appendleft(_Known(asked, policy, said, found))
+        return found
+
+
+class _Known(NamedTuple):
+    """An output that was assessed, and by what."""
+
+    asked: TrustedWords
+    policy: Policy
+    said: tuple[object, ...]
+    found: AssessedOutput
 
 
 def _key(leaves: tuple[Leaf, ...]) -> tuple[object, ...]:

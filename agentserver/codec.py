@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from functools import cached_property
-from operator import attrgetter
 from types import MappingProxyType, NoneType, UnionType
 from typing import (
     TYPE_CHECKING,
@@ -218,10 +217,14 @@ def _constant(value: Any) -> Callable[[], Any]:
 
 
 class _Form(NamedTuple):
-    """The two directions of a type. ``write`` is None where JSON writers take its values as they are."""
+    """The two directions of a type. ``write`` is None where JSON writers take its values as they are.
+
+    ``present`` is the writer of values that are not None, where None is one too.
+    """
 
     write: _Writer | None
     read: _Reader
+    present: _Writer | None = None
 
 
 _LISTS: Final = (list, tuple)
@@ -233,10 +236,18 @@ class _Derivation:
 
     def __init__(self, scope: Mapping[str, Any], style: ValueStyle) -> None:
         self._scope, self._style = scope, style
+        self._forms: dict[Any, _Form] = {}
         self._classes: dict[type, _Form | None] = {}
+        self._tagging: list[type] = []
 
-    def form(self, hint: Any) -> _Form:  # noqa: PLR0911 - one for each kind of type
+    def form(self, hint: Any) -> _Form:
         """Derive the form of a type. Raises TypeError for one that is not supported."""
+        known = self._forms.get(hint)
+        if known is None:
+            known = self._forms[hint] = self._derive(hint)
+        return known
+
+    def _derive(self, hint: Any) -> _Form:  # noqa: PLR0911 - one for each kind of type
         known = _SCALARS.get(hint) if isinstance(hint, type) else None
         if known is not None:
             return known
@@ -354,10 +365,16 @@ class _Derivation:
 
     def _write_tagged(self, kind: type) -> _Writer:
         tag, write = self._tag(kind), self.form(kind).write
-        if self._style.named:
-            assert write is not None
-            return (lambda value: {self._style.tag: tag, **write(value)}) if tag else write
-        return lambda value: [tag, *(value if write is None else write(value))]
+        if not self._style.named:
+            parts = fields_of(kind, self._scope) or ()
+            if self._classes[kind] is None or kind in self._tagging:  # it is a part of itself
+                return lambda value: (tag, *write(value)) if write else (tag, *value)
+            self._tagging.append(kind)
+            forms = [self.form(one.hint) for one in parts]
+            self._tagging.remove(kind)
+            return _row_writer(kind, parts, forms, tag)
+        assert write is not None
+        return (lambda value: {self._style.tag: tag, **write(value)}) if tag else write
 
     def _read_tagged(self, kinds: Iterable[type]) -> _Reader:
         readers = {self._tag(kind): self.form(kind).read for kind in kinds if self._tag(kind)}
@@ -396,9 +413,9 @@ def _read_checked(read: _Reader, check: Callable[[Any], object]) -> _Reader:
 
 
 def _optional(form: _Form) -> _Form:
-    write, read = form
+    write, read, _ = form
     writer = None if write is None else lambda value: None if value is None else write(value)
-    return _Form(writer, lambda plain: None if plain is None else read(plain))
+    return _Form(writer, lambda plain: None if plain is None else read(plain), write)
 
 
 def _plain_types(hint: Any, members: Sequence[Any]) -> Sequence[type]:
@@ -526,35 +543,36 @@ def _row(kind: type, parts: Sequence[Field], forms: Sequence[_Form], _: ValueSty
     return _Form(_row_writer(kind, parts, forms), read)
 
 
-def _row_writer(kind: type, parts: Sequence[Field], forms: Sequence[_Form]) -> _Writer:
-    writers = [(place, one.write) for place, one in enumerate(forms) if one.write is not None]
-    total = len(parts)
-    defaults = tuple(one.default() for one in parts if one.default is not None)
-    required = total - len(defaults)
-    columns = tuple if issubclass(kind, tuple) else _attributes([one.name for one in parts])
+def _row_writer(
+    kind: type, parts: Sequence[Field], forms: Sequence[_Form], tag: str | None = None
+) -> _Writer:
+    """Compile the function that makes a row: a journal writes several of them for each step."""
+    fields = [f"f{place}" for place in range(len(parts))]
+    known: dict[str, Any] = {}
+    items = [] if tag is None else [repr(tag)]
+    for field, (write, _, present) in zip(fields, forms, strict=True):
+        known[f"w{field}"] = present or write
+        call = f"w{field}({field})"
+        items.append(f"None if {field} is None else {call}" if present else call if write else field)
+    if issubclass(kind, tuple):
+        lines = [f" {', '.join(fields)}, = value"] if fields else []
+    else:
+        lines = [f" {field} = value.{one.name}" for field, one in zip(fields, parts, strict=True)]
+    ends = list(range(len(items) - len(parts) + 1, len(items) + 1))
+    for field, one, end in reversed(list(zip(fields, parts, ends, strict=True))):
+        if one.default is None:
+            break
+        known[f"d{field}"] = one.default()
+        lines.append(f" if {field} != d{field}: return {_tuple(items[:end])}")
+        items = items[: end - 1]
+    source = "\n".join(["def write(value):", *lines, f" return {_tuple(items)}"])
+    exec(compile(source, f"row of {kind.__name__}", "exec"), known)  # noqa: S102 - source made here
+    written: _Writer = known["write"]
+    return written
 
-    def write(value: Any) -> Any:
-        row = columns(value)
-        size = total
-        while size > required and row[size - 1] == defaults[size - 1 - required]:
-            size -= 1
-        if size < total:
-            row = row[:size]
-        if not writers:
-            return row
-        plain = list(row)
-        for place, writer in writers:
-            if place < size:
-                plain[place] = writer(plain[place])
-        return plain
 
-    return write
-
-
-def _attributes(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
-    if len(names) > 1:
-        return attrgetter(*names)
-    return lambda value: tuple(getattr(value, name) for name in names)
+def _tuple(items: Sequence[str]) -> str:
+    return f"({', '.join(items)},)" if items else "()"
 
 
 def _named(kind: type, parts: Sequence[Field], forms: Sequence[_Form], style: ValueStyle) -> _Form:
@@ -567,7 +585,7 @@ def _named(kind: type, parts: Sequence[Field], forms: Sequence[_Form], style: Va
 
     def write(value: Any) -> dict[str, Any]:
         found = {}
-        for field, name, (writer, _), _ in columns:
+        for field, name, (writer, *_), _ in columns:
             one = getattr(value, field)
             found[name] = one if writer is None else writer(one)
         return found
@@ -576,7 +594,7 @@ def _named(kind: type, parts: Sequence[Field], forms: Sequence[_Form], style: Va
         if not isinstance(plain, dict):
             raise ValueRefusedError("must be an object")
         found: dict[str, Any] = {}
-        for field, name, (_, reader), required in columns:
+        for field, name, (_, reader, _), required in columns:
             if name in plain:
                 try:
                     found[field] = reader(plain[name])

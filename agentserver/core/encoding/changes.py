@@ -188,25 +188,29 @@ def _thread(before: Thread, now: Thread) -> ThreadChange | None:
     """The changed fields of a thread; None when only its children or what it stores have changed."""
     change = ThreadChange(
         now.ordinal,
-        _queue(before.inbox, now.inbox, kept.kept_inbox),
+        None if now.inbox is before.inbox else _queue(before.inbox, now.inbox, kept.kept_inbox),
         None if now.call == before.call else kept.kept_call(now.call),
         None if now.refusals == before.refusals else now.refusals,
-        _queue(before.held, now.held, kept.kept_held),
-        _queue(before.approvals, now.approvals, kept.kept_approvals),
+        None if now.held is before.held else _queue(before.held, now.held, kept.kept_held),
+        None
+        if now.approvals is before.approvals
+        else _queue(before.approvals, now.approvals, kept.kept_approvals),
         None if now.allowed == before.allowed else (now.allowed,),
     )
-    return None if all(field is None for field in change[1:]) else change
+    return None if change[1:] == _SAME else change
+
+
+_SAME: Final = (None,) * (len(ThreadChange._fields) - 1)
+"""The changes of a thread of which nothing that is kept has changed."""
 
 
 def _queue(
     before: tuple[T, ...], now: tuple[T, ...], keep: Callable[[Iterable[T]], tuple[K, ...]]
-) -> tuple[int | tuple[int, ...], tuple[K, ...]] | None:
-    """The entries of a queue that are gone, and those that have come to its end; None for the same queue.
+) -> tuple[int | tuple[int, ...], tuple[K, ...]]:
+    """The entries of a queue that are gone, and those that have come to its end.
 
     Those that are gone are a number, counted from the front, or else their places.
     """
-    if now is before:
-        return None
     for gone in (0, 1):
         rest = before[gone:]
         if now[: len(rest)] == rest:
@@ -225,12 +229,14 @@ def _requests(before: Mapping[str, OpenRequest], after: Mapping[str, OpenRequest
     if after is before:
         return {}
     changed, ended = differences(before, after)
-    same = {key for key in changed if key in before and before[key].threads == after[key].threads}
-    return {
-        "requests": tuple([RequestChange(key, *after[key][2:]) for key in changed if key in same]),
-        "asked": tuple([after[key] for key in changed if key not in same]),
-        "ended": tuple(ended),
-    }
+    requests, asked = [], []
+    for key in changed:
+        now, known = after[key], before.get(key)
+        if known is not None and known.threads == now.threads:
+            requests.append(RequestChange(key, *now[2:]))
+        else:
+            asked.append(now)
+    return {"requests": tuple(requests), "asked": tuple(asked), "ended": tuple(ended)}
 
 
 def _todos(before: Conversation, after: Conversation) -> tuple[KeptTodos, ...]:

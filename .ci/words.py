@@ -240,9 +240,9 @@ def measure_module(path: Path, count: Count) -> None:
     where = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
     documented: set[int] = set()
     for node in ast.walk(tree):
-        for text in _docstrings(node):
-            documented.add(id(text))
-            count.add_text("docstrings", str(text.value), f"{where}:{text.lineno}")
+        for docstring in _docstrings(node):
+            documented.add(id(docstring))
+            count.add_text("docstrings", str(docstring.value), f"{where}:{docstring.lineno}")
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             if not is_property(node):
                 count.add_name(node.name, f"{where}:{node.lineno}")

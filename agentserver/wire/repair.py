@@ -118,7 +118,7 @@ class Unreadable:
 
     @property
     def unknown_root(self) -> bool:
-        """Whether the text names no known payload."""
+        """True when the text names no known payload."""
         return self.reason is RepairRefusal.UNKNOWN_ROOT
 
 

@@ -211,7 +211,8 @@ class Watches:
                 watch.nudge()
 
     def over(self, conversation: str) -> None:
-        """A conversation is over: its watchers get what is left."""
+        """End the watchers of a closed conversation once they have its last events."""
+        self._recent.pop(conversation, None)
         for watch in self.of.get(conversation, ()):
             watch.finish(WatchEnd.CLOSED)
 

@@ -49,11 +49,11 @@ def timed(times: Times, name: str) -> Iterator[None]:
 
 
 def promised(readme: str) -> tuple[list[list[str]], list[str]]:
-    """The two commands of the README, and what it says to type at the prompt."""
+    """Read the commands of the README's first block, and the lines to type at the prompt."""
     block = re.search(r"(?s)```sh\n(.*?)```", readme)
     typed = re.findall(r"`(@router [^`]+)`", readme)
     if block is None or len(typed) != 2:  # noqa: PLR2004 - the question, and the mail
-        raise SystemExit("the README shows no two commands, or no two lines to type")
+        raise SystemExit("the README shows no commands, or no two lines to type")
     return [line.partition("#")[0].split() for line in block[1].splitlines()], typed
 
 
@@ -121,8 +121,8 @@ def walked(folder: Path, *, short: bool) -> Times:
         told = said(door(["./run", "agentserver", "explain", listed.split()[0]]), clone, outside)
         shows("rule:destination", told)
     with timed(times, "a project of one's own"):
-        said(door(commands[1]), clone, outside)
-        said(door(["./run", "agentserver", "check"]), clone / commands[1][-1], outside)
+        said(door(commands[-1]), clone, outside)
+        said(door(["./run", "agentserver", "check"]), clone / commands[-1][-1], outside)
     if not short:
         type_pages(times, home, clone, outside)
     serve(times, clone, door, outside)

@@ -73,7 +73,6 @@ UNTRANSLATED: dict[str, tuple[float, float]] = {
     "worker": (16.8, 23.5),
     "(modules)": (18.4, 15.2),
     "docs": (11.5, 0.0),
-    "README": (9.5, 0.0),
 }
 """Rooms that are not translated yet, with bounds in place of PHRASES and BARE_NAMES.
 

@@ -18,9 +18,9 @@ def first():
     return module
 
 
-def test_the_readme_shows_two_commands_and_two_lines_to_type(first):
+def test_the_readme_shows_its_commands_and_two_lines_to_type(first):
     commands, typed = first.promised((ROOT / "README.md").read_text("utf-8"))
-    assert [words[0] for words in commands] == ["./run", "./run"]
+    assert [words[:2] for words in commands] == [["./run"], ["./run", "test"], ["./run", "agentserver"]]
     assert [line.split()[0] for line in typed] == ["@router", "@router"]
 
 
@@ -38,12 +38,13 @@ def test_the_way_of_the_readme_ends_at_a_blocked_attack(first, tmp_path, capsys)
     } <= set(times)
 
 
-def test_the_readme_says_first_what_it_does_then_the_commands_then_shows_it(first):
-    """Five lines, two commands, a picture, and twenty lines of code, in this order."""
+def test_the_readme_gives_the_reason_then_the_commands_then_code(first):
+    """The reason, a picture of it, the commands and twenty lines of code, in this order."""
     page = (ROOT / "README.md").read_text("utf-8")
-    opening = page.split("\n\n")
-    assert len(opening[1].splitlines()) == 5
-    places = [page.index(mark) for mark in ("```sh", "![", "**For whom.**", "```python", "## Compared")]
+    places = [
+        page.index(mark)
+        for mark in ("# agentserver", "![", "```sh", "**Who needs it.**", "```python", "## Compared")
+    ]
     assert places == sorted(places)
     code = page.partition("```python\n")[2].partition("```")[0]
     assert sum(bool(line.strip()) for line in code.splitlines()) <= 25

@@ -39,6 +39,11 @@ class PooledConnection(asyncpg.Connection):  # type: ignore[misc]  # asyncpg has
     """A connection through a pooler: each statement may reach another backend, so that none keeps a state."""
 
 
+def is_pooled(connection: asyncpg.Connection) -> bool:
+    """Say whether a connection goes through a pooler. ``isinstance`` is true for every connection of asyncpg."""
+    return PooledConnection in type(connection).__mro__
+
+
 class Address(NamedTuple):
     """The place of a database."""
 

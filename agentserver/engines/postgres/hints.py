@@ -13,7 +13,7 @@ from contextlib import suppress
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from agentserver.engines.postgres.addresses import PooledConnection
+from agentserver.engines.postgres.addresses import is_pooled
 from agentserver.engines.postgres.connection import DRIVER
 from agentserver.ports import EngineError
 
@@ -58,7 +58,7 @@ class Hints:
 
         A backend that a pooler gives to others next would keep listening, and tell whoever has it.
         """
-        for number in () if isinstance(connection, PooledConnection) else {incarnation, EVERYBODY}:
+        for number in () if is_pooled(connection) else {incarnation, EVERYBODY}:
             await connection.add_listener(f"{self._prefix}{number}", self._hear)
         self.stir()
 

@@ -10,7 +10,7 @@ import pytest
 
 from agentserver.engines.conformance.sample import SampleConversation
 from agentserver.engines.postgres import PostgresEngine, PostgresOptions
-from agentserver.engines.postgres.addresses import PooledConnection
+from agentserver.engines.postgres.addresses import is_pooled
 from agentserver.engines.postgres.connection import connect
 from agentserver.engines.postgres.principals import PrincipalTable
 from agentserver.engines.postgres.status import find_weaknesses, migrate, read_state
@@ -30,7 +30,7 @@ async def test_statements_of_several_clients_do_not_meet_under_one_name(options)
     """The driver numbers its prepared statements in each client alike; a backend has them of all its clients."""
     connections = [await connect(options, "test") for _ in range(8)]
     try:
-        assert all(isinstance(one, PooledConnection) for one in connections)
+        assert all(map(is_pooled, connections))
         for turn in range(3):
             found = await asyncio.gather(
                 *(one.fetchval(f"select $1::int + {n}", turn) for n, one in enumerate(connections))

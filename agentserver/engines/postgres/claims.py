@@ -29,6 +29,9 @@ AT_ONCE = 64
 LOOK, AGAIN = 1.0, 0.02
 """Seconds between two looks for what servers that are gone have left, and after one that has found something."""
 
+LATE = 0.02
+"""Seconds from the end of another server's lease to the look that finds it over."""
+
 REST = 30.0
 """Seconds without a step after which a conversation may be claimed though its owner lives."""
 
@@ -47,6 +50,11 @@ _CLAIM = (
     " from @conversation c where c.id = $2 and c.closed is null"
 )
 """Says also whether what was not claimed, as deliveries wait in it, may be taken over at once."""
+_ADOPT = (
+    "with free as (select c.number from @conversation c where c.id = any($2::text[]) and c.closed is null"  # noqa: S608 - our own texts
+    f" and ({FREE} or c.owner = $1) and not ({QUEUED} and {GOING}) order by c.number for update of c skip locked)"
+    f" update @conversation c set {_MINE} from free where c.number = free.number returning c.id, c.epoch"
+)
 _TAKE = (
     "with left_over as (select c.number, c.owner from @conversation c"  # noqa: S608 - our own texts
     f" where c.number in (select d.conversation from @delivery d where d.state = 0) and {GOING} and {FREE}"
@@ -101,6 +109,18 @@ class Claims:
             known = self._held.get(conversation)
             return known if known is not None or self._over else await self._claim(conversation)
 
+    async def adopt(self, conversations: Collection[str]) -> None:
+        """Claim those of some conversations that no server has and that are at rest, in one statement.
+
+        Raises EngineError, and what asyncpg raises.
+        """
+        async with self._claiming:
+            keys = [key for key in conversations if key not in self._held]
+            if keys and not self._over:
+                owner = self._lease.incarnation
+                for key, epoch in await self._fetch(_ADOPT, owner, keys):
+                    self._hold(key, Claim(owner, epoch))
+
     async def _claim(self, conversation: str) -> Claim | None:
         owner = self._lease.incarnation
         try:
@@ -154,17 +174,17 @@ class Claims:
     async def take_over(self) -> None:
         """Take over what servers that are gone have left, for ever."""
         while True:
-            taken = 0
+            taken, pause = 0, LOOK
             try:
                 if not self._over:
-                    await self._lease.bury()
+                    pause = await self._lease.bury() + LATE
                 taken = await self.take()
             except AwayError:
                 pass
             except DRIVER as error:
                 raise refused(error) from error
             # Other servers get their share before this one looks again.
-            await (asyncio.sleep(AGAIN) if taken else self._hints.until(Topic.LEASES, LOOK))
+            await (asyncio.sleep(AGAIN) if taken else self._hints.until(Topic.LEASES, min(pause, LOOK)))
 
     async def take(self) -> int:
         """Take over some conversations; gives how many. Raises EngineError, and what asyncpg raises."""

@@ -204,10 +204,10 @@ class Inbox:
         return await self._link.fetch(_LOOK, self._lease.incarnation, [*self._given], AT_ONCE)
 
     async def _adopt(self, rows: list[asyncpg.Record]) -> bool:
-        """Claim conversations that nobody has and for which something was handed in; gives whether there are any."""
+        """Claim conversations without an owner for which something was handed in; return whether there are any."""
         orphans = {row["conversation"] for row in rows if not self._decidable(row)}
-        for conversation in orphans:
-            await self._claims.claim(conversation)
+        if orphans:
+            await self._claims.adopt(orphans)
         return bool(orphans)
 
     def _decidable(self, row: asyncpg.Record) -> bool:

@@ -39,12 +39,17 @@ _RENEW = (
     " (select array_agg(name order by number) from @loss where accepted is null) as lost"
 )
 _BURY = (
-    "update @server set gone = expires < clock_timestamp(),"
+    "with over as (update @server set gone = expires < clock_timestamp(),"
     " expires = least(expires, clock_timestamp() + $2 * interval '1 second') where not gone and incarnation <> $1"
     " and not expires between clock_timestamp() and clock_timestamp() + $2 * interval '1 second'"
-    " returning incarnation, gone"
+    " returning incarnation, gone)"
+    " select incarnation, gone, null::float8 as left from over union all"
+    " select 0, false, extract(epoch from min(expires) - clock_timestamp())::float8 from @server"
+    " where not gone and incarnation <> $1 and expires >= clock_timestamp()"
 )
-"""A lease that would last longer than any was renewed before the clock of the database went back. It is shortened."""
+"""Ends leases that were not renewed, and returns the seconds until the next one can end.
+
+A lease that would last longer than any was renewed before the clock of the database went back. It is shortened."""
 _END = "update @server set gone = true, blameless = blameless or $2 where incarnation = $1"
 _FORGET = "delete from @server where gone and expires < clock_timestamp() - $1 * interval '1 second'"
 
@@ -136,20 +141,25 @@ class Lease:
             if self.incarnation != before:
                 self._lost()
 
-    async def bury(self) -> None:
-        """Mark incarnations as gone that have not renewed their leases. Raises EngineError."""
-        since = self.link.since
-        if since is None or asyncio.get_running_loop().time() - since < self._options.lease:
-            return
-        lease, now = self._options.lease, asyncio.get_running_loop().time()
-        for incarnation, gone in await self.link.fetch(_BURY, self.incarnation, lease + LONGER):
-            if gone:
-                text = "server number %d has not renewed its lease: its conversations are taken over"
-                logger.warning(text, incarnation)
-        if now < self._look:
-            return
-        self._look = now + LONGER
-        await self.link.fetch(_FORGET, FORGOTTEN)
+    async def bury(self) -> float:
+        """End the leases of servers that have not renewed them; return the seconds until the next one can end.
+
+        Raises EngineError.
+        """
+        since, lease, now = self.link.since, self._options.lease, asyncio.get_running_loop().time()
+        if since is None or now - since < lease:
+            return lease if since is None else since + lease - now
+        rows = await self.link.fetch(_BURY, self.incarnation, lease + LONGER)
+        buried = [row["incarnation"] for row in rows if row["gone"]]
+        for incarnation in buried:
+            text = "server number %d has not renewed its lease: its conversations are taken over"
+            logger.warning(text, incarnation)
+        for topic in (Topic.LEASES, Topic.INBOX) if buried else ():
+            self._hints.tell(EVERYBODY, topic)  # this server included
+        if now >= self._look:
+            self._look = now + LONGER
+            await self.link.fetch(_FORGET, FORGOTTEN)
+        return min((row["left"] for row in rows if row["left"] is not None), default=lease)
 
     async def end(self) -> None:
         """Give everything back on purpose: others need not wait. Raises EngineError."""

@@ -24,9 +24,8 @@ from agentserver.extras import installed, installing, require
 from agentserver.guards.intents import HandoffRecord
 from agentserver.handoff.edge.copying import copying
 from agentserver.pump.ingress.serving import Serving
-from agentserver.pump.observing import checked, observing
-from agentserver.pump.pump import Pump
-from agentserver.pump.reporting import Observers
+from agentserver.pump.pump import Pump, PumpHooks
+from agentserver.pump.records import RecordStream, check_observer, run_observers
 from agentserver.pump.turns.editions import Callee, Edition
 from agentserver.reloading.fixed import (
     STOPPED,
@@ -55,7 +54,6 @@ if TYPE_CHECKING:
     from agentserver.config.code.editions import Succession
     from agentserver.config.organism import PostgresKeys
     from agentserver.core.guard import Rules
-    from agentserver.core.records.audit import AuditRecord
     from agentserver.core.state.approvals import Approval, ApprovalAnswer
     from agentserver.core.state.conversation import Conversation
     from agentserver.engines.postgres.options import PostgresOptions
@@ -135,7 +133,7 @@ class Server(Serving):
         observers: those of the program.
         completer: answers in place of the organism's language models.
         guards: those of the program, by name.
-        meters: told of what was committed at once, on the event loop; they neither block nor raise.
+        stream: of the records of committed steps; ``trace`` is its first sink.
     """
 
     organism: Organism
@@ -149,7 +147,7 @@ class Server(Serving):
     heads: Heads | None = None
     observers: tuple[Observer, ...] = ()
     completer: Completer | None = None
-    meters: tuple[Callable[[tuple[AuditRecord, ...]], None], ...] = ()
+    stream: RecordStream = field(default_factory=RecordStream)
     guards: Mapping[str, Guard] = field(default_factory=dict)
     _calls: CallDesk | None = None
     _resources: tuple[object, ...] = ()
@@ -158,6 +156,10 @@ class Server(Serving):
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
     _keepers: Keepers[Mapping[str, Callee]] = field(default_factory=Keepers)
     _reloading: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def __post_init__(self) -> None:
+        """Have the trace remember what is committed."""
+        self.stream.attach(self.trace)
 
     async def __aenter__(self) -> Self:
         """Enter the lifespan, open the engine, start the pump."""
@@ -168,14 +170,15 @@ class Server(Serving):
             tracing = self._tracing = await traced(self.organism, engine, stack, asks=asks)
             stack.push_async_callback(self._keepers.close)
             bound = await self._keepers.open(self._opening(self.organism, self.rules))
-            watching: list[Callable[[tuple[AuditRecord, ...]], None]] = [self.trace.observe, *self.meters]
-            watching += () if tracing is None else (tracing.observe,)
+            if tracing is not None:
+                stack.callback(self.stream.attach(tracing.sink))
             if self.handoffs is not None:
                 copy = await stack.enter_async_context(copying(self.handoffs, heads=self.heads))
-                watching.append(HandoffRecord(copy).observe)
-            watching += await stack.enter_async_context(observing(self.observers))
-            observers = Observers(tuple(watching), self.approver, engine.answers, self.stalled)
-            pump = Pump(self.rules, bound, engine, self.clock, resources, observers)
+                stack.callback(self.stream.attach(HandoffRecord(copy)))
+            for sink in await stack.enter_async_context(run_observers(self.observers)):
+                stack.callback(self.stream.attach(sink))
+            hooks = PumpHooks(self.stream, self.approver, engine.answers, self.stalled)
+            pump = Pump(self.rules, bound, engine, self.clock, resources, hooks)
             self._pump = await stack.enter_async_context(pump)
             tasks = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(tasks.cancel_scope.cancel)
@@ -442,7 +445,6 @@ def build(  # noqa: PLR0913 - a keyword each
     guards: Mapping[str, Guard] = NO_GUARDS,
     observers: Iterable[Observer] = (),
     completer: Completer | None = None,
-    meters: Iterable[Callable[[tuple[AuditRecord, ...]], None]] = (),
 ) -> Server:
     """Put a server together. It starts when it is entered.
 
@@ -457,7 +459,6 @@ def build(  # noqa: PLR0913 - a keyword each
         guards: by name, those of the program beside the organism's (see ``agentserver.guards``).
         observers: told of what was committed (see ``agentserver.observers``).
         completer: answers in place of the organism's language models.
-        meters: told of what was committed at once, on the event loop; they neither block nor raise.
 
     Raises PayloadError, TypeError and ValueError as ``rules`` does.
     """
@@ -473,8 +474,7 @@ def build(  # noqa: PLR0913 - a keyword each
         approver=approver,
         handoffs=handoff_record(organism) if kept else None,
         heads=handoff_heads(organism) if kept else None,
-        observers=tuple(map(checked, observers)),
+        observers=tuple(map(check_observer, observers)),
         completer=completer,
         guards=guards,
-        meters=tuple(meters),
     )

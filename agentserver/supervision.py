@@ -12,23 +12,35 @@ import logging
 import math
 import threading
 import time
+from collections import deque
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import anyio
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
     from anyio.abc import TaskGroup
 
-__all__ = ["Ending", "HelperError", "run_errand", "start_errand", "start_helper", "start_thread"]
+__all__ = [
+    "Ending",
+    "HelperError",
+    "QueueThread",
+    "run_errand",
+    "start_errand",
+    "start_helper",
+    "start_thread",
+]
 
 T = TypeVar("T")
 
 SOONEST, LATEST = 0.1, 30.0
 """Seconds before a helper is started again: the first time, and at most. They double with each failure."""
+
+LOOK = 0.5
+"""Seconds after which a ``QueueThread`` looks at its queue without being woken."""
 
 logger = logging.getLogger("agentserver.helpers")
 
@@ -136,6 +148,75 @@ def start_thread(
     thread = threading.Thread(target=run, name=_named("helper", name, ending), daemon=True)
     thread.start()
     return thread
+
+
+class QueueThread(Generic[T]):
+    """Thread that takes items from a bounded queue, in order. It does not keep the process alive.
+
+    Args:
+        name: what the thread does, as in "sends spans".
+        take: is called in the thread with the next items.
+        capacity: items that may wait; later ones are dropped.
+        batch: items that ``take`` gets at once, at most.
+        wake: waiting items at which the thread wakes; it wakes every LOOK seconds anyway.
+        begin: is called in the thread before the first items.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        take: Callable[[Sequence[T]], object],
+        capacity: int,
+        *,
+        batch: int = 1,
+        wake: int = 1,
+        begin: Callable[[], object] = bool,
+    ) -> None:
+        self._name, self._take, self._capacity = name, take, capacity
+        self._batch, self._wake, self._begin = batch, wake, begin
+        self._waiting: deque[T] = deque()
+        self._woken = threading.Event()
+        self._ending = False
+        self._thread: threading.Thread | None = None
+        self.dropped = 0
+
+    @property
+    def waiting(self) -> int:
+        """Items that wait."""
+        return len(self._waiting)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread = start_thread(self._name, Ending.RESTART, self._run)
+
+    def put(self, item: T) -> bool:
+        """Queue an item. Returns False and counts it if the queue is full. Neither blocks nor raises."""
+        waiting = self._waiting
+        if len(waiting) >= self._capacity:
+            self.dropped += 1
+            return False
+        waiting.append(item)
+        if len(waiting) == self._wake:
+            self._woken.set()
+        return True
+
+    def end(self, until: float) -> bool:
+        """Wait for the last items until ``time.monotonic()`` reaches ``until``. Returns whether all were taken."""
+        self._ending = True
+        self._woken.set()
+        if self._thread is not None:
+            self._thread.join(max(0.0, until - time.monotonic()))
+        return self._thread is None or not self._thread.is_alive()
+
+    def _run(self) -> None:
+        self._begin()
+        ending, waiting = False, self._waiting
+        while not ending:
+            self._woken.wait(LOOK)
+            self._woken.clear()
+            ending = self._ending
+            while waiting:
+                self._take([waiting.popleft() for _ in range(min(self._batch, len(waiting)))])
 
 
 def _named(kind: str, name: str, ending: Ending) -> str:

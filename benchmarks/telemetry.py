@@ -83,7 +83,9 @@ def child(way: str, mode: str, hops: int, url: str) -> None:
 
     async def talk(organism: Organism) -> int:
         metrics = Metrics(bound.listener.name for bound in organism.listeners)
-        server = build(organism, meters=[metrics.observe] if mode == "metrics" else [])
+        server = build(organism)
+        if mode == "metrics":
+            server.stream.attach(metrics)
         async with server, anyio.create_task_group() as tasks:
             handle = await server.open("bench")
             data = server.rules.codecs.of(shop.Order).encode(PAYLOADS[SIZE]).encode()

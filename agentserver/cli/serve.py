@@ -214,7 +214,7 @@ def _serve(
     except ValueError as error:
         project.refuse(ctx, str(error))
     metrics = Metrics(bound.listener.name for bound in organism.listeners)
-    server.meters = (*server.meters, metrics.observe)
+    server.stream.attach(metrics)
 
     def measured() -> bytes:
         return metrics.text(server.queues(), len(server.approvals()), len(door.holding), server.lost)

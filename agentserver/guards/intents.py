@@ -196,7 +196,7 @@ def _values(element: etree._Element) -> list[tuple[str, object]]:
 
 
 class HandoffRecord:
-    """An observer of the pump that passes on every attempt to hand work over.
+    """Sink of records that appends every attempted handoff to the audit record.
 
     Args:
         sink: where the lines go. It neither blocks nor raises.
@@ -205,8 +205,8 @@ class HandoffRecord:
     def __init__(self, sink: AuditSink) -> None:
         self._sink = sink
 
-    def observe(self, records: Iterable[AuditRecord]) -> None:
-        """Take in the records of one committed step."""
+    def __call__(self, records: Iterable[AuditRecord]) -> None:
+        """Append the attempts of one step."""
         for record in records:
             if isinstance(record.detail, HandoffAttempt):
                 told = {**attempt_members(record.detail), "conversation": record.conversation}

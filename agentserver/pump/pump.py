@@ -7,9 +7,10 @@ is a call of core/decide/decisions.py, every promise about storage the engine's.
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import anyio
 
@@ -17,6 +18,7 @@ from agentserver.contract import Code
 from agentserver.core.messages import LAST, EventPlace
 from agentserver.core.presenting import silenced
 from agentserver.core.receipts import refused_with
+from agentserver.core.records.audit import Event
 from agentserver.ports import EngineError, FencedError, RepeatedError, Submitted, Unkept
 from agentserver.pump.aside import set_aside
 from agentserver.pump.asked import acquitting
@@ -33,9 +35,9 @@ from agentserver.pump.claims.table import ClaimTable
 from agentserver.pump.claims.taking import Taking
 from agentserver.pump.ingress.entrance import Conversations, Entrance, unkept
 from agentserver.pump.parsed import ParsedPayloads
+from agentserver.pump.records import LogSink, RecordStream
 from agentserver.pump.remote.elsewhere import Elsewhere
 from agentserver.pump.remote.exclusive import TokenHolder
-from agentserver.pump.reporting import NOBODY, Observers, Reporter
 from agentserver.pump.steps import Steps
 from agentserver.pump.tidying import sweep
 from agentserver.pump.timekeeper import Timekeeper
@@ -61,13 +63,35 @@ if TYPE_CHECKING:
     from agentserver.core.state.approvals import Approval, ApprovalAnswer
     from agentserver.core.state.conversation import Conversation
     from agentserver.core.state.principals import Principal
-    from agentserver.ports import Clock, Engine, Marks
+    from agentserver.ports import Answers, Approver, Clock, Engine, Marks
     from agentserver.pump.ingress.handle import ServerHandle
     from agentserver.pump.turns.editions import Callee
     from agentserver.pump.turns.unhurried import Decision
 
 
 _new = tuple.__new__
+
+logger = logging.getLogger("agentserver.pump")
+
+
+class PumpHooks(NamedTuple):
+    """Connections of a pump to its surroundings.
+
+    Args:
+        stream: receives the records of every committed step; None for one without sinks.
+        approver: is shown each message that waits for a person.
+        answers: where people leave answers who are not asked here. Without either, every message that needs an
+            approval is denied.
+        stalled: ends the process when a handler has held the event loop for too long; None lets it run.
+    """
+
+    stream: RecordStream | None = None
+    approver: Approver | None = None
+    answers: Answers | None = None
+    stalled: Callable[[], None] | None = None
+
+
+NO_HOOKS = PumpHooks()
 
 
 class Pump:
@@ -83,7 +107,7 @@ class Pump:
         engine: where conversations are kept; already open.
         clock: time and randomness.
         resources: what the organism's lifespan provides.
-        observers: who watches, and who asks a person.
+        hooks: where records go, and who asks a person.
     """
 
     def __init__(
@@ -93,12 +117,12 @@ class Pump:
         engine: Engine,
         clock: Clock,
         resources: Sequence[object] = (),
-        observers: Observers = NOBODY,
+        hooks: PumpHooks = NO_HOOKS,
     ) -> None:
         self._editions = editions = Editions(rules, bound)
         self._engine = engine
         self._clock = clock
-        self._waiting = Waiting(rules.blueprint.limits.approval, observers)
+        self._waiting = Waiting(rules.blueprint.limits.approval, hooks.approver, hooks.answers)
         self._apart = Apart(editions)
         self._time = Timekeeper(clock, engine)
         self._marks: Marks = engine.marks or Unmarked()
@@ -122,13 +146,17 @@ class Pump:
             self._set_aside,
         )
         stall = rules.blueprint.limits.stall
-        self._watchdog = Watchdog(stall, self._invoker.holder, self._marks, observers.stalled)
+        self._watchdog = Watchdog(stall, self._invoker.holder, self._marks, hooks.stalled)
         self._connect(editions)
-        kept = Conversations(self._live, self._claims, self._finder.find, engine, self._accounts, elsewhere)
+        self._stream = RecordStream() if hooks.stream is None else hooks.stream
+        self._stream.attach(LogSink(self._invoker.crashes))
+        kept = Conversations(
+            self._live, self._claims, self._finder.find, engine, self._accounts, elsewhere, self._stream
+        )
         self.entrance = Entrance(editions, kept, clock, self._boundary, self._door, self.receive)
         self._handles, self._watches = self.entrance.handles, self.entrance.watches
-        self._reporter = Reporter(observers.observers, self.entrance.readers, self._invoker.crashes)
         self._stopping = self._halted = False
+        self._warned: set[str] = set()
         self._drained = 0.0
         self._life = self._run()
 
@@ -389,7 +417,7 @@ class Pump:
         self._forget(conversation)
 
     def _release(self, outcome: Outcome) -> None:
-        """Let go what was committed. Observers come last, so that nothing else depends on them."""
+        """Release the consequences of a committed step. Sinks come last: nothing else depends on them."""
         conversation = outcome.conversation
         self._live[conversation.id] = conversation
         for thread in outcome.closed:
@@ -412,7 +440,15 @@ class Pump:
         self._watches.pass_on(outcome)
         if conversation.closed:
             self._forget(conversation.id)
-        self._reporter.report(outcome)
+        self._stream.put(conversation.principal, outcome.records)
+        if outcome.deprecated:
+            self._warn_deprecated(outcome)
+
+    def _warn_deprecated(self, outcome: Outcome) -> None:
+        name = next((r.to for r in outcome.records if r.event is Event.HANDLED), "")
+        if name not in self._warned:
+            self._warned.add(name)
+            logger.warning("%s returned bytes, which is deprecated: return a HandlerResponse", name)
 
     def _forget(self, conversation: str) -> None:
         self._live.pop(conversation, None)

@@ -15,7 +15,6 @@ import anyio
 from agentserver.core.records.audit import Event
 from agentserver.core.state.approvals import Answer, ApprovalAnswer, Unasked
 from agentserver.ports import EngineError
-from agentserver.pump.reporting import harmless
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from agentserver.core.records.audit import AuditRecord
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.approvals import Approval
-    from agentserver.pump.reporting import Observers
+    from agentserver.ports import Answers, Approver
     from agentserver.pump.timekeeper import Timekeeper
 
     Commit: TypeAlias = Callable[[str, ApprovalAnswer], Awaitable[bool]]
@@ -45,11 +44,12 @@ class Waiting:
 
     Args:
         limit: seconds that one may wait. Without a person to ask none is waited for.
-        observers: who is shown each, and where answers are left.
+        approver: is shown each.
+        answers: where answers are left.
     """
 
-    def __init__(self, limit: float, observers: Observers) -> None:
-        self._approver, self._answers = observers.approver, observers.answers
+    def __init__(self, limit: float, approver: Approver | None, answers: Answers | None) -> None:
+        self._approver, self._answers = approver, answers
         self._nobody = self._approver is None and self._answers is None
         self._limit = 0.0
         self.limit(limit)
@@ -75,8 +75,10 @@ class Waiting:
             self.known[approval.delivery.id] = approval
             self._news.set()
             if self._approver is not None:
-                with harmless("the approver"):
+                try:
                     self._approver.show(approval)
+                except Exception:
+                    logger.exception("the approver failed to show a message")
 
     def settle(self, records: Iterable[AuditRecord]) -> None:
         """Forget what does not wait any more."""

@@ -1,23 +1,21 @@
 """The way of spans to a collector, by OTLP over HTTP.
 
-Owns two threads and two bounded queues: one thread makes spans of committed steps, the other sends them. A collector
-that is slow or gone costs spans, which are counted and of which the log tells once, and never a message. Refuses to
-know what spans say.
+Two threads have a bounded queue each: one makes spans of committed steps, the other sends them. A collector that is
+slow or gone costs spans, which are counted and logged once, and never a message.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import ssl
-import threading
 import time
 import urllib.error
 import urllib.request
-from collections import deque
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from agentserver.supervision import Ending, start_thread
+from agentserver.supervision import QueueThread
 from agentserver.telemetry.otlp import Encoder, rejected
 from agentserver.trace.traceparent import caller
 
@@ -30,10 +28,10 @@ if TYPE_CHECKING:
     from agentserver.trace.traceparent import Traceparent
 
 STEPS: Final = 5_000
-"""Committed steps that may wait to be told; those beyond them cost their spans."""
+"""Committed steps that may wait; the spans of later ones are lost."""
 
 WOKEN: Final = 64
-"""Steps after which the thread that tells them is woken before its time."""
+"""Waiting steps at which the thread that makes spans wakes early."""
 
 SPANS: Final = 8_192
 """Spans that may wait to be sent."""
@@ -42,7 +40,7 @@ BATCH: Final = 512
 """Spans that are sent at once."""
 
 PAUSE: Final = 0.5
-"""Seconds between two looks at what waits."""
+"""Seconds before another attempt, doubled with each."""
 
 TIMEOUT: Final = 10.0
 """Seconds that a collector may be silent for."""
@@ -122,7 +120,7 @@ class Sender:
 
 
 class Export:
-    """Two threads, which end with the process if they must.
+    """Sink of records that sends their spans.
 
     Args:
         story: makes spans of steps.
@@ -132,86 +130,53 @@ class Export:
 
     def __init__(self, story: Story, encoder: Encoder, sender: Sender) -> None:
         self._story, self._encoder, self._sender = story, encoder, sender
-        self._steps: deque[tuple[Sequence[AuditRecord], Traceparent | None]] = deque()
-        self._spans: deque[bytes] = deque()
-        self._some, self._many = threading.Event(), threading.Event()
-        self._ending = False
-        self._until = 0.0
-        self._missed = self._unsent = 0
+        self._steps: QueueThread[tuple[Sequence[AuditRecord], Traceparent | None]] = QueueThread(
+            "makes spans of steps", self._make_spans, STEPS, wake=WOKEN
+        )
+        self._spans = QueueThread("sends spans", self._deliver, SPANS, batch=BATCH, wake=BATCH)
+        self._until = math.inf
+        self._failed = self._unsent = 0
         self._warned = False
-        self._threads: list[threading.Thread] = []
 
     @property
     def lost(self) -> int:
         """Spans that were lost, and steps whose spans were."""
-        return self._missed + self._unsent + self._story.forgotten
+        return self._steps.dropped + self._failed + self._unsent + self._story.forgotten
 
     def start(self) -> None:
-        """Begin to tell."""
-        for name, run in (("makes spans of steps", self._tell), ("sends spans", self._send)):
-            self._threads.append(start_thread(name, Ending.RESTART, run))
+        """Start the threads."""
+        self._steps.start()
+        self._spans.start()
 
-    def observe(self, records: Sequence[AuditRecord]) -> None:
-        """Have one committed step told, later. Neither blocks nor raises."""
-        waiting = len(self._steps)
-        if waiting >= STEPS:
-            self._missed += 1
-            return
-        self._steps.append((records, caller()))
-        if waiting == WOKEN:
-            self._some.set()
+    def put(self, records: Sequence[AuditRecord]) -> None:
+        """Queue the records of one step. Neither blocks nor raises."""
+        self._steps.put((records, caller()))
 
     def add(self, span: Span) -> None:
-        """Have a span sent, later. Neither blocks nor raises."""
+        """Queue a span. Neither blocks nor raises."""
         self._keep(self._encoder.span(span))
 
     def end(self, until: float) -> None:
-        """Send what waits, until ``time.monotonic()`` gives this; then say what was lost."""
-        self._until, self._ending = until, True
-        for thread, event in zip(self._threads, (self._some, self._many), strict=True):
-            event.set()
-            thread.join(max(0.0, until - time.monotonic()))
-        self._unsent += len(self._spans)
+        """Send the queued spans until ``time.monotonic()`` reaches ``until``, then log how many were lost."""
+        self._until = until
+        self._steps.end(until)
+        self._spans.end(until)
+        self._unsent += self._spans.waiting
         if self.lost:
             logger.warning("%d spans were lost", self.lost)
 
     def _keep(self, written: bytes) -> None:
-        if len(self._spans) >= SPANS:
+        if not self._spans.put(written):
             self._lose(1, "the collector is too slow")
-            return
-        self._spans.append(written)
-        if len(self._spans) == BATCH:
-            self._many.set()
 
-    def _tell(self) -> None:
-        """Make spans of the steps that wait, now and then, until the end."""
-        ending = False
-        while not ending:
-            self._some.wait(PAUSE)
-            self._some.clear()
-            ending = self._ending
-            while self._steps:
-                self._tell_step(*self._steps.popleft())
-
-    def _tell_step(self, records: Sequence[AuditRecord], link: Traceparent | None) -> None:
-        try:
-            for span in self._story.take(records, link):
-                self._keep(self._encoder.span(span))
-        except Exception:
-            self._missed += 1
-            logger.exception("a step could not be told")
-
-    def _send(self) -> None:
-        """Send the spans that wait, now and then, until the end."""
-        while True:
-            self._many.wait(PAUSE)
-            self._many.clear()
-            ending = self._ending and not self._threads[0].is_alive()
-            while self._spans:
-                batch = [self._spans.popleft() for _ in range(min(BATCH, len(self._spans)))]
-                self._deliver(batch)
-            if ending:
-                return
+    def _make_spans(self, steps: Sequence[tuple[Sequence[AuditRecord], Traceparent | None]]) -> None:
+        for records, link in steps:
+            try:
+                for span in self._story.take(records, link):
+                    self._keep(self._encoder.span(span))
+            except Exception:
+                self._failed += 1
+                logger.exception("the spans of a step could not be made")
 
     def _deliver(self, batch: Sequence[bytes]) -> None:
         """Send a batch, more than once where that may help; what is not taken is lost."""
@@ -229,8 +194,8 @@ class Export:
                 return
 
     def _rest(self, attempt: int) -> bool:
-        """Wait before another attempt; True when there is no time for one."""
-        if self._ending:
+        """Wait before another attempt. Returns whether there is no time for one."""
+        if self._until < math.inf:
             return time.monotonic() >= self._until
         time.sleep(PAUSE * 2**attempt)
         return False

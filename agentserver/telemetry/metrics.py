@@ -39,7 +39,7 @@ _QUEUES: Final = (
 
 
 class Metrics:
-    """Counts what is committed. To be told of every step, on the event loop.
+    """Sink of records that counts them.
 
     Args:
         listeners: the names of the organism's.
@@ -64,8 +64,8 @@ class Metrics:
             if self._names.setdefault(name, name) not in self._buckets:
                 self._buckets[name], self._seconds[name] = [0] * (len(BOUNDS) + 1), 0.0
 
-    def observe(self, records: tuple[AuditRecord, ...]) -> None:
-        """Count one committed step. Neither blocks nor raises."""
+    def __call__(self, records: tuple[AuditRecord, ...]) -> None:
+        """Count one committed step."""
         self._commits += 1
         for record in records:
             event = record.event

@@ -93,7 +93,7 @@ class Tracing:
     ) -> None:
         self._share, self._story, self._export, self._metrics = share, story, export, metrics
         self._turns = RunningTurns(story.begun)
-        self.observe = export.observe
+        self.sink = export.put
 
     @property
     def lost(self) -> int:

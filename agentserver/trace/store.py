@@ -6,7 +6,7 @@ from collections import OrderedDict, deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from agentserver.core.records.audit import AuditRecord
 
@@ -18,13 +18,12 @@ RECORDS = 4096
 
 
 class TraceBook:
-    """Observer of the pump that remembers records and calls watchers with each new one."""
+    """Sink that remembers the latest records of the latest conversations."""
 
     def __init__(self) -> None:
         self._records: OrderedDict[str, deque[AuditRecord]] = OrderedDict()
-        self._watching: list[Callable[[AuditRecord], None]] = []
 
-    def observe(self, records: Iterable[AuditRecord]) -> None:
+    def __call__(self, records: Iterable[AuditRecord]) -> None:
         """Add the records of one committed step."""
         for record in records:
             known = self._records.get(record.conversation)
@@ -33,15 +32,8 @@ class TraceBook:
             else:
                 self._records.move_to_end(record.conversation)
             known.append(record)
-            for watch in tuple(self._watching):
-                watch(record)
         while len(self._records) > CONVERSATIONS:
             self._records.popitem(last=False)
-
-    def watch(self, callback: Callable[[AuditRecord], None]) -> Callable[[], None]:
-        """Register a callback that must not block or raise. Returns a function that removes it."""
-        self._watching.append(callback)
-        return lambda: self._watching.remove(callback)
 
     def of(self, conversation: str) -> tuple[AuditRecord, ...]:
         """Return the remembered records of a conversation, in order."""

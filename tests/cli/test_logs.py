@@ -11,10 +11,8 @@ from agentserver.cli.logs import Format, Level, Logging, configure, without_hops
 from agentserver.config.yaml.secrets import Secrets
 from agentserver.core.messages import Moment
 from agentserver.core.records.audit import AuditRecord, Event
-from agentserver.core.records.outcome import Outcome
 from agentserver.core.state.conversation import Conversation
-from agentserver.pump.ingress.records import RecordReaders
-from agentserver.pump.reporting import Reporter
+from agentserver.pump.records import LogSink
 
 WHERE = {"conversation": "c1", "thread_id": "t1"}
 
@@ -103,10 +101,10 @@ def test_a_live_view_needs_no_log_of_hops():
 def test_a_live_view_keeps_out_what_happens_in_a_conversation_and_not_what_the_server_says(caplog):
     conversation = Conversation.opened("console", Moment(0.0, b""))
     event = AuditRecord(Event.REFUSED, 0.0, conversation.id, conversation.tree.root, "ada", "bob")
-    Reporter((), RecordReaders(), []).report(Outcome(0, conversation, records=(event,), deprecated=True))
-    told, said = caplog.records
-    assert (told.levelname, without_hops(told)) == ("WARNING", False)
-    assert "returned bytes" in said.getMessage()
+    LogSink([])((event,))
+    logging.getLogger("agentserver.pump").warning("a listener returned bytes, which is deprecated")
+    hop, said = caplog.records
+    assert (hop.levelname, without_hops(hop)) == ("WARNING", False)
     assert without_hops(said)
 
 

@@ -35,8 +35,7 @@ from agentserver.payload.codec import Codecs
 from agentserver.ports import EngineError, Unkept, UnkeptError
 from agentserver.provenance.evidence.labels import Mode
 from agentserver.provenance.policy.declarations import Policy, SinkRule
-from agentserver.pump.pump import Pump
-from agentserver.pump.reporting import Observers
+from agentserver.pump.pump import Pump, PumpHooks
 from agentserver.pump.turns.editions import Callee
 from tests.core.paper import Answer, Ask, Note, listener, rules
 from tests.machine import HANGS
@@ -128,7 +127,7 @@ class Person:
 
 def pump(engine, person):
     bound = {name: Callee(one, HANDLERS[name]) for name, one in SHOP.blueprint.listeners.items()}
-    return Pump(SHOP, bound, engine, SystemClock(), observers=Observers(approver=person))
+    return Pump(SHOP, bound, engine, SystemClock(), observers=PumpHooks(approver=person))
 
 
 class Letter(NamedTuple):

@@ -18,8 +18,8 @@ from agentserver.core.messages import Done
 from agentserver.core.records.audit import Event
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions
-from agentserver.pump.pump import Pump
-from agentserver.pump.reporting import NOBODY
+from agentserver.pump.pump import Pump, PumpHooks
+from agentserver.pump.records import RecordStream
 from agentserver.pump.turns.editions import Callee
 from tests.core.paper import Answer, Ask, Note, listener, rules
 
@@ -77,7 +77,7 @@ async def main(path):
     }
     async with (
         SqliteEngine(JournalOptions(path)) as engine,
-        Pump(SHOP, bound, engine, SystemClock(), (), NOBODY._replace(observers=(others.observe,))) as pump,
+        Pump(SHOP, bound, engine, SystemClock(), (), PumpHooks(RecordStream(others.observe))) as pump,
     ):
         if not again:
             handle = await pump.open("console")

@@ -162,13 +162,14 @@ async def test_a_fan_out_is_joined_in_the_order_of_the_calls(desk, web):
         web.page(f"/{name}", f"<p>The {name} otter swims.</p>", after=turn[name])
     last_first = iter([*reversed(names), None])
 
-    def after_each_page_the_next(record):
-        if record.event == "sent" and record.sender == "fetcher":
-            turn.get(next(last_first), Event()).set()
+    def after_each_page_the_next(records):
+        for record in records:
+            if record.event == "sent" and record.sender == "fetcher":
+                turn.get(next(last_first), Event()).set()
 
     async with run(on_site(desk, web)) as o:
         c = await o.open()
-        o.server.trace.watch(after_each_page_the_next)
+        o.server.stream.attach(after_each_page_the_next)
         answer = await c.ask(o.make("Question", "What about otters?"), "router")
         pages = [r.message for r in c.records("sent") if r.sender == "fetcher"][1:]
         assert [name for page in pages for name in names if f"/{name}<".encode() in page] == names[::-1]

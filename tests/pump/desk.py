@@ -10,8 +10,8 @@ import anyio
 from agentserver import HandlerResponse
 from agentserver.assembly import SystemClock
 from agentserver.engines.memory import MemoryEngine
-from agentserver.pump.pump import Pump
-from agentserver.pump.reporting import NOBODY
+from agentserver.pump.pump import NO_HOOKS, Pump
+from agentserver.pump.records import RecordStream
 from agentserver.pump.turns.editions import Callee
 from agentserver.wire.envelope import read_envelope
 from tests.core.paper import Answer, Note, rules
@@ -51,14 +51,14 @@ class Desk:
 
 @asynccontextmanager
 async def desk(
-    *pairs, engine=None, resources=(), settings=None, payloads=(Answer, Note), people=NOBODY, clock=None, guards=None,
+    *pairs, engine=None, resources=(), settings=None, payloads=(Answer, Note), people=NO_HOOKS, clock=None, guards=None,
     **limits,
 ):  # fmt: skip
     shop = rules(*(one for one, _ in pairs), payloads=payloads, guards=guards, **{"drain": 1.0, **limits})
     bound = {one.name: Callee(one, handler, settings) for one, handler in pairs}
     records = []
-    observers = people._replace(observers=(records.extend,))
-    pump = Pump(shop, bound, engine or MemoryEngine(), clock or SystemClock(), resources, observers)
+    hooks = people._replace(stream=RecordStream(records.extend))
+    pump = Pump(shop, bound, engine or MemoryEngine(), clock or SystemClock(), resources, hooks)
     with anyio.fail_after(HANGS):
         async with pump:
             yield Desk(pump, shop, records)

@@ -25,7 +25,7 @@ from agentserver.guards.approval import ApprovalGuard
 from agentserver.guards.peers import PeersGuard
 from agentserver.ports import EngineError
 from agentserver.pump import waiting
-from agentserver.pump.reporting import Observers
+from agentserver.pump.pump import PumpHooks
 from agentserver.testing import FakeClock
 from tests.core.paper import Answer, Ask, listener
 from tests.machine import HANGS
@@ -66,7 +66,7 @@ async def shop(person=None, sink=answer, answers=None, **more):
     """``a`` passes everything on to ``sink``, which wants an approval; ``b`` answers at once."""
     listeners = ((listener("a", "sink"), tell), (listener("sink"), sink), (listener("b"), answer))
     guards = [PeersGuard(), ApprovalGuard({"sink"})]
-    async with desk(*listeners, guards=guards, people=Observers((), person, answers), **more) as d:
+    async with desk(*listeners, guards=guards, people=PumpHooks(None, person, answers), **more) as d:
         yield d
 
 

@@ -18,7 +18,7 @@ from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions
 from agentserver.guards.approval import ApprovalGuard
 from agentserver.guards.peers import PeersGuard
-from agentserver.pump.reporting import Observers
+from agentserver.pump.pump import PumpHooks
 from agentserver.pump.turns.editions import Callee, Edition
 from tests.core.paper import Answer, Ask, Note, listener, rules
 from tests.pump.desk import desk, until
@@ -162,7 +162,7 @@ async def test_what_waits_for_a_person_during_a_reload_is_answered_once_by_the_n
     engine, said, later, told
 ):
     before = ((listener("a", "sink"), passing), (listener("sink"), saying("old")))
-    guards, people = [PeersGuard(), ApprovalGuard({"sink"})], Observers((), Person(), None)
+    guards, people = [PeersGuard(), ApprovalGuard({"sink"})], PumpHooks(None, Person(), None)
     async with engine, desk(*before, guards=guards, people=people, engine=engine) as d:
         asked = asyncio.create_task(d.ask(Ask("hi"), "a"))
         await until(d.pump.approvals)

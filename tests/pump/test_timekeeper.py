@@ -16,7 +16,7 @@ from agentserver.guards.approval import ApprovalGuard
 from agentserver.guards.peers import PeersGuard
 from agentserver.ports import EngineError
 from agentserver.pump import waiting
-from agentserver.pump.reporting import Observers
+from agentserver.pump.pump import PumpHooks
 from agentserver.pump.tidying import AT_ONCE, tidy
 from agentserver.pump.timekeeper import Timekeeper
 from agentserver.testing import FakeClock
@@ -71,7 +71,7 @@ def shop(path, clock):
     guards = [PeersGuard(), ApprovalGuard({"sink"})]
     engine = SqliteEngine(JournalOptions(path), guards, retention=10 * DAY)
     listeners = ((listener("a", "sink"), tell), (listener("sink"), answer), (listener("b"), answer))
-    people = Observers((), Person(), None)
+    people = PumpHooks(None, Person(), None)
     return engine, desk(*listeners, engine=engine, guards=guards, people=people, clock=clock, **LIMITS)
 
 

@@ -18,8 +18,8 @@ import pytest
 from agentserver import HandlerResponse, invocation
 from agentserver.assembly import SystemClock
 from agentserver.engines.memory import MemoryEngine
-from agentserver.pump.pump import Pump
-from agentserver.pump.reporting import Observers
+from agentserver.pump.pump import Pump, PumpHooks
+from agentserver.pump.records import RecordStream
 from agentserver.pump.turns.editions import Callee
 from agentserver.trace.store import TraceBook
 from tests.core.paper import Answer, Ask, Note, listener, rules
@@ -96,7 +96,7 @@ async def room(**limits):
     shop = rules(*listeners, **{"concurrency": 64, "drain": 0.0, "messages": 1 << 30, **limits})
     engine, trace = MemoryEngine(), TraceBook()
     bound = {one.name: Callee(one, handlers[one.name]) for one in listeners}
-    async with Pump(shop, bound, engine, SystemClock(), (), Observers((trace.observe,))) as pump:
+    async with Pump(shop, bound, engine, SystemClock(), (), PumpHooks(RecordStream(trace))) as pump:
         yield Room(pump, engine, trace, shop)
 
 

@@ -61,8 +61,10 @@ def told(organism, collector):
 
 
 @asynccontextmanager
-async def opened(organism, **more):
-    server = build(organism, **more)
+async def opened(organism, *sinks, completer=None):
+    server = build(organism, completer=completer)
+    for sink in sinks:
+        server.stream.attach(sink)
     with anyio.fail_after(HANGS):
         async with server:
             handle = await server.open("ada")
@@ -262,7 +264,7 @@ async def test_a_completion_of_a_provider_says_what_it_asked_and_how_it_ended(pr
 async def test_a_server_that_takes_a_request_up_comes_to_the_same_span():
     """The steps of a server that ended half-way, as the next one reads them, and then its own."""
     steps = []
-    async with opened(TEAM, meters=[steps.append]) as ask:
+    async with opened(TEAM, steps.append) as ask:
         request = (await ask(Ask("x"), "high")).request
     agents = {"high": True, "low": True, "tool": False}
     whole = Story("test", agents)

@@ -50,7 +50,7 @@ def end(made, patience=HANGS):
 def test_spans_come_with_the_headers_that_the_collector_asks_for():
     with collecting() as collector:
         made = exporting(collector.endpoint + "/v1/traces", key="k")
-        made.observe(step())
+        made.put(step())
         end(made)
         (span,) = collector.spans
         ((path, headers),) = collector.headers
@@ -62,7 +62,7 @@ def test_what_comes_from_a_caller_is_a_link():
     with collecting() as collector:
         made = exporting(collector.endpoint)
         with link_requests(GOOD):
-            made.observe(
+            made.put(
                 (
                     AuditRecord(Event.RECEIVED, 1.0, "c", "t", request=REQUEST),
                     AuditRecord(Event.ENDED, 1.0, "c", "t", request=REQUEST),
@@ -80,8 +80,8 @@ def test_a_collector_that_will_not_take_spans_costs_them_and_is_told_of_once(cap
         collector.status = status
         made = exporting(collector.endpoint)
         for _ in range(2):
-            made.observe(step())
-            while made._steps or made._spans or not made.lost:
+            made.put(step())
+            while made._steps.waiting or made._spans.waiting or not made.lost:
                 time.sleep(0.01)
         end(made)
     assert made.lost == 2
@@ -94,7 +94,7 @@ def test_a_collector_that_is_busy_is_asked_again(monkeypatch):
     with collecting() as collector:
         collector.status = 503
         made = exporting(collector.endpoint)
-        made.observe(step())
+        made.put(step())
         while not collector.headers:
             time.sleep(0.001)
         collector.status = 200
@@ -108,7 +108,7 @@ def test_spans_that_a_collector_refuses_are_counted():
         partial = ExportTracePartialSuccess(rejected_spans=1, error_message="no")
         collector.answer = ExportTraceServiceResponse(partial_success=partial).SerializeToString()
         made = exporting(collector.endpoint)
-        made.observe(step())
+        made.put(step())
         end(made)
     assert made.lost == 1
 
@@ -118,7 +118,7 @@ def test_a_collector_that_is_gone_costs_spans_and_two_lines(caplog):
         url = collector.endpoint
     made = exporting(url)
     for _ in range(1000):
-        made.observe(step())
+        made.put(step())
     end(made)
     assert made.lost == 1000
     assert sum(one.levelno >= logging.WARNING for one in caplog.records) == 2
@@ -131,11 +131,11 @@ def test_a_collector_that_never_answers_holds_up_neither_the_server_nor_its_end(
         collector.held.clear()
         made = exporting(collector.endpoint)
         for _ in range(1000):
-            made.observe(step())
+            made.put(step())
         began = time.monotonic()
         end(made, 0.3)
         assert time.monotonic() - began < HANGS, "it waits for the collector"
-        assert len(made._spans) <= 100
+        assert made._spans.waiting <= 100
         assert made.lost >= 800
         collector.held.set()
 
@@ -144,19 +144,19 @@ def test_steps_beyond_what_may_wait_are_counted(monkeypatch):
     monkeypatch.setattr(module, "STEPS", 10)
     made = Export(Story("shop", {"a": False}), Encoder({}), Sender(Place("http://127.0.0.1:9")))
     for _ in range(25):
-        made.observe(step())
-    assert (len(made._steps), made.lost) == (10, 15)
+        made.put(step())
+    assert (made._steps.waiting, made.lost) == (10, 15)
 
 
 def test_a_step_that_cannot_be_told_costs_itself_alone(caplog):
     with collecting() as collector:
         made = exporting(collector.endpoint)
-        made.observe((None,))
-        made.observe(step())
+        made.put((None,))
+        made.put(step())
         end(made)
         assert len(collector.spans) == 1
     assert made.lost == 1
-    assert "a step could not be told" in caplog.text
+    assert "the spans of a step could not be made" in caplog.text
 
 
 def test_what_a_collector_asks_for_is_in_no_text_of_the_server():

@@ -62,7 +62,8 @@ SHOP = organism_of(
 
 async def test_a_scrape_tells_what_a_server_did():
     metrics = Metrics(bound.listener.name for bound in SHOP.listeners)
-    server = build(SHOP, meters=[metrics.observe])
+    server = build(SHOP)
+    server.stream.attach(metrics)
     with anyio.fail_after(HANGS):
         async with server:
             data = server.rules.codecs.of(Ask).encode(Ask("hi")).encode()
@@ -106,7 +107,7 @@ HOSTILE = st.text() | st.sampled_from(['a"} 1\nevil{x="', "a\n# TYPE evil counte
 def test_no_word_of_a_message_is_a_label(to, code, root, event, took):
     metrics = Metrics(["a"])
     record = AuditRecord(event, 1.0, "c", "t", to, to, root, 1, code, Charge(to, 3, 4), "d", b"", "r", took)
-    metrics.observe((record,))
+    metrics((record,))
     closed = {"a", "other", "handled", "failed", "dropped", "+Inf", *map(repr, BOUNDS)}
     labels = {label for _, *labels in scraped(metrics) for label in labels}
     assert labels <= closed | {"validation", "routing", "denied", "timeout", "internal", "budget", "busy"}
@@ -115,7 +116,7 @@ def test_no_word_of_a_message_is_a_label(to, code, root, event, took):
 @given(st.lists(st.floats(0, 1e4), max_size=30))
 def test_each_time_is_in_the_buckets_that_hold_it(times):
     metrics = Metrics(["a"])
-    metrics.observe(tuple(AuditRecord(Event.HANDLED, 1.0, "c", "t", to="a", took=took) for took in times))
+    metrics(tuple(AuditRecord(Event.HANDLED, 1.0, "c", "t", to="a", took=took) for took in times))
     found = scraped(metrics)
     for bound in BOUNDS if times else ():
         within = sum(took <= bound for took in times)
@@ -126,11 +127,11 @@ def test_each_time_is_in_the_buckets_that_hold_it(times):
 def test_a_listener_that_a_reload_brings_counts_by_its_name_from_the_next_scrape_on():
     metrics = Metrics(["a"])
     (step,) = [(AuditRecord(Event.HANDLED, 1.0, "c", "t", to="b", took=0.1),)]
-    metrics.observe(step)
+    metrics(step)
     assert (
         scraped(metrics, {"a": (0, 0), "b": (0, 1)})["agentserver_deliveries_total", "other", "handled"] == 1
     )
-    metrics.observe(step)
+    metrics(step)
     found = scraped(metrics, {"b": (0, 1)})
     assert found["agentserver_deliveries_total", "b", "handled"] == 1
     assert found["agentserver_running", "b"] == 1

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from agentserver.core.records.audit import AuditRecord
     from agentserver.core.state.approvals import Approval
     from agentserver.gateways.console.session import ConsoleHost, ConsoleSession
+    from agentserver.ports.records import Records
     from agentserver.trace.terminal import Line, Screen
 
 SHORT = 6
@@ -62,7 +63,7 @@ class Approvals:
         self._known: dict[str, Approval] = {}
         self._events: deque[tuple[Approval, AuditRecord | None]] = deque()
         self._news = asyncio.Event()
-        self.stop = host.trace.watch(self._note)
+        self.stop = host.stream.attach(self._note)
 
     # For the pump: neither blocks nor raises
 
@@ -72,14 +73,15 @@ class Approvals:
         self._events.append((approval, None))
         self._news.set()
 
-    def _note(self, record: AuditRecord) -> None:
-        if record.event in _OUTCOMES:
-            approval = self._known.pop(record.delivery, None)
-            self._seen.pop(record.delivery, None)
-            self._traced.pop(record.delivery, None)
-            if approval is not None:
-                self._events.append((approval, record))
-                self._news.set()
+    def _note(self, records: Records) -> None:
+        for record in records:
+            if record.event in _OUTCOMES:
+                approval = self._known.pop(record.delivery, None)
+                self._seen.pop(record.delivery, None)
+                self._traced.pop(record.delivery, None)
+                if approval is not None:
+                    self._events.append((approval, record))
+                    self._news.set()
 
     # For the session
 

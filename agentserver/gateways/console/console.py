@@ -41,11 +41,11 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from agentserver.core.messages import Reply
-    from agentserver.core.records.audit import AuditRecord
     from agentserver.gateways.console.ending import SessionGuard
     from agentserver.gateways.console.input import Lines
     from agentserver.gateways.console.lines import Meaning, Takers
     from agentserver.gateways.console.session import ConsoleHost, ConsoleSession
+    from agentserver.ports.records import Records
     from agentserver.trace.terminal import Screen
 
 INTERRUPTED = 128 + signal.SIGINT
@@ -139,7 +139,7 @@ class Console:
         except QuotaError as error:
             self._mistake(str(error))
             return 2
-        stop = self._host.trace.watch(self._note)
+        stop = self._host.stream.attach(self._note)
         try:
             async with anyio.create_task_group() as tasks:
                 start_errand(tasks, "hears signals", Ending.OWNER, self._signals)
@@ -154,8 +154,9 @@ class Console:
             self.approvals.stop()
         return self._status()
 
-    def _note(self, record: AuditRecord) -> None:
-        self._hops.note(record)
+    def _note(self, records: Records) -> None:
+        for record in records:
+            self._hops.note(record)
         self._stirred.set()
 
     async def _converse(self, lines: Lines, tasks: TaskGroup) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from agentserver.gateways.console.lines import Takers
     from agentserver.payload.codec import Codec
     from agentserver.ports import ConversationHandle
+    from agentserver.ports.records import RecordSource
     from agentserver.trace.store import TraceBook
 
 
@@ -36,6 +37,11 @@ class ConsoleHost(Ingress, Protocol):
     @property
     def trace(self) -> TraceBook:
         """The events of late."""
+        ...
+
+    @property
+    def stream(self) -> RecordSource:
+        """The stream of committed records."""
         ...
 
     @property

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from agentserver.core.records.audit import AuditRecord
     from agentserver.core.state.approvals import Approval
     from agentserver.core.state.conversation import Conversation
+    from agentserver.ports.records import Records, RecordSource
     from agentserver.trace.store import TraceBook
 
 LAST = 20
@@ -31,6 +32,11 @@ class TopHost(Protocol):
     @property
     def trace(self) -> TraceBook:
         """The events of late."""
+        ...
+
+    @property
+    def stream(self) -> RecordSource:
+        """The stream of committed records."""
         ...
 
     def queues(self) -> Mapping[str, tuple[int, int]]:
@@ -68,11 +74,10 @@ class Overviews:
         self._redact = redact
         self._now = now
         self._refused: deque[AuditRecord] = deque(maxlen=LAST)
-        self.stop = host.trace.watch(self._note)
+        self.stop = host.stream.attach(self._note)
 
-    def _note(self, record: AuditRecord) -> None:
-        if record.event in _BAD:
-            self._refused.append(record)
+    def _note(self, records: Records) -> None:
+        self._refused.extend(record for record in records if record.event in _BAD)
 
     def overview(self) -> dict[str, Any]:
         """The server now."""

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from agentserver.core.messages import Reply
-    from agentserver.core.records.audit import AuditRecord
     from agentserver.core.state.principals import Principal
     from agentserver.mcp.serving.rooms import McpHost, Rooms
     from agentserver.mcp.serving.tools import ServedTool
+    from agentserver.ports.records import Records
 
     Beat: TypeAlias = Callable[[str], Awaitable[None]]
 
@@ -193,13 +193,13 @@ class _Waiting:
         self.replies: list[Reply] = []
 
     def __enter__(self) -> None:
-        self._stop = self._server.trace.watch(self._note)
+        self._stop = self._server.stream.attach(self._note)
 
     def __exit__(self, *_: object) -> None:
         self._stop()
 
-    def _note(self, record: AuditRecord) -> None:
-        if record.conversation == self._conversation:
+    def _note(self, records: Records) -> None:
+        if any(record.conversation == self._conversation for record in records):
             self._stirred.set()
 
     def approval(self) -> str:

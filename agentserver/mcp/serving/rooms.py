@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from agentserver.core.guard import Rules
     from agentserver.core.state.principals import Principal
     from agentserver.ports import ConversationHandle
+    from agentserver.ports.records import RecordSource
     from agentserver.trace.store import TraceBook
 
 
@@ -32,6 +33,11 @@ class McpHost(Ingress, Protocol):
     @property
     def trace(self) -> TraceBook:
         """The events of late."""
+        ...
+
+    @property
+    def stream(self) -> RecordSource:
+        """The stream of committed records."""
         ...
 
     async def left_over(self, principal: str, door: str = "") -> tuple[str, ...]:

@@ -18,7 +18,6 @@ from agentserver.ports import ConversationFound, EngineError, FencedError, Submi
 from agentserver.pump.boundary import CLOSED, staying_open
 from agentserver.pump.ingress.handles import Handles
 from agentserver.pump.ingress.letters import DeadLetters
-from agentserver.pump.ingress.records import RecordReaders
 from agentserver.pump.ingress.watching import Watches, nobody
 from agentserver.pump.remote.arrivals import Arrivals
 from agentserver.pump.remote.owners import Owners
@@ -29,12 +28,12 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 
     from agentserver.core.messages import Delivery, Done, EventPlace, Outside, Progress, Reply
-    from agentserver.core.records.audit import AuditRecord
     from agentserver.core.state.approvals import ApprovalAnswer
     from agentserver.core.state.principals import Principal
-    from agentserver.ports import Claim, Clock, Ended, Engine, Lagged
+    from agentserver.ports import Claim, Clock, Ended, Engine
     from agentserver.pump.boundary import Boundary
     from agentserver.pump.ingress.handle import ServerHandle
+    from agentserver.pump.records import RecordStream
     from agentserver.pump.remote.elsewhere import Elsewhere
     from agentserver.pump.turns.accounts import Accounts
     from agentserver.pump.turns.editions import Editions
@@ -56,6 +55,7 @@ class Conversations(NamedTuple):
         engine: where they are kept.
         accounts: the quotas of their principals.
         elsewhere: those that another process had a moment ago.
+        stream: of the records of their committed steps.
     """
 
     live: MutableMapping[str, Conversation]
@@ -64,6 +64,7 @@ class Conversations(NamedTuple):
     engine: Engine
     accounts: Accounts
     elsewhere: Elsewhere
+    stream: RecordStream
 
 
 class Entrance:
@@ -88,15 +89,16 @@ class Entrance:
         receive: Callable[[str, str, Outside], Awaitable[Submitted]],
     ) -> None:
         self._editions = editions
-        self._live, self._claims, self._find, self._engine, self._accounts, self._elsewhere = conversations
+        self._live, self._claims, self._find, self._engine, self._accounts, self._elsewhere, self.stream = (
+            conversations
+        )
         self._clock, self._boundary = clock, boundary
         self._door = door
         self.receive = receive
         self._owners = Owners(self._engine, clock, self._elsewhere)
         self.handles = handles = Handles(self._engine, clock, self, self._owners)
         self.watches = Watches(self._engine, self._live, self._claims)
-        self.readers = RecordReaders()
-        self.views = Views(self._engine, handles, self.watches, self.readers)
+        self.views = Views(self._engine, handles, self.watches, self.stream.miss)
         self.arrivals = Arrivals(self._engine, self)
         self.letters = DeadLetters(self._engine, editions, clock, (boundary, handles.owners), self._begin)
 
@@ -266,10 +268,6 @@ class Entrance:
         standing = partial(self._standing, principal, conversation)
         return self.watches.events(conversation, after, standing, caught_up)
 
-    def records(self, principal: str | None) -> AsyncIterator[tuple[AuditRecord, ...] | Lagged]:
-        """The records of each step from now on."""
-        return self.readers.records(principal)
-
     # Messages
 
     async def submit(
@@ -318,7 +316,7 @@ class Entrance:
         self._owners.stop()
         self.handles.stop()
         self.watches.stop()
-        self.readers.stop()
+        self.stream.stop()
 
 
 def unkept(outside: Outside, error: EngineError) -> Submitted:

@@ -133,7 +133,7 @@ class Serving:
 
         Steps that a reader was too slow for are counted in place by a Lagged.
         """
-        return self._running.entrance.records(principal)
+        return self._running.entrance.stream.read(principal)
 
     async def requeue(self, delivery: str, by: str) -> str:
         """Queue a dead letter again; gives the conversation in which it then is.

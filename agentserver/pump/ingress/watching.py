@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Final, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from agentserver.core.messages import LAST, UNDECIDED, EventPlace, Progress
 from agentserver.ports import Ended, ForgottenError, WatchEnd
@@ -129,8 +130,9 @@ class WatchQueue:
             await self._stirred.wait()
 
 
-class Recent(NamedTuple):
-    """The latest events of a conversation at work.
+@dataclass(slots=True)
+class RecentEvents:
+    """Latest events of a conversation at work.
 
     Args:
         claim: under which its steps were taken.
@@ -144,13 +146,13 @@ class Recent(NamedTuple):
     since: EventPlace
     events: tuple[Event, ...]
 
-    def add(self, events: tuple[Event, ...]) -> Recent:
-        """Add events that have left, and drop the earliest where these are too many or too long."""
-        since, found = self.since, (*self.events, *events)
+    def add(self, events: tuple[Event, ...]) -> None:
+        """Add events that have left, and drop the earliest if there are too many or they are too long."""
+        found = (*self.events, *events)
         size = sum(map(weight, found))
         while len(found) > RECENT_EVENTS or size > RECENT_BYTES:
-            since, size, found = found[0].place, size - weight(found[0]), found[1:]
-        return self._replace(since=since, events=found)
+            self.since, size, found = found[0].place, size - weight(found[0]), found[1:]
+        self.events = found
 
 
 class Watches:
@@ -165,7 +167,7 @@ class Watches:
     def __init__(self, engine: Engine, live: Mapping[str, Conversation], claims: Mapping[str, Claim]) -> None:
         self._engine, self._live, self._claims = engine, live, claims
         self._stopped = False
-        self._recent: dict[str, Recent] = {}
+        self._recent: dict[str, RecentEvents] = {}
         self.of: dict[str, list[WatchQueue]] = {}
 
     def pass_on(self, outcome: Outcome) -> None:
@@ -174,11 +176,11 @@ class Watches:
         claim = self._claims[key]
         known = self._recent.pop(key, None)  # and put last: the first is forgotten first
         if known is None or known.claim is not claim or known.version != outcome.before:
-            known = Recent(claim, version, EventPlace(outcome.before, LAST), ())
+            known = RecentEvents(claim, version, EventPlace(outcome.before, LAST), ())
         else:
-            known = known._replace(version=version)
+            known.version = version
         if outcome.replies:
-            known = known.add(outcome.replies)
+            known.add(outcome.replies)
             self.deliver(key, outcome.replies)
         self._recent[key] = known
         if len(self._recent) > RECENT:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from agentserver.core.state.conversation import Conversation
     from agentserver.ports import Engine
     from agentserver.pump.ingress.handles import Handles
-    from agentserver.pump.ingress.records import RecordReaders
     from agentserver.pump.ingress.watching import Watches
 
 logger = logging.getLogger("agentserver.pump")
@@ -41,12 +40,14 @@ class Views:
         engine: tells of them, and has them to read.
         handles: those that gateways of this process hold.
         watches: those that they watch.
-        readers: of records, for whom a step elsewhere that asks a person counts as missed.
+        miss: counts a step elsewhere that asks a person as missed by readers of records.
     """
 
-    def __init__(self, engine: Engine, handles: Handles, watches: Watches, readers: RecordReaders) -> None:
+    def __init__(
+        self, engine: Engine, handles: Handles, watches: Watches, miss: Callable[[str], None]
+    ) -> None:
         self._engine = engine
-        self._handles, self._watches, self._readers = handles, watches, readers
+        self._handles, self._watches, self._miss = handles, watches, miss
         self.known: dict[str, Conversation] = {}
         self._gone: asyncio.Queue[Conversation] = asyncio.Queue()
         self._unread: dict[str, bool] = {}  # with whether a person is asked
@@ -98,7 +99,7 @@ class Views:
         """Something is new in a conversation. It is shown later if it cannot be read now."""
         found = await self._see(news)
         if news.asks and found is not None:
-            self._readers.miss(found.principal)
+            self._miss(found.principal)
 
     async def _see(self, news: News) -> Conversation | None:
         """Pass on what has left a conversation, and read how it stands if that may be asked for."""

@@ -298,7 +298,7 @@ async def test_a_server_that_stops_is_no_crash(fresh_server):
             pass
 
     class Host:
-        rules, trace = fresh_server.rules, fresh_server.trace
+        rules, trace, stream = fresh_server.rules, fresh_server.trace, fresh_server.stream
 
         async def open(self, principal):
             return Stopping()

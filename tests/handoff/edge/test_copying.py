@@ -40,17 +40,19 @@ async def test_a_failing_disk_is_told_once_and_counted(tmp_path):
 
 
 async def test_a_slow_disk_holds_nobody_up(tmp_path):
-    said, going = [], threading.Event()
+    said, going, begun = [], threading.Event(), threading.Event()
     async with copying(tmp_path / "audit.jsonl", said.append, waiting=3) as copy:
         slow = copy._file.append
-        copy._file.append = lambda each: (going.wait(HANGS), slow(each))
-        for n in range(20):
+        copy._file.append = lambda each: (begun.set(), going.wait(HANGS), slow(each))
+        copy.append(record(0))
+        await to_thread.run_sync(begun.wait, HANGS)
+        for n in range(1, 20):
             copy.append(record(n))
         assert len(said) == 1
         assert "too slow" in said[0]
         going.set()
-    assert (await to_thread.run_sync(verify_file, tmp_path / "audit.jsonl")).count == 3
-    assert "17 failures" in said[1]
+    assert (await to_thread.run_sync(verify_file, tmp_path / "audit.jsonl")).count == 4
+    assert "16 failures" in said[1]
 
 
 async def test_a_disk_that_never_answers_does_not_keep_the_server(tmp_path, monkeypatch):

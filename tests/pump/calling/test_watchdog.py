@@ -12,7 +12,7 @@ from agentserver import HandlerResponse
 from agentserver.engines.memory import MemoryEngine
 from agentserver.pump.calling import watchdog
 from agentserver.pump.calling.watchdog import Looks, Sign
-from agentserver.pump.reporting import Observers
+from agentserver.pump.pump import PumpHooks
 from tests.core.paper import Answer, Ask, listener
 from tests.pump.calling.test_suspects import Noted
 from tests.pump.desk import desk
@@ -58,7 +58,7 @@ async def test_the_listener_is_named_with_its_stack_and_marked_before_the_end(ca
             pass
         return HandlerResponse.respond(Answer("at last"))
 
-    people = Observers(stalled=told.set)
+    people = PumpHooks(stalled=told.set)
     async with desk((listener("a"), blocking), engine=engine, people=people, stall=0.01) as d:
         with caplog.at_level(logging.ERROR):
             assert await d.ask(Ask("x")) == Answer("at last")

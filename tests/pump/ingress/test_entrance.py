@@ -221,4 +221,4 @@ async def test_operators_read_records_of_all_or_of_one_principal(shop):
         assert found[None] == d.records
         assert {record.conversation for record in found["console"]} == {handle.id}
         assert {record.conversation for record in found["other"]} == {other.id}
-        assert d.pump.entrance.readers.open == []
+        assert not d.pump._stream._readers

@@ -11,9 +11,10 @@ from agentserver.contract import invocation
 from agentserver.core.messages import Done, EventPlace, Progress, Reply
 from agentserver.engines.memory import MemoryEngine, left
 from agentserver.ports import Claim, Ended, Lagged, WatchEnd
-from agentserver.pump.ingress import records, watching
-from agentserver.pump.ingress.records import RecordReader
-from agentserver.pump.ingress.watching import Recent, WatchQueue
+from agentserver.pump import records
+from agentserver.pump.ingress import watching
+from agentserver.pump.ingress.watching import RecentEvents, WatchQueue
+from agentserver.pump.records import RecordReader
 from tests.core.paper import Ask, listener
 from tests.pump.desk import answer, desk, until
 
@@ -112,12 +113,12 @@ async def test_what_left_a_moment_ago_is_given_without_asking_the_engine():
 
 
 def test_what_is_remembered_of_a_conversation_is_bounded_in_events_and_bytes():
-    recent = Recent(Claim(1, 1), 0, EventPlace(0, 0), ())
+    recent = RecentEvents(Claim(1, 1), 0, EventPlace(0, 0), ())
     for number in range(1, 20):
-        recent = recent.add((reply(number),))
+        recent.add((reply(number),))
     assert [event.place.version for event in recent.events] == [16, 17, 18, 19]
     assert recent.since == EventPlace(15, 0)
-    recent = recent.add((reply(20, watching.RECENT_BYTES + 1),))
+    recent.add((reply(20, watching.RECENT_BYTES + 1),))
     assert (recent.events, recent.since) == ((), EventPlace(20, 0))
 
 
@@ -164,7 +165,7 @@ async def test_progress_and_the_end_of_the_server_reach_a_watcher():
 
 def test_a_slow_reader_of_records_is_told_how_many_steps_it_missed(monkeypatch):
     monkeypatch.setattr(records, "STEPS", 3)
-    reader = RecordReader(None)
+    reader = RecordReader()
     for _ in range(10):
         reader.put(())
     assert reader.size[0] == 4

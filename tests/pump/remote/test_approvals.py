@@ -14,7 +14,7 @@ from agentserver.guards.approval import ApprovalGuard
 from agentserver.guards.peers import PeersGuard
 from agentserver.ports import UnheardError
 from agentserver.pump import waiting
-from agentserver.pump.reporting import Observers
+from agentserver.pump.pump import PumpHooks
 from tests.core.paper import Answer, Ask, listener
 from tests.pump.desk import answer, until
 from tests.pump.remote.pair import pair, watched
@@ -48,7 +48,7 @@ async def tell(payload, metadata):
 
 def shop(**settings):
     guards = [PeersGuard(), ApprovalGuard({"sink"})]
-    people = settings.pop("people", Observers((), Person()))
+    people = settings.pop("people", PumpHooks(None, Person()))
     return pair(
         (listener("a", "sink"), tell), (listener("sink"), answer), guards=guards, people=people, **settings
     )
@@ -122,7 +122,7 @@ async def test_who_asked_may_not_approve_at_another_process_either():
 async def test_an_answer_left_beside_another_process_is_passed_on(monkeypatch):
     monkeypatch.setattr(waiting, "ANSWERS_NAP", 0.002)
     here = LeftHere()
-    people = {"a": Observers((), Person()), "b": Observers((), None, here)}
+    people = {"a": PumpHooks(None, Person()), "b": PumpHooks(None, None, here)}
     async with shop(people=people) as two:
         key, approval = await asked(two)
         here.said.append((says(approval, Said.DENY), approval.at + 1))
@@ -133,6 +133,6 @@ async def test_an_answer_left_beside_another_process_is_passed_on(monkeypatch):
 
 async def test_who_reads_records_at_another_process_is_told_that_a_question_was_missed():
     async with shop() as two:
-        reading = asyncio.ensure_future(anext(two.b.pump.entrance.records("console")))
+        reading = asyncio.ensure_future(anext(two.b.pump.entrance.stream.read("console")))
         await asked(two)
         assert (await reading).missed == 1

@@ -1,4 +1,4 @@
-"""Observers of a program: told in order, in a thread, and unable to stop or slow anything."""
+"""The stream of records: every sink gets every step in order, and none can stop or slow a message."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from anyio import to_thread
 from agentserver import HandlerResponse
 from agentserver.assembly import build
 from agentserver.core.records.audit import AuditRecord, Event
-from agentserver.pump import observing as module
-from agentserver.pump.observing import Observing, observing
+from agentserver.pump import records as module
+from agentserver.pump.records import ObserverSink, RecordStream, run_observers
 from agentserver.testing import listener, organism, organism_of
 from tests.core.paper import Answer, Ask
 from tests.machine import HANGS
@@ -61,8 +61,8 @@ async def test_what_an_observer_raises_is_logged_once_and_stops_nothing(caplog, 
             assert await o.ask(Ask("hi"), to="a") == Answer("re: hi")
     assert len(told) > 3
     first, last = [record.getMessage() for record in caplog.records if "observer" in record.getMessage()]
-    assert first.endswith("failed; it is told of later steps")
-    assert f"was not told of 0 steps and failed at {len(told)}" in last
+    assert first.endswith("failed; it still receives later steps")
+    assert f"missed 0 steps and failed at {len(told)}" in last
 
 
 class Unwritable(Exception):
@@ -92,7 +92,7 @@ async def test_an_observer_that_hangs_holds_nothing_up(monkeypatch, caplog):
     async with organism(SHOP, observers=[lambda _: held.wait(HANGS)]) as o:
         for _ in range(3):
             assert await o.ask(Ask("hi"), to="a") == Answer("re: hi")
-    assert any("did not come to an end" in record.getMessage() for record in caplog.records)
+    assert any("did not finish in time" in record.getMessage() for record in caplog.records)
     held.set()
 
 
@@ -104,19 +104,19 @@ async def test_what_an_observer_has_no_time_for_is_left_out_and_said_once(caplog
         go.wait(HANGS)
         seen.append(records)
 
-    watched = Observing(slow, waiting=2)
+    watched = ObserverSink(slow, waiting=2)
     watched.start()
-    watched.observe(step(0))
+    watched(step(0))
     await anyio.to_thread.run_sync(begun.wait, 10)
     with caplog.at_level(logging.WARNING):
         for number in range(1, 6):
-            watched.observe(step(number))
+            watched(step(number))
         go.set()
         await anyio.to_thread.run_sync(watched.end, time.monotonic() + 10)
     assert seen == [step(0), step(1), step(2)]
     slow_, lacks = [record.getMessage() for record in caplog.records]
     assert "is too slow" in slow_
-    assert "was not told of 3 steps" in lacks
+    assert "missed 3 steps" in lacks
 
 
 async def test_a_server_stops_though_every_thread_for_handlers_is_taken():
@@ -134,7 +134,7 @@ async def test_a_server_stops_though_every_thread_for_handlers_is_taken():
 
 async def test_a_server_that_stops_tells_what_is_still_to_be_told():
     seen = []
-    async with observing([seen.append, seen.append]) as told:
+    async with run_observers([seen.append, seen.append]) as told:
         for observe in told:
             observe(step(1))
     assert seen == [step(1), step(1)]
@@ -153,3 +153,39 @@ async def later(records):
 def test_what_cannot_be_called_so_is_refused_when_the_server_is_built(wrong):
     with pytest.raises(TypeError, match="is no observer"):
         build(SHOP, observers=[wrong])
+
+
+def test_a_sink_gets_steps_until_it_is_detached():
+    stream, seen, also = RecordStream(), [], []
+    detach = stream.attach(seen.append)
+    stream.attach(also.append)
+    stream.put("ada", step(1))
+    detach()
+    stream.put("ada", step(2))
+    assert (seen, also) == ([step(1)], [step(1), step(2)])
+
+
+def test_a_sink_may_detach_itself_while_it_is_called():
+    stream, seen, also = RecordStream(), [], []
+
+    def once(records):
+        seen.append(records)
+        detach()
+
+    detach = stream.attach(once)
+    stream.attach(also.append)
+    for number in (1, 2):
+        stream.put("ada", step(number))
+    assert (len(seen), len(also)) == (1, 2)
+
+
+def test_a_sink_that_fails_keeps_no_step_from_the_others(caplog):
+    def fail(records):
+        raise ValueError("no")
+
+    seen = []
+    stream = RecordStream(fail, seen.append)
+    for number in (1, 2):
+        stream.put("ada", step(number))
+    assert seen == [step(1), step(2)]
+    assert caplog.text.count("a sink of records failed") == 2

@@ -23,10 +23,10 @@ from agentserver.engines.memory import MemoryEngine
 from agentserver.extras import installed, installing, require
 from agentserver.guards.intents import HandoffRecord
 from agentserver.handoff.edge.copying import copying
-from agentserver.pump.ingress.serving import Serving
+from agentserver.pump.editions import Callee, Edition
 from agentserver.pump.pump import Pump, PumpHooks
 from agentserver.pump.records import RecordStream, check_observer, run_observers
-from agentserver.pump.turns.editions import Callee, Edition
+from agentserver.pump.serving import Serving
 from agentserver.reloading.fixed import (
     STOPPED,
     Adopting,
@@ -96,7 +96,7 @@ class SystemClock:
     """The machine's clock and its source of randomness.
 
     No seed is given twice by one process. A copy of it by fork() that goes on as a server ends before it keeps anything
-    (``agentserver/pump/calling/forked.py``), so that none of those drawn ahead is used there.
+    (``agentserver/pump/watchdog.py``), so that none of those drawn ahead is used there.
     """
 
     def __init__(self) -> None:

@@ -41,8 +41,8 @@ from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite import file as journal_file
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.payload.codec import Codecs
+from agentserver.pump.editions import Callee
 from agentserver.pump.pump import Pump
-from agentserver.pump.turns.editions import Callee
 from agentserver.rulebook import blueprint, explaining, guards_of
 from agentserver.wire.envelope import Bounds
 

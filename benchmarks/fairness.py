@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
 
     from agentserver.assembly import Server
-    from agentserver.pump.ingress.handle import ServerHandle
+    from agentserver.pump.handle import ServerHandle
 
 AIM = 4.0
 """How many times as long as on an idle server a stranger may wait."""

@@ -43,8 +43,8 @@ from agentserver.handoff.intents import Intent, Vocabulary, vocabulary
 from agentserver.handoff.parameters import Parameter
 from agentserver.handoff.validation.worker import ValidationWorker
 from agentserver.hygiene.simple_types import Lexical
+from agentserver.pump.editions import Callee
 from agentserver.pump.pump import Pump
-from agentserver.pump.turns.editions import Callee
 from agentserver.rulebook import rules
 from agentserver.testing import listener, organism_of
 

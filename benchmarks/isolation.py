@@ -34,7 +34,7 @@ from agentserver.worker.wall.raising import missing
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from agentserver.pump.ingress.handle import ServerHandle
+    from agentserver.pump.handle import ServerHandle
 
 AIM = 1.5
 """How many times as long as in the server a call may take."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from agentserver.assembly import Server
-    from agentserver.pump.ingress.handle import ServerHandle
+    from agentserver.pump.handle import ServerHandle
 
 FEW, MANY = 10, 1000
 AIM = 1.2

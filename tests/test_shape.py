@@ -33,7 +33,7 @@ WAIVERS = {
     (
         "catch-all",
         "agentserver/worker/bench.py",
-    ): "the boundary of a handler in its own process, as pump/calling/invoke.py is in the server's",
+    ): "the boundary of a handler in its own process, as pump/invoke.py is in the server's",
     (
         "parameters",
         "agentserver/guards/lineage/reading.py:Said.__init__",
@@ -52,11 +52,11 @@ WAIVERS = {
     ): "the one entrance of programs; everything but the organism is optional and named",
     (
         "catch-all",
-        "agentserver/pump/calling/prompt.py",
+        "agentserver/pump/calls.py",
     ): "is a task: what its work raises is for the one who waits for it",
     (
         "catch-all",
-        "agentserver/pump/turns/unhurried.py",
+        "agentserver/pump/slices.py",
     ): "hands an exception on to the work that it is meant for",
     (
         "catch-all",
@@ -97,13 +97,13 @@ WAIVERS = {
 """What breaks a rule all the same. A place is `path` or `path:name`."""
 
 CATCH_ALL = {
-    "agentserver/pump/calling/invoke.py": 2,
+    "agentserver/pump/invoke.py": 2,
     "agentserver/pump/boundary.py": 1,
     "agentserver/pump/steps.py": 1,
     "agentserver/gateways/*": 1,
     "agentserver/guards/hosting.py": 1,
     "agentserver/pump/records.py": 2,
-    "agentserver/pump/waiting.py": 1,
+    "agentserver/pump/approvals.py": 1,
     "agentserver/mcp/client/connection.py": 1,
     "agentserver/llm/providers.py": 1,
     "agentserver/supervision.py": 2,
@@ -141,8 +141,8 @@ JSON_CALLS = {"validate_json", "validate_python", "validate_strings", "model_val
 BARE_STARTS = {
     "agentserver/supervision.py": "the one place",
     "agentserver/pump/steps.py": "a commit, whose end is settled by a callback",
-    "agentserver/pump/asked.py": "waits for nothing; its cancellation is what is looked for",
-    "agentserver/pump/turns/unhurried.py": "is awaited to its end by the one who starts it",
+    "agentserver/pump/poison_search.py": "waits for nothing; its cancellation is what is looked for",
+    "agentserver/pump/slices.py": "is awaited to its end by the one who starts it",
     "agentserver/cli/ending.py": "two threads that end the process",
     "agentserver/engines/conformance/*": "tests of engines",
 }

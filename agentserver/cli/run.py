@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Done, Reply
     from agentserver.gateways.console.console import Console
     from agentserver.gateways.console.input import Lines
-    from agentserver.pump.ingress.handle import ServerHandle
+    from agentserver.pump.handle import ServerHandle
     from agentserver.trace.terminal import Screen
 
 

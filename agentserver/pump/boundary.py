@@ -1,7 +1,6 @@
-"""The boundary of one delivery: what goes wrong while a message is dealt with is the end of that delivery alone.
+"""Boundary of one delivery: a failure while it is handled ends that delivery alone.
 
-Owns what is decided instead, and how many failures the server outlives: after STREAK conversations in a row, with no
-delivery concluded between, it stops and keeps its queue. Refuses to know the engine, which ``step`` commits to.
+After STREAK failing conversations in a row, with no delivery concluded between, the server stops and keeps its queue.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from agentserver.core.pieces import prepared
 from agentserver.core.receipts import Receipt
 from agentserver.core.records.details import Failure, Ground
 from agentserver.core.state.approvals import Answer
-from agentserver.ports import EngineError, FencedError, RepeatedError
-from agentserver.pump.calling.invoke import told
+from agentserver.ports import DamagedError, EngineError, FencedError, RepeatedError
+from agentserver.pump.invoke import told
+from agentserver.pump.slices import entirely, shielded
 from agentserver.pump.steps import UndecidedError
-from agentserver.pump.turns.unhurried import entirely, shielded
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator
@@ -33,20 +32,23 @@ if TYPE_CHECKING:
 
     from lxml import etree
 
-    from agentserver.core.messages import Cancelling, Delivery, Outside, Redriven
+    from agentserver.core.messages import Cancelling, Delivery, Done, Outside, Redriven, Reply
     from agentserver.core.pieces import PreparedPieces
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.approvals import ApprovalAnswer
     from agentserver.core.state.conversation import Conversation
-    from agentserver.ports import Clock
+    from agentserver.ports import Clock, Engine
+    from agentserver.pump.editions import Editions
+    from agentserver.pump.parsing import ReadApart
+    from agentserver.pump.slices import Decision
     from agentserver.pump.steps import ToItsEnd
-    from agentserver.pump.turns.apart import ReadApart
-    from agentserver.pump.turns.editions import Editions
-    from agentserver.pump.turns.unhurried import Decision
 
     SetAside: TypeAlias = Callable[[str, Exception], Awaitable[None]]
+
     HandOver: TypeAlias = Callable[[str, Decision, Callable[[bool], None]], Awaitable[bool]]
+
     Spawn: TypeAlias = Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
+
     Call: TypeAlias = Callable[[Accepted], Awaitable[Finished | None]]
 
     class Step(Protocol):
@@ -64,13 +66,13 @@ if TYPE_CHECKING:
             ...
 
 
+logger = logging.getLogger("agentserver.pump")
+
 STREAK = 8
 """Conversations in a row whose deliveries fail here that the server does not outlive."""
 
 CLOSED = "closed by its gateway"
 """The reason of an end that a conversation's own gateway wants."""
-
-logger = logging.getLogger("agentserver.pump")
 
 
 class Boundary:
@@ -406,3 +408,20 @@ def _let_go(delivery: Delivery, error: EngineError) -> None:
 
 def _place(delivery: Delivery) -> dict[str, str]:
     return {"conversation": delivery.conversation, "thread_id": delivery.thread}
+
+
+async def set_aside(
+    engine: Engine, conversation: str, error: Exception, at: float
+) -> tuple[Reply | Done, ...]:
+    """Have the engine set a conversation aside; gives what is told of its requests.
+
+    When the engine cannot keep that, nothing is told, and the next load of the conversation meets it again.
+    """
+    text = "a conversation is set aside: agentserver journal aside lists it"
+    logger.error(text, exc_info=error, extra={"conversation": conversation})
+    reason = str(error) if isinstance(error, DamagedError) else told(error)
+    try:
+        return await engine.set_aside(conversation, reason, at)
+    except EngineError as failure:
+        logger.error("that cannot be kept, so the next start meets it again: %s", failure)  # noqa: TRY400 - the text says it all
+        return ()

@@ -20,35 +20,29 @@ from agentserver.core.presenting import silenced
 from agentserver.core.receipts import refused_with
 from agentserver.core.records.audit import Event
 from agentserver.ports import EngineError, FencedError, RepeatedError, Submitted, Unkept
-from agentserver.pump.aside import set_aside
-from agentserver.pump.asked import acquitting
-from agentserver.pump.boundary import Boundary
-from agentserver.pump.calling.forked import only_here
-from agentserver.pump.calling.invoke import Invoker
-from agentserver.pump.calling.purse import Purses
-from agentserver.pump.calling.suspects import Probation, Unmarked
-from agentserver.pump.calling.watchdog import Watchdog
+from agentserver.pump.accounts import Accounts
+from agentserver.pump.approvals import Waiting
+from agentserver.pump.boundary import Boundary, set_aside
 from agentserver.pump.claims.copies import Copies
 from agentserver.pump.claims.finding import Finder
 from agentserver.pump.claims.releasing import Releasing
 from agentserver.pump.claims.table import ClaimTable
 from agentserver.pump.claims.taking import Taking
-from agentserver.pump.ingress.entrance import Conversations, Entrance, unkept
-from agentserver.pump.parsed import ParsedPayloads
+from agentserver.pump.dispatch import Dispatcher
+from agentserver.pump.editions import Editions, Reloads, at_once
+from agentserver.pump.entrance import Conversations, Entrance, unkept
+from agentserver.pump.invoke import Invoker
+from agentserver.pump.parsing import Apart, ParsedPayloads
+from agentserver.pump.poison_search import Probation, Unmarked, acquitting
+from agentserver.pump.purse import Purses
 from agentserver.pump.records import LogSink, RecordStream
 from agentserver.pump.remote.elsewhere import Elsewhere
 from agentserver.pump.remote.exclusive import TokenHolder
+from agentserver.pump.schedule import Door, RunQueue, Schedule, Ticket, backoff
+from agentserver.pump.slices import entirely
 from agentserver.pump.steps import Steps
-from agentserver.pump.tidying import sweep
-from agentserver.pump.timekeeper import Timekeeper
-from agentserver.pump.turns.accounts import Accounts
-from agentserver.pump.turns.apart import Apart
-from agentserver.pump.turns.dispatch import Dispatcher
-from agentserver.pump.turns.editions import Editions, at_once
-from agentserver.pump.turns.reloads import Reloads
-from agentserver.pump.turns.schedule import Door, RunQueue, Schedule, Ticket, backoff
-from agentserver.pump.turns.unhurried import entirely
-from agentserver.pump.waiting import Waiting
+from agentserver.pump.timekeeper import Timekeeper, sweep
+from agentserver.pump.watchdog import Watchdog, only_here
 from agentserver.supervision import Ending, start_errand, start_helper
 
 if TYPE_CHECKING:
@@ -64,9 +58,9 @@ if TYPE_CHECKING:
     from agentserver.core.state.conversation import Conversation
     from agentserver.core.state.principals import Principal
     from agentserver.ports import Answers, Approver, Clock, Engine, Marks
-    from agentserver.pump.ingress.handle import ServerHandle
-    from agentserver.pump.turns.editions import Callee
-    from agentserver.pump.turns.unhurried import Decision
+    from agentserver.pump.editions import Callee
+    from agentserver.pump.handle import ServerHandle
+    from agentserver.pump.slices import Decision
 
 
 _new = tuple.__new__

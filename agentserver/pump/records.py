@@ -16,7 +16,7 @@ from anyio import to_thread
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
 from agentserver.ports import Lagged
-from agentserver.pump.calling.invoke import writable
+from agentserver.pump.invoke import writable
 from agentserver.supervision import QueueThread
 
 if TYPE_CHECKING:

@@ -16,9 +16,8 @@ import anyio
 
 from agentserver.core.records.outcome import Outcome
 from agentserver.ports import ConflictError, EngineError, FencedError, UnfitError
-from agentserver.pump.turns.alone import Alone
-from agentserver.pump.turns.schedule import backoff
-from agentserver.pump.turns.unhurried import begin, shielded, unhurried
+from agentserver.pump.schedule import Alone, backoff
+from agentserver.pump.slices import begin, shielded, unhurried
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from agentserver.core.state.conversation import Conversation
     from agentserver.ports import Claim, Engine
     from agentserver.pump.claims.table import ClaimTable
-    from agentserver.pump.turns.unhurried import Decision
+    from agentserver.pump.slices import Decision
 
     ToItsEnd: TypeAlias = Callable[[Coroutine[Any, Any, EngineError | None]], Awaitable[EngineError | None]]
     Begun: TypeAlias = EngineError | Coroutine[Any, Any, EngineError | None] | None

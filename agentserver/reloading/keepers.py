@@ -16,7 +16,7 @@ import anyio
 import anyio.to_thread
 
 from agentserver.config.organism import elsewhere
-from agentserver.pump.turns.editions import Callee
+from agentserver.pump.editions import Callee
 from agentserver.reloading.process_keys import connection_key, worker_key
 from agentserver.supervision import Ending, run_errand
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from agentserver.mcp.client.connection import Connection
     from agentserver.payload.foreign.servers import McpServer
     from agentserver.ports import Completer
-    from agentserver.pump.turns.editions import Elsewhere
+    from agentserver.pump.editions import Elsewhere
     from agentserver.telemetry.tracing import Tracing
     from agentserver.worker.remote.desk import CallDesk
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from agentserver.guards import Guard
     from agentserver.observers import Observer
     from agentserver.ports import Clock
-    from agentserver.pump.ingress.handle import ServerHandle
+    from agentserver.pump.handle import ServerHandle
     from agentserver.testing.approvals import Approvals, ShownApproval
     from agentserver.testing.models import ModelScript, Turns
     from agentserver.testing.peers import Script, ScriptedCall

@@ -27,8 +27,8 @@ from agentserver.core.state.growing.logs import ThreadLog
 from agentserver.payload.codec import Codecs
 from agentserver.payload.generate import Unencodable
 from agentserver.payload.xmlify import PayloadError
-from agentserver.pump.calling.invoke import told
-from agentserver.pump.calling.settings import Supply, supply
+from agentserver.pump.editions import Supply, supply
+from agentserver.pump.invoke import told
 from agentserver.wire.envelope import Bounds, Malformed, read_written
 from agentserver.worker.frames import (
     CallFrame,

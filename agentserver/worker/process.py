@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ConfigDict, TypeAdapter
 
-from agentserver.pump.calling.prompt import PromptTask
+from agentserver.pump.calls import PromptTask
 from agentserver.worker.asking import Asker
 from agentserver.worker.bench import Bench, attempted, equipped
 from agentserver.worker.channel import FrameSocket

@@ -21,7 +21,7 @@ from agentserver.core.records.details import Corrections, Failure
 from agentserver.core.refusals import Refusal
 from agentserver.core.state.growing.logs import changed
 from agentserver.payload.codec import SYSTEM
-from agentserver.pump.calling.invoke import failing
+from agentserver.pump.invoke import failing
 from agentserver.wire.envelope import Malformed, read_payload
 from agentserver.worker.frames import CallFrame, FailedFrame
 

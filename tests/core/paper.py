@@ -33,7 +33,7 @@ from agentserver.core.state.effects import ThreadStorage, ThreadTodos, collect
 from agentserver.core.usage import usage_instructions
 from agentserver.guards.peers import PeersGuard
 from agentserver.payload.codec import Codecs
-from agentserver.pump.calling.invoke import answering
+from agentserver.pump.invoke import answering
 from agentserver.wire import familiar
 from agentserver.wire.canonical import canonical
 from agentserver.wire.envelope import SCHEMA, Bounds, read_envelope

@@ -35,8 +35,8 @@ from agentserver.payload.codec import Codecs
 from agentserver.ports import EngineError, Unkept, UnkeptError
 from agentserver.provenance.evidence.labels import Mode
 from agentserver.provenance.policy.declarations import Policy, SinkRule
+from agentserver.pump.editions import Callee
 from agentserver.pump.pump import Pump, PumpHooks
-from agentserver.pump.turns.editions import Callee
 from tests.core.paper import Answer, Ask, Note, listener, rules
 from tests.machine import HANGS
 

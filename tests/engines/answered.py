@@ -18,9 +18,9 @@ from agentserver.core.messages import Done
 from agentserver.core.records.audit import Event
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions
+from agentserver.pump.editions import Callee
 from agentserver.pump.pump import Pump, PumpHooks
 from agentserver.pump.records import RecordStream
-from agentserver.pump.turns.editions import Callee
 from tests.core.paper import Answer, Ask, Note, listener, rules
 
 respond = HandlerResponse.respond

@@ -10,9 +10,9 @@ import anyio
 from agentserver import HandlerResponse
 from agentserver.assembly import SystemClock
 from agentserver.engines.memory import MemoryEngine
+from agentserver.pump.editions import Callee
 from agentserver.pump.pump import NO_HOOKS, Pump
 from agentserver.pump.records import RecordStream
-from agentserver.pump.turns.editions import Callee
 from agentserver.wire.envelope import read_envelope
 from tests.core.paper import Answer, Note, rules
 from tests.machine import HANGS

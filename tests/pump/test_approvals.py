@@ -24,7 +24,7 @@ from agentserver.engines.sqlite.file import JournalOptions
 from agentserver.guards.approval import ApprovalGuard
 from agentserver.guards.peers import PeersGuard
 from agentserver.ports import EngineError
-from agentserver.pump import waiting
+from agentserver.pump import approvals as waiting
 from agentserver.pump.pump import PumpHooks
 from agentserver.testing import FakeClock
 from tests.core.paper import Answer, Ask, listener

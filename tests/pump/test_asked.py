@@ -11,8 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from agentserver.pump.asked import acquitting
-from agentserver.pump.calling.suspects import Unmarked
+from agentserver.pump.poison_search import Unmarked, acquitting
 
 ROOT = Path(__file__).parents[2]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agentserver import HandlerResponse
-from agentserver.pump.parsed import LIMIT, ParsedPayloads
+from agentserver.pump.parsing import LIMIT, ParsedPayloads
 from tests.core.paper import Answer, Ask, Paper, listener, rules
 
 

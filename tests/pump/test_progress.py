@@ -13,8 +13,8 @@ from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions
 from agentserver.guards.lineage.guard import Trusted
 from agentserver.provenance import Mode
-from agentserver.pump.calling.telling import BURST, LINE
-from agentserver.pump.ingress.progress import WAITING, ProgressQueue
+from agentserver.pump.invoke import BURST, LINE
+from agentserver.pump.streams import WAITING, ProgressQueue
 from agentserver.testing import FakeClock
 from tests.core.paper import Answer, Ask, listener
 from tests.pump.desk import desk

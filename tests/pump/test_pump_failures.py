@@ -325,10 +325,10 @@ async def test_an_observer_that_raises_keeps_nobody_from_what_was_committed():
         handle = await d.open()
 
         def observe(records):
-            d.pump._reporter._observers = ()
+            detach()
             raise ZeroDivisionError
 
-        d.pump._reporter._observers = (observe,)
+        detach = d.pump._stream.attach(observe)
         await d.send(handle, Ask("1"))
         await until(lambda: not d.pump.conversation(handle.id).requests)
         assert await d.ask(Ask("2"), handle=handle) == Answer("re: 2")

@@ -14,7 +14,7 @@ from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions
 from agentserver.ports import EngineError
-from agentserver.pump.turns import schedule
+from agentserver.pump import schedule
 from agentserver.testing import FakeClock
 from tests.core.paper import Answer, Ask, listener
 from tests.machine import HANGS

@@ -18,8 +18,8 @@ from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions
 from agentserver.guards.approval import ApprovalGuard
 from agentserver.guards.peers import PeersGuard
+from agentserver.pump.editions import Callee, Edition
 from agentserver.pump.pump import PumpHooks
-from agentserver.pump.turns.editions import Callee, Edition
 from tests.core.paper import Answer, Ask, Note, listener, rules
 from tests.pump.desk import desk, until
 

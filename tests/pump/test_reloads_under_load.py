@@ -16,7 +16,7 @@ from agentserver.core.records.audit import Event
 from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions
-from agentserver.pump.turns.editions import Callee, Edition
+from agentserver.pump.editions import Callee, Edition
 from tests.core.paper import Answer, Ask, Note, listener, rules
 from tests.fuzzing import examples
 from tests.pump.desk import desk

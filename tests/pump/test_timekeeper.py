@@ -15,10 +15,9 @@ from agentserver.engines.sqlite.file import JournalOptions
 from agentserver.guards.approval import ApprovalGuard
 from agentserver.guards.peers import PeersGuard
 from agentserver.ports import EngineError
-from agentserver.pump import waiting
+from agentserver.pump import approvals as waiting
 from agentserver.pump.pump import PumpHooks
-from agentserver.pump.tidying import AT_ONCE, tidy
-from agentserver.pump.timekeeper import Timekeeper
+from agentserver.pump.timekeeper import AT_ONCE, Timekeeper, tidy
 from agentserver.testing import FakeClock
 from tests.core.paper import Answer, Ask, listener
 from tests.pump.desk import answer, desk, until

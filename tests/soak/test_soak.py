@@ -18,9 +18,9 @@ import pytest
 from agentserver import HandlerResponse, invocation
 from agentserver.assembly import SystemClock
 from agentserver.engines.memory import MemoryEngine
+from agentserver.pump.editions import Callee
 from agentserver.pump.pump import Pump, PumpHooks
 from agentserver.pump.records import RecordStream
-from agentserver.pump.turns.editions import Callee
 from agentserver.trace.store import TraceBook
 from tests.core.paper import Answer, Ask, Note, listener, rules
 from tests.pump.desk import until

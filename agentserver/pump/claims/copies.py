@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
     from agentserver.core.state.conversation import Conversation
     from agentserver.ports import Claim, Engine
-    from agentserver.pump.calling.suspects import Probation
+    from agentserver.pump.accounts import Accounts
+    from agentserver.pump.approvals import Waiting
     from agentserver.pump.claims.table import ClaimTable
-    from agentserver.pump.parsed import ParsedPayloads
-    from agentserver.pump.turns.accounts import Accounts
-    from agentserver.pump.turns.editions import Editions
-    from agentserver.pump.turns.schedule import RunQueue, Schedule
-    from agentserver.pump.waiting import Waiting
+    from agentserver.pump.editions import Editions
+    from agentserver.pump.parsing import ParsedPayloads
+    from agentserver.pump.poison_search import Probation
+    from agentserver.pump.schedule import RunQueue, Schedule
 
 
 @dataclass(slots=True)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import anyio
 
 from agentserver.ports import DamagedError, EngineError, FencedError, Gained
-from agentserver.pump.turns.editions import at_once
-from agentserver.pump.turns.schedule import Ticket, backoff
+from agentserver.pump.editions import at_once
+from agentserver.pump.schedule import Ticket, backoff
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Delivery
     from agentserver.core.state.conversation import Conversation
     from agentserver.ports import Claim, Clock, Lost
-    from agentserver.pump.calling.suspects import Probation
     from agentserver.pump.claims.copies import Copies
-    from agentserver.pump.turns.dispatch import Dispatcher
+    from agentserver.pump.dispatch import Dispatcher
+    from agentserver.pump.poison_search import Probation
 
 logger = logging.getLogger("agentserver.pump")
 

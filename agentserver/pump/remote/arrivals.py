@@ -17,8 +17,7 @@ from agentserver.core.messages import Cancelling, Closing, Outside, Requeued
 from agentserver.core.state.approvals import ApprovalAnswer
 from agentserver.ports import EngineError, Fate, FencedError, OtherMessageError, Unkept
 from agentserver.pump.remote.owners import NO, OTHER, OVER, UNFIT, UNKNOWN
-from agentserver.pump.turns.alone import Alone
-from agentserver.pump.turns.schedule import backoff
+from agentserver.pump.schedule import Alone, backoff
 from agentserver.supervision import Ending, start_errand
 
 if TYPE_CHECKING:

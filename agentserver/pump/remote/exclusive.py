@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from agentserver.ports import EngineError
-from agentserver.pump.turns.schedule import Ticket, backoff
+from agentserver.pump.schedule import Ticket, backoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, MutableMapping

@@ -15,7 +15,7 @@ import anyio
 
 from agentserver.core.messages import UNDECIDED
 from agentserver.ports import DamagedError, EngineError, News
-from agentserver.pump.turns.schedule import backoff
+from agentserver.pump.schedule import backoff
 from agentserver.supervision import Ending, start_helper
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from agentserver.core.state.approvals import Approval
     from agentserver.core.state.conversation import Conversation
     from agentserver.ports import Engine
-    from agentserver.pump.ingress.handles import Handles
-    from agentserver.pump.ingress.watching import Watches
+    from agentserver.pump.handles import Handles
+    from agentserver.pump.watches import Watches
 
 logger = logging.getLogger("agentserver.pump")
 

@@ -9,7 +9,7 @@ import pytest
 
 from agentserver.engines.conformance.sample import SampleConversation
 from agentserver.engines.postgres import PostgresEngine, PostgresOptions
-from agentserver.pump.calling.suspects import judge
+from agentserver.pump.poison_search import judge
 from tests.engines.postgres.test_trouble import run, talk
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 from agentserver.engines.memory import MemoryEngine
 from tests.gateways.live.running import Running
-from tests.pump.ingress.test_letters import Crane, Lift
+from tests.pump.test_letters import Crane, Lift
 
 
 @pytest.fixture(scope="module")

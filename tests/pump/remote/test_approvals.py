@@ -13,7 +13,7 @@ from agentserver.core.state.approvals import ApprovalAnswer
 from agentserver.guards.approval import ApprovalGuard
 from agentserver.guards.peers import PeersGuard
 from agentserver.ports import UnheardError
-from agentserver.pump import waiting
+from agentserver.pump import approvals as waiting
 from agentserver.pump.pump import PumpHooks
 from tests.core.paper import Answer, Ask, listener
 from tests.pump.desk import answer, until

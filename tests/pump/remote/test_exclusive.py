@@ -12,7 +12,7 @@ from agentserver import HandlerResponse
 from agentserver.core.blueprint import Listener
 from agentserver.engines.memory import MemoryEngine
 from agentserver.ports import EngineError
-from agentserver.pump.turns import schedule
+from agentserver.pump import schedule
 from tests.core.paper import Answer, Note
 from tests.pump.desk import desk
 from tests.pump.remote.pair import pair

@@ -1,0 +1,185 @@
+"""Quotas of principals: messages and bytes at work, open conversations.
+
+A change costs as much as the step that it counts. The counts of a conversation are dropped with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from agentserver.ports import QuotaError
+
+if TYPE_CHECKING:
+    from agentserver.core.blueprint import Limits
+    from agentserver.core.records.outcome import Outcome
+    from agentserver.core.state.conversation import Conversation
+
+
+@dataclass(slots=True)
+class Tally:
+    """The messages that one conversation has in hand.
+
+    Args:
+        messages: queued, held or running; those that wait for a person are not in hand.
+        bytes: of messages that are queued, held, running or wait for a person.
+    """
+
+    messages: int = 0
+    bytes: int = 0
+
+
+@dataclass(slots=True)
+class _Account:
+    """One principal's: what its conversations have in hand and what is arriving, how many are open."""
+
+    messages: int = 0
+    bytes: int = 0
+    conversations: int = 0
+
+
+class Accounts:
+    """The accounts of all principals.
+
+    Args:
+        limits: those of the server. Towards ``queue`` a principal counts with at most its ``principal_queue``, so that
+            what handlers send on one principal's account makes no messages of others ``busy``.
+
+    ``pending`` is how many messages are in hand in the whole server; ``rest`` is set while there are none.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._accounts: dict[str, _Account] = {}
+        self._tallies: dict[str, tuple[str, Tally]] = {}
+        self._shared = 0
+        self.pending = 0
+        self.rest = asyncio.Event()
+        self.rest.set()
+
+    def limit(self, limits: Limits) -> None:
+        """Hold principals to other limits from now on. What is in hand stays in hand."""
+        self._limits = limits
+        self._shared = sum(min(one.messages, limits.principal_queue) for one in self._accounts.values())
+
+    def admits(self, principal: str, size: int) -> bool:
+        """True when a message of so many bytes may come in. The first one always may, however large it is."""
+        account = self._accounts.get(principal)
+        if self._shared >= self._limits.queue:
+            return False
+        if account is None:
+            return True
+        over = account.bytes + size > self._limits.principal_bytes
+        return account.messages < self._limits.principal_queue and not (over and account.messages)
+
+    @property
+    def principals(self) -> frozenset[str]:
+        """The principals that have something open or in hand."""
+        return frozenset(self._accounts)
+
+    def of(self, principal: str) -> tuple[int, int, int]:
+        """Messages in hand, bytes, open conversations."""
+        account = self._accounts.get(principal)
+        return (0, 0, 0) if account is None else (account.messages, account.bytes, account.conversations)
+
+    def check(self, principal: str, own: int | None = None, count: int | None = None) -> None:
+        """Raises QuotaError when the principal has as many conversations open as it may.
+
+        Args:
+            principal: that wants another.
+            own: as many as this principal may have; None for as many as every other.
+            count: those that it has open, over all processes; None where all are counted here.
+        """
+        most = self._limits.principal_conversations
+        if own is not None and own <= most:
+            most, why = own, "as many as this principal may have"
+        else:
+            why = "which is limits.principal_conversations"
+        if (self.of(principal)[2] if count is None else count) >= most:
+            raise QuotaError(f"{principal} has {most} conversations open, {why}: close some first")
+
+    def open(self, conversation: str, principal: str) -> None:
+        """Count an open conversation in which nothing is in hand, unless it is counted already."""
+        if conversation not in self._tallies:
+            self._tallies[conversation] = (principal, Tally())
+            self._account(principal).conversations += 1
+
+    @property
+    def conversations(self) -> tuple[str, ...]:
+        """The open conversations that are counted."""
+        return tuple(self._tallies)
+
+    def close(self, conversation: str) -> None:
+        """Forget a conversation that is over, with all that it had."""
+        found = self._tallies.pop(conversation, None)
+        if found is None:
+            return
+        principal, tally = found
+        self._change(principal, -tally.messages, -tally.bytes)
+        self._pend(-tally.messages)
+        self._account(principal).conversations -= 1
+        self._tidy(principal)
+
+    def recount(self, conversation: Conversation) -> None:
+        """Count a conversation as it stands."""
+        self.close(conversation.id)
+        asked = conversation.approvals()
+        messages = sum(request.pending for request in conversation.requests.values()) - len(asked)
+        size = sum(len(one.message) for node in conversation.tree.nodes.values() for one in node.waiting())
+        self._add(conversation, messages, size)
+
+    def book(self, outcome: Outcome) -> None:
+        """Count what a committed step changed."""
+        messages = len(outcome.added) - len(outcome.dropped) - (outcome.done is not None) - outcome.asking
+        self._add(outcome.conversation, messages, outcome.grown)
+
+    def arrive(self, principal: str, size: int) -> None:
+        """Count a message that is on its way in, until ``arrived``; by then it is committed, or refused."""
+        self._change(principal, 1, size)
+
+    def arrived(self, principal: str, size: int) -> None:
+        """Count a message no more as on its way in: it is counted with its conversation."""
+        self._change(principal, -1, -size)
+        self._tidy(principal)
+
+    def _account(self, principal: str) -> _Account:
+        account = self._accounts.get(principal)
+        if account is None:
+            account = self._accounts[principal] = _Account()
+        return account
+
+    def _tidy(self, principal: str) -> None:
+        account = self._accounts[principal]
+        if not (account.messages or account.bytes or account.conversations):
+            del self._accounts[principal]
+
+    def _add(self, conversation: Conversation, messages: int, size: int) -> None:
+        known = self._tallies.get(conversation.id)
+        if known is None:
+            self.open(conversation.id, conversation.principal)
+            known = self._tallies[conversation.id]
+        principal, tally = known
+        tally.messages += messages
+        tally.bytes += size
+        if messages:  # of most steps, which take a message and send one, the size alone changes
+            self._change(principal, messages, size)
+            self._pend(messages)
+        else:
+            self._accounts[principal].bytes += size
+
+    def _change(self, principal: str, messages: int, size: int) -> None:
+        account = self._accounts.get(principal) or self._account(principal)
+        most = self._limits.principal_queue
+        before = min(account.messages, most)
+        account.messages += messages
+        account.bytes += size
+        self._shared += min(account.messages, most) - before
+
+    def _pend(self, messages: int) -> None:
+        before = self.pending
+        self.pending += messages
+        if not self.pending:
+            self.rest.set()
+        elif not before:
+            self.rest.clear()

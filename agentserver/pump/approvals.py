@@ -1,0 +1,149 @@
+"""Messages that wait for a person: their deadlines, and the answers that are left in the engine."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeAlias
+
+import anyio
+
+from agentserver.core.records.audit import Event
+from agentserver.core.state.approvals import Answer, ApprovalAnswer, Unasked
+from agentserver.ports import EngineError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+    from agentserver.core.records.audit import AuditRecord
+    from agentserver.core.records.outcome import Outcome
+    from agentserver.core.state.approvals import Approval
+    from agentserver.ports import Answers, Approver
+    from agentserver.pump.timekeeper import Timekeeper
+
+    Commit: TypeAlias = Callable[[str, ApprovalAnswer], Awaitable[bool]]
+
+    Others: TypeAlias = Callable[[], Sequence[Approval]]
+
+
+logger = logging.getLogger("agentserver.pump")
+
+_OVER = {Event.APPROVED, Event.WITHDRAWN, Event.DROPPED}
+
+LONGEST_NAP = 60.0
+"""Seconds after which the clock is looked at again, should it have been set meanwhile."""
+
+ANSWERS_NAP = 1.0
+"""Seconds after which answers are looked for again while something waits."""
+
+
+class Waiting:
+    """The approvals of the conversations at work.
+
+    Args:
+        limit: seconds that one may wait. Without a person to ask none is waited for.
+        approver: is shown each.
+        answers: where answers are left.
+    """
+
+    def __init__(self, limit: float, approver: Approver | None, answers: Answers | None) -> None:
+        self._approver, self._answers = approver, answers
+        self._nobody = self._approver is None and self._answers is None
+        self._limit = 0.0
+        self.limit(limit)
+        self.known: dict[str, Approval] = {}
+        self._news = asyncio.Event()
+
+    def limit(self, limit: float) -> None:
+        """Have each wait for so many seconds at most from now on."""
+        self._limit = 0.0 if self._nobody else limit
+
+    def oldest(self, others: Iterable[Approval] = ()) -> tuple[Approval, ...]:
+        """The messages that wait, those of ``others`` among them, the oldest first."""
+        return tuple(sorted([*self.known.values(), *others], key=lambda approval: approval.at))
+
+    def hear(self, outcome: Outcome) -> None:
+        """Take in what a committed step has asked and what it has answered."""
+        self.add(outcome.asked)
+        self.settle(outcome.records)
+
+    def add(self, asked: Iterable[Approval]) -> None:
+        """Show what has begun to wait."""
+        for approval in asked:
+            self.known[approval.delivery.id] = approval
+            self._news.set()
+            if self._approver is not None:
+                try:
+                    self._approver.show(approval)
+                except Exception:
+                    logger.exception("the approver failed to show a message")
+
+    def settle(self, records: Iterable[AuditRecord]) -> None:
+        """Forget what does not wait any more."""
+        if self.known:
+            for record in records:
+                if record.event in _OVER:
+                    self.known.pop(record.delivery, None)
+
+    def stir(self) -> None:
+        """Something waits in a conversation of another process."""
+        self._news.set()
+
+    def forget(self, conversation: str) -> None:
+        """Forget what waits in a conversation that goes on no more."""
+        for key in [key for key, one in self.known.items() if one.delivery.conversation == conversation]:
+            del self.known[key]
+
+    async def watch(self, time: Timekeeper, answer: Commit, others: Others = tuple) -> None:
+        """Pass on the answers that are left elsewhere, and answer no for a person who does not answer; never ends.
+
+        An answer that was given in time counts, though it is found later: there may have been no server. ``others``
+        gives what waits in conversations of other processes, which have the answers that are left here passed on.
+        """
+        await self._take_answers(
+            time, answer, others
+        )  # what was left while no server ran, whether something waits or not
+        while True:
+            self._news.clear()
+            if self.known or others():
+                await self._take_answers(time, answer, others)
+            now = await time.look()
+            for approval in self._overdue(time, now):
+                why = Unasked.NOBODY if self._nobody else Unasked.LATE
+                said = ApprovalAnswer(approval.id, approval.digest, Answer.DENY, why)
+                with suppress(
+                    EngineError
+                ):  # another process has it, or the server ends: its next one asks again
+                    await answer(approval.delivery.conversation, said)
+                self.known.pop(approval.delivery.id, None)
+            await self._sleep(time, now, elsewhere=self._answers is not None and bool(others()))
+
+    def _overdue(self, time: Timekeeper, at: float) -> list[Approval]:
+        known = self.known.values()
+        return [one for one in known if self._nobody or time.left(self._limit, one.at, at) <= 0]
+
+    async def _take_answers(self, time: Timekeeper, answer: Commit, others: Others) -> None:
+        if self._answers is None:
+            return
+        try:
+            found = await self._answers.left()
+            for answered, at in found:
+                known = (*self.known.values(), *others())
+                approval = next((one for one in known if one.id == answered.approval), None)
+                if approval is None or approval in self._overdue(time, at):
+                    continue
+                if not await answer(approval.delivery.conversation, answered):
+                    logger.warning("the answer of %s to approval %s does not count", answered.by, approval.id)
+            if found:
+                await self._answers.drop([answered.approval for answered, _ in found])
+        except EngineError as error:
+            logger.error("answers cannot be read at present: %s", error)  # noqa: TRY400 - the text says it all
+
+    async def _sleep(self, time: Timekeeper, now: float, *, elsewhere: bool) -> None:
+        oldest = min((one.at for one in self.known.values()), default=None)
+        nap = LONGEST_NAP if self._answers is None else ANSWERS_NAP
+        if oldest is not None:
+            nap = min(time.left(self._limit, oldest, now), nap)
+        with anyio.move_on_after(None if oldest is None and not elsewhere else nap):
+            await self._news.wait()

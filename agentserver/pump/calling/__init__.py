@@ -1,1 +1,0 @@
-"""Calls of handlers: their tasks, contexts, deadlines, and those that end the process. Internal."""

@@ -1,0 +1,90 @@
+"""Dispatch of deliveries to their listener's queue, with the delay before a retry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import anyio
+
+from agentserver.contract import Code
+from agentserver.core.messages import Failed, Finished
+from agentserver.core.records.details import Ground
+from agentserver.pump.schedule import backoff
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from typing import Any
+
+    from agentserver.core.messages import Delivery
+    from agentserver.pump.claims.table import ClaimTable
+    from agentserver.pump.editions import Editions
+    from agentserver.pump.poison_search import Probation
+    from agentserver.pump.schedule import Schedule, Ticket
+
+
+@dataclass(slots=True)
+class Dispatcher:
+    """Lets deliveries run when their turn comes.
+
+    Args:
+        editions: who knows the listeners.
+        schedule: gives turns.
+        probation: lets suspects run before everything else; None where nothing is known of an earlier server.
+        conclude: commits what follows from a delivery that fails.
+        spawn: starts a task of the pump's.
+        claims: those of conversations at work; a repetition that is due after the loss of one is not this process's.
+    """
+
+    editions: Editions
+    schedule: Schedule
+    probation: Probation | None
+    conclude: Callable[[Finished], Coroutine[Any, Any, None]]
+    spawn: Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
+    claims: ClaimTable
+
+    def dispatch(self, ticket: Ticket) -> None:
+        """Let a delivery run when its turn comes. One for a listener that is gone since it was queued fails."""
+        if ticket.delivery.to in self.editions.bound:
+            (self.schedule if self.probation is None else self.probation).put(ticket)
+        else:
+            self.fail(ticket.delivery)
+
+    def later(self, ticket: Ticket, delay: float) -> None:
+        """Dispatch after some seconds."""
+        self.spawn(partial(self._wait, ticket, delay))
+
+    def resume(self, ticket: Ticket, touched: float, now: float) -> None:
+        """Dispatch what an earlier server left: a repetition after the rest of its delay.
+
+        The delay began at the latest when its conversation was ``touched``.
+        """
+        attempt = ticket.delivery.attempt
+        delay = backoff(attempt) if attempt else 0.0
+        rest = min(delay, touched + delay - now)
+        if rest > 0:
+            self.later(ticket, rest)
+        else:
+            self.dispatch(ticket)
+
+    def again(self, ticket: Ticket) -> None:
+        """Dispatch what had its turn already and had to let it pass."""
+        if ticket.delivery.to in self.editions.bound:
+            self.schedule.put(ticket)
+        else:
+            self.fail(ticket.delivery)
+
+    def fail(self, delivery: Delivery) -> None:
+        """Have a delivery fail, since its listener is gone."""
+        if self.probation is not None:
+            self.probation.done(delivery)
+        gone = Failed(Code.INTERNAL, Ground.GONE.of(delivery.to))
+        self.spawn(partial(self.conclude, Finished(delivery, None, gone)))
+
+    async def _wait(self, ticket: Ticket, delay: float) -> None:
+        conversation = ticket.delivery.conversation
+        claim = self.claims.get(conversation)
+        await anyio.sleep(delay)
+        if self.claims.get(conversation) is claim:
+            self.dispatch(ticket)

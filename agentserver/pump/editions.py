@@ -1,0 +1,275 @@
+"""Editions of an organism: one at the start, and one for each reload.
+
+Every conversation uses the current edition, except while a handler of an earlier one or a step of it runs: then it
+keeps its edition until that ends, and its other deliveries are held.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import re
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass, field, fields
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
+from functools import partial
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, cast
+from uuid import UUID
+
+from agentserver.core.encoding.snapshot import with_later
+from agentserver.core.state import principals
+from agentserver.pump.schedule import Ticket
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Collection, Coroutine, Mapping, MutableMapping
+
+    from agentserver.completion import Completer
+    from agentserver.contract import HandlerMetadata, HandlerResult, Invocation
+    from agentserver.core.blueprint import Listener
+    from agentserver.core.decide.decisions import Accepted
+    from agentserver.core.guard import Rules
+    from agentserver.core.messages import Delivery, Failed, Returned
+    from agentserver.core.state.conversation import Conversation
+    from agentserver.pump.accounts import Accounts
+    from agentserver.pump.approvals import Waiting
+    from agentserver.pump.dispatch import Dispatcher
+    from agentserver.pump.parsing import ParsedPayloads
+    from agentserver.pump.schedule import Alone, Schedule
+
+    Handler: TypeAlias = Callable[[Any, HandlerMetadata], Awaitable[HandlerResult]]
+
+
+Supply: TypeAlias = Callable[[], object]
+
+_UNCHANGEABLE = (
+    *(type(None), bool, int, float, complex, str, bytes, Decimal, Fraction, UUID, PurePath, Enum, re.Pattern, type),
+    *(dt.date, dt.time, dt.timedelta, dt.timezone),
+    *(IPv4Address, IPv6Address, IPv4Network, IPv6Network),
+)  # fmt: skip
+
+
+def supply(settings: object) -> Supply:
+    """The source of each invocation's settings: the object itself when nothing in it can be changed, else a copy."""
+    if unchangeable(settings):
+        return lambda: settings
+    return lambda: deepcopy(settings)
+
+
+def unchangeable(value: object) -> bool:
+    """True when a value and all that it holds stay as they are. A frozen dataclass may, a plain one never."""
+    if isinstance(value, _UNCHANGEABLE):
+        return True
+    if isinstance(value, tuple | frozenset):
+        return type(value) in (tuple, frozenset) and all(map(unchangeable, value))
+    declared = getattr(type(value), "__dataclass_params__", None)
+    if declared is None or not declared.frozen:
+        return False
+    names = {field.name for field in fields(cast("Any", value))}
+    return getattr(value, "__dict__", {}).keys() <= names and all(
+        unchangeable(getattr(value, name)) for name in names
+    )
+
+
+class Elsewhere(Protocol):
+    """Calls a handler that is not in this process."""
+
+    async def call(self, accepted: Accepted, current: Invocation) -> Returned | Failed:
+        """Let it handle a delivery. A failure of any kind is a value; being cancelled ends the call.
+
+        Args:
+            accepted: the delivery.
+            current: what a handler of this process would have in reach.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Callee:
+    """A listener with the code behind it and the settings that the code reads.
+
+    Args:
+        settings: as they were loaded; ``supply`` gives each invocation its own.
+        completer: answers what the code asks of language models; None where there are none.
+        remote: calls the handler where it is, when that is not in this process; ``handler`` is not called then.
+        enter: called in the context of an invocation before anything else of it; it must not raise. None for nothing.
+    """
+
+    listener: Listener
+    handler: Handler
+    settings: object | None = None
+    completer: Completer | None = None
+    remote: Elsewhere | None = None
+    enter: Callable[[Delivery], object] | None = None
+    supply: Supply = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Find out once whether invocations may share the settings."""
+        object.__setattr__(self, "supply", supply(self.settings))
+
+
+class Edition(NamedTuple):
+    """An organism until it is reloaded.
+
+    Args:
+        rules: what its conversations decide by.
+        bound: listeners with their handlers, by name.
+    """
+
+    rules: Rules
+    bound: Mapping[str, Callee]
+
+
+class Editions:
+    """The edition of each conversation.
+
+    ``rules`` and ``bound`` are the present one's, ``taken`` is what no principal can be called there, ``exclusive`` are
+    the listeners of which one invocation runs at a time in all processes together. ``earlier`` has the conversations
+    that keep another; it is empty but for a while after a reload, so that nothing else costs more. ``working`` has each
+    piece of work on a delivery, and its conversation.
+    """
+
+    def __init__(self, rules: Rules, bound: Mapping[str, Callee]) -> None:
+        self._present(Edition(rules, bound))
+        self.earlier: dict[str, Edition] = {}
+        self.working: dict[object, str] = {}
+        self._held: dict[str, list[Delivery]] = {}
+        self._rest = asyncio.Event()
+
+    def _present(self, edition: Edition) -> None:
+        self.rules, self.bound = edition
+        self.taken = principals.taken(edition.bound)
+        self.exclusive = frozenset([name for name, one in edition.bound.items() if one.listener.exclusive])
+
+    def check(self, principal: str, may: Collection[str] | None) -> None:
+        """Raise ValueError when no principal can have this name, or one of those whom it may address is no listener."""
+        why = principals.unfit(principal, self.taken)
+        if why:
+            raise ValueError(f"{principal!r} {why}, so no principal can bear it")
+        unknown = sorted(set(may or ()) - self.rules.blueprint.listeners.keys())
+        if unknown:
+            raise ValueError(f"{principal} may address {', '.join(unknown)}: there is no such listener")
+
+    def of(self, conversation: str) -> Rules:
+        """The rules that a conversation decides by."""
+        found = self.earlier.get(conversation)
+        return self.rules if found is None else found.rules
+
+    def swap(self, edition: Edition, busy: Collection[str]) -> None:
+        """Let all conversations go by another edition from now on, and those that are busy once they are not."""
+        present = Edition(self.rules, self.bound)
+        self._present(edition)
+        for conversation in {*busy, *self.working.values()}:
+            self.earlier.setdefault(conversation, present)
+
+    def hold(self, delivery: Delivery) -> None:
+        """Keep a delivery back until its conversation has moved."""
+        self._held.setdefault(delivery.conversation, []).append(delivery)
+
+    def move(self, conversation: str) -> list[Delivery] | None:
+        """Let a conversation go by the present edition; gives what was held. None while a handler of it runs."""
+        if conversation in self.working.values():
+            return None
+        return self.forget(conversation)
+
+    def forget(self, conversation: str) -> list[Delivery]:
+        """A conversation keeps nothing earlier, having moved or ended; gives what was held of it."""
+        self.earlier.pop(conversation, None)
+        self.rested()
+        return self._held.pop(conversation, [])
+
+    def rested(self) -> None:
+        """Something that was at work is done, or has moved."""
+        self._rest.set()
+        self._rest = asyncio.Event()
+
+    async def rest(self) -> None:
+        """Wait until that happens again."""
+        await self._rest.wait()
+
+
+def at_once(bound: Mapping[str, Callee]) -> dict[str, int]:
+    """The number of invocations of each listener that may run at once."""
+    return {name: one.listener.concurrency for name, one in bound.items()}
+
+
+@dataclass(slots=True)
+class Reloads:
+    """Lets conversations go by another edition.
+
+    Args:
+        editions: of each conversation.
+        work: conversations as last committed, who takes a step of one, and payloads that were read by its rules.
+        bounds: what principals have in hand, what waits for persons, and the turns of listeners.
+        dispatcher: where deliveries go on.
+        spawn: starts a task of the pump's.
+    """
+
+    editions: Editions
+    work: tuple[MutableMapping[str, Conversation], Alone, ParsedPayloads]
+    bounds: tuple[Accounts, Waiting, Schedule]
+    dispatcher: Dispatcher
+    spawn: Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
+
+    def unfit(self, edition: Edition) -> tuple[str, ...]:
+        """The principals with something open whose name another edition has for a listener."""
+        taken = principals.taken(edition.bound)
+        return tuple(sorted(name for name in self.bounds[0].principals if principals.unfit(name, taken)))
+
+    def swap(self, edition: Edition) -> int:
+        """Let all conversations go on by another edition; gives how many are at work, and do so as soon as they may."""
+        editions, before = self.editions, at_once(self.editions.bound)
+        live, alone, parsed = self.work
+        accounts, waiting, schedule = self.bounds
+        editions.swap(edition, alone.inside)
+        accounts.limit(edition.rules.blueprint.limits)
+        waiting.limit(edition.rules.blueprint.limits.approval)
+        parsed.clear()
+        for key in live.keys() - editions.earlier.keys():
+            live[key] = with_later(live[key], edition.rules.guards)
+        for ticket in schedule.resize(before, at_once(edition.bound)):
+            self.dispatcher.fail(ticket.delivery)
+        for key in editions.earlier:
+            self.spawn(partial(self._move, key))
+        return len(editions.earlier)
+
+    async def moved(self) -> None:
+        """Wait until every conversation goes by the present edition."""
+        while self.editions.earlier:
+            await self.editions.rest()
+
+    def put_off(self, delivery: Delivery) -> None:
+        """Deal with a delivery whose turn has come after a reload: it waits for its conversation, or fails."""
+        if delivery.conversation in self.editions.earlier:
+            self.editions.hold(delivery)
+        else:
+            self.dispatcher.fail(delivery)
+
+    async def _move(self, conversation: str) -> None:
+        """Let a conversation go on by the present edition once nothing of it is at work by an earlier one."""
+        _, alone, _ = self.work
+        while conversation in self.editions.earlier:
+            await alone.enter(conversation)
+            try:
+                moved = self._moved(conversation)
+            finally:
+                alone.leave(conversation)
+            if not moved:
+                await self.editions.rest()
+
+    def _moved(self, conversation: str) -> bool:
+        """True when the conversation, which is alone, has moved."""
+        live, _, parsed = self.work
+        held, now = self.editions.move(conversation), live.get(conversation)
+        if held is None or now is None:
+            return held is not None
+        live[conversation] = with_later(now, self.editions.rules.guards)
+        for thread in now.tree.nodes.values():
+            parsed.forget(thread.waiting())
+        for delivery in held:
+            self.dispatcher.again(Ticket(now.principal, delivery))
+        return True

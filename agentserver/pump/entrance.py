@@ -1,0 +1,378 @@
+"""Entrance of gateways: opens, finds and ends conversations, submits messages, requeues dead letters."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import ExitStack, suppress
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from agentserver.core import receipts
+from agentserver.core.decide.requeue import redrive
+from agentserver.core.messages import Cancelling, Closing, Redriven, Requeued
+from agentserver.core.state.conversation import Conversation
+from agentserver.ports import ConversationFound, EngineError, FencedError, Submitted, Unkept, UnkeptError
+from agentserver.pump.boundary import CLOSED, staying_open
+from agentserver.pump.handles import Handles
+from agentserver.pump.remote.arrivals import Arrivals
+from agentserver.pump.remote.owners import Owners
+from agentserver.pump.remote.views import Views
+from agentserver.pump.watches import Watches, nobody
+from agentserver.wire import envelope
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+
+    from agentserver.core.encoding.recorded import DeadLetter
+    from agentserver.core.messages import Delivery, Done, EventPlace, Outside, Progress, Reply
+    from agentserver.core.state.approvals import ApprovalAnswer
+    from agentserver.core.state.principals import Principal
+    from agentserver.ports import Claim, Clock, Ended, Engine, EngineReader
+    from agentserver.pump.accounts import Accounts
+    from agentserver.pump.boundary import Boundary
+    from agentserver.pump.editions import Editions
+    from agentserver.pump.handle import ServerHandle
+    from agentserver.pump.records import RecordStream
+    from agentserver.pump.remote.elsewhere import Elsewhere
+    from agentserver.pump.schedule import Door
+
+
+logger = logging.getLogger("agentserver.pump")
+
+OPERATOR = "an operator"
+"""The one who has ended something, where the record is told no name."""
+
+
+class Conversations(NamedTuple):
+    """The conversations of a server.
+
+    Args:
+        live: those at work, as last committed.
+        claims: on those at work.
+        find: claims one and reads it, if it is open.
+        engine: where they are kept.
+        accounts: the quotas of their principals.
+        elsewhere: those that another process had a moment ago.
+        stream: of the records of their committed steps.
+    """
+
+    live: MutableMapping[str, Conversation]
+    claims: MutableMapping[str, Claim]
+    find: Callable[[str], Awaitable[Conversation | None]]
+    engine: Engine
+    accounts: Accounts
+    elsewhere: Elsewhere
+    stream: RecordStream
+
+
+class Entrance:
+    """Lets gateways in.
+
+    Args:
+        editions: tells which principals there can be.
+        conversations: those of the server.
+        clock: time and randomness.
+        boundary: decides and commits.
+        door: where what comes in waits for its turn.
+        receive: commits what has come in through the door; takes what ``Receiver.receive`` does.
+    """
+
+    def __init__(
+        self,
+        editions: Editions,
+        conversations: Conversations,
+        clock: Clock,
+        boundary: Boundary,
+        door: Door,
+        receive: Callable[[str, str, Outside], Awaitable[Submitted]],
+    ) -> None:
+        self._editions = editions
+        self._live, self._claims, self._find, self._engine, self._accounts, self._elsewhere, self.stream = (
+            conversations
+        )
+        self._clock, self._boundary = clock, boundary
+        self._door = door
+        self.receive = receive
+        self._owners = Owners(self._engine, clock, self._elsewhere)
+        self.handles = handles = Handles(self._engine, clock, self, self._owners)
+        self.watches = Watches(self._engine, self._live, self._claims)
+        self.views = Views(self._engine, handles, self.watches, self.stream.miss)
+        self.arrivals = Arrivals(self._engine, self)
+        self.letters = DeadLetters(self._engine, editions, clock, (boundary, handles.owners), self._begin)
+
+    # Conversations
+
+    async def open(
+        self, principal: Principal | str, key: str | None, most: int | None, *, kept: bool, door: str
+    ) -> ServerHandle:
+        """Open a conversation, in which the principal keeps the rights that it has now, or find the one of this key.
+
+        ``kept`` has the opening committed before this returns, as a shared engine always has, so that every process
+        finds the conversation; ``door`` is noted with it (``left_over``).
+
+        Raises ValueError when no principal can bear the name (core/state/principals.py), no envelope can carry it,
+        one of those whom it may address is no listener, or the key is none; QuotaError when it has as many
+        conversations open as it may, UnkeptError when the engine cannot keep the key or the opening.
+        """
+        conversation = Conversation.opened(principal, self._clock.moment())
+        name, may = conversation.principal, conversation.rights.may
+        self._editions.check(name, may)
+        envelope.write(name, None, None, "")
+        named = None if key is None else receipts.opening(name, key)
+        named = receipts.opened_by(name, door, conversation.id) if door else named
+        await self._door.enter(name, conversation.id)
+        try:
+            if named is None:
+                handle = await self._begin(conversation, most)
+            else:
+                handle = await self._named(conversation, named, most)
+            if kept or self._engine.shared:
+                await self._keep(handle)
+        except EngineError as error:
+            raise UnkeptError(Unkept.UNKEPT) from error
+        return handle
+
+    async def _keep(self, handle: ServerHandle) -> None:
+        """Commit the opening of a conversation, unless something of it is committed. Raises EngineError."""
+        live = self._live.get(handle.id)
+        if live is None or live.version:
+            return
+        with ExitStack() as undo:
+            undo.callback(handle.detach)
+            try:
+                await self._boundary.open(handle.id)
+            except FencedError:  # another process began the conversation of this name a moment ago
+                await self._drop(handle.id)
+                if await self._engine.standing(handle.id) is None:
+                    raise
+            except EngineError:
+                await self._drop(handle.id)
+                raise
+            else:
+                if handle.id not in self._live:  # another task has tried the same, and could not
+                    raise EngineError(handle.id)
+            undo.pop_all()
+
+    async def _drop(self, conversation: str) -> None:
+        """Forget a conversation whose opening could not be kept."""
+        self._live.pop(conversation, None)
+        self._claims.pop(conversation, None)
+        self._accounts.close(conversation)
+        with suppress(EngineError):
+            await self._engine.release([conversation])
+
+    async def _begin(self, conversation: Conversation, most: int | None) -> ServerHandle:
+        """Begin a conversation. Raises QuotaError, and EngineError."""
+        principal = conversation.principal
+        count = await self._engine.open_count(principal)
+        if conversation.id in self._live:  # another task has begun the one of this name meanwhile
+            return await self.handles.take(principal, conversation.id)
+        if count is not None:  # those that are not committed yet are known here alone
+            count += sum(not one.version for one in self._live.values() if one.principal == principal)
+        self._accounts.check(principal, most, count)
+        self._claims[conversation.id] = self._engine.begin_claim(conversation.id)
+        self._live[conversation.id] = conversation
+        self._accounts.open(conversation.id, principal)
+        return self.handles.open(principal, conversation.id)
+
+    async def _named(self, fresh: Conversation, name: str, most: int | None) -> ServerHandle:
+        """The conversation that has a name. One that never began, before an earlier server ended, begins now."""
+        known = await self._engine.named(name)
+        if known is None:
+            self._accounts.check(fresh.principal, most, await self._engine.open_count(fresh.principal))
+            known = await self._engine.give_name(name, fresh.id, fresh.touched)
+        if await self._engine.standing(known) is None and known not in self._live:
+            return await self._begin(fresh._replace(id=known), most)
+        return await self.handles.take(fresh.principal, known)
+
+    async def standing(self, principal: str | None, conversation: str) -> ConversationFound:
+        """The owner of a conversation, and whether it is over.
+
+        Raises LookupError when there is none, or it is another principal's; EngineError.
+        """
+        live = self._live.get(conversation)
+        if live is not None and principal in {None, live.principal}:
+            return ConversationFound(conversation, live.principal, over=False)
+        found = await self._engine.standing(conversation)
+        if found is None or found.over:
+            self._elsewhere.forget(conversation)
+        if found is None or principal not in {None, found.principal}:
+            raise LookupError("no such conversation")
+        return found
+
+    async def _standing(self, principal: str | None, conversation: str) -> ConversationFound:
+        """As ``standing``; its end may not be known yet where another process has ended it a moment ago."""
+        found = self._elsewhere.find(conversation)
+        if found is None or conversation in self._live or principal not in {None, found.principal}:
+            return await self.standing(principal, conversation)
+        return found
+
+    async def end(self, principal: str | None, conversation: str, by: str) -> None:
+        """End a conversation. Raises LookupError and EngineError."""
+        standing = await self.standing(principal, conversation)
+        if not standing.over:
+            closing = Closing(CLOSED if principal is not None else f"closed by {by or OPERATOR}")
+            try:
+                await self.closed(principal, conversation, closing)
+            except FencedError:
+                await self._owners.close(principal, conversation, closing)
+        elif principal is not None:
+            self.handles.abandon(conversation)
+
+    async def cancel(self, principal: str | None, conversation: str, request: str, by: str) -> bool:
+        """End one request; False when it is at rest or unknown. Raises LookupError and EngineError."""
+        await self.standing(principal, conversation)
+        cancelling = Cancelling(request, "" if principal is not None else by or OPERATOR)
+        try:
+            return await self._boundary.cancel(conversation, cancelling)
+        except FencedError:
+            return await self._owners.cancel(principal, conversation, cancelling)
+
+    async def close(self, conversation: str) -> None:
+        """End a conversation for the gateway that holds it. One that cannot be ended at present stays open."""
+        try:
+            await self._boundary.end(conversation)
+        except FencedError:
+            with suppress(LookupError), staying_open():
+                await self._owners.close(None, conversation, Closing(CLOSED))
+
+    async def answer(self, conversation: str, answered: ApprovalAnswer) -> bool:
+        """Commit a person's answer. False when nothing waits for it, or another message than the one shown does."""
+        try:
+            return await self._boundary.answer(conversation, answered)
+        except FencedError:
+            return await self._owners.answer(conversation, answered)
+
+    async def version(self, conversation: str) -> int | None:
+        """The version of a conversation that takes messages, here or elsewhere. Raises EngineError."""
+        live = self._live.get(conversation)
+        if live is None:
+            live = await (self.views.look if self._engine.shared else self._find)(conversation)
+        return None if live is None else live.version
+
+    async def confirm(self, principal: str, conversation: str, place: EventPlace) -> None:
+        """Count everything up to a place as taken. Raises LookupError and EngineError."""
+        await self.standing(principal, conversation)
+        self._engine.confirm(conversation, place)
+
+    def watch(
+        self,
+        principal: str | None,
+        conversation: str,
+        after: EventPlace,
+        caught_up: Callable[[], None] = nobody,
+    ) -> AsyncIterator[Reply | Done | Progress | Ended]:
+        """Everything after a place, as it leaves. Raises LookupError, and EngineError, at the first item."""
+        standing = partial(self._standing, principal, conversation)
+        return self.watches.events(conversation, after, standing, caught_up)
+
+    # Messages
+
+    async def submit(
+        self, principal: str, conversation: str, data: bytes, to: str | None, own: str | None
+    ) -> Submitted:
+        """Hand in a message. Raises LookupError, OtherMessageError, and ValueError when ``own`` is no id."""
+        outside = self.handles.outside(principal, conversation, data, to, own)
+        try:
+            await self._standing(principal, conversation)
+            return await self.handles.submit(principal, conversation, outside)
+        except EngineError as error:
+            return unkept(outside, error)
+
+    async def find_answer(self, principal: str, conversation: str, request: str) -> Reply | Done | None:
+        """Find what left first for a request with a key; None while nothing did. Raises LookupError, EngineError."""
+        await self.standing(principal, conversation)
+        told = await self.handles.told(conversation, request)
+        return told[0] if told else None
+
+    # What other processes hand in
+
+    async def received(self, principal: str, conversation: str, outside: Outside) -> Submitted:
+        """Commit a message here. Raises OtherMessageError and EngineError."""
+        return await self.handles.keep(principal, conversation, outside)
+
+    async def cancelled(self, conversation: str, cancelling: Cancelling) -> bool:
+        """End one request here. Raises EngineError."""
+        return await self._boundary.cancel(conversation, cancelling)
+
+    async def closed(self, principal: str | None, conversation: str, closing: Closing) -> None:
+        """End a conversation here, of which its principal wants nothing more. Raises EngineError."""
+        await self._boundary.close(conversation, closing.reason, patient=False)
+        if principal is not None:
+            self.handles.abandon(conversation)
+
+    async def answered(self, conversation: str, answered: ApprovalAnswer) -> bool:
+        """Commit an answer here. Raises EngineError."""
+        return await self._boundary.answer(conversation, answered)
+
+    async def requeued(self, letter: Delivery) -> bool:
+        """Queue a dead letter again here. Raises LookupError and EngineError."""
+        return await self._boundary.requeue(letter)
+
+    def stop(self) -> None:
+        """The server stops: let everybody go who waits."""
+        self._owners.stop()
+        self.handles.stop()
+        self.watches.stop()
+        self.stream.stop()
+
+
+def unkept(outside: Outside, error: EngineError) -> Submitted:
+    """The fate of a message that the engine cannot keep at present. The log has the reason."""
+    logger.error("a message from outside cannot be kept at present: %s", error)
+    return Submitted(outside.request, Unkept.UNKEPT)
+
+
+class DeadLetters:
+    """The dead letters of a server.
+
+    Args:
+        engine: where they are kept.
+        editions: the rules by which one may go again.
+        clock: time and randomness.
+        ways: one decides and commits, the other hands in what is for another process.
+        begin: begins a conversation, of which a principal may have so many open.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        editions: Editions,
+        clock: Clock,
+        ways: tuple[Boundary, Owners],
+        begin: Callable[[Conversation, int | None], Awaitable[ServerHandle]],
+    ) -> None:
+        self._engine, self._editions, self._clock = engine, editions, clock
+        (self._boundary, self._owners), self._begin = ways, begin
+
+    async def requeue(self, delivery: str, by: str) -> str:
+        """Queue one again; gives the conversation in which it is. Raises LookupError and EngineError."""
+        letter, opener = await self._engine.read(lambda reader: _found(reader, delivery))
+        if letter.open and await self._requeued(letter.delivery):
+            return letter.delivery.conversation
+        opened = Conversation.opened(opener, self._clock.moment())
+        redriven = Redriven(letter.delivery, next(self._clock.moment().ids()), by)
+        # Decided here first, so that no conversation begins for one that may not go.
+        redrive(opened, redriven, self._editions.rules, self._clock.moment())
+        (await self._begin(opened, None)).detach()  # what it is answered waits for its principal
+        await self._boundary.redrive(opened.id, redriven)
+        return opened.id
+
+    async def _requeued(self, letter: Delivery) -> bool:
+        try:
+            return await self._boundary.requeue(letter)
+        except FencedError:
+            return await self._owners.requeue(Requeued(letter))
+
+    async def discard(self, delivery: str) -> None:
+        """Take one off the list. What is recorded of it stays. Raises LookupError and EngineError."""
+        if not await self._engine.discard(delivery):
+            raise LookupError("no such dead letter")
+
+
+def _found(reader: EngineReader, delivery: str) -> tuple[DeadLetter, Principal]:
+    """A dead letter, and the principal whose conversation it is from."""
+    for letter in reader.dead(prefix=delivery):
+        if letter.delivery.id == delivery:
+            return letter, reader.recorded_conversation(letter.delivery.conversation).beginning.opener
+    raise LookupError("no such dead letter")

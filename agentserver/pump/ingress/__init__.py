@@ -1,1 +1,0 @@
-"""The conversations that gateways hold. Internal."""

@@ -1,0 +1,486 @@
+"""Calls user code: handlers, and the code of their payloads.
+
+A crash becomes a value. The deadlines of all running calls share one timer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import decimal
+import logging
+import traceback
+from collections import deque
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+
+import anyio
+
+from agentserver.completion import CompletionError, CompletionFault
+from agentserver.contract import (
+    Answering,
+    Code,
+    HandlerMetadata,
+    HandlerResponse,
+    HandlerResult,
+    Invocation,
+    run_in,
+)
+from agentserver.core.drafts.replies import single
+from agentserver.core.messages import NO_EFFECTS, Failed, Finished, Progress, Returned
+from agentserver.core.records.details import Failure, Ground
+from agentserver.core.refusals import UnsentError
+from agentserver.core.state.effects import ThreadStorage, ThreadTodos, collect
+from agentserver.pump.calls import RunningCall, Stage
+from agentserver.pump.watchdog import LoopHolder
+from agentserver.spending import SpentError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from contextvars import Context
+
+    from agentserver.core.decide.decisions import Accepted
+    from agentserver.core.messages import Call
+    from agentserver.ports import Marks
+    from agentserver.pump.claims.table import ClaimTable
+    from agentserver.pump.editions import Callee, Editions
+    from agentserver.pump.parsing import Apart
+    from agentserver.pump.purse import Purses
+
+    Handler: TypeAlias = Callable[[Any, HandlerMetadata], Awaitable[HandlerResult]]
+
+    _Call: TypeAlias = RunningCall[Returned | Failed]
+
+
+class CleanContext:
+    """The context variables of its maker, without what may be changed in place.
+
+    Python keeps the rules of decimal arithmetic as one mutable value of a context variable: a copy of a context shares
+    it. It is left out, and each fresh context gets a copy of it instead, where it is not what Python begins with.
+    """
+
+    def __init__(self) -> None:
+        arithmetic = decimal.getcontext().copy()
+        arithmetic.clear_flags()
+        self._clean = contextvars.Context()
+        for variable, value in contextvars.copy_context().items():
+            if not isinstance(value, decimal.Context):
+                self._clean.run(variable.set, value)
+        usual = repr(arithmetic) == repr(decimal.Context())
+        self.fresh: Callable[[], Context] = (
+            self._clean.copy if usual else partial(self._calculating, arithmetic)
+        )
+        """Gives a copy that nothing else has."""
+
+    def _calculating(self, arithmetic: decimal.Context) -> Context:
+        context = self._clean.copy()
+        context.run(decimal.setcontext, arithmetic.copy())
+        return context
+
+
+class Deadlines:
+    """Tells calls when they are late.
+
+    Args:
+        running: the calls that run now.
+    """
+
+    def __init__(self, running: Callable[[], Iterable[RunningCall[Any]]]) -> None:
+        self._running = running
+        self._timer: asyncio.TimerHandle | None = None
+        self._next = float("inf")
+
+    def watch(self, call: RunningCall[Any]) -> None:
+        """Look at the clock when this call is due, at the latest."""
+        if call.due < self._next:
+            self._set(call.due)
+
+    def end(self) -> None:
+        """Look at the clock no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _set(self, due: float) -> None:
+        self.end()
+        self._next = due
+        self._timer = asyncio.get_running_loop().call_at(due, self._look)
+
+    def _look(self) -> None:
+        now, self._next, self._timer = self._next, float("inf"), None
+        calls = [call for call in self._running() if not call.stopped]
+        for call in calls:
+            if call.due <= now:
+                call.late()
+        left = [call.due for call in calls if call.due > now]
+        if left:
+            self._set(min(left))
+
+
+LINE: Final = 500
+"""Characters of one word of progress, after which it is cut."""
+
+BURST: Final = 10
+"""Words of one invocation that may come at once."""
+
+RATE: Final = 5.0
+"""Words a second of one invocation beyond these."""
+
+
+class Stoppable(Protocol):
+    """The needs of a teller of its call."""
+
+    @property
+    def stopped(self) -> bool:
+        """True once it was told to end."""
+        ...
+
+    def done(self) -> bool:
+        """True once it is over."""
+        ...
+
+
+class Teller:
+    """Takes the words of a handler. May be called from any thread.
+
+    Args:
+        tell: passes a word on, on the event loop.
+        accepted: the delivery that the handler was called with.
+        call: the call of it.
+        loop: the event loop.
+        redact: takes secrets out of a text, before anything of it is cut.
+        steady: seconds, by a clock that cannot be set.
+    """
+
+    def __init__(
+        self,
+        tell: Callable[[Accepted, Progress], None],
+        accepted: Accepted,
+        call: Stoppable,
+        loop: asyncio.AbstractEventLoop,
+        redact: Callable[[str], str],
+        steady: Callable[[], float],
+    ) -> None:
+        self._tell = tell
+        self._accepted = accepted
+        self._call = call
+        self._loop = loop
+        self._redact = redact
+        self._steady = steady
+        self._left = float(BURST)
+        self._at = steady()
+
+    def __call__(self, text: str) -> None:
+        """Pass on a line of text, or drop it. Raises TypeError for anything but text."""
+        if not isinstance(text, str):
+            raise TypeError(f"progress is told in text, not as {type(text).__name__}")
+        if self._call.stopped or self._call.done() or not self._spend():
+            return
+        said = (
+            self._redact(str.__str__(text)).encode("utf-8", "backslashreplace").decode()
+        )  # half a pair is no text
+        line = " ".join(said.split())
+        if not line:
+            return
+        delivery = self._accepted.delivery
+        shown = line if len(line) <= LINE else f"{line[: LINE - 1]}\u2026"
+        progress = Progress(delivery.conversation, delivery.request, delivery.to, shown)
+        if self._here():
+            self._tell(self._accepted, progress)  # later the handler may have come back
+        else:
+            self._loop.call_soon_threadsafe(self._tell, self._accepted, progress)
+
+    def _here(self) -> bool:
+        try:
+            return asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            return False
+
+    def _spend(self) -> bool:
+        now = self._steady()
+        self._left = min(float(BURST), self._left + (now - self._at) * RATE)
+        self._at = now
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
+
+
+logger = logging.getLogger("agentserver.pump")
+
+_new = tuple.__new__
+
+LAST_WORDS = 0.5
+"""Seconds that a server that stops waits for handlers which it has cancelled."""
+
+
+CRASHES = 256
+"""Deliveries whose crash is remembered as logged, until the step that follows from it is."""
+
+
+class Invoker:
+    """Calls handlers. Knows which threads have one running, so that it can be stopped.
+
+    Each call has a task and a context of its own: what a handler does to either ends with it. One that does not end
+    when it is cancelled is abandoned: it may run on, but nothing that it says or stores counts. A listener of which as
+    many are abandoned as may run at once is ``busy`` until one of them ends.
+
+    Args:
+        editions: codecs and bounds for what handlers answer and store.
+        resources: what the organism's lifespan provides.
+        apart: reads results.
+        seen: the marks of deliveries that run, and the claims on conversations at work.
+        purses: what invocations charge their work to. Their clock also says how long an invocation took.
+        tell: passes on a word of progress.
+    """
+
+    def __init__(
+        self,
+        editions: Editions,
+        resources: Sequence[object],
+        apart: Apart,
+        seen: tuple[Marks, ClaimTable],
+        purses: Purses,
+        tell: Callable[[Accepted, Progress], None],
+    ) -> None:
+        self._tell = tell
+        self._purses = purses
+        self._steady = purses.clock.steady
+        self._marks, self._claims = seen
+        self._editions = editions
+        self._apart = apart
+        self._resources = tuple(resources)
+        self._clean = CleanContext()
+        self._calls: dict[str, _Call] = {}
+        self._deadlines = Deadlines(self._calls.values)
+        self._abandoned: dict[str, set[_Call]] = {}
+        self._ending: set[asyncio.Future[None]] = set()
+        self.crashes: deque[str] = deque(maxlen=CRASHES)
+
+    @property
+    def grace(self) -> float:
+        """Seconds that a call has to end once it is cancelled."""
+        return self._editions.rules.blueprint.limits.grace
+
+    @property
+    def running(self) -> frozenset[str]:
+        """The threads whose handlers run."""
+        return frozenset(self._calls)
+
+    def watch(self, call: _Call) -> None:
+        """Tell a call when it is late."""
+        self._deadlines.watch(call)
+
+    def cancel(self, thread: str) -> None:
+        """Stop the call that runs on a thread; its result is void."""
+        call = self._calls.pop(thread, None)
+        if call is not None:
+            call.stop()
+
+    def holder(self, task: object) -> LoopHolder | None:
+        """The call that a task is of, an abandoned one among them. May be asked from another thread."""
+        calls = (*self._calls.values(), *(call for left in self._abandoned.values() for call in left))
+        return next(
+            (LoopHolder(call.listener.name, call.delivery.id) for call in calls if call is task), None
+        )
+
+    async def end(self) -> None:
+        """Let what was cancelled come to its end, for a moment."""
+        self._deadlines.end()
+        with anyio.CancelScope(shield=True):
+            if self._ending:
+                await asyncio.wait(self._ending, timeout=LAST_WORDS)
+
+    async def call(self, bound: Callee, worker: asyncio.Task[Any], accepted: Accepted) -> Finished | None:
+        """Call the handler under its deadline. None when its thread was closed meanwhile.
+
+        A missed deadline comes back as a value, and so does a crash, be it of the payload's constructor, of the
+        handler, or of what it returned. ``worker`` is the task that runs now.
+        """
+        delivery, listener = accepted.delivery, bound.listener
+        left = self._abandoned.get(listener.name, ())
+        if len(left) >= listener.concurrency:
+            busy = Failed(Code.BUSY, Ground.BUSY.of(len(left), listener.name))
+            return Finished(delivery, accepted.element, busy)
+        began = self._steady()
+        # asyncio.get_running_loop() would ask the system for the id of the process.
+        call: _Call = RunningCall(self, worker.get_loop(), listener, delivery)
+        call.epoch = self._claims[delivery.conversation].epoch
+        self._calls[delivery.thread] = call
+        try:
+            run = self._run if bound.remote is None else self._run_elsewhere
+            context = self._clean.fresh()
+            if bound.enter is not None:
+                context.run(bound.enter, delivery)
+            over = call.begin(run(bound, accepted, call), context, worker)
+            stage = call.stage if over else await call.ended()
+        finally:
+            if self._calls.get(delivery.thread) is call:
+                del self._calls[delivery.thread]
+            if not call.done():
+                self._ending.add(call)
+                call.add_done_callback(self._ending.discard)
+        if stage is Stage.VOID:
+            return None
+        said = call.said
+        if stage is Stage.LATE or said is None:
+            said = Failed(Code.TIMEOUT, Ground.LATE.of(f"{listener.deadline:g}"))
+        return _new(Finished, (delivery, accepted.element, said, round(self._steady() - began, 6)))
+
+    def abandon(self, call: _Call) -> None:
+        """Go on without a call that does not end."""
+        name = call.listener.name
+        left = self._abandoned.setdefault(name, set())
+        left.add(call)
+        mark = self._marks.enter(call.delivery.id, call.delivery.conversation)  # it may end the process yet
+        call.add_done_callback(lambda _: self._marks.leave(mark))
+        call.add_done_callback(lambda _: left.discard(call))
+        logger.error(
+            "%s did not end within %g s of being cancelled and is abandoned; %d of its invocations are",
+            name,
+            self.grace,
+            len(left),
+        )
+
+    async def _run(self, bound: Callee, accepted: Accepted, call: _Call) -> None:
+        made: list[tuple[Invocation, ThreadStorage, ThreadTodos]] = []  # when the handler first asks for it
+
+        def current() -> Invocation:
+            if not made:
+                made.append(self._invocation(bound, accepted, call))
+            return made[0][0]
+
+        try:
+            run_in(current)
+            payload = accepted.codec.decode(accepted.shown)
+            value = await bound.handler(payload, accepted.metadata)
+            if call.cancels:
+                _check_unharmed(call)
+            if isinstance(value, HandlerResponse):
+                editions, conversation = self._editions, accepted.delivery.conversation
+                rules = editions.of(conversation) if editions.earlier else editions.rules
+                said = single(value, rules.codecs, rules.bounds)
+            else:
+                said = await self._apart.result(accepted.delivery.conversation, value, accepted.room)
+        except BaseException as error:  # noqa: BLE001 - one of the two places that turn any exception into a value
+            if isinstance(error, UnsentError):
+                call.returned(Failed(Code.BUSY, Failure(told(error))))
+            elif not isinstance(error, asyncio.CancelledError):
+                call.returned(self._crashed(accepted, error))
+            elif not call.stopped:
+                call.returned(self._crashed(accepted, _CancelledItselfError()))
+            return
+        if isinstance(said, Failed):
+            call.returned(said)
+        else:
+            call.returned(_new(Returned, (said, collect(*made[0][1:]) if made else NO_EFFECTS)))
+
+    async def _run_elsewhere(self, bound: Callee, accepted: Accepted, call: _Call) -> None:
+        """Have another process call the handler. Its failures are values; being cancelled has no result."""
+        assert bound.remote is not None  # the caller has looked
+        current, _, _ = self._invocation(bound, accepted, call)
+        call.returned(await bound.remote.call(accepted, current))
+
+    def _crashed(self, accepted: Accepted, error: BaseException) -> Failed:
+        delivery = accepted.delivery
+        shown = writable(error)
+        if isinstance(shown, SpentError) or isinstance(_cause(shown), SpentError):
+            return Failed(Code.BUDGET, Failure(told(shown)))
+        place = {"conversation": delivery.conversation, "thread_id": delivery.thread}
+        logger.error("%s crashed", delivery.to, exc_info=shown, extra=place)
+        self.crashes.append(delivery.id)
+        return Failed(
+            failing(error.fault if isinstance(error, CompletionError) else None), Failure(told(shown))
+        )
+
+    def _invocation(
+        self, bound: Callee, accepted: Accepted, call: _Call
+    ) -> tuple[Invocation, ThreadStorage, ThreadTodos]:
+        delivery = accepted.delivery
+        rules = self._editions.of(delivery.conversation)
+        room = rules.blueprint.limits.storage
+        storage = ThreadStorage(accepted.storage, rules.codecs, rules.bounds, room, accepted.logs)
+        todos = ThreadTodos(delivery.thread, bound.listener.name, accepted.todos)
+        current = Invocation(
+            accepted.metadata,
+            storage,
+            todos,
+            bound.supply(),
+            self._resources,
+            delivery.id,
+            delivery.attempt,
+            answering(accepted.call),
+            call.until,
+            bound.completer,
+            self._teller(bound, accepted, call),
+            self._purses.of(delivery),
+            call.epoch,
+        )
+        return current, storage, todos
+
+    def _teller(self, bound: Callee, accepted: Accepted, call: _Call) -> Teller | None:
+        """The way of a handler's progress, if its listener may tell any."""
+        if not bound.listener.progress:
+            return None
+        redact = self._editions.of(accepted.delivery.conversation).redact
+        return Teller(self._tell, accepted, call, call.get_loop(), redact, self._steady)
+
+
+def answering(call: Call | None) -> Answering | None:
+    """A call as the handler that hears of it is told of it."""
+    return Answering(call.key, call.place, call.refused) if call is not None and call.key else None
+
+
+class _CancelledItselfError(Exception):
+    def __init__(self) -> None:
+        super().__init__("the handler cancelled its own task")
+
+
+def _check_unharmed(call: _Call) -> None:
+    """Raise when a handler that has come back has cancelled its own task."""
+    if not call.stopped:
+        raise _CancelledItselfError
+
+
+class UnwritableError(Exception):
+    """Stands in for an exception that cannot be written out."""
+
+
+_CODES = MappingProxyType(
+    {
+        CompletionFault.RATE: Code.BUSY,
+        CompletionFault.UNAVAILABLE: Code.BUSY,
+        CompletionFault.TIMEOUT: Code.TIMEOUT,
+        CompletionFault.BUDGET: Code.BUDGET,
+    }
+)
+"""The code for a caller after a completion that failed and that the handler let pass, where it is not ``internal``."""
+
+
+def failing(fault: CompletionFault | None) -> Code:
+    """The code for a caller after a handler that failed: of a completion by its kind, of anything else ``internal``."""
+    return Code.INTERNAL if fault is None else _CODES.get(fault, Code.INTERNAL)
+
+
+def _cause(error: BaseException) -> object:
+    """The cause of an exception; what its own class makes of it is user code."""
+    return BaseException.__dict__["__cause__"].__get__(error)
+
+
+def writable(error: BaseException) -> BaseException:
+    """The exception, or one in its place when its own code, or what it holds, keeps it from being written out.
+
+    Logging writes out what it is given, in filters that may not fail.
+    """
+    try:
+        traceback.format_exception(error)
+    except BaseException:  # noqa: BLE001 - what an exception brings along is user code as well
+        name = type.__dict__["__name__"].__get__(type(error))
+        trace = BaseException.__dict__["__traceback__"].__get__(error)
+        return UnwritableError(f"a {name} that cannot be written out").with_traceback(trace)
+    return error
+
+
+def told(error: BaseException) -> str:
+    """An exception in words. Its own repr() and str() may raise as well; this expects it."""
+    return "".join(traceback.format_exception_only(writable(error))).strip()

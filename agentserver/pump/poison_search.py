@@ -1,0 +1,223 @@
+"""Search for the poison message: the delivery whose handler ends the process.
+
+After an unexpected end every delivery that ran is a suspect. Suspects run alone, one after another, before everything
+else. A delivery that ran alone when the process ended is the culprit, and is given up if that happens too often.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from agentserver.ports import NO_PAST
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from anyio import CancelScope
+
+    from agentserver.core.messages import Delivery
+    from agentserver.ports import Marks, Past
+    from agentserver.pump.schedule import Ticket
+
+
+logger = logging.getLogger("agentserver.pump")
+
+
+class SuspectVerdict(NamedTuple):
+    """The consequence of the marks.
+
+    Args:
+        dead: deliveries that are given up.
+        alone: deliveries that run alone, in this order, the known culprits first.
+        ends: for each of these, how often the process ended while it ran alone.
+    """
+
+    dead: tuple[str, ...]
+    alone: tuple[str, ...]
+    ends: Mapping[str, int]
+
+
+def judge(past: Past, queued: Sequence[str], fatal: int) -> SuspectVerdict:
+    """Decide about what was running when the last server ended.
+
+    Args:
+        past: what the marks say.
+        queued: the deliveries that may run now; others have been dealt with, or wait behind one of these.
+        fatal: ends after which a delivery is given up.
+    """
+    known = {key: past.ends[key] for key in queued if key in past.ends}
+    culprit = past.held or (min(past.running) if len(past.running) == 1 else "")
+    if culprit:
+        ends = {key: number for key, number in known.items() if number}
+        if culprit in queued:
+            ends[culprit] = known.get(culprit, 0) + 1
+    else:
+        ends = known | {key: known.get(key, 0) for key in queued if key in past.running}
+    dead = tuple(key for key, number in ends.items() if number >= fatal)
+    alone = sorted((key for key in ends if key not in dead), key=lambda key: -ends[key])
+    return SuspectVerdict(dead, tuple(alone), ends)
+
+
+class Probation:
+    """Lets suspects run alone, then everything else. Without suspects nothing waits.
+
+    Suspects that come while others run, with conversations that are gained, wait until these are done; all that comes
+    meanwhile waits for the suspects.
+
+    Args:
+        marks: where an acquittal is noted.
+        hand_on: called with what may run.
+    """
+
+    def __init__(self, marks: Marks, hand_on: Callable[[Ticket], None]) -> None:
+        self._marks = marks
+        self._hand_on = hand_on
+        self._suspects: deque[Ticket] = deque()
+        self._others: list[Ticket] = []
+        self._out: dict[str, Delivery] = {}
+        self._holding = False
+        self._now: str | None = None
+
+    async def look(
+        self, previous: int, queued: Sequence[str], fatal: int, calls: int, *, anew: bool
+    ) -> SuspectVerdict:
+        """Decide about what another server left; nothing of it is let run yet. Raises EngineError.
+
+        Args:
+            previous: the lease under which it was worked on; 0 where none is known.
+            queued: the deliveries that may run now.
+            fatal: ends after which a delivery is given up.
+            calls: how many may be worked on at once.
+            anew: whether this server begins.
+        """
+        past = await self._marks.past(previous) if previous and (queued or anew) else NO_PAST
+        verdict = judge(past, queued, fatal)
+        if anew or verdict.ends:
+            await self._marks.begin(verdict.ends, calls)
+        return verdict
+
+    def begin(self, verdict: SuspectVerdict, queued: Iterable[Ticket]) -> tuple[list[Ticket], list[Ticket]]:
+        """Let the suspects run; gives what is to be given up, and the rest."""
+        known = {ticket.delivery.id: ticket for ticket in queued}
+        dead, alone = (
+            [known.pop(key) for key in keys if key in known] for keys in (verdict.dead, verdict.alone)
+        )
+        self._suspects += alone
+        for ticket in alone:
+            to, key = ticket.delivery.to, ticket.delivery.id
+            text = "%s was at work on %s when the process ended, %d times alone: it runs alone now"
+            logger.warning(text, to, key, verdict.ends[key])
+        if alone:
+            self._holding = True
+            self._next()
+        return dead, list(known.values())
+
+    def put(self, ticket: Ticket) -> None:
+        """Hand on what has come since, once there are no suspects any more."""
+        if self._holding:
+            self._others.append(ticket)
+        else:
+            self._out[ticket.delivery.id] = ticket.delivery
+            self._hand_on(ticket)
+
+    def done(self, delivery: Delivery) -> None:
+        """A delivery has been dealt with, and the process is still there.
+
+        One whose conversation had gone, and that was let run again since, is another one.
+        """
+        if self._holding and self._now == delivery.id and self._out.get(delivery.id) is delivery:
+            self._marks.acquit(delivery.id)
+        self.withdraw(delivery)
+
+    def withdraw(self, delivery: Delivery) -> None:
+        """A delivery that was handed on does not run here: its conversation is over, or another process has it."""
+        if self._out.get(delivery.id) is delivery:
+            del self._out[delivery.id]
+            if self._holding:
+                self._next()
+
+    def drop(self, conversations: set[str]) -> None:
+        """Forget what is of some conversations: another process has them."""
+        self._suspects = deque(
+            one for one in self._suspects if one.delivery.conversation not in conversations
+        )
+        self._others = [one for one in self._others if one.delivery.conversation not in conversations]
+        self._out = {key: one for key, one in self._out.items() if one.conversation not in conversations}
+        if self._holding:
+            self._next()
+
+    def _next(self) -> None:
+        """Let the next suspect run once nothing else does, or everything that was held when there is none."""
+        if self._out:
+            return
+        if self._suspects:
+            suspect = self._suspects.popleft()
+            self._now = suspect.delivery.id
+            self._out[self._now] = suspect.delivery
+            self._hand_on(suspect)
+            return
+        self._holding, self._now = False, None
+        others, self._others = self._others, []
+        for ticket in others:
+            self.put(ticket)
+
+
+class Unmarked:
+    """The marks of an engine that does not outlive the process."""
+
+    at_once = True
+
+    async def past(self, previous: int) -> Past:  # noqa: ARG002 - the port's signature
+        """Nothing is known."""
+        return NO_PAST
+
+    async def begin(self, suspects: Mapping[str, int], calls: int) -> None:
+        """There is nothing to begin."""
+
+    def enter(self, delivery: str, conversation: str) -> int:  # noqa: ARG002 - the port's signature
+        """No slot."""
+        return 0
+
+    async def kept(self, slot: int) -> None:
+        """There is nothing to wait for."""
+
+    def leave(self, slot: int) -> None:
+        """There is nothing to clear."""
+
+    def acquit(self, delivery: str) -> None:
+        """There is nothing to forget."""
+
+    def hold(self, delivery: str) -> None:
+        """There is nothing to tell."""
+
+    def end(self) -> None:
+        """There is nothing to tell."""
+
+
+@contextmanager
+def acquitting(marks: Marks, work: CancelScope) -> Iterator[None]:
+    """Say of an end that was asked for that it is no delivery's fault; say nothing of another one.
+
+    An end was asked for when what is inside comes back or raises, and when it alone is cancelled, or all that is around
+    the server. It was not when a worker has failed, or the whole loop is taken down.
+
+    Args:
+        marks: where it is said.
+        work: the scope of the workers, which is cancelled here only when one of them has failed.
+    """
+    bystander = asyncio.create_task(asyncio.Event().wait(), name="bystander")
+    taken_down = False
+    try:
+        yield
+    except asyncio.CancelledError:
+        # The one reason to cancel a task that none knows and that is in no scope is to cancel all there are.
+        taken_down = work.cancel_called or bool(bystander.cancelling())
+        raise
+    finally:
+        if not taken_down:
+            marks.end()
+        bystander.cancel()

@@ -1,0 +1,117 @@
+"""Long work in slices on the event loop, and work that a cancelled caller does not cut short."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import anyio
+import anyio.to_thread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Generator
+
+    from agentserver.core.pieces import PreparedPieces
+    from agentserver.core.records.outcome import Outcome
+    from agentserver.core.state.conversation import Conversation
+
+    Decision: TypeAlias = Callable[[Conversation], Outcome | PreparedPieces[Outcome] | None]
+
+
+T = TypeVar("T")
+
+PIECES = 8
+"""Pieces of work, of some twenty microseconds each, between two pauses."""
+
+
+async def unhurried(pieces: PreparedPieces[T], limiter: anyio.CapacityLimiter | None = None) -> T:
+    """Do all of it; what is short is done without a pause. Raises what the work raises.
+
+    Args:
+        pieces: the work.
+        limiter: bounds the threads that do what a piece offers; without one it is not done early.
+    """
+    done = 0
+    while True:
+        try:
+            work = next(pieces)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        if work is not None and limiter is not None:
+            await anyio.to_thread.run_sync(work, limiter=limiter)
+        done += 1
+        if done % PIECES == 0:
+            await asyncio.sleep(0)
+
+
+async def shielded(work: Coroutine[Any, Any, T]) -> T:
+    """Do something to its end, even in a cancelled scope. Raises what the work raises."""
+    with anyio.CancelScope(shield=True):
+        result: T = await work
+    return result
+
+
+def begin(work: Coroutine[Any, Any, T]) -> T | Coroutine[Any, Any, T]:
+    """Do as much as can be done without waiting: gives the result, or else the rest. Raises what the work raises.
+
+    Nothing can cut short what does not wait, so it needs no shield. Of work that waits, the part before may leave no
+    cancel scope open: the rest may run in another scope, or in another task.
+    """
+    try:
+        pending = work.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    return _rest(work, pending)
+
+
+async def _rest(work: Coroutine[Any, Any, T], pending: object) -> T:
+    return await _Rest(work, pending)
+
+
+class _Rest(Awaitable[T]):
+    """A coroutine after its first step."""
+
+    __slots__ = ("_pending", "_work")
+
+    def __init__(self, work: Coroutine[Any, Any, T], pending: object) -> None:
+        self._work = work
+        self._pending = pending
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        work, pending = self._work, self._pending
+        try:
+            while True:
+                try:
+                    value = yield pending
+                except GeneratorExit:
+                    work.close()
+                    raise
+                except BaseException as error:  # noqa: BLE001 - handed to the work, as ``yield from`` would
+                    pending = work.throw(error)
+                else:
+                    pending = work.send(value)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
+async def entirely(work: Coroutine[None, None, T]) -> T:
+    """Do something to its end, even for a caller that gives up, who waits for it. Raises what the work raises.
+
+    A task that is cancelled by asyncio's own means, as ``asyncio.wait_for`` does, is interrupted in a shielded scope of
+    anyio as well.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        while not task.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()  # nobody is left to hear of it
+        raise

@@ -1,0 +1,242 @@
+"""Streams of events and progress to the tasks that consume them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from agentserver.core.messages import UNDECIDED, Done, EventPlace, Reply
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+
+    from agentserver.core.messages import Progress
+
+
+Event: TypeAlias = Reply | Done
+Read: TypeAlias = "Callable[[EventPlace], Awaitable[Sequence[Event] | None]]"
+
+EVENTS: Final = 256
+"""Events and progress messages that wait for one consumer."""
+
+BYTES: Final = 1_048_576
+"""Bytes of their messages. A longer message waits alone."""
+
+
+def weight(event: Event) -> int:
+    """The bytes of an event's message."""
+    return len(event.message) if isinstance(event, Reply) else 0
+
+
+class Stream:
+    """Events in order of their places. Several may take from one: each event goes to one of them."""
+
+    __slots__ = ("_ended", "_events", "_since", "_stirred")
+
+    def __init__(self) -> None:
+        self._events: deque[Event] = deque()
+        self._stirred = asyncio.Event()
+        self._since = UNDECIDED
+        self._ended = False
+
+    def put(self, event: Event) -> None:
+        """Add an event, unless it was found in the outbox already: it was being committed meanwhile."""
+        if event.place > self._since:
+            self.put_back([event])
+
+    def put_back(self, events: Iterable[Event]) -> None:
+        """Add events that were on the way before."""
+        self._events.extend(events)
+        self._stirred.set()
+
+    def catch_up(self, before: Iterable[Event]) -> None:
+        """Put what left before in front of what has come since."""
+        known = {event.place: event for event in (*self.rest(), *before)}
+        self.put_back(known[place] for place in sorted(known))
+        self._since = max(known, default=UNDECIDED)
+
+    def end(self) -> None:
+        """Nothing more comes."""
+        self._ended = True
+        self._stirred.set()
+
+    async def get(self) -> Event | None:
+        """The next event; None when nothing more comes."""
+        while not self._events:
+            if self._ended:
+                return None
+            self._stirred.clear()
+            await self._stirred.wait()
+        return self._events.popleft()
+
+    def next_there(self) -> Event | None:
+        """The next event if it is there already."""
+        return self._events.popleft() if self._events else None
+
+    def rest(self) -> Iterator[Event]:
+        """The events that are there already, taken out."""
+        while (event := self.next_there()) is not None:
+            yield event
+
+    def drained(self) -> bool:
+        """True when nothing is there."""
+        return not self._events
+
+
+logger = logging.getLogger("agentserver.pump")
+
+
+class Away(NamedTuple):
+    """An event that only the engine has."""
+
+    place: EventPlace
+    request: str
+    redelivered: bool
+
+
+class Backlog(Stream):
+    """A stream that holds no more events and bytes than one watcher's queue, and the places of the rest.
+
+    Args:
+        read: gives the next events that the engine keeps after a place; None when it can be asked no more.
+    """
+
+    __slots__ = ("_away", "_bytes", "_read", "_reading")
+
+    def __init__(self, read: Read) -> None:
+        super().__init__()
+        self._read = read
+        self._reading = asyncio.Lock()
+        self._away: deque[Away] = deque()  # behind all that is held whole
+        self._bytes = 0
+
+    @property
+    def size(self) -> tuple[int, int, int]:
+        """The load that waits: events, bytes of their messages, and places of others."""
+        return len(self._events), self._bytes, len(self._away)
+
+    def put_back(self, events: Iterable[Event | Away]) -> None:
+        """Add events that were on the way before."""
+        for event in events:
+            if isinstance(event, Away) or not self._room(event):
+                self._away.append(Away(event.place, event.request, event.redelivered))
+            else:
+                self._hold(event)
+        self._stirred.set()
+
+    def _room(self, event: Event) -> bool:
+        if self._away or len(self._events) >= EVENTS:
+            return False
+        return not self._events or self._bytes + weight(event) <= BYTES
+
+    def _hold(self, event: Event) -> None:
+        self._events.append(event)
+        self._bytes += weight(event)
+
+    async def get(self) -> Event | None:
+        """The next event; None when nothing more comes. Raises EngineError when it cannot be read at present."""
+        while (event := self.next_there()) is None:
+            if self._away:
+                await self.fetch()
+            elif self._ended:
+                return None
+            else:
+                self._stirred.clear()
+                await self._stirred.wait()
+        return event
+
+    async def fetch(self) -> bool:
+        """Hold the next events whole, unless some are; False when nothing waits. Raises EngineError."""
+        async with self._reading:
+            if self._away and not self._events:
+                await self._fetch()
+        return not self.drained()
+
+    async def _fetch(self) -> None:
+        first, latest = self._away[0].place, max(self._away[0].place, self._away[-1].place)
+        page = await self._read(EventPlace(first.version, first.position - 1))
+        if page is None:  # the server has stopped: it is told again
+            self._away.clear()
+            return
+        found = {event.place: event for event in page}
+        if page:
+            latest = page[-1].place
+        gone = 0
+        while self._away and first <= self._away[0].place <= latest:
+            away = self._away.popleft()
+            event = found.get(away.place)
+            if event is None:
+                gone += 1
+            else:
+                self._hold(event._replace(redelivered=away.redelivered))
+        if gone:
+            logger.warning("%d events that were not taken are not kept any more", gone)
+
+    def next_there(self) -> Event | None:
+        """The next event if it is held whole."""
+        event = super().next_there()
+        if event is not None:
+            self._bytes -= weight(event)
+        return event
+
+    def catch_up(self, before: Iterable[Event]) -> None:
+        """Put what left before in front of what has come since."""
+        known = {event.place: event for event in self._all()} | {event.place: event for event in before}
+        self.put_back(known[place] for place in sorted(known))
+        self._since = max(known, default=UNDECIDED)
+
+    def take(self, request: str) -> list[Event | Away]:
+        """The events that wait of one request, taken out."""
+        there = self._all()
+        self.put_back(event for event in there if event.request != request)
+        return [event for event in there if event.request == request]
+
+    def _all(self) -> list[Event | Away]:
+        there = [*self.rest(), *self._away]
+        self._away.clear()
+        return there
+
+    def drained(self) -> bool:
+        """True when nothing waits."""
+        return not self._events and not self._away
+
+
+WAITING: Final = 64
+"""Words that wait for one gateway; of more the oldest are dropped."""
+
+
+class ProgressQueue:
+    """Progress of one conversation, kept only once it has been asked for."""
+
+    __slots__ = ("_ended", "_heard", "_stirred", "_words")
+
+    def __init__(self) -> None:
+        self._words: deque[Progress] = deque(maxlen=WAITING)
+        self._stirred = asyncio.Event()
+        self._ended = self._heard = False
+
+    def put(self, progress: Progress) -> None:
+        """Add a word. Neither waits nor raises."""
+        if self._heard:
+            self._words.append(progress)
+            self._stirred.set()
+
+    def end(self) -> None:
+        """Nothing more comes."""
+        self._ended = True
+        self._stirred.set()
+
+    def words(self) -> AsyncIterator[Progress]:
+        """The words from now on as they come, until nothing more does. Several may take: each word goes to one."""
+        self._heard = True
+        return self._take()
+
+    async def _take(self) -> AsyncIterator[Progress]:
+        while self._words or not self._ended:
+            if self._words:
+                yield self._words.popleft()
+            else:
+                self._stirred.clear()
+                await self._stirred.wait()

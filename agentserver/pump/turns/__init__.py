@@ -1,1 +1,0 @@
-"""Turns: the order of deliveries, and the share of each principal. Internal."""

@@ -1,0 +1,275 @@
+"""Watchers of conversations: any number, each at its own pace.
+
+A watcher that starts late reads earlier events from memory if they are recent, otherwise from the engine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from agentserver.core.messages import LAST, UNDECIDED, EventPlace, Progress
+from agentserver.ports import Ended, ForgottenError, WatchEnd
+from agentserver.pump.streams import BYTES, EVENTS, weight
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+
+    from agentserver.core.records.outcome import Outcome
+    from agentserver.core.state.conversation import Conversation
+    from agentserver.ports import Claim, ConversationFound, Engine
+    from agentserver.pump.streams import Event
+
+
+WORDS: Final = 64
+"""The load that may wait for a watcher when a word of progress comes; else that one is lost."""
+
+AT_ONCE: Final = 64
+"""Events that are read from the engine at once."""
+
+RECENT: Final = 1024
+"""Conversations whose latest events are in memory, so that whoever begins to watch need not ask the engine."""
+
+RECENT_EVENTS: Final = 4
+"""Events of one conversation that are."""
+
+RECENT_BYTES: Final = 16_384
+"""Bytes of their messages."""
+
+
+def nobody() -> None:
+    """Ignore that a watcher has caught up."""
+
+
+class WatchQueue:
+    """The events that wait for one watcher.
+
+    It is behind until it was given what left before; then everything comes as it leaves.
+
+    Args:
+        after: the place of the last event that its watcher has.
+    """
+
+    __slots__ = ("_bytes", "_items", "_stirred", "behind", "end", "last", "missed")
+
+    def __init__(self, after: EventPlace) -> None:
+        self._items: deque[Event | Progress] = deque()
+        self._bytes = 0
+        self._stirred = asyncio.Event()
+        self.last = after
+        self.behind, self.missed = True, False
+        self.end: WatchEnd | None = None
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """The load that waits: items, and bytes of messages."""
+        return len(self._items), self._bytes
+
+    def put(self, event: Event) -> None:
+        """Add an event that has left. Where there is no room for it nothing waits any more."""
+        if self.end is not None:
+            return
+        self._bytes += weight(event)
+        self._items.append(event)
+        if len(self._items) > EVENTS or (self._bytes > BYTES and len(self._items) > 1):
+            self._items.clear()
+            self._bytes = 0
+            if self.behind:
+                self.missed = True  # it is read from the engine with the rest
+            else:
+                self.end = WatchEnd.LAGGED
+        self._stirred.set()
+
+    def tell(self, progress: Progress) -> None:
+        """Add a word of progress, unless much is waiting already."""
+        if self.end is None and len(self._items) < WORDS:
+            self._items.append(progress)
+            self._stirred.set()
+
+    def finish(self, end: WatchEnd) -> None:
+        """Nothing more comes."""
+        if self.end is None:
+            self.end = end
+        self._stirred.set()
+
+    def take(self, event: Event) -> bool:
+        """Count an event as given; False when it was before."""
+        if event.place <= self.last:
+            return False
+        self.last = event.place
+        return True
+
+    def nudge(self) -> None:
+        """Something has left of which only the engine tells: it is read there, before anything that waits here."""
+        self.behind = True
+        self._stirred.set()
+
+    async def next(self) -> Event | Progress | None:
+        """The next item; None at the end, and when there is something to be read from the engine before."""
+        while True:
+            if self.behind:
+                return None
+            while self._items:
+                item = self._items.popleft()
+                if isinstance(item, Progress):
+                    return item
+                self._bytes -= weight(item)
+                if self.take(item):
+                    return item
+            if self.end is not None:
+                return None
+            self._stirred.clear()
+            await self._stirred.wait()
+
+
+@dataclass(slots=True)
+class RecentEvents:
+    """Latest events of a conversation at work.
+
+    Args:
+        claim: under which its steps were taken.
+        version: of the conversation after the last of them.
+        since: a place; everything that left the conversation after it is among the events.
+        events: in order.
+    """
+
+    claim: Claim
+    version: int
+    since: EventPlace
+    events: tuple[Event, ...]
+
+    def add(self, events: tuple[Event, ...]) -> None:
+        """Add events that have left, and drop the earliest if there are too many or they are too long."""
+        found = (*self.events, *events)
+        size = sum(map(weight, found))
+        while len(found) > RECENT_EVENTS or size > RECENT_BYTES:
+            self.since, size, found = found[0].place, size - weight(found[0]), found[1:]
+        self.events = found
+
+
+class Watches:
+    """Every watcher of every conversation.
+
+    Args:
+        engine: gives what left before.
+        live: the conversations at work, as last committed.
+        claims: on those at work.
+    """
+
+    def __init__(self, engine: Engine, live: Mapping[str, Conversation], claims: Mapping[str, Claim]) -> None:
+        self._engine, self._live, self._claims = engine, live, claims
+        self._stopped = False
+        self._recent: dict[str, RecentEvents] = {}
+        self.of: dict[str, list[WatchQueue]] = {}
+
+    def pass_on(self, outcome: Outcome) -> None:
+        """Pass on what a committed step has let go, and remember it for those who begin to watch in a moment."""
+        key, version = outcome.conversation.id, outcome.conversation.version
+        claim = self._claims[key]
+        known = self._recent.pop(key, None)  # and put last: the first is forgotten first
+        if known is None or known.claim is not claim or known.version != outcome.before:
+            known = RecentEvents(claim, version, EventPlace(outcome.before, LAST), ())
+        else:
+            known.version = version
+        if outcome.replies:
+            known.add(outcome.replies)
+            self.deliver(key, outcome.replies)
+        self._recent[key] = known
+        if len(self._recent) > RECENT:
+            del self._recent[next(iter(self._recent))]
+
+    def _find_recent(self, conversation: str, after: EventPlace) -> list[Event] | None:
+        """Find what left a conversation of this process after a place; None where only the engine knows."""
+        known, one = self._recent.get(conversation), self._live.get(conversation)
+        if known is None or one is None or after < known.since:
+            return None
+        if known.version != one.version or self._claims.get(conversation) is not known.claim:
+            return None
+        return [event for event in known.events if event.place > after]
+
+    def deliver(self, conversation: str, events: Iterable[Event]) -> None:
+        """Pass on what has left a conversation."""
+        for watch in self.of.get(conversation, ()):
+            for event in events:
+                watch.put(event)
+
+    def tell(self, progress: Progress) -> None:
+        """Pass on a word of progress."""
+        for watch in self.of.get(progress.conversation, ()):
+            watch.tell(progress)
+
+    def nudge(self, conversation: str, place: EventPlace) -> None:
+        """Something has left a conversation that another process has, or had: up to a place, unless it is UNDECIDED."""
+        for watch in self.of.get(conversation, ()):
+            if place == UNDECIDED or place.version > watch.last.version:  # a step's events leave together
+                watch.nudge()
+
+    def over(self, conversation: str) -> None:
+        """End the watchers of a closed conversation once they have its last events."""
+        self._recent.pop(conversation, None)
+        for watch in self.of.get(conversation, ()):
+            watch.finish(WatchEnd.CLOSED)
+
+    def stop(self) -> None:
+        """The server stops: let everybody go."""
+        self._stopped = True
+        for watches in self.of.values():
+            for watch in watches:
+                watch.finish(WatchEnd.STOPPING)
+
+    async def events(
+        self,
+        conversation: str,
+        after: EventPlace,
+        standing: Callable[[], Awaitable[ConversationFound]],
+        caught_up: Callable[[], None] = nobody,
+    ) -> AsyncIterator[Event | Progress | Ended]:
+        """Everything after a place, then what leaves from now on, and its end.
+
+        ``standing`` tells of the conversation, or raises LookupError. ``caught_up`` is called whenever all that left
+        before was given.
+        """
+        watch = WatchQueue(after)
+        self.of.setdefault(conversation, []).append(watch)
+        try:
+            if self._stopped:
+                watch.finish(WatchEnd.STOPPING)
+            elif (await standing()).over:
+                watch.finish(WatchEnd.CLOSED)
+            while watch.end is None or (watch.behind and watch.end is not WatchEnd.STOPPING):
+                async for event in self._before(conversation, watch):
+                    yield event
+                caught_up()
+                while (item := await watch.next()) is not None:
+                    yield item
+            yield Ended(watch.end, watch.last)
+        finally:
+            self.of[conversation].remove(watch)
+            if not self.of[conversation]:
+                del self.of[conversation]
+
+    async def _before(self, conversation: str, watch: WatchQueue) -> AsyncIterator[Event]:
+        """The events that left before, until there are no more."""
+        while watch.behind and watch.end is not WatchEnd.STOPPING:
+            for event in await self._page(conversation, watch):
+                if watch.take(event):
+                    yield event
+
+    async def _page(self, conversation: str, watch: WatchQueue) -> Iterable[Event]:
+        """The next events that left before; with the last of them the watch is no more behind."""
+        watch.missed = False
+        recent = self._find_recent(conversation, watch.last)
+        if recent is not None:
+            watch.behind = False
+            return recent
+        try:
+            page = await self._engine.left(conversation, watch.last, AT_ONCE)
+        except ForgottenError as error:
+            watch.last, watch.end, watch.behind = error.since, WatchEnd.GONE, False
+            return ()
+        except LookupError:  # nothing was committed in it yet, or it was forgotten meanwhile
+            page = []
+        watch.behind = bool(page) or watch.missed
+        return page

@@ -1,0 +1,172 @@
+"""What waits for a watcher, and for a reader of records: bounded, counted, and without loss for one that comes back."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+
+import pytest
+
+from agentserver.contract import invocation
+from agentserver.core.messages import Done, EventPlace, Progress, Reply
+from agentserver.engines.memory import MemoryEngine, left
+from agentserver.ports import Claim, Ended, Lagged, WatchEnd
+from agentserver.pump import records
+from agentserver.pump import watches as watching
+from agentserver.pump.records import RecordReader
+from agentserver.pump.watches import RecentEvents, WatchQueue
+from tests.core.paper import Ask, listener
+from tests.pump.desk import answer, desk, until
+
+pytestmark = pytest.mark.anyio
+
+
+def reply(number, size=10):
+    return Reply("c", "r", "a", "{x}y", b"x" * size, place=EventPlace(number, 0))
+
+
+@pytest.mark.parametrize(("count", "size"), [(10_000, 10), (200, 100_000)])
+def test_what_waits_for_one_that_never_reads_is_bounded_in_events_and_bytes(count, size):
+    watch = WatchQueue(EventPlace(0, 0))
+    watch.behind = False
+    most = (0, 0)
+    for number in range(1, count):
+        watch.put(reply(number, size))
+        most = tuple(map(max, most, watch.size))
+        watch.tell(Progress("c", "r", "a", "far"))
+    assert most[0] <= watching.EVENTS
+    assert most[1] <= watching.BYTES
+    assert (watch.size, watch.end) == ((0, 0), WatchEnd.LAGGED)
+
+
+def test_one_message_that_is_longer_than_the_bound_waits_alone():
+    watch = WatchQueue(EventPlace(0, 0))
+    watch.behind = False
+    watch.put(reply(1, 2 * watching.BYTES))
+    assert watch.end is None
+    watch.put(reply(2))
+    assert watch.end is WatchEnd.LAGGED
+
+
+def test_words_of_progress_push_out_nothing():
+    watch = WatchQueue(EventPlace(0, 0))
+    watch.behind = False
+    for _ in range(1000):
+        watch.tell(Progress("c", "r", "a", "far"))
+    assert watch.size == (watching.WORDS, 0)
+    assert watch.end is None
+
+
+async def taken(items, count):
+    return [await anext(items) for _ in range(count)]
+
+
+@pytest.mark.parametrize("acknowledged", [False, True])
+async def test_one_that_lags_is_ended_and_misses_nothing_when_it_comes_back(monkeypatch, acknowledged):
+    monkeypatch.setattr(watching, "EVENTS", 4)
+    async with desk((listener("a"), answer)) as d:
+        handle = await d.open()
+        await d.ask(Ask("first"), handle=handle)
+        async with aclosing(d.pump.entrance.watch("console", handle.id, EventPlace(0, 0))) as items:
+            first = await taken(items, 2)
+            waiting = asyncio.create_task(anext(items))
+            await asyncio.sleep(0)
+            for number in range(5):
+                await (d.ask if acknowledged else d.send)(handle=handle, payload=Ask(str(number)))
+            await until(lambda: d.pump._accounts.pending == 0)
+            seen = [*first, await waiting]
+            seen += [item async for item in items]
+        ended = seen.pop()
+        assert ended == Ended(WatchEnd.LAGGED, seen[-1].place)
+        async with aclosing(d.pump.entrance.watch("console", handle.id, ended.after)) as items:
+            seen += await taken(items, 12 - len(seen))
+        assert [type(item) for item in seen] == [Reply, Done] * 6
+        assert [d.decode(item).text for item in seen[::2]] == ["re: first", *(f"re: {n}" for n in range(5))]
+        assert d.pump._watches.of == {}
+
+
+class CountingEngine(MemoryEngine):
+    reads = 0
+
+    async def left(self, *args, **more):
+        self.reads += 1
+        return await super().left(*args, **more)
+
+
+async def test_what_left_a_moment_ago_is_given_without_asking_the_engine():
+    engine = CountingEngine()
+    async with desk((listener("a"), answer), engine=engine) as d:
+        handle = await d.open()
+        gate = d.pump.entrance
+        places = []
+        for number in range(5):
+            submitted = await gate.submit("console", handle.id, d.markup(Ask(f"{number}")), "a", None)
+            await until(lambda: d.pump._accounts.pending == 0)
+            async with aclosing(gate.watch("console", handle.id, submitted.after)) as items:
+                reply, done = await taken(items, 2)
+            assert d.decode(reply).text == f"re: {number}"
+            places += [reply.place, done.place]
+        assert engine.reads == 0
+        async with aclosing(gate.watch("console", handle.id, EventPlace(0, 0))) as items:
+            assert [item.place for item in await taken(items, 10)] == places
+        assert engine.reads > 0  # what is longer ago
+
+
+def test_what_is_remembered_of_a_conversation_is_bounded_in_events_and_bytes():
+    recent = RecentEvents(Claim(1, 1), 0, EventPlace(0, 0), ())
+    for number in range(1, 20):
+        recent.add((reply(number),))
+    assert [event.place.version for event in recent.events] == [16, 17, 18, 19]
+    assert recent.since == EventPlace(15, 0)
+    recent.add((reply(20, watching.RECENT_BYTES + 1),))
+    assert (recent.events, recent.since) == ((), EventPlace(20, 0))
+
+
+async def test_what_memory_does_not_keep_any_more_is_said_to_be_gone(monkeypatch):
+    monkeypatch.setattr(left, "TAKEN", 4)
+    async with desk((listener("a"), answer)) as d:
+        handle = await d.open()
+        places = []
+        for number in range(5):
+            async with aclosing(d.pump.entrance.watch("console", handle.id, EventPlace(0, 0))):
+                await d.ask(Ask(str(number)), handle=handle)
+        async with aclosing(d.pump.entrance.watch("console", handle.id, EventPlace(1, 0))) as items:
+            (ended,) = [item async for item in items]
+        assert ended.reason is WatchEnd.GONE
+        async with aclosing(d.pump.entrance.watch("console", handle.id, ended.after)) as items:
+            async for item in items:
+                places.append(item.place)
+                if isinstance(item, Done) and len(places) >= 2:
+                    break
+        assert places
+        assert min(places) > ended.after
+
+
+async def test_progress_and_the_end_of_the_server_reach_a_watcher():
+    told = asyncio.Event()
+
+    async def work(payload, metadata):
+        invocation().progress("half way")
+        await told.wait()
+        return await answer(payload, metadata)
+
+    async with desk((listener("a", progress=True), work)) as d:
+        handle = await d.open()
+        items = d.pump.entrance.watch("console", handle.id, EventPlace(0, 0))
+        waiting = asyncio.create_task(anext(items))
+        await asyncio.sleep(0)
+        await d.send(handle, Ask("x"))
+        word = await waiting
+        told.set()
+        assert (type(word), word.text) == (Progress, "half way")
+        rest = await taken(items, 2)
+    assert [item async for item in items] == [Ended(WatchEnd.STOPPING, rest[-1].place)]
+
+
+def test_a_slow_reader_of_records_is_told_how_many_steps_it_missed(monkeypatch):
+    monkeypatch.setattr(records, "STEPS", 3)
+    reader = RecordReader()
+    for _ in range(10):
+        reader.put(())
+    assert reader.size[0] == 4
+    assert list(reader._waiting)[-1] == Lagged(7)

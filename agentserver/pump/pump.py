@@ -29,13 +29,14 @@ from agentserver.pump.claims.releasing import Releasing
 from agentserver.pump.claims.table import ClaimTable
 from agentserver.pump.claims.taking import Taking
 from agentserver.pump.dispatch import Dispatcher
-from agentserver.pump.editions import Editions, Reloads, at_once
+from agentserver.pump.editions import Editions, at_once
 from agentserver.pump.entrance import Conversations, Entrance, unkept
 from agentserver.pump.invoke import Invoker
 from agentserver.pump.parsing import Apart, ParsedPayloads
 from agentserver.pump.poison_search import Probation, Unmarked, acquitting
 from agentserver.pump.purse import Purses
 from agentserver.pump.records import LogSink, RecordStream
+from agentserver.pump.reloads import Reloads
 from agentserver.pump.remote.elsewhere import Elsewhere
 from agentserver.pump.remote.exclusive import TokenHolder
 from agentserver.pump.schedule import Door, RunQueue, Schedule, Ticket, backoff

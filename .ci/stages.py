@@ -297,6 +297,11 @@ def first(*args: str) -> None:
     call(PYTHON, Path(__file__).with_name("first.py"), *args)
 
 
+def generate(*args: str) -> None:
+    """Write the files that are derived from the code; see docs/generate.py."""
+    call(PYTHON, ROOT / "docs" / "generate.py", *args)
+
+
 def words(*args: str) -> None:
     """Measure the English and the names of each room; see words.py beside this file."""
     call(PYTHON, Path(__file__).with_name("words.py"), *args)
@@ -514,6 +519,7 @@ def select(verb: str, args: Sequence[str]) -> Sequence[Stage]:
         "mutate": [Stage("mutate", lambda: mutate(*args))],
         "lock": [Stage("lock", lambda: lock(*args))],
         "words": [Stage("words", lambda: words(*args))],
+        "generate": [Stage("generate", lambda: generate(*args))],
     }
     return verbs.get(verb, ())
 

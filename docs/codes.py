@@ -1,14 +1,8 @@
-"""Writes docs/codes.md: each refusal and finding with its remedy, from the table of the server.
-
-python docs/codes.py          # write it
-python docs/codes.py --check  # exit 1 when it is out of date
-"""
+"""Writes docs/codes.md: each refusal and finding with its remedy, from the table of the server."""
 
 from __future__ import annotations
 
 from pathlib import Path
-
-from written import written
 
 from agentserver.remedies import FAMILIES, REMEDIES
 
@@ -18,7 +12,7 @@ HEAD = """\
 # Codes, with cause and remedy
 
 Each code that the server says, what happened, where to look and what to change. This page is made from the table in
-`agentserver/remedies` (`python docs/codes.py`), which `agentserver explain CODE` shows too; a test compares the table
+`agentserver/remedies` (`./run generate`), which `agentserver explain CODE` shows too; a test compares the table
 with every code of the server. [Why was this refused?](refused.md) begins with a refusal in hand.
 """
 
@@ -36,5 +30,6 @@ def page() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-if __name__ == "__main__":
-    raise SystemExit(written({PAGE: page()}))
+def texts() -> dict[Path, str]:
+    """Return the page."""
+    return {PAGE: page()}

@@ -1,8 +1,4 @@
-"""Writes docs/commands.md: the help of every command.
-
-python docs/commands.py          # write it
-python docs/commands.py --check  # exit 1 when it is out of date
-"""
+"""Writes docs/commands.md: the help of every command."""
 
 from __future__ import annotations
 
@@ -10,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
-from written import written
 
 from agentserver.cli import cli
 
@@ -26,7 +21,7 @@ HEAD: Final = """\
 # Commands
 
 Every command, as `--help` shows it. `--log-level`, `--log-format` and `--help` belong to each of them.
-This page is made from the command line itself (`python docs/commands.py`).
+This page is made from the command line itself (`./run generate`).
 """
 
 
@@ -61,5 +56,6 @@ def page() -> str:
     return "\n".join(lines)
 
 
-if __name__ == "__main__":
-    raise SystemExit(written({PAGE: page()}))
+def texts() -> dict[Path, str]:
+    """Return the page."""
+    return {PAGE: page()}

@@ -3,8 +3,6 @@
 The research desk runs once in a folder of its own while a page talks it into mailing a stranger. The desk and what its
 journal then holds are drawn with agentserver's own drawing; times, steps and ids are left out, so that a picture is
 the same each time.
-
-Run as ``python docs/drawings.py`` to draw them; with ``--check`` it exits 1 when one is out of date.
 """
 
 from __future__ import annotations
@@ -19,8 +17,6 @@ from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-from written import written
 
 from agentserver.core.blueprint import Listener
 from agentserver.core.decide.lives import DELIVERY
@@ -176,5 +172,6 @@ def pictures() -> dict[str, str]:
     return {"flow": flow, **{name: one.text() for name, one in drawn.items()}}
 
 
-if __name__ == "__main__":
-    raise SystemExit(written({HERE / "pictures" / f"{name}.svg": text for name, text in pictures().items()}))
+def texts() -> dict[Path, str]:
+    """Draw all of them."""
+    return {HERE / "pictures" / f"{name}.svg": text for name, text in pictures().items()}

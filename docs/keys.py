@@ -1,8 +1,4 @@
-"""Writes docs/keys.md: every key of organism.yaml, from the schema that editors use.
-
-python docs/keys.py          # write it
-python docs/keys.py --check  # exit 1 when it is out of date
-"""
+"""Writes docs/keys.md: every key of organism.yaml, from the schema that editors use."""
 
 from __future__ import annotations
 
@@ -11,26 +7,26 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from written import written
+from schema import texts as schema_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PAGE: Final = Path(__file__).with_name("keys.md")
-SCHEMA: Final = PAGE.parent.parent / "schemas" / "organism.schema.json"
 
 HEAD: Final = """\
 # Keys of organism.yaml
 
 Every key that `organism.yaml` may have. An unknown key is a mistake, with file, line and the nearest key that exists.
-This page is made (`python docs/keys.py`) from the [schema for editors](../schemas/organism.schema.json), which
+This page is made (`./run generate`) from the [schema for editors](../schemas/organism.schema.json), which
 `agentserver init` names in the first line of a project's YAML.
 """
 
 
 def page() -> str:
     """Write the whole page: a table for each mapping."""
-    schema = json.loads(SCHEMA.read_text("utf-8"))
+    [text] = schema_files().values()
+    schema = json.loads(text)
     found: list[tuple[str, dict[str, Any]]] = [("", schema)]
     done: set[str] = set()
     lines = [HEAD]
@@ -125,5 +121,6 @@ def _plain(kind: str, value: dict[str, Any]) -> str:
     return WORDS.get(kind, kind)
 
 
-if __name__ == "__main__":
-    raise SystemExit(written({PAGE: page()}))
+def texts() -> dict[Path, str]:
+    """Return the page."""
+    return {PAGE: page()}

@@ -1,8 +1,4 @@
-"""Writes docs/payloads.md: what a payload's annotations become in XSD, from the codec itself.
-
-python docs/payloads.py          # write it
-python docs/payloads.py --check  # exit 1 when it is out of date
-"""
+"""Writes docs/payloads.md: what a payload's annotations become in XSD, from the codec itself."""
 
 from __future__ import annotations
 
@@ -11,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from lxml import etree
-from written import written
 
 from agentserver.payload.codec import Codecs
 
@@ -21,7 +16,7 @@ HEAD = """\
 # Payload types and facets
 
 A payload is a dataclass under `@xmlify`; [the contract](contract.md#payload-classes) says how to declare one. This page
-is made from the codec (`python docs/payloads.py`): each annotation with the XSD that it becomes. `agentserver schemas`
+is made from the codec (`./run generate`): each annotation with the XSD that it becomes. `agentserver schemas`
 writes the XSD and an example of each payload of an organism; a message that its XSD refuses reaches no handler. A class
 with an annotation that XSD cannot state is refused where it is declared, with the field and what would work.
 
@@ -112,5 +107,6 @@ def page() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-if __name__ == "__main__":
-    raise SystemExit(written({PAGE: page()}))
+def texts() -> dict[Path, str]:
+    """Return the page."""
+    return {PAGE: page()}

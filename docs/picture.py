@@ -2,8 +2,6 @@
 
 The picture is made from a real run of the example organism; times, steps and ports are left out, so that it is the
 same each time.
-
-Run as ``python docs/picture.py`` to draw it; with ``--check`` it exits 1 when the picture is out of date.
 """
 
 from __future__ import annotations
@@ -14,8 +12,6 @@ import sys
 from html import escape
 from itertools import dropwhile
 from pathlib import Path
-
-from written import written
 
 HERE = Path(__file__).parent
 PICTURE = HERE / "blocked-attack.svg"
@@ -103,5 +99,6 @@ def drawn(lines: list[str]) -> str:
     )
 
 
-if __name__ == "__main__":
-    raise SystemExit(written({PICTURE: drawn(transcript())}))
+def texts() -> dict[Path, str]:
+    """Draw the picture."""
+    return {PICTURE: drawn(transcript())}

@@ -1,8 +1,4 @@
-"""Writes docs/contract.md: the names that handler authors import, from their docstrings.
-
-python docs/reference.py          # write it
-python docs/reference.py --check  # exit 1 when it is out of date
-"""
+"""Writes docs/contract.md: the names that handler authors import, from their docstrings."""
 
 from __future__ import annotations
 
@@ -11,8 +7,6 @@ import inspect
 from enum import Enum
 from pathlib import Path
 from typing import Any
-
-from written import written
 
 import agentserver
 from agentserver import contract
@@ -25,7 +19,7 @@ HEAD = """\
 
 A handler is an `async` function of two parameters, the payload and its metadata. It returns a `HandlerResponse`, a
 sequence of them (the server sends all, or none), or `None`. Import everything here from `agentserver`. This page is
-made from the docstrings (`python docs/reference.py`); [concepts](concepts.md) explains the words.
+made from the docstrings (`./run generate`); [concepts](concepts.md) explains the words.
 
 ## Each invocation by itself
 
@@ -110,5 +104,6 @@ def page() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-if __name__ == "__main__":
-    raise SystemExit(written({PAGE: page()}))
+def texts() -> dict[Path, str]:
+    """Return the page."""
+    return {PAGE: page()}

@@ -13,49 +13,18 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from agentserver.config.findings import did_you_mean
-from agentserver.config.keys.engine import SCHEMA_PATTERN, EngineEntry, PostgresEntry
-from agentserver.config.keys.fields import DOTTED_PATTERN, NAME_PATTERN, NO_PATH, UnitError, alone
-from agentserver.config.keys.http import PUBLIC_PATTERN, HttpEntry, TlsEntry
-from agentserver.config.keys.intents import (
-    INTENT_PATTERN,
-    PARAMETER_PATTERN,
-    DeclaredIntent,
-    HandoffsEntry,
-    IntentEntry,
-    ParameterEntry,
-    sound_intents,
-)
-from agentserver.config.keys.isolation import (
-    CommandIsolationEntry,
-    IsolationEntry,
-)
-from agentserver.config.keys.llm import (
-    AgentEntry,
-    BackendEntry,
-    BudgetsEntry,
-    LlmEntry,
-    ModelEntry,
-    PriceEntry,
-)
-from agentserver.config.keys.mcp import (
-    TOOL_PATTERN,
-    VARIABLE_PATTERN,
-    McpEntry,
-    McpToolEntry,
-    sound_servers,
-)
+from agentserver.config.keys.fields import DOTTED_PATTERN, NO_PATH, UnitError, alone
+from agentserver.config.keys.intents import DeclaredIntent, HandoffsEntry, sound_intents
+from agentserver.config.keys.mcp import McpEntry, sound_servers
 from agentserver.config.keys.models import (
     GuardEntry,
     IncludedFile,
     JournalEntry,
     LifespanEntry,
-    LimitsEntry,
     ListenerEntry,
     OrganismFile,
     unjournalled,
 )
-from agentserver.config.keys.otel import ENDPOINT_PATTERN, OtelEntry
-from agentserver.config.keys.serving import PAGE_PATTERN, McpServerEntry
 from agentserver.config.organism import Journal
 from agentserver.remedies.configuration import ConfigCode
 
@@ -184,7 +153,8 @@ def _sound_limits(document: Document, bad: set[Loc]) -> Mapping[str, Any]:
         return {}
     faulty = {loc[1] for loc in bad if loc[:1] == ("limits",)}
     sound = {key: value for key, value in document.data.get("limits", {}).items() if key not in faulty}
-    return LimitsEntry.model_validate(sound).model_dump(exclude_unset=True)
+    limits = IncludedFile.model_validate({"limits": sound}).limits
+    return {key: getattr(limits, key) for key in sound}
 
 
 def _sound_journal(document: Document, bad: set[Loc]) -> Journal | None:
@@ -219,38 +189,42 @@ def _report_fault(
 
 
 def _unknown_key(model: type[IncludedFile], loc: Loc) -> tuple[str, str]:
-    places: dict[Loc, type[BaseModel]] = {(): model, ("listeners",): ListenerEntry, ("limits",): LimitsEntry}
-    places.update(
-        {
-            ("listeners", "isolation"): IsolationEntry,
-            ("mcp", "isolation"): CommandIsolationEntry,
-            ("journal",): JournalEntry,
-            ("engine",): EngineEntry,
-            ("engine", "postgres"): PostgresEntry,
-            ("lifespan",): LifespanEntry,
-            ("intents",): IntentEntry,
-            ("handoffs",): HandoffsEntry,
-            ("intents", "params"): ParameterEntry,
-            ("listeners", "agent"): AgentEntry,
-            ("llm",): LlmEntry,
-            ("mcp_server",): McpServerEntry,
-            ("otel",): OtelEntry,
-            ("http",): HttpEntry,
-            ("http", "tls"): TlsEntry,
-            ("llm", "backends"): BackendEntry,
-            ("llm", "models"): ModelEntry,
-            ("llm", "prices"): PriceEntry,
-            ("llm", "budget"): BudgetsEntry,
-            ("mcp",): McpEntry,
-            ("mcp", "tools"): McpToolEntry,
-        }
-    )
-    around = tuple(part for part in loc[:-1] if isinstance(part, str))[:2]
-    known = keys_of(places[around])
-    key = str(loc[-1])
-    if not around and key in keys_of(OrganismFile):
+    key, known = str(loc[-1]), known_keys(model, loc[:-1])
+    if len(loc) == 1 and key in keys_of(OrganismFile):
         return f'"{key}" belongs in the main file', ""
     return f'unknown key "{key}"', did_you_mean(key, known) or f"known here: {', '.join(sorted(known))}"
+
+
+def known_keys(model: type[BaseModel], loc: Loc) -> set[str]:
+    """List the keys that a mapping inside a document may have, from the JSON Schema of its model."""
+    schema = model.model_json_schema()
+    definitions = schema.get("$defs", {})
+    found = _resolve(schema, definitions)
+    for part in loc:
+        below = [
+            each["items"] if isinstance(part, int) else _property(each, part)
+            for each in found
+            if ("items" in each) == isinstance(part, int)
+        ]
+        found = [one for each in below for one in _resolve(each, definitions)]
+    return {key for each in found for key in each.get("properties", {})}
+
+
+def _property(schema: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    others = [schema.get("additionalProperties", {}), *schema.get("patternProperties", {}).values()]
+    mapping = next((each for each in others if isinstance(each, dict) and each), {})
+    named: Mapping[str, Any] = schema.get("properties", {}).get(key, mapping)
+    return named
+
+
+def _resolve(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """List the alternatives of a schema, with references followed."""
+    if "$ref" in schema:
+        return _resolve(definitions[schema["$ref"].rpartition("/")[2]], definitions)
+    alternatives = schema.get("anyOf", schema.get("oneOf"))
+    if alternatives is None:
+        return [schema]
+    return [one for each in alternatives for one in _resolve(each, definitions)]
 
 
 def keys_of(model: type[BaseModel]) -> list[str]:
@@ -298,19 +272,6 @@ _EXPECTED = {
     "none_required": "nothing",
 }
 
-_SYNTAX = {
-    ENDPOINT_PATTERN: "is an address that begins with http:// or https://, without user, query and fragment",
-    PAGE_PATTERN: "is an address that begins with http:// or https:// and ends with /",
-    PUBLIC_PATTERN: "is an address such as https://desk.example, without a path",
-    NAME_PATTERN: "may hold letters, digits and _ - . only, and begins with a letter, a digit or _",
-    DOTTED_PATTERN: NO_PATH,
-    SCHEMA_PATTERN: "may hold a to z, digits and _ only, at most 40, and begins with a letter or _",
-    INTENT_PATTERN: "may hold letters, digits and - _ . only, at most 64, and begins with a letter",
-    TOOL_PATTERN: "may hold letters, digits and _ - . / only",
-    VARIABLE_PATTERN: "is the name of an environment variable: letters, digits and _",
-    PARAMETER_PATTERN: "may hold letters, digits, - and _ only, at most 64, and begins with a letter or _",
-}
-
 _CODES = {
     "missing": ConfigCode.MISSING,
     "missing_argument": ConfigCode.MISSING,
@@ -328,6 +289,7 @@ _TEXTS = {
     "value_error": "{error}",
     "assertion_error": "{error}",
     "string_unicode": "holds half a character: an escape from D800 to DFFF is none by itself",
+    "string_pattern_mismatch": "does not match its pattern",
     "string_too_short": "must not be empty",
     "string_too_long": "must be at most {max_length} characters long",
     "too_short": "must hold at least {min_length} entries",
@@ -357,9 +319,8 @@ def describe(fault: ErrorDetails, read_as: str | None = None, said: str = "") ->
         if said.isdecimal() and "number" in _EXPECTED[kind]:
             suggestion = f"{said} without quotation marks is one"
         return f"{_EXPECTED[kind]} was expected{reading}", suggestion
-    if kind == "string_pattern_mismatch":
-        form = _SYNTAX.get(context["pattern"], "does not have the form that its pattern asks for")
-        return f"{form}{instead}", _dotted(said) if form == NO_PATH else ""
+    if kind == "spelling":
+        return f"{fault['msg']}{instead}", _dotted(said) if fault["msg"] == NO_PATH else ""
     if kind in {"literal_error", "enum"}:
         near = did_you_mean(said, re.findall(r"'([^']*)'", context["expected"]))
         return f"must be {context['expected']}{instead}", near

@@ -1,12 +1,9 @@
-"""The organism as frozen facts: who listens, what they take, whom they may reach, and the limits.
-
-Owns Listener, Limits and Blueprint. Refuses to know handlers, files and running conversations.
-"""
+"""The immutable description of an organism: listeners, payloads, peers and limits."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from agentserver.spending import NO_BUDGETS, Budgets
 
@@ -16,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """One participant.
+    """Participant of an organism.
 
     Args:
         name: unique; may hold dots, which mean nothing.
@@ -24,14 +21,14 @@ class Listener:
         description: what it does, shown to peers.
         agent: whether it learns its own name.
         peers: the only listeners it may address besides its caller, itself and ``system.*``.
-        broadcast: whether a message that names no listener may go to several that share its root.
-        concurrency: how many of its invocations run at once in one process.
-        exclusive: whether one of them runs at a time in all processes together; ``concurrency`` is 1 then.
+        broadcast: whether a message without ``to`` may go to several listeners that share its root.
+        concurrency: its invocations that run at once in one process.
+        exclusive: whether at most one runs in all processes together; ``concurrency`` is 1 then.
         deadline: seconds that one invocation may take.
-        retries: how often a crashed or late invocation is repeated before its caller is told.
+        retries: repetitions of a crashed or late invocation before its caller gets an error.
         approval: whether a person has to approve every message to it.
-        progress: whether it may tell how far it is.
-        answers: the dataclasses of its answers, where it gives no others; none where that is not known.
+        progress: whether its progress is shown to clients.
+        answers: the only dataclasses that it answers with; empty when unknown.
     """
 
     name: str
@@ -49,63 +46,101 @@ class Listener:
     answers: tuple[type, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Bounds of a server. Times in seconds, sizes in bytes.
+DAY: Final = 86_400.0
+"""Seconds of a day."""
+
+
+def limit(default: Any, description: str, **bounds: float) -> Any:
+    """Declare a limit.
+
+    The key of the YAML, its check, the schema for editors and the page of keys are derived from this.
 
     Args:
-        concurrency: invocations running at once in the whole server.
-        queue: messages accepted and not yet handled; beyond it outside messages are refused as ``busy``.
-        principal_queue: messages that one principal may have accepted and not yet handled; beyond it, and beyond
-            ``principal_bytes``, its own messages are refused as ``busy``, not those of others.
-        principal_conversations: conversations that one principal may have open.
-        principal_bytes: bytes of messages that one principal may have accepted and not yet handled.
-        hops: messages in one causal chain since the message from outside.
-        messages: messages of one request, its replies included.
-        conversation_messages: messages in one conversation.
-        refusals: consecutive refused attempts of one thread before retrying is forbidden.
-        storage: bytes of encoded values that one thread may keep.
-        payload: bytes of one message.
-        idle: after so long without a message a conversation closes.
-        drain: how long a graceful stop waits for work in hand.
-        approval: how long a message waits for a person; then it is refused.
-        approvers: who may approve one: anyone, or only others than the principal that opened its conversation.
-        stall: how long an invocation may hold the event loop; then the process is ended. Zero is for ever.
-        fatal_ends: how often the process may end while a delivery is worked on alone; then the delivery is given up.
-        grace: how long an invocation that was cancelled may go on; then it is abandoned.
+        default: the value of an organism that does not set it.
+        description: help text for the author of an organism.
+        bounds: ``ge``, ``gt``, ``le`` and ``lt``.
     """
+    return field(default=default, metadata={"description": description, **bounds})
 
-    concurrency: int = 64
-    queue: int = 1024
-    principal_queue: int = 256
-    principal_conversations: int = 1000
-    principal_bytes: int = 1 << 26
-    hops: int = 256
-    messages: int = 2000
-    conversation_messages: int = 1_000_000
-    refusals: int = 3
-    storage: int = 65536
-    payload: int = 1 << 20
-    idle: float = 3600.0
-    drain: float = 10.0
-    approval: float = 3600.0
-    approvers: Literal["anyone", "others"] = "anyone"
-    grace: float = 2.0
-    stall: float = 30.0
-    fatal_ends: int = 3
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of the server. Times are in seconds, sizes in bytes."""
+
+    concurrency: int = limit(64, "Invocations running at once in the whole server.", ge=1, le=65_536)
+    queue: int = limit(
+        1024,
+        "Messages accepted and not yet handled; beyond it outside messages are refused as busy.",
+        ge=1,
+        le=1_000_000,
+    )
+    principal_queue: int = limit(
+        256,
+        "Messages that one principal may have accepted and not yet handled; beyond it its own are refused as busy, and "
+        "no others.",
+        ge=1,
+        le=1_000_000,
+    )
+    principal_conversations: int = limit(
+        1000, "Conversations that one principal may have open.", ge=1, le=1_000_000
+    )
+    principal_bytes: int = limit(
+        1 << 26,
+        "Bytes of messages that one principal may have accepted and not yet handled.",
+        ge=256,
+        le=1 << 34,
+    )
+    hops: int = limit(256, "Messages in one causal chain since the message from outside.", ge=1, le=10_000)
+    messages: int = limit(
+        2000, "Messages that one message from outside may lead to, including its replies.", ge=1, le=1_000_000
+    )
+    conversation_messages: int = limit(
+        1_000_000, "Messages in one conversation over its whole life.", ge=1, le=1_000_000_000
+    )
+    refusals: int = limit(
+        3, "Consecutive refused attempts of one thread before retrying is forbidden.", ge=1, le=100
+    )
+    storage: int = limit(65536, "Bytes of encoded values that one thread may keep.", ge=0, le=1 << 24)
+    payload: int = limit(1 << 20, "Bytes of one message.", ge=256, le=1 << 26)
+    idle: float = limit(
+        3600.0, "Time without a message after which a conversation closes.", gt=0, le=365 * DAY
+    )
+    drain: float = limit(10.0, "Time that a graceful stop waits for running work.", ge=0, le=DAY)
+    approval: float = limit(
+        3600.0, "Time that a message waits for a person's approval; then it is refused.", gt=0, le=365 * DAY
+    )
+    approvers: Literal["anyone", "others"] = limit(
+        "anyone",
+        "Who may approve a message: anyone, or others, which excludes the principal who opened the conversation.",
+    )
+    grace: float = limit(
+        2.0, "Time that a cancelled invocation has to end; then it is abandoned.", ge=0, le=DAY
+    )
+    stall: float = limit(
+        30.0,
+        "Time for which an invocation may block the event loop; then agentserver run exits. 0 means no limit.",
+        ge=0,
+        le=DAY,
+    )
+    fatal_ends: int = limit(
+        3,
+        "Times the process may end while it handles one message alone; then the message becomes a dead letter.",
+        ge=1,
+        le=1000,
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Blueprint:
-    """Everything about an organism that does not change while it runs.
+    """Facts about an organism that do not change while it runs.
 
     Args:
         listeners: by name.
         limits: the bounds.
         roots: names of the payload elements that each listener accepts.
         services: names of the payload elements that ``system.todo`` accepts.
-        usage: for each listener, what its peers accept, as text for a model.
-        budgets: what may be spent.
+        usage: for each listener, the payloads of its peers as text for a model.
+        budgets: limits on spending.
     """
 
     listeners: Mapping[str, Listener]
@@ -117,7 +152,7 @@ class Blueprint:
     _everyone: frozenset[str] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Name all listeners once: to do it for each message would cost as much as there are."""
+        """Collect all names once; doing it for each message would cost time linear in the listeners."""
         object.__setattr__(self, "_everyone", frozenset(self.listeners))
 
     def accepts(self, listener: str, root: str) -> bool:
@@ -129,7 +164,7 @@ class Blueprint:
         return tuple(name for name, roots in self.roots.items() if root in roots)
 
     def principal(self, name: str, may: Collection[str] | None = None) -> Listener:
-        """A stand-in for the principal who opened a conversation. It accepts nothing.
+        """A placeholder for the principal who opened a conversation. It accepts nothing.
 
         Args:
             name: the principal's.

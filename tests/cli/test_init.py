@@ -10,8 +10,7 @@ import yaml
 from click.testing import CliRunner
 
 from agentserver.cli import cli
-from agentserver.cli.init import named
-from agentserver.config.keys.editors import editor_schema
+from agentserver.cli.init import editor_schema, named
 from tests.cli.conftest import ROOT, environment
 
 COMMON = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import time
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
@@ -267,9 +268,7 @@ def test_editors_know_the_key():
 
     import jsonschema
 
-    from agentserver.config.keys.editors import editor_schema
-
-    schema = json.loads(editor_schema())
+    schema = json.loads((Path(__file__).parents[2] / "schemas" / "organism.schema.json").read_text("utf-8"))
     jsonschema.validate(yaml.safe_load(ONE + "guards: [{use: a.B, any: 1}]"), schema)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(yaml.safe_load(ONE + "guards: [{any: 1}]"), schema)

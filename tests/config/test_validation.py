@@ -4,14 +4,14 @@ import sys
 import pytest
 
 from agentserver.config.keys.fields import NO_PATH
-from agentserver.config.keys.models import LimitsEntry, ListenerEntry, OrganismFile
+from agentserver.config.keys.models import IncludedFile, ListenerEntry, OrganismFile
 from agentserver.config.validation import keys_of
 from agentserver.core.blueprint import Limits, Listener
 from tests.config.conftest import CODE, ONE
 
 
 def test_the_models_hold_the_fields_and_defaults_of_the_core():
-    assert Limits(**LimitsEntry().model_dump()) == Limits()
+    assert IncludedFile.model_validate({"limits": {}}).limits == IncludedFile().limits == Limits()
     entry = ListenerEntry(name="a", handler="a.b", description="d")
     for field in dataclasses.fields(Listener):
         if field.name not in {"payloads", "exclusive", "answers"}:
@@ -24,8 +24,9 @@ def test_the_models_hold_the_fields_and_defaults_of_the_core():
 
 
 def test_every_key_is_explained():
-    for model in (OrganismFile, ListenerEntry, LimitsEntry):
+    for model in (OrganismFile, ListenerEntry):
         assert all(info.description for info in model.model_fields.values())
+    assert all(field.metadata["description"] for field in dataclasses.fields(Limits))
     assert "schema" in keys_of(ListenerEntry)
 
 

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from agentserver.config.keys.fields import Deadline, Drain, Retention, Strict, given
+from agentserver.config.keys.fields import Deadline, Drain, Retention, Spelling, Strict, given
 from agentserver.config.organism import PostgresKeys, SourceLine
 from agentserver.extras import installed, installing
 from agentserver.remedies.configuration import ConfigCode
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from agentserver.config.findings import Loc, Mistakes
     from agentserver.config.yaml.document import Document
 
-SCHEMA_PATTERN: Final = r"^[a-z_][a-z0-9_]{0,39}$"
 _DEFAULTS: Final = PostgresKeys()
 _URL: Final[Loc] = ("engine", "postgres", "url")
 _RESERVED: Final = re.compile(r"pg_|information_schema$")
@@ -59,6 +58,16 @@ def _renewable(lease: float) -> float:
     return lease
 
 
+_Schema: TypeAlias = Annotated[
+    str,
+    Spelling(
+        r"^[a-z_][a-z0-9_]{0,39}$",
+        "may hold a to z, digits and _ only, at most 40, and begins with a letter or _",
+    ),
+    AfterValidator(_own),
+]
+
+
 class PostgresEntry(Strict):
     """A Postgres database that keeps the conversations of all servers of an organism."""
 
@@ -69,7 +78,7 @@ class PostgresEntry(Strict):
         "variables, as with other clients.",
         examples=["postgresql://desk@db.example/desk?sslmode=verify-full", "${DATABASE_URL}"],
     )
-    schema_name: Annotated[str, Field(pattern=SCHEMA_PATTERN), AfterValidator(_own)] = Field(
+    schema_name: _Schema = Field(
         default=_DEFAULTS.schema,
         alias="schema",
         description="The schema that holds the tables. Organisms that share a database have one each.",

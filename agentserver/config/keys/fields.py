@@ -6,19 +6,23 @@ Owns what a name, a path, a dotted path and a time look like. Refuses to know th
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_origin, get_type_hints
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model
+from pydantic_core import core_schema
 
 from agentserver.characters.table import is_all_visible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+    from pydantic_core import CoreSchema
+
 MAX_NAME = 128
 MAX_DESCRIPTION = 500
 DAY = 86_400.0
-NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.\-]*$"
 DOTTED_PATTERN = r"^[^\W\d]\w*(\.[^\W\d]\w*)+$"
 NO_PATH = 'a dotted path such as "listeners.greeter.greet" was expected'
 
@@ -95,19 +99,58 @@ def given(value: Any) -> Any:
     return value
 
 
-Name: TypeAlias = Annotated[str, Field(pattern=NAME_PATTERN, max_length=MAX_NAME)]
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """Marker that holds a text to a pattern.
+
+    Args:
+        pattern: regular expression that editors and pydantic read alike.
+        message: the error message for a text that does not match; it begins with a verb.
+    """
+
+    pattern: str
+    message: str
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Check the pattern after the other constraints of the text."""
+        matching = core_schema.str_schema(pattern=self.pattern)
+        spelled = core_schema.custom_error_schema(
+            matching, custom_error_type="spelling", custom_error_message=self.message
+        )
+        return core_schema.chain_schema([handler(source), spelled])
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Show the pattern to editors."""
+        return {**handler(schema), "pattern": self.pattern}
+
+
+Name: TypeAlias = Annotated[
+    str,
+    Field(max_length=MAX_NAME),
+    Spelling(
+        r"^[A-Za-z0-9_][A-Za-z0-9_.\-]*$",
+        "may hold letters, digits and _ - . only, and begins with a letter, a digit or _",
+    ),
+]
 ListenerName: TypeAlias = Annotated[Name, AfterValidator(_unreserved)]
 Line: TypeAlias = Annotated[str, Field(min_length=1, max_length=MAX_DESCRIPTION), AfterValidator(_one_line)]
 Dotted: TypeAlias = Annotated[
-    str, Field(pattern=DOTTED_PATTERN, max_length=300, examples=["listeners.greeter.greet"])
+    str,
+    Field(max_length=300, examples=["listeners.greeter.greet"]),
+    Spelling(DOTTED_PATTERN, NO_PATH),
 ]
 RelativePath: TypeAlias = Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(_one_line)]
+Variable: TypeAlias = Annotated[
+    str,
+    Field(max_length=128),
+    Spelling(r"^[A-Za-z_][A-Za-z0-9_]*$", "is the name of an environment variable: letters, digits and _"),
+]
 _Text = Annotated[str, Field(pattern=_DURATION_PATTERN)]
 _UpToDay = Annotated[float, Field(gt=0, le=DAY)]
-_UpToYear = Annotated[float, Field(gt=0, le=365 * DAY)]
 _MaybeNone = Annotated[float, Field(ge=0, le=DAY)]
 Deadline: TypeAlias = Annotated[_UpToDay, BeforeValidator(_seconds, json_schema_input_type=_UpToDay | _Text)]
-Idle: TypeAlias = Annotated[_UpToYear, BeforeValidator(_seconds, json_schema_input_type=_UpToYear | _Text)]
 Drain: TypeAlias = Annotated[_MaybeNone, BeforeValidator(_seconds, json_schema_input_type=_MaybeNone | _Text)]
 Retention: TypeAlias = Annotated[
     Annotated[float, Field(gt=0, le=100 * 365 * DAY)],
@@ -136,3 +179,37 @@ class Strict(BaseModel):
     model_config = ConfigDict(
         extra="forbid", strict=True, frozen=True, hide_input_in_errors=True, defer_build=True
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """Marker that validates a mapping as the frozen dataclass that it annotates.
+
+    The metadata of the dataclass's fields are arguments of ``pydantic.Field``: bounds and ``description``. A ``float``
+    is a time, in seconds or as text with a unit.
+    """
+
+    def __get_pydantic_core_schema__(self, source: type[Any], handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Derive a model of the mapping, and build the dataclass from its values."""
+        hints = get_type_hints(source)
+        keys = {
+            each.name: (_key_type(hints[each.name], each.metadata), each.default) for each in fields(source)
+        }
+        model = create_model(f"{source.__name__}Entry", __base__=Strict, __doc__=source.__doc__, **keys)  # type: ignore[call-overload]
+        return core_schema.no_info_after_validator_function(
+            lambda entry: source(**dict(entry)), handler.generate_schema(model)
+        )
+
+
+def _key_type(hint: Any, metadata: Mapping[str, Any]) -> Any:
+    """The type of a key that a dataclass declares."""
+    described, bounds = Field(description=metadata["description"]), {**metadata}
+    del bounds["description"]
+    if get_origin(hint) is Literal:
+        return Annotated[hint, BeforeValidator(given, json_schema_input_type=hint), described]
+    bounded = Annotated[hint, Field(**bounds)]
+    if hint is float:
+        return Annotated[
+            bounded, BeforeValidator(_seconds, json_schema_input_type=bounded | _Text), described
+        ]
+    return Annotated[bounded, described]

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from agentserver.config.keys.fields import Body, Deadline, RelativePath, Strict, given
+from agentserver.config.keys.fields import Body, Deadline, RelativePath, Spelling, Strict, given
 from agentserver.config.organism import DoorKeys
 from agentserver.remedies.configuration import ConfigCode
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from agentserver.config.findings import Mistakes
     from agentserver.config.yaml.document import Document
 
-PUBLIC_PATTERN: Final = r"^https?://[A-Za-z0-9.\-]+(:[0-9]{1,5})?$|^https?://\[[0-9A-Fa-f:]+\](:[0-9]{1,5})?$"
 MOST_PORT: Final = 65_535
 
 LOCAL: Final = "127.0.0.1:8420"
@@ -57,7 +56,15 @@ def _reachable(url: str) -> str:
     return url
 
 
-_Url: TypeAlias = Annotated[str, Field(max_length=300, pattern=PUBLIC_PATTERN), AfterValidator(_reachable)]
+_Url: TypeAlias = Annotated[
+    str,
+    Field(max_length=300),
+    Spelling(
+        r"^https?://[A-Za-z0-9.\-]+(:[0-9]{1,5})?$|^https?://\[[0-9A-Fa-f:]+\](:[0-9]{1,5})?$",
+        "is an address such as https://desk.example, without a path",
+    ),
+    AfterValidator(_reachable),
+]
 
 
 class TlsEntry(Strict):

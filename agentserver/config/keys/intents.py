@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from agentserver.config.keys.fields import Dotted, Name, RelativePath, Strict, absent, listed
+from agentserver.config.keys.fields import Dotted, Name, RelativePath, Spelling, Strict, absent, listed
 from agentserver.handoff import intents
 from agentserver.handoff.templates import LONGEST
 from agentserver.hygiene import slug
@@ -20,13 +20,24 @@ if TYPE_CHECKING:
     from agentserver.config.findings import Loc, Where
     from agentserver.config.yaml.document import Document
 
-PARAMETER_PATTERN = r"^[A-Za-z_][A-Za-z0-9_-]{0,63}$"
-INTENT_PATTERN = r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$"
 MAX_PARAMETERS = 64
 
 _Names = Annotated[list[Name], Field(min_length=1, max_length=100)]
 Targets: TypeAlias = Annotated[_Names, BeforeValidator(listed, json_schema_input_type=Name | _Names)]
-ParameterName: TypeAlias = Annotated[str, Field(pattern=PARAMETER_PATTERN)]
+ParameterName: TypeAlias = Annotated[
+    str,
+    Spelling(
+        r"^[A-Za-z_][A-Za-z0-9_-]{0,63}$",
+        "may hold letters, digits, - and _ only, at most 64, and begins with a letter or _",
+    ),
+]
+IntentName: TypeAlias = Annotated[
+    str,
+    Spelling(
+        r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$",
+        "may hold letters, digits and - _ . only, at most 64, and begins with a letter",
+    ),
+]
 Free: TypeAlias = Annotated[int, Field(ge=0, le=intents.FREE)]
 
 
@@ -65,7 +76,7 @@ class ParameterEntry(Strict):
 class IntentEntry(Strict):
     """One thing that agents may ask of others."""
 
-    name: str = Field(pattern=INTENT_PATTERN, description="As requests say it.")
+    name: IntentName = Field(description="As requests say it.")
     target: Targets = Field(description="The listener, or the list of them, that may be asked.")
     template: str = Field(
         min_length=1,
@@ -108,9 +119,8 @@ class HandoffsEntry(Strict):
     scrub: bool = Field(
         default=True, description="Whether lines that read like instructions are taken out of free text."
     )
-    legacy: str | None = Field(
+    legacy: IntentName | None = Field(
         default=None,
-        pattern=INTENT_PATTERN,
         description="The intent that requests of the older form, free text alone, are taken for.",
     )
 

@@ -9,14 +9,13 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from agentserver.config.keys.fields import Deadline, Dotted, Memory, RelativePath, Size, Strict
+from agentserver.config.keys.fields import Deadline, Dotted, Memory, RelativePath, Size, Strict, Variable
 from agentserver.config.organism import Isolation
 from agentserver.payload.foreign.servers import CommandIsolation
 
 _DEFAULTS = Isolation()
 _OF_COMMANDS = CommandIsolation()
 _Port = Annotated[int, Field(ge=1, le=65_535)]
-_Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=200)]
 
 
 class _Walled(Strict):
@@ -51,7 +50,7 @@ class IsolationEntry(_Walled):
         le=256,
         description="Processes that are started before messages are taken.",
     )
-    env: dict[_Variable, str] = Field(
+    env: dict[Variable, str] = Field(
         default_factory=dict,
         max_length=100,
         repr=False,

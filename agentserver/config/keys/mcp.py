@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from pydantic import AfterValidator, Field
 
-from agentserver.config.keys.fields import Deadline, Line, ListenerName, Strict
+from agentserver.config.keys.fields import Deadline, Line, ListenerName, Spelling, Strict, Variable
 from agentserver.config.keys.isolation import CommandIsolationKey  # noqa: TC001 - pydantic reads it
 from agentserver.config.keys.words import Approval, ToolTrusts  # noqa: TC001 - pydantic reads them
 
@@ -17,20 +17,18 @@ if TYPE_CHECKING:
     from agentserver.config.findings import Loc
     from agentserver.config.yaml.document import Document
 
-TOOL_PATTERN = r"^[A-Za-z0-9_.\-/]+$"
-VARIABLE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
 RESTARTS = 5
 
-Variable: TypeAlias = Annotated[str, Field(pattern=VARIABLE_PATTERN, max_length=128)]
 _Word: TypeAlias = Annotated[str, Field(min_length=1, max_length=4096)]
+_ToolName: TypeAlias = Annotated[
+    str, Field(max_length=128), Spelling(r"^[A-Za-z0-9_.\-/]+$", "may hold letters, digits and _ - . / only")
+]
 
 
 class McpToolEntry(Strict):
     """One tool of an MCP server, as a listener."""
 
-    name: Annotated[str, Field(pattern=TOOL_PATTERN, max_length=128)] = Field(
-        description="As the server calls it; the listener is SERVER.TOOL."
-    )
+    name: _ToolName = Field(description="As the server calls it; the listener is SERVER.TOOL.")
     trust: ToolTrusts = Field(
         description="What the tool is to provenance: source, sink, trusted, inert, relay; one or a list."
     )

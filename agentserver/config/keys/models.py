@@ -13,10 +13,9 @@ from pydantic import BeforeValidator, ConfigDict, Field
 from agentserver.config.keys.engine import MaybeEngine  # noqa: TC001 - pydantic reads it
 from agentserver.config.keys.fields import (
     Deadline,
+    Declared,
     Dotted,
     DottedList,
-    Drain,
-    Idle,
     Line,
     ListenerName,
     Name,
@@ -41,7 +40,6 @@ from agentserver.core.blueprint import Limits
 
 MAX_LISTENERS = 10_000
 
-_LIMITS = Limits()
 _JOURNAL = Journal()
 
 Remembers: TypeAlias = Annotated[
@@ -52,10 +50,6 @@ View: TypeAlias = Annotated[
     Literal["references"] | None, BeforeValidator(given, json_schema_input_type=Literal["references"])
 ]
 Handled: TypeAlias = Annotated[Dotted | None, BeforeValidator(given, json_schema_input_type=Dotted)]
-Approvers: TypeAlias = Annotated[
-    Literal["anyone", "others"],
-    BeforeValidator(given, json_schema_input_type=Literal["anyone", "others"]),
-]
 
 
 class ListenerEntry(Strict):
@@ -170,98 +164,7 @@ class ListenerEntry(Strict):
         return self.agent is not None or self.model is not None
 
 
-class LimitsEntry(Strict):
-    """Bounds of the server."""
-
-    concurrency: int = Field(
-        default=_LIMITS.concurrency,
-        ge=1,
-        le=65_536,
-        description="Invocations running at once in the whole server.",
-    )
-    queue: int = Field(
-        default=_LIMITS.queue,
-        ge=1,
-        le=1_000_000,
-        description="Messages accepted and not yet handled; beyond it outside messages are refused as busy.",
-    )
-    principal_queue: int = Field(
-        default=_LIMITS.principal_queue,
-        ge=1,
-        le=1_000_000,
-        description="Messages that one principal may have accepted and not yet handled; beyond it its own are busy.",
-    )
-    principal_conversations: int = Field(
-        default=_LIMITS.principal_conversations,
-        ge=1,
-        le=1_000_000,
-        description="Conversations that one principal may have open.",
-    )
-    principal_bytes: int = Field(
-        default=_LIMITS.principal_bytes,
-        ge=256,
-        le=1 << 34,
-        description="Bytes of messages that one principal may have accepted and not yet handled.",
-    )
-    hops: int = Field(
-        default=_LIMITS.hops,
-        ge=1,
-        le=10_000,
-        description="Messages in one causal chain since the message from outside.",
-    )
-    messages: int = Field(
-        default=_LIMITS.messages,
-        ge=1,
-        le=1_000_000,
-        description="Messages that one message from outside may lead to, its replies included.",
-    )
-    conversation_messages: int = Field(
-        default=_LIMITS.conversation_messages,
-        ge=1,
-        le=1_000_000_000,
-        description="Messages in one conversation, however long it lives.",
-    )
-    refusals: int = Field(
-        default=_LIMITS.refusals,
-        ge=1,
-        le=100,
-        description="Refused attempts of one thread in a row before retrying is forbidden.",
-    )
-    storage: int = Field(
-        default=_LIMITS.storage,
-        ge=0,
-        le=1 << 24,
-        description="Bytes of encoded values that one thread may keep.",
-    )
-    payload: int = Field(default=_LIMITS.payload, ge=256, le=1 << 26, description="Bytes of one message.")
-    idle: Idle = Field(
-        default=_LIMITS.idle, description="Time without a message after which a conversation closes."
-    )
-    drain: Drain = Field(
-        default=_LIMITS.drain, description="Time that a graceful stop waits for work in hand."
-    )
-    approval: Idle = Field(
-        default=_LIMITS.approval,
-        description="Time that a message waits for a person's approval; then it is refused.",
-    )
-    approvers: Approvers = Field(
-        default=_LIMITS.approvers,
-        description="Who may approve what waits: anyone, or only others than the one who opened its conversation.",
-    )
-    grace: Drain = Field(
-        default=_LIMITS.grace,
-        description="Time in which an invocation that was cancelled ends; then it is abandoned.",
-    )
-    stall: Drain = Field(
-        default=_LIMITS.stall,
-        description="Time for which an invocation may hold the event loop; then agentserver run ends. 0 is for ever.",
-    )
-    fatal_ends: int = Field(
-        default=_LIMITS.fatal_ends,
-        ge=1,
-        le=1000,
-        description="Ends of the process while a message was worked on alone, after which it is given up.",
-    )
+LimitsKey: TypeAlias = Annotated[Limits, Declared()]
 
 
 class JournalEntry(Strict):
@@ -321,8 +224,8 @@ class IncludedFile(Strict):
     listeners: list[ListenerEntry] = Field(
         default_factory=list, max_length=MAX_LISTENERS, description="The participants."
     )
-    limits: LimitsEntry = Field(
-        default_factory=LimitsEntry,
+    limits: LimitsKey = Field(
+        default_factory=Limits,
         title="Limits",
         description="Bounds of the server; each is set in one file.",
     )

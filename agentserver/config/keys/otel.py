@@ -9,11 +9,15 @@ from typing import Annotated, TypeAlias
 
 from pydantic import Field
 
-from agentserver.config.keys.fields import Strict
+from agentserver.config.keys.fields import Spelling, Strict
 
-ENDPOINT_PATTERN = r"^https?://[^\s@?#]+$"
 _Endpoint: TypeAlias = Annotated[
-    str, Field(pattern=ENDPOINT_PATTERN, max_length=1000, examples=["http://localhost:4318"])
+    str,
+    Field(max_length=1000, examples=["http://localhost:4318"]),
+    Spelling(
+        r"^https?://[^\s@?#]+$",
+        "is an address that begins with http:// or https://, without user, query and fragment",
+    ),
 ]
 
 

@@ -9,10 +9,13 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from agentserver.config.keys.fields import Deadline, Name, Strict, given
+from agentserver.config.keys.fields import Deadline, Name, Spelling, Strict, given
 
-PAGE_PATTERN = r"^https?://[^\s@?#]+/$"
-_Page: TypeAlias = Annotated[str, Field(pattern=PAGE_PATTERN, max_length=1000)]
+_Page: TypeAlias = Annotated[
+    str,
+    Field(max_length=1000),
+    Spelling(r"^https?://[^\s@?#]+/$", "is an address that begins with http:// or https:// and ends with /"),
+]
 
 
 class McpServerEntry(Strict):

@@ -5,15 +5,9 @@ import jsonschema
 import pytest
 import yaml
 
-from agentserver.config.keys.editors import editor_schema
 from tests.config.conftest import ONE
 
-SCHEMA = json.loads(editor_schema())
-
-
-def test_the_file_is_the_generated_schema():
-    file = Path(__file__).parents[3] / "schemas" / "organism.schema.json"
-    assert file.read_text("utf-8") == editor_schema()
+SCHEMA = json.loads((Path(__file__).parents[3] / "schemas" / "organism.schema.json").read_text("utf-8"))
 
 
 def test_it_is_a_schema_and_explains_every_key():

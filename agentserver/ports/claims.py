@@ -67,7 +67,7 @@ class Fate(NamedTuple):
     """The outcome of an arrival for the process that handed it in.
 
     Args:
-        word: empty where it was taken, else the reason (agentserver/pump/remote/owners.py).
+        word: empty where it was taken, else the reason (agentserver/pump/owners.py).
         request: the server's id of the request that a message is.
         version: of the conversation before the step that took it.
         again: whether the message was there already, under its sender's own id.

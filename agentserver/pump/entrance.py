@@ -12,11 +12,11 @@ from agentserver.core.decide.requeue import redrive
 from agentserver.core.messages import Cancelling, Closing, Redriven, Requeued
 from agentserver.core.state.conversation import Conversation
 from agentserver.ports import ConversationFound, EngineError, FencedError, Submitted, Unkept, UnkeptError
+from agentserver.pump.arrivals import Arrivals
 from agentserver.pump.boundary import CLOSED, staying_open
 from agentserver.pump.handles import Handles
-from agentserver.pump.remote.arrivals import Arrivals
-from agentserver.pump.remote.owners import Owners
-from agentserver.pump.remote.views import Views
+from agentserver.pump.owners import Owners
+from agentserver.pump.views import Views
 from agentserver.pump.watches import Watches, nobody
 from agentserver.wire import envelope
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from agentserver.pump.boundary import Boundary
     from agentserver.pump.editions import Editions
     from agentserver.pump.handle import ServerHandle
+    from agentserver.pump.owners import Elsewhere
     from agentserver.pump.records import RecordStream
-    from agentserver.pump.remote.elsewhere import Elsewhere
     from agentserver.pump.schedule import Door
 
 

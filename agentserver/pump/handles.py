@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Done, Progress, Reply
     from agentserver.core.receipts import Receipt
     from agentserver.ports import Clock, Engine
-    from agentserver.pump.remote.owners import Owners
+    from agentserver.pump.owners import Owners
 
 
 class Receiver(Protocol):

@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     from agentserver.core.decide.decisions import Accepted
     from agentserver.core.messages import Call
     from agentserver.ports import Marks
-    from agentserver.pump.claims.table import ClaimTable
     from agentserver.pump.editions import Callee, Editions
     from agentserver.pump.parsing import Apart
     from agentserver.pump.purse import Purses
+    from agentserver.pump.steps import ClaimTable
 
     Handler: TypeAlias = Callable[[Any, HandlerMetadata], Awaitable[HandlerResult]]
 

@@ -23,25 +23,20 @@ from agentserver.ports import EngineError, FencedError, RepeatedError, Submitted
 from agentserver.pump.accounts import Accounts
 from agentserver.pump.approvals import Waiting
 from agentserver.pump.boundary import Boundary, set_aside
-from agentserver.pump.claims.copies import Copies
-from agentserver.pump.claims.finding import Finder
-from agentserver.pump.claims.releasing import Releasing
-from agentserver.pump.claims.table import ClaimTable
-from agentserver.pump.claims.taking import Taking
-from agentserver.pump.dispatch import Dispatcher
+from agentserver.pump.claims import Copies, Finder, Releasing, Taking
+from agentserver.pump.dispatch import Dispatcher, TokenHolder
 from agentserver.pump.editions import Editions, at_once
 from agentserver.pump.entrance import Conversations, Entrance, unkept
 from agentserver.pump.invoke import Invoker
+from agentserver.pump.owners import Elsewhere
 from agentserver.pump.parsing import Apart, ParsedPayloads
 from agentserver.pump.poison_search import Probation, Unmarked, acquitting
 from agentserver.pump.purse import Purses
 from agentserver.pump.records import LogSink, RecordStream
 from agentserver.pump.reloads import Reloads
-from agentserver.pump.remote.elsewhere import Elsewhere
-from agentserver.pump.remote.exclusive import TokenHolder
 from agentserver.pump.schedule import Door, RunQueue, Schedule, Ticket, backoff
 from agentserver.pump.slices import entirely
-from agentserver.pump.steps import Steps
+from agentserver.pump.steps import ClaimTable, Steps
 from agentserver.pump.timekeeper import Timekeeper, sweep
 from agentserver.pump.watchdog import Watchdog, only_here
 from agentserver.supervision import Ending, start_errand, start_helper

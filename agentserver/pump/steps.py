@@ -1,8 +1,4 @@
-"""Steps of conversations, one at a time in each: decided, committed, and only then are the consequences let go.
-
-Owns the order of steps, and what becomes of one that cannot be kept at present or was decided on an old state. Refuses
-to know what is decided and what a step leads to.
-"""
+"""Steps of conversations, one at a time in each: decided, committed, then released to take effect."""
 
 from __future__ import annotations
 
@@ -10,12 +6,12 @@ import asyncio
 import logging
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, TypeAlias
 
 import anyio
 
 from agentserver.core.records.outcome import Outcome
-from agentserver.ports import ConflictError, EngineError, FencedError, UnfitError
+from agentserver.ports import Claim, ConflictError, EngineError, FencedError, UnfitError
 from agentserver.pump.schedule import Alone, backoff
 from agentserver.pump.slices import begin, shielded, unhurried
 
@@ -24,12 +20,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from agentserver.core.state.conversation import Conversation
-    from agentserver.ports import Claim, Engine
-    from agentserver.pump.claims.table import ClaimTable
+    from agentserver.ports import Engine
     from agentserver.pump.slices import Decision
 
     ToItsEnd: TypeAlias = Callable[[Coroutine[Any, Any, EngineError | None]], Awaitable[EngineError | None]]
+
     Begun: TypeAlias = EngineError | Coroutine[Any, Any, EngineError | None] | None
+
 
 logger = logging.getLogger("agentserver.pump")
 
@@ -252,3 +249,24 @@ class Steps:
         if self._claims.get(current.id) is claim:  # else another process has it, and releases this
             self._release(outcome)
         return None
+
+
+class ClaimTable(dict[str, Claim]):
+    """The claim of each conversation at work. Raises FencedError for any other.
+
+    ``lost`` is called with a conversation for which a commit was fenced, and the claim that it was made under.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lost: Callable[[str, Claim], None] = lambda _, __: None
+
+    def __missing__(self, conversation: str) -> NoReturn:
+        """Refuse."""
+        raise FencedError("this process does not have the conversation")
+
+    async def keeps(self, conversation: str, meanwhile: Awaitable[object]) -> bool:
+        """Wait for something; True when the conversation keeps its claim meanwhile."""
+        claim = self.get(conversation)
+        await meanwhile
+        return claim is not None and self.get(conversation) is claim

@@ -16,7 +16,7 @@ from agentserver.ports import EngineError
 from agentserver.ports.engine import PAGE
 from tests.core.paper import Note
 from tests.pump.desk import answer, desk
-from tests.pump.remote.pair import watched
+from tests.pump.pair import watched
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ from agentserver.core.blueprint import Listener
 from agentserver.engines.postgres import PostgresEngine, PostgresOptions
 from tests.core.paper import Note
 from tests.pump.desk import answer, desk
-from tests.pump.remote.pair import watched
+from tests.pump.pair import watched
 
 pytestmark = pytest.mark.anyio
 

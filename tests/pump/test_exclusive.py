@@ -15,7 +15,7 @@ from agentserver.ports import EngineError
 from agentserver.pump import schedule
 from tests.core.paper import Answer, Note
 from tests.pump.desk import desk
-from tests.pump.remote.pair import pair
+from tests.pump.pair import pair
 
 pytestmark = pytest.mark.anyio
 

@@ -1,8 +1,4 @@
-"""The view from here of conversations that this process does not have.
-
-Owns that gateways which look at one from here see what leaves it, and what waits in it for a person, also over a move.
-Refuses to decide anything about them.
-"""
+"""Views of conversations that other processes own, for gateways of this process."""
 
 from __future__ import annotations
 
@@ -26,6 +22,7 @@ if TYPE_CHECKING:
     from agentserver.ports import Engine
     from agentserver.pump.handles import Handles
     from agentserver.pump.watches import Watches
+
 
 logger = logging.getLogger("agentserver.pump")
 

@@ -8,7 +8,7 @@ from agentserver.core.messages import Reply
 from agentserver.ports import FencedError
 from tests.core.paper import Ask, listener
 from tests.pump.desk import answer, until
-from tests.pump.remote.pair import pair
+from tests.pump.pair import pair
 
 pytestmark = pytest.mark.anyio
 

@@ -16,8 +16,8 @@ from tests.core.paper import Answer, Note
 from tests.engines.together.storage import REST
 from tests.machine import HANGS
 from tests.pump.desk import answer, until
-from tests.pump.remote.pair import pair, watched
-from tests.pump.remote.test_remote import opened, said
+from tests.pump.pair import pair, watched
+from tests.pump.test_owners import opened, said
 
 pytestmark = pytest.mark.anyio
 

@@ -1,8 +1,4 @@
-"""Arrivals: wishes for conversations of this process that other processes hand in.
-
-Owns that each is decided about once, also when the conversation moves meanwhile, and its fate. Refuses to
-decide anything itself: it goes the way of what gateways of this process hand in.
-"""
+"""Requests of other processes for conversations that this process owns."""
 
 from __future__ import annotations
 
@@ -16,7 +12,7 @@ import anyio
 from agentserver.core.messages import Cancelling, Closing, Outside, Requeued
 from agentserver.core.state.approvals import ApprovalAnswer
 from agentserver.ports import EngineError, Fate, FencedError, OtherMessageError, Unkept
-from agentserver.pump.remote.owners import NO, OTHER, OVER, UNFIT, UNKNOWN
+from agentserver.pump.owners import NO, OTHER, OVER, UNFIT, UNKNOWN
 from agentserver.pump.schedule import Alone, backoff
 from agentserver.supervision import Ending, start_errand
 

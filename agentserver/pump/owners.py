@@ -1,7 +1,4 @@
-"""The wishes of this process's gateways about conversations that another process has: they are handed in for that one.
-
-Owns what a gateway is told of it, and how long it is waited for. Refuses to decide anything: the owner does.
-"""
+"""Requests of this process's gateways for conversations that other processes own."""
 
 from __future__ import annotations
 
@@ -9,23 +6,58 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
+import anyio
+
 from agentserver.contract import Code
 from agentserver.core import receipts
 from agentserver.core.messages import LAST, UNDECIDED, EventPlace
-from agentserver.ports import (
-    Arrival,
-    OtherMessageError,
-    Submitted,
-    UnheardError,
-    Unkept,
-)
+from agentserver.ports import Arrival, OtherMessageError, Submitted, UnheardError, Unkept
 
 if TYPE_CHECKING:
     from agentserver.core.messages import Cancelling, Closing, Outside, Requeued
     from agentserver.core.state.approvals import ApprovalAnswer
-    from agentserver.ports import Clock, Engine, Fate
+    from agentserver.ports import Clock, ConversationFound, Engine, Fate
     from agentserver.ports.claims import Arriving
-    from agentserver.pump.remote.elsewhere import Elsewhere
+
+
+TRUST: Final = 5.0
+"""Seconds for which it is believed. Then a message is a reason again to claim a conversation that rests."""
+
+MOST: Final = 10_000
+"""Conversations that are remembered."""
+
+
+class Elsewhere:
+    """Remembers open conversations that could not be claimed."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[float, ConversationFound]] = {}
+
+    def note(self, found: ConversationFound) -> None:
+        """Remember one."""
+        self.forget(found.conversation)
+        self._known[found.conversation] = anyio.current_time() + TRUST, found
+        if len(self._known) > MOST:
+            del self._known[next(iter(self._known))]
+
+    def renew(self, conversation: str) -> None:
+        """Believe it for longer: its process has just decided about something."""
+        _, found = self._known.get(conversation, (0.0, None))
+        if found is not None:
+            self.note(found)
+
+    def find(self, conversation: str) -> ConversationFound | None:
+        """One that another process had a moment ago, and None for any other."""
+        until, found = self._known.get(conversation, (0.0, None))
+        if found is not None and until < anyio.current_time():
+            self.forget(conversation)
+            return None
+        return found
+
+    def forget(self, conversation: str) -> None:
+        """Ask the engine the next time."""
+        self._known.pop(conversation, None)
+
 
 logger = logging.getLogger("agentserver.pump")
 

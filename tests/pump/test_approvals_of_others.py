@@ -17,7 +17,7 @@ from agentserver.pump import approvals as waiting
 from agentserver.pump.pump import PumpHooks
 from tests.core.paper import Answer, Ask, listener
 from tests.pump.desk import answer, until
-from tests.pump.remote.pair import pair, watched
+from tests.pump.pair import pair, watched
 
 pytestmark = pytest.mark.anyio
 

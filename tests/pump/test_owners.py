@@ -10,11 +10,11 @@ import pytest
 from agentserver.core.blueprint import Listener
 from agentserver.core.messages import Done, Reply
 from agentserver.ports import EngineError, OtherMessageError, QuotaError, Unkept, UnkeptError, WatchEnd
-from agentserver.pump.remote import views
+from agentserver.pump import views
 from tests.core.paper import Note
 from tests.machine import HANGS
 from tests.pump.desk import answer, until
-from tests.pump.remote.pair import pair, watched
+from tests.pump.pair import pair, watched
 
 pytestmark = pytest.mark.anyio
 

@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from agentserver.pump.claims.releasing import Releasing
+from agentserver.pump.claims import Releasing
 from agentserver.pump.timekeeper import Timekeeper
 from tests.core.paper import Ask, listener
 from tests.machine import HANGS
 from tests.pump.desk import answer, until
-from tests.pump.remote.pair import pair, watched
-from tests.pump.remote.test_approvals import asked, shop
+from tests.pump.pair import pair, watched
+from tests.pump.test_approvals_of_others import asked, shop
 
 pytestmark = pytest.mark.anyio
 

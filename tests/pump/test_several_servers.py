@@ -12,8 +12,8 @@ from agentserver.core.blueprint import Listener
 from agentserver.engines.postgres import PostgresEngine, PostgresOptions
 from tests.core.paper import Note
 from tests.pump.desk import answer, desk
-from tests.pump.remote.pair import watched
-from tests.pump.remote.test_remote import said
+from tests.pump.pair import watched
+from tests.pump.test_owners import said
 
 pytestmark = pytest.mark.anyio
 

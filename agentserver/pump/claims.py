@@ -1,0 +1,375 @@
+"""Claims of the pump on conversations: found, taken over, released and lost.
+
+Everything that the process holds in memory of a conversation is dropped when its claim is.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from agentserver.ports import DamagedError, EngineError, FencedError, Gained
+from agentserver.pump.editions import at_once
+from agentserver.pump.schedule import Ticket, backoff
+
+if TYPE_CHECKING:
+    from collections.abc import (
+        AsyncIterator,
+        Awaitable,
+        Callable,
+        Collection,
+        Container,
+        Coroutine,
+        Iterable,
+        Mapping,
+        MutableMapping,
+        Sequence,
+    )
+    from typing import Any
+
+    from agentserver.core.messages import Delivery
+    from agentserver.core.state.conversation import Conversation
+    from agentserver.ports import Claim, Clock, Engine, Lost
+    from agentserver.pump.accounts import Accounts
+    from agentserver.pump.approvals import Waiting
+    from agentserver.pump.dispatch import Dispatcher
+    from agentserver.pump.editions import Editions
+    from agentserver.pump.owners import Elsewhere
+    from agentserver.pump.parsing import ParsedPayloads
+    from agentserver.pump.poison_search import Probation
+    from agentserver.pump.schedule import RunQueue, Schedule
+    from agentserver.pump.steps import ClaimTable
+
+
+logger = logging.getLogger("agentserver.pump")
+
+
+@dataclass(slots=True)
+class Copies:
+    """Keeps and drops copies of conversations.
+
+    Args:
+        kept: the engine, and the claims of the pump.
+        work: conversations as last committed, payloads that were read of them, and the editions that they go by.
+        bounds: what principals have in hand, and what waits for persons.
+        turns: deliveries that wait for a worker, for their listener, and behind suspects.
+        cancel: stops the handler that runs on a thread; its result is void.
+        moved: called with conversations that were dropped, as they were.
+    """
+
+    kept: tuple[Engine, ClaimTable]
+    work: tuple[MutableMapping[str, Conversation], ParsedPayloads, Editions]
+    bounds: tuple[Accounts, Waiting]
+    turns: tuple[RunQueue, Schedule, Probation]
+    cancel: Callable[[str], None]
+    moved: Callable[[Sequence[Conversation]], None]
+
+    def keep(self, conversation: Conversation, claim: Claim) -> None:
+        """Have a conversation at work under a claim."""
+        _, claims = self.kept
+        live, _, _ = self.work
+        accounts, waiting = self.bounds
+        claims[conversation.id], live[conversation.id] = claim, conversation
+        accounts.recount(conversation)
+        waiting.add(conversation.approvals())
+
+    def lose(self, conversation: str, claim: Claim) -> None:
+        """Drop a conversation, unless it was claimed again."""
+        _, claims = self.kept
+        if claims.get(conversation) is claim:
+            self.drop({conversation})
+
+    def lose_outdated(self, conversations: Iterable[str]) -> None:
+        """Drop those of some conversations that another process has or had since they were read."""
+        engine, claims = self.kept
+        self.drop([key for key in conversations if key in claims and engine.held(key) != claims[key]])
+
+    def drop(self, conversations: Collection[str]) -> None:
+        """Forget conversations with all that is queued of them: nothing is decided about them here any more."""
+        live, _, _ = self.work
+        gone = set(conversations)
+        found = [live[key] for key in gone if key in live]
+        for key in gone:
+            self.forget(key)
+        queue, schedule, probation = self.turns
+        schedule.drop(gone)
+        for delivery in queue.drop(gone):
+            schedule.done(delivery.to)
+        probation.drop(gone)
+        self.moved(found)
+
+    def forget(self, conversation: str) -> None:
+        """Forget a conversation with all that is at work in it; what waits for its turn finds it gone."""
+        _, claims = self.kept
+        live, parsed, editions = self.work
+        accounts, waiting = self.bounds
+        one = live.pop(conversation, None)
+        claims.pop(conversation, None)
+        for thread in () if one is None else one.tree.nodes.values():
+            self.cancel(thread.id)
+            parsed.forget(thread.waiting())
+        if editions.earlier:
+            editions.forget(conversation)
+        accounts.close(conversation)
+        if waiting.known:
+            waiting.forget(conversation)
+
+
+def at_work(conversation: Conversation) -> bool:
+    """True when a delivery of it is queued, is held, or waits for a person."""
+    return not all(thread.quiet for thread in conversation.tree.nodes.values())
+
+
+@dataclass(slots=True)
+class Finder:
+    """Finds conversations, and claims those that are not at work.
+
+    Args:
+        copies: those at work.
+        set_aside: stops a conversation for good that cannot be read.
+        gained: shows gateways what has left conversations, before anything leaves them here.
+        elsewhere: those that another process had a moment ago.
+    """
+
+    copies: Copies
+    set_aside: Callable[[str, Exception], Awaitable[None]]
+    gained: Callable[[Collection[str]], Awaitable[None]]
+    elsewhere: Elsewhere
+
+    async def find(self, conversation: str) -> Conversation | None:
+        """An open conversation, claimed; None when it is closed or unknown.
+
+        Raises FencedError when another process has it, and EngineError.
+        """
+        live, _, _ = self.copies.work
+        found = live.get(conversation)
+        if found is not None:
+            return found
+        engine, claims = self.copies.kept
+        claim = claims.get(conversation) or await self._claim(conversation)
+        found = None if claim is None else await self._load(conversation)
+        if claim is None or found is None:
+            claims.pop(conversation, None)
+            return None
+        if engine.held(conversation) != claim:
+            raise FencedError("another process had the conversation meanwhile")
+        if claims.get(conversation) == claim:  # another task was quicker, or the copy was out of date
+            return live.setdefault(conversation, found)
+        if engine.shared and at_work(found):
+            raise FencedError("what waits in the conversation is taken up first")
+        self.copies.keep(found, claim)
+        return found
+
+    async def _claim(self, conversation: str) -> Claim | None:
+        """Claim a conversation; None when it is closed or unknown."""
+        engine, _ = self.copies.kept
+        if engine.held(conversation) is None and self.elsewhere.find(conversation) is not None:
+            raise FencedError("another process has the conversation")
+        claim = await engine.claim(conversation)
+        if claim is None:
+            standing = await engine.standing(conversation)
+            if standing is not None and not standing.over:
+                self.elsewhere.note(standing)
+                raise FencedError("another process has the conversation")
+        elif engine.shared:
+            self.elsewhere.forget(conversation)
+            await self.gained([conversation])
+        return claim
+
+    async def _load(self, conversation: str) -> Conversation | None:
+        engine, _ = self.copies.kept
+        found = None
+        try:
+            found = await engine.load(conversation)
+        except DamagedError as error:
+            await self.set_aside(conversation, error)
+        if found is None and engine.shared:
+            await engine.release([conversation])
+        return found
+
+    async def still(self, conversation: str) -> Conversation | None:
+        """An open conversation that this process has; None for any other. Claims nothing. Raises EngineError."""
+        _, claims = self.copies.kept
+        with suppress(FencedError):
+            return await self.find(conversation) if conversation in claims else None
+        return None
+
+
+@dataclass(slots=True)
+class Taking:
+    """Takes up conversations that this process gained, and drops those that it lost.
+
+    Args:
+        copies: of the conversations at work.
+        set_aside: stops a conversation for good that cannot be read.
+        gained: shows gateways what has left conversations, before anything leaves them here.
+        ways: where deliveries go on, suspects among them before, and the end of a delivery that ends the process.
+        clock: tells how long a repetition has waited.
+    """
+
+    copies: Copies
+    set_aside: Callable[[str, Exception], Awaitable[None]]
+    gained: Callable[[Collection[str]], Awaitable[None]]
+    ways: tuple[Dispatcher, Probation, Callable[[Delivery], Coroutine[Any, Any, None]]]
+    clock: Clock
+    _changes: AsyncIterator[Gained | Lost] | None = None
+    _begun: bool = field(default=False)
+
+    async def begin(self) -> None:
+        """Take up what an earlier run left. Raises EngineError."""
+        engine, _ = self.copies.kept
+        accounts, _ = self.copies.bounds
+        async for key, principal in engine.open_conversations():
+            accounts.open(key, principal)
+        self._changes = engine.changes()
+        first = await anext(self._changes)
+        if isinstance(first, Gained):
+            await self.take_up(first)
+
+    async def follow(self) -> None:
+        """Take up and drop conversations from now on. Raises EngineError when this process may work no more."""
+        assert self._changes is not None  # it has begun
+        async for change in self._changes:
+            if isinstance(change, Gained):
+                await self._take_up(change)
+            else:
+                self.copies.lose_outdated(change.conversations)
+
+    async def _take_up(self, gained: Gained) -> None:
+        """Take conversations up, however often the engine has to be asked."""
+        failures = 0
+        while True:
+            try:
+                await self.take_up(gained)
+            except FencedError:
+                return
+            except EngineError as error:
+                failures += 1
+                logger.error("conversations wait until they can be taken up: %s", error)  # noqa: TRY400 - the text says it all
+                await anyio.sleep(backoff(failures))
+            else:
+                return
+
+    async def take_up(self, gained: Gained) -> None:
+        """Schedule what is queued in conversations, and show what waits for a person.
+
+        None of them is at work before: a conversation in which something waits is found only once it is taken up.
+        Raises EngineError, and then none is.
+        """
+        dispatcher, probation, bury = self.ways
+        editions = dispatcher.editions
+        bound, limits = editions.bound, editions.rules.blueprint.limits
+        found = await self._load(gained.claims)
+        queued = [each.delivery.id for one in found for each in _tickets(one) if each.delivery.to in bound]
+        calls = limits.concurrency + sum(at_once(bound).values())
+        verdict = await probation.look(
+            gained.previous, queued, limits.fatal_ends, calls, anew=not self._begun
+        )
+        self._begun = True
+        tickets: dict[str, tuple[Ticket, float]] = {}
+        for one in found:
+            if self._outdated(one.id, gained.claims[one.id]):
+                continue
+            self.copies.keep(one, gained.claims[one.id])
+            for ticket in _tickets(one):
+                if ticket.delivery.to in bound:
+                    tickets[ticket.delivery.id] = ticket, one.touched
+                else:
+                    dispatcher.dispatch(ticket)
+        dead, others = probation.begin(verdict, [ticket for ticket, _ in tickets.values()])
+        for ticket in dead:
+            dispatcher.spawn(partial(bury, ticket.delivery))
+        for ticket in others:
+            dispatcher.resume(ticket, tickets[ticket.delivery.id][1], self.clock.moment().now)
+
+    async def _load(self, claims: Mapping[str, Claim]) -> list[Conversation]:
+        """Read conversations that are gained still."""
+        engine, _ = self.copies.kept
+        self.copies.lose_outdated(claims)
+        there = [key for key, claim in claims.items() if not self._outdated(key, claim)]
+        if engine.shared:
+            await self.gained(there)
+        found: list[Conversation] = []
+        for key in there:
+            try:
+                one = await engine.load(key)
+            except DamagedError as error:
+                await self.set_aside(key, error)
+                continue
+            if one is not None:
+                found.append(one)
+        return found
+
+    def _outdated(self, conversation: str, claim: Claim) -> bool:
+        """True for a conversation that was lost since it was gained, or is at work already."""
+        engine, claims = self.copies.kept
+        return engine.held(conversation) != claim or claims.get(conversation) == claim
+
+
+def _tickets(conversation: Conversation) -> list[Ticket]:
+    """The deliveries of a conversation that may run."""
+    inboxes = (thread.inbox for thread in conversation.tree.nodes.values() if thread.inbox)
+    return [Ticket(conversation.principal, inbox[0]) for inbox in inboxes]
+
+
+REST: Final = 20.0
+"""Seconds without a step after which a conversation is given back.
+
+With LOOK it is less than the 30 seconds after which another process may take it, of which this one would learn late.
+"""
+
+LOOK: Final = 5.0
+"""Seconds between two looks for such conversations."""
+
+
+class Releasing:
+    """Gives back conversations in which nothing waits and no step was taken for a while.
+
+    Args:
+        copies: of the conversations at work.
+        busy: those of which a step is under way.
+        rest: seconds without a step.
+        look: seconds between two looks.
+    """
+
+    def __init__(self, copies: Copies, busy: Container[str], rest: float = REST, look: float = LOOK) -> None:
+        self._copies, self._busy = copies, busy
+        self.rest, self._look = rest, look
+        self._seen: dict[str, tuple[int, float]] = {}  # the version of each, and since when it was seen
+
+    async def run(self) -> None:
+        """Give back what rests, for ever."""
+        while True:
+            await anyio.sleep(self._look)
+            await self.release()
+
+    async def release(self) -> None:
+        """Give back what has not changed since an earlier look that is long enough ago."""
+        live, _, _ = self._copies.work
+        engine, _ = self._copies.kept
+        now, before = anyio.current_time(), self._seen
+        self._seen = {}
+        rested = []
+        for key, one in live.items():
+            version, since = before.get(key, (0, now))
+            if version == one.version and now - since >= self.rest and self._rests(one):
+                rested.append(key)
+            else:
+                self._seen[key] = one.version, since if version == one.version else now
+        self._copies.drop(rested)
+        if rested:
+            try:
+                await engine.release(rested)
+            except EngineError as error:
+                logger.error("conversations cannot be given back at present: %s", error)  # noqa: TRY400 - the text says it all
+
+    def _rests(self, one: Conversation) -> bool:
+        _, _, editions = self._copies.work
+        if one.id in self._busy or one.id in editions.earlier or not one.version:
+            return False
+        return not at_work(one)

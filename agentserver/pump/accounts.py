@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Tally:
-    """The messages that one conversation has in hand.
+    """Counts of the messages of one conversation.
 
     Args:
-        messages: queued, held or running; those that wait for a person are not in hand.
+        messages: queued, held or running; without those that wait for a person.
         bytes: of messages that are queued, held, running or wait for a person.
     """
 
@@ -32,7 +32,7 @@ class Tally:
 
 @dataclass(slots=True)
 class _Account:
-    """One principal's: what its conversations have in hand and what is arriving, how many are open."""
+    """Counts of one principal: messages at work or arriving, their bytes, open conversations."""
 
     messages: int = 0
     bytes: int = 0
@@ -40,13 +40,13 @@ class _Account:
 
 
 class Accounts:
-    """The accounts of all principals.
+    """Accounts of all principals.
 
     Args:
-        limits: those of the server. Towards ``queue`` a principal counts with at most its ``principal_queue``, so that
-            what handlers send on one principal's account makes no messages of others ``busy``.
+        limits: of the server. A principal counts towards ``queue`` with at most its ``principal_queue``, so that what
+            handlers send for one principal does not make the messages of others ``busy``.
 
-    ``pending`` is how many messages are in hand in the whole server; ``rest`` is set while there are none.
+    ``pending`` is the number of messages at work in the whole server; ``rest`` is set while it is zero.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -59,12 +59,12 @@ class Accounts:
         self.rest.set()
 
     def limit(self, limits: Limits) -> None:
-        """Hold principals to other limits from now on. What is in hand stays in hand."""
+        """Apply other limits from now on. Messages at work stay at work."""
         self._limits = limits
         self._shared = sum(min(one.messages, limits.principal_queue) for one in self._accounts.values())
 
     def admits(self, principal: str, size: int) -> bool:
-        """True when a message of so many bytes may come in. The first one always may, however large it is."""
+        """Return whether a message of this size may come in. The first one always may, however large it is."""
         account = self._accounts.get(principal)
         if self._shared >= self._limits.queue:
             return False
@@ -75,21 +75,21 @@ class Accounts:
 
     @property
     def principals(self) -> frozenset[str]:
-        """The principals that have something open or in hand."""
+        """Principals with an open conversation or a message at work."""
         return frozenset(self._accounts)
 
     def of(self, principal: str) -> tuple[int, int, int]:
-        """Messages in hand, bytes, open conversations."""
+        """Return the messages, bytes and open conversations of a principal."""
         account = self._accounts.get(principal)
         return (0, 0, 0) if account is None else (account.messages, account.bytes, account.conversations)
 
     def check(self, principal: str, own: int | None = None, count: int | None = None) -> None:
-        """Raises QuotaError when the principal has as many conversations open as it may.
+        """Raise QuotaError if the principal has as many conversations open as it may.
 
         Args:
             principal: that wants another.
-            own: as many as this principal may have; None for as many as every other.
-            count: those that it has open, over all processes; None where all are counted here.
+            own: limit of this principal; None for the limit of all others.
+            count: conversations that it has open, over all processes; None if all are counted here.
         """
         most = self._limits.principal_conversations
         if own is not None and own <= most:
@@ -100,7 +100,7 @@ class Accounts:
             raise QuotaError(f"{principal} has {most} conversations open, {why}: close some first")
 
     def open(self, conversation: str, principal: str) -> None:
-        """Count an open conversation in which nothing is in hand, unless it is counted already."""
+        """Count an open conversation without messages, unless it is counted already."""
         if conversation not in self._tallies:
             self._tallies[conversation] = (principal, Tally())
             self._account(principal).conversations += 1
@@ -111,7 +111,7 @@ class Accounts:
         return tuple(self._tallies)
 
     def close(self, conversation: str) -> None:
-        """Forget a conversation that is over, with all that it had."""
+        """Drop a closed conversation and all its counts."""
         found = self._tallies.pop(conversation, None)
         if found is None:
             return
@@ -122,7 +122,7 @@ class Accounts:
         self._tidy(principal)
 
     def recount(self, conversation: Conversation) -> None:
-        """Count a conversation as it stands."""
+        """Count a conversation in its current state."""
         self.close(conversation.id)
         asked = conversation.approvals()
         messages = sum(request.pending for request in conversation.requests.values()) - len(asked)
@@ -139,7 +139,7 @@ class Accounts:
         self._change(principal, 1, size)
 
     def arrived(self, principal: str, size: int) -> None:
-        """Count a message no more as on its way in: it is counted with its conversation."""
+        """Stop counting a message as arriving: it is counted with its conversation."""
         self._change(principal, -1, -size)
         self._tidy(principal)
 

@@ -39,10 +39,10 @@ ANSWERS_NAP = 1.0
 
 
 class Waiting:
-    """The approvals of the conversations at work.
+    """Approvals of the conversations at work.
 
     Args:
-        limit: seconds that one may wait. Without a person to ask none is waited for.
+        limit: seconds that one may wait. Without a person to ask it is zero.
         approver: is shown each.
         answers: where answers are left.
     """
@@ -56,20 +56,20 @@ class Waiting:
         self._news = asyncio.Event()
 
     def limit(self, limit: float) -> None:
-        """Have each wait for so many seconds at most from now on."""
+        """Set the seconds that each may wait from now on."""
         self._limit = 0.0 if self._nobody else limit
 
     def oldest(self, others: Iterable[Approval] = ()) -> tuple[Approval, ...]:
-        """The messages that wait, those of ``others`` among them, the oldest first."""
+        """Return the messages that wait, those of ``others`` included, oldest first."""
         return tuple(sorted([*self.known.values(), *others], key=lambda approval: approval.at))
 
     def hear(self, outcome: Outcome) -> None:
-        """Take in what a committed step has asked and what it has answered."""
+        """Record the questions and answers of a committed step."""
         self.add(outcome.asked)
         self.settle(outcome.records)
 
     def add(self, asked: Iterable[Approval]) -> None:
-        """Show what has begun to wait."""
+        """Show new approvals to the approver."""
         for approval in asked:
             self.known[approval.delivery.id] = approval
             self._news.set()
@@ -80,26 +80,26 @@ class Waiting:
                     logger.exception("the approver failed to show a message")
 
     def settle(self, records: Iterable[AuditRecord]) -> None:
-        """Forget what does not wait any more."""
+        """Remove the approvals that these records decide."""
         if self.known:
             for record in records:
                 if record.event in _OVER:
                     self.known.pop(record.delivery, None)
 
     def stir(self) -> None:
-        """Something waits in a conversation of another process."""
+        """Look for answers now: a message waits in a conversation of another process."""
         self._news.set()
 
     def forget(self, conversation: str) -> None:
-        """Forget what waits in a conversation that goes on no more."""
+        """Remove the approvals of a conversation."""
         for key in [key for key, one in self.known.items() if one.delivery.conversation == conversation]:
             del self.known[key]
 
     async def watch(self, time: Timekeeper, answer: Commit, others: Others = tuple) -> None:
-        """Pass on the answers that are left elsewhere, and answer no for a person who does not answer; never ends.
+        """Submit the answers that are left in the engine, and deny overdue approvals. Never returns.
 
-        An answer that was given in time counts, though it is found later: there may have been no server. ``others``
-        gives what waits in conversations of other processes, which have the answers that are left here passed on.
+        An answer counts if it was given in time, even if no server ran then. ``others`` returns the approvals of
+        conversations of other processes, to which answers that are left here are passed on.
         """
         await self._take_answers(
             time, answer, others

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from agentserver.ports import Arrival, ConversationFound, Engine, Submitted
 
     class Deciding(Protocol):
-        """The way of what gateways of this process hand in. Each raises EngineError, FencedError among them."""
+        """Decisions about requests of gateways. Each method raises EngineError, which includes FencedError."""
 
         async def standing(self, principal: str | None, conversation: str) -> ConversationFound:
-            """The owner of a conversation. Raises LookupError."""
+            """Return the owner of a conversation. Raises LookupError."""
             ...
 
         async def received(self, principal: str, conversation: str, outside: Outside) -> Submitted:
@@ -53,17 +53,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger("agentserver.pump")
 
 AT_ONCE: Final = 64
-"""Arrivals that are dealt with at once."""
+"""Arrivals that are decided at once."""
 
 REMEMBERED: Final = 1_000
-"""Arrivals of which it is remembered what became of them."""
+"""Arrivals whose fate is remembered."""
 
 
 class Arrivals:
-    """Takes what is handed in for conversations of this process.
+    """Decides requests that other processes submit for conversations of this process.
 
     Args:
-        engine: keeps it.
+        engine: keeps them.
         deciding: decides and commits.
     """
 
@@ -73,7 +73,7 @@ class Arrivals:
         self._fates: dict[str, Fate] = {}
 
     async def take(self) -> None:
-        """Deal with everything that is handed in, until the engine closes."""
+        """Decide everything that arrives until the engine closes."""
         room = asyncio.Semaphore(AT_ONCE)
         async with anyio.create_task_group() as tasks:
             async for arrival in self._engine.arrivals():
@@ -82,7 +82,7 @@ class Arrivals:
                 start_errand(tasks, "decides about an arrival", Ending.SERVER, dealing)
 
     async def _deal(self, arrival: Arrival, room: asyncio.Semaphore) -> None:
-        """Decide about one; those of a conversation one after the other, in order."""
+        """Decide one arrival, in order within its conversation."""
         await self._alone.enter(arrival.conversation)
         try:
             fate = await self._decided(arrival)
@@ -94,7 +94,7 @@ class Arrivals:
             room.release()
 
     async def _decided(self, arrival: Arrival) -> Fate | None:
-        """Decide, however often it takes until that can be kept; None where another process does."""
+        """Decide, with retries until the fate can be kept; None if another process owns the conversation."""
         failures = 0
         while True:
             try:
@@ -108,20 +108,20 @@ class Arrivals:
                 await asyncio.sleep(backoff(failures))
 
     async def _mine(self, conversation: str) -> bool:
-        """True for a conversation of this process, and for one that is over: any process may say so."""
+        """Return whether the conversation is this process's, or is closed so that any process may say so."""
         if self._engine.held(conversation) is not None:
             return True
         found = await self._engine.standing(conversation)
         return found is None or found.over
 
     def _remember(self, arrival: str, fate: Fate) -> None:
-        """Keep for a while what became of an arrival: where the engine cannot keep it the arrival comes again."""
+        """Remember the fate of an arrival: if the engine cannot keep it, the arrival comes again."""
         self._fates[arrival] = fate
         if len(self._fates) > REMEMBERED:
             del self._fates[next(iter(self._fates))]
 
     async def _fate(self, arrival: Arrival) -> Fate | None:
-        """Decide; None when it is left to the next owner, because this server stops. Raises EngineError."""
+        """Decide. Returns None if the next owner has to decide because this server stops. Raises EngineError."""
         conversation, content, done = arrival.conversation, arrival.content, True
         try:
             found = await self._deciding.standing(arrival.principal, conversation)
@@ -147,7 +147,7 @@ class Arrivals:
             return Fate(UNFIT)
 
     async def _received(self, principal: str, conversation: str, outside: Outside) -> Fate | None:
-        """Commit a message; its key says whether an owner before this one did. Raises EngineError."""
+        """Commit a message; its key says whether an earlier owner did. Raises EngineError."""
         try:
             submitted = await self._deciding.received(principal, conversation, outside)
         except OtherMessageError:

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     Call: TypeAlias = Callable[[Accepted], Awaitable[Finished | None]]
 
     class Step(Protocol):
-        """The way in which a decision is taken and kept."""
+        """Function that decides a step and commits it."""
 
         async def __call__(
             self,
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
             patient: bool = True,
             to_its_end: ToItsEnd = shielded,
         ) -> bool:
-            """Decide and commit; False when the conversation is over. Raises UndecidedError and EngineError."""
+            """Decide and commit. Returns False if the conversation is closed. Raises UndecidedError and EngineError."""
             ...
 
 
@@ -72,19 +72,19 @@ STREAK = 8
 """Conversations in a row whose deliveries fail here that the server does not outlive."""
 
 CLOSED = "closed by its gateway"
-"""The reason of an end that a conversation's own gateway wants."""
+"""Reason of the end of a conversation that its own gateway closed."""
 
 
 class Boundary:
-    """Deals with one message at a time and gives up the one that cannot be dealt with.
+    """Handles one message at a time, and gives up a message that cannot be handled.
 
     Args:
-        editions: what conversations decide by, at the time of each decision.
+        editions: rules of each conversation at the time of each decision.
         clock: time and randomness.
         step: decides and commits.
-        hand_over: decides and has it committed, where that goes on by itself; see ``Steps.hand_over``.
-        spawn: starts a task of the pump's.
-        set_aside: lets a conversation go on no more about which nothing can be decided.
+        hand_over: decides and commits without waiting for the commit; see ``Steps.hand_over``.
+        spawn: starts a task of the pump.
+        set_aside: suspends a conversation about which no decision is possible.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Boundary:
     async def handle(
         self, conversation: Conversation, delivery: Delivery, parsed: etree._Element | None, call: Call
     ) -> None:
-        """Read a delivery, have its listener called, and conclude: unless another process has it by then."""
+        """Read a delivery, call its listener and conclude, unless another process owns it by then."""
         element = None
         try:
             editions = self._editions
@@ -128,9 +128,9 @@ class Boundary:
                 await self.conclude(finished)
 
     async def conclude(self, finished: Finished, *, waiting: bool = False) -> None:
-        """Decide what follows from an invocation; from one that nothing can follow from, its end.
+        """Decide what follows from an invocation, or end the delivery if that is impossible.
 
-        ``waiting`` waits for the commit, and tries again until the engine can keep it.
+        ``waiting`` waits for the commit, and retries until the engine can keep it.
         """
 
         def decide(now: Conversation) -> Outcome | PreparedPieces[Outcome]:
@@ -157,7 +157,7 @@ class Boundary:
             _let_go(finished.delivery, error)
 
     def _settled(self, finished: Finished, kept: bool) -> None:  # noqa: FBT001 - a callback
-        """Hear of a commit that went on by itself. One that did not come about is waited for."""
+        """Note the result of a commit that was handed over. A failed one is repeated and waited for."""
         if kept:
             self._failed.clear()
         else:
@@ -174,7 +174,7 @@ class Boundary:
                 self._editions.rested()
 
     async def bury(self, delivery: Delivery) -> None:
-        """End a delivery whose handler ends the process. It is not looked at again: that may be what does it."""
+        """End a delivery whose handler ends the process. It is not parsed again: that may be the cause."""
         logger.error(
             "%s ends the process with %s: it is given up", delivery.to, delivery.id, extra=_place(delivery)
         )
@@ -183,9 +183,9 @@ class Boundary:
             await self._end_or_set_aside(GivenUp(delivery, detail, None, unseen=True))
 
     async def _give_up(self, delivery: Delivery, element: etree._Element | None, error: Exception) -> None:
-        """End a delivery. When the guards cannot observe what its listener was given they are told that much.
+        """End a delivery. If the guards cannot observe its message, they learn only that one is missing.
 
-        A conversation in which not even that can be decided goes on no more.
+        A conversation in which even that cannot be decided is set aside.
         """
         self._count(delivery, error)
         given_up = GivenUp(delivery, Failure(told(error)), element)
@@ -196,7 +196,7 @@ class Boundary:
             await self._end_or_set_aside(given_up._replace(element=None, unseen=element is not None))
 
     async def _end_or_set_aside(self, given_up: GivenUp) -> None:
-        """End a delivery, or set its conversation aside when not even that can be decided."""
+        """End a delivery, or set its conversation aside if that cannot be decided."""
         try:
             await self._end(given_up)
         except UndecidedError as error:
@@ -209,7 +209,7 @@ class Boundary:
         )
 
     def _count(self, delivery: Delivery, error: Exception) -> None:
-        """Let the server outlive a failure, unless there were too many in a row: then nothing more is given up."""
+        """Count a failure. Re-raises it after too many in a row: then no delivery is given up any longer."""
         self._failed.add(delivery.conversation)
         if len(self._failed) >= STREAK:
             error.add_note(f"{STREAK} conversations in a row failed: the server stops and keeps its queue")
@@ -226,9 +226,9 @@ class Boundary:
         refused: Code | None = None,
         reading: ReadApart | None = None,
     ) -> Outcome | None:
-        """Admit an outside message, or turn it away: with ``refused``, if that is given, unseen.
+        """Admit an outside message, or reject it unread with the code ``refused``.
 
-        ``reading`` is what it was read as, if it was read before. None when the conversation is over.
+        ``reading`` is the message as it was parsed before, if it was. Returns None if the conversation is closed.
         """
         outcome: Outcome | None = None
 
@@ -263,7 +263,10 @@ class Boundary:
         return outcome if goes_on else None
 
     async def cancel(self, conversation: str, cancelled: Cancelling) -> bool:
-        """End one request. False when it is at rest or unknown, or its conversation is over. Raises EngineError."""
+        """Cancel one request. Returns False if it is settled or unknown, or its conversation is closed.
+
+        Raises EngineError.
+        """
         found = False
 
         def decide(now: Conversation) -> Outcome | None:
@@ -275,7 +278,7 @@ class Boundary:
         return await self._or_aside(conversation, decide, patient=False) and found
 
     async def requeue(self, letter: Delivery) -> bool:
-        """Queue a dead letter again where it was. False when its thread does not wait for it.
+        """Queue a dead letter again in its thread. Returns False if the thread does not wait for it.
 
         Raises LookupError and EngineError.
         """
@@ -288,7 +291,7 @@ class Boundary:
         return await self._again(letter.conversation, decide)
 
     async def open(self, conversation: str) -> bool:
-        """Commit the opening of a conversation, unless something of it is committed. Raises EngineError."""
+        """Commit the opening of a conversation, unless a step of it is committed. Raises EngineError."""
 
         def decide(now: Conversation) -> Outcome | None:
             if now.version:
@@ -301,7 +304,7 @@ class Boundary:
             raise EngineError(str(_cause(error))) from error
 
     async def redrive(self, conversation: str, redriven: Redriven) -> None:
-        """Make a dead letter the request with which a conversation begins. Raises LookupError and EngineError."""
+        """Make a dead letter the first request of a conversation. Raises LookupError and EngineError."""
 
         def decide(now: Conversation) -> Outcome:
             return requeueing.redrive(now, redriven, self._editions.of(now.id), self._clock.moment())
@@ -323,7 +326,10 @@ class Boundary:
             raise LookupError(*map(str, _cause(error).args)) from error
 
     async def answer(self, conversation: str, answered: ApprovalAnswer) -> bool:
-        """Commit a person's answer; one that cannot be carried out becomes a denial. False when it is to nothing."""
+        """Commit a person's answer; one that cannot be carried out becomes a denial.
+
+        Returns False if no approval waits for it.
+        """
         spent = False
 
         def answer(said: ApprovalAnswer) -> Callable[[Conversation], Outcome | None]:
@@ -351,7 +357,7 @@ class Boundary:
         *,
         patient: bool = True,
     ) -> None:
-        """End a conversation that still is as ``if_`` wants it."""
+        """Close a conversation if it still satisfies ``if_``."""
 
         def decide(now: Conversation) -> Outcome | None:
             if not if_(now):
@@ -361,14 +367,14 @@ class Boundary:
         await self._or_aside(conversation, decide, patient=patient)
 
     async def end(self, conversation: str) -> None:
-        """Close a conversation for its gateway. One that cannot be closed before the server ends stays open."""
+        """Close a conversation for its gateway. It stays open if it cannot be closed before the server ends."""
         with staying_open():
             await self.close(conversation, CLOSED)
 
     async def _or_aside(
         self, conversation: str, decide: Callable[[Conversation], Outcome | None], *, patient: bool = True
     ) -> bool:
-        """Take a step that must be possible in any conversation that can go on; False when this one does not."""
+        """Take a step that must be possible in any open conversation, or set it aside. Returns whether it was taken."""
         try:
             return await self._step(conversation, decide, patient=patient, to_its_end=entirely)
         except UndecidedError as error:
@@ -384,7 +390,7 @@ def _cause(error: UndecidedError) -> Exception:
 
 @contextmanager
 def staying_open() -> Iterator[None]:
-    """Leave a conversation open that cannot be closed at present. Raises FencedError when another process has it."""
+    """Leave a conversation open that cannot be closed at present. Raises FencedError if another process owns it."""
     try:
         yield
     except FencedError:
@@ -395,7 +401,7 @@ def staying_open() -> Iterator[None]:
 
 @contextmanager
 def _letting_go(delivery: Delivery) -> Iterator[None]:
-    """Leave a delivery to the one that has it next when a patient step cannot be kept here any more."""
+    """Leave a delivery to its next owner if a step that must be kept cannot be kept here."""
     try:
         yield
     except EngineError as error:
@@ -413,9 +419,9 @@ def _place(delivery: Delivery) -> dict[str, str]:
 async def set_aside(
     engine: Engine, conversation: str, error: Exception, at: float
 ) -> tuple[Reply | Done, ...]:
-    """Have the engine set a conversation aside; gives what is told of its requests.
+    """Have the engine set a conversation aside. Returns the events for its requests.
 
-    When the engine cannot keep that, nothing is told, and the next load of the conversation meets it again.
+    If the engine cannot keep that, there are no events, and the next load of the conversation fails again.
     """
     text = "a conversation is set aside: agentserver journal aside lists it"
     logger.error(text, exc_info=error, extra={"conversation": conversation})

@@ -27,9 +27,9 @@ _end = asyncio.Future.set_result
 
 
 class PromptTask(asyncio.Future[None]):
-    """A task of asyncio, as far as its own code, timeouts, task groups and anyio look at it.
+    """Task for asyncio, its timeouts and task groups, and anyio.
 
-    ``cancels`` counts how often it was cancelled, less those that were taken back.
+    ``cancels`` counts its cancellations, minus the ones that were undone.
     """
 
     # Most tasks are over before any of these is set.
@@ -44,12 +44,12 @@ class PromptTask(asyncio.Future[None]):
     def begin(
         self, work: Coroutine[Any, Any, None], context: Context, outer: asyncio.Task[Any] | None
     ) -> bool:
-        """Take the first step of the work. False when the rest of it has to wait.
+        """Take the first step of the work. Returns whether the work is done.
 
         Args:
-            work: what it does.
-            context: the context that it runs in.
-            outer: the task that runs now; None in a callback of the loop's.
+            work: coroutine that runs.
+            context: that it runs in.
+            outer: the current task; None in a callback of the loop.
         """
         self._coro, self._context = work, context
         loop = self._loop
@@ -73,7 +73,7 @@ class PromptTask(asyncio.Future[None]):
         return False
 
     def _step(self, error: BaseException | None = None) -> None:
-        """Go on: with what was waited for, or with the exception that it ended in."""
+        """Resume with the result of the awaited future, or with its exception."""
         work, loop = self._coro, self._loop
         assert work is not None
         if self._must_cancel:
@@ -103,7 +103,7 @@ class PromptTask(asyncio.Future[None]):
             super().set_exception(error)
 
     def _wait_for(self, pending: Any) -> None:
-        """Go on when what was yielded is done; a bare yield is a turn for others."""
+        """Resume when the yielded future is done; a bare yield lets the loop turn once."""
         if pending is None:
             self._loop.call_soon(self._step, context=self._context)
             return
@@ -125,7 +125,7 @@ class PromptTask(asyncio.Future[None]):
         pending.add_done_callback(self._wake, context=self._context)
 
     def _cancels(self, pending: Any) -> bool:
-        """Cancel what the work waits for. False when that cannot be cancelled."""
+        """Cancel the awaited future. Returns False if that is impossible."""
         try:
             return bool(pending.cancel(*self._why))
         except BaseException:  # noqa: BLE001 - as above; who cancels has other tasks to look after
@@ -142,7 +142,7 @@ class PromptTask(asyncio.Future[None]):
     # What others ask of a task
 
     def cancel(self, msg: Any | None = None) -> bool:
-        """Have a CancelledError raised in the work when it goes on; False when it is over."""
+        """Raise CancelledError in the work when it resumes. Returns False if it is done."""
         if self.done():
             return False
         self.cancels += 1
@@ -152,45 +152,45 @@ class PromptTask(asyncio.Future[None]):
         return True
 
     def cancelling(self) -> int:
-        """Its ``cancels``."""
+        """Return ``cancels``."""
         return self.cancels
 
     def uncancel(self) -> int:
-        """Take back that it was cancelled once."""
+        """Undo one cancellation."""
         self.cancels = max(0, self.cancels - 1)
         return self.cancels
 
     def get_coro(self) -> Coroutine[Any, Any, None] | None:
-        """The work."""
+        """Return the work."""
         return self._coro
 
     def get_context(self) -> Context:
-        """The context that it runs in."""
+        """Return the context that the work runs in."""
         return self._context
 
     def get_stack(self, *, limit: int | None = None) -> list[FrameType]:
-        """The frames of the work, for tools that show all tasks."""
+        """Return the frames of the work, for tools that list all tasks."""
         found: list[FrameType] = base_tasks._task_get_stack(self, limit)  # type: ignore[arg-type]  # noqa: SLF001 - as Task does
         return found
 
     def print_stack(self, *, limit: int | None = None, file: TextIO | None = None) -> None:
-        """Print them."""
+        """Print the frames of the work."""
         base_tasks._task_print_stack(self, limit, file)  # type: ignore[arg-type]  # noqa: SLF001 - as Task does
 
     def get_name(self) -> str:
-        """Its name."""
+        """Return the name."""
         return self._name or f"call-{id(self):x}"
 
     def set_name(self, value: object) -> None:
-        """Give it a name."""
+        """Set the name."""
         self._name = str(value)
 
     def set_result(self, result: object) -> NoReturn:  # noqa: ARG002 - the signature of a task
-        """Refuse: its work alone ends it."""
+        """Refuse: only its work ends a task."""
         raise RuntimeError("a task does not take a result")
 
     def set_exception(self, exception: object) -> NoReturn:  # noqa: ARG002 - as above
-        """Refuse: its work alone ends it."""
+        """Refuse: only its work ends a task."""
         raise RuntimeError("a task does not take an exception")
 
 
@@ -198,7 +198,7 @@ T = TypeVar("T")
 
 
 class Stage(Enum):
-    """The progress of a call."""
+    """Stages of a call."""
 
     RUNNING = "running"
     LATE = "late"  # its deadline passed, and it was cancelled
@@ -207,7 +207,7 @@ class Stage(Enum):
 
 
 class Keeper(Protocol[T]):
-    """The owner of calls that have to be waited for."""
+    """Owner of calls that have to be waited for."""
 
     @property
     def grace(self) -> float:
@@ -215,20 +215,20 @@ class Keeper(Protocol[T]):
         ...
 
     def watch(self, call: RunningCall[T]) -> None:
-        """Tell a call when it is late."""
+        """Call ``late`` of a call at its deadline."""
         ...
 
     def abandon(self, call: RunningCall[T]) -> None:
-        """Go on without a call that does not end."""
+        """Stop waiting for a call that does not end."""
         ...
 
 
 class RunningCall(PromptTask, Generic[T]):
-    """A handler at work. Its result counts if it comes before the deadline and before it is cancelled.
+    """Call of a handler. Its result counts if it comes before the deadline and before a cancellation.
 
-    ``due`` is when it is late, by the loop's clock, once it has to be waited for; the watcher of that clock calls
-    ``late`` then. ``until`` is the same by ``time.monotonic()``, from the beginning. ``epoch`` is
-    that of its conversation's claim when it began.
+    ``due`` is the deadline by the loop's clock, set once the call has to be waited for; the keeper calls ``late`` then.
+    ``until`` is the same by ``time.monotonic()``, from the start. ``epoch`` is the one of its conversation's claim at
+    the start.
 
     Args:
         keeper: its owner, which a call may need in its first step: a handler can close its own thread there.
@@ -253,11 +253,11 @@ class RunningCall(PromptTask, Generic[T]):
 
     @property
     def stopped(self) -> bool:
-        """True once it was told to end."""
+        """True once it was cancelled."""
         return self.stage is not Stage.RUNNING
 
     async def ended(self) -> Stage:
-        """Wait until there is no need to wait; gives the stage by then. A waiter that gives up cancels the call."""
+        """Wait until the call ends or is abandoned. Returns its stage. Cancelling the waiter cancels the call."""
         self._ended = self._loop.create_future()
         self.due = self._loop.time() + self.until - monotonic()
         self._keeper.watch(self)
@@ -272,7 +272,7 @@ class RunningCall(PromptTask, Generic[T]):
         return stage
 
     def returned(self, said: T) -> None:
-        """The handler has come back. One that never yielded is late all the same when its time was over."""
+        """Record the result. A handler that never yielded is late all the same after its deadline."""
         self.said = said
         if self.stage is Stage.RUNNING and monotonic() > self.until:
             self.stage = Stage.LATE
@@ -280,14 +280,14 @@ class RunningCall(PromptTask, Generic[T]):
             self._end()
 
     def stop(self) -> None:
-        """End it; its result is void."""
+        """Cancel the call; its result is void."""
         if self.stage is Stage.RUNNING:
             self._stop(Stage.VOID)
         elif self.stage is Stage.LATE:
             self.stage = Stage.VOID
 
     def late(self) -> None:
-        """Its time is over: cancel it, unless that is done already."""
+        """Cancel the call at its deadline, unless that is done already."""
         if self.stage is Stage.RUNNING:
             self._stop(Stage.LATE)
 
@@ -298,7 +298,7 @@ class RunningCall(PromptTask, Generic[T]):
         self.add_done_callback(lambda _: self._end())  # cancelled, it may report nothing
 
     def _spare(self) -> None:
-        """It has ended, or none waits for its end."""
+        """Cancel the timer that would abandon the call."""
         if self._giving_up is not None:
             self._giving_up.cancel()
 

@@ -51,15 +51,15 @@ logger = logging.getLogger("agentserver.pump")
 
 @dataclass(slots=True)
 class Copies:
-    """Keeps and drops copies of conversations.
+    """In-memory copies of conversations, kept from claim to loss.
 
     Args:
         kept: the engine, and the claims of the pump.
-        work: conversations as last committed, payloads that were read of them, and the editions that they go by.
-        bounds: what principals have in hand, and what waits for persons.
+        work: conversations as last committed, their parsed payloads, and their editions.
+        bounds: quotas of principals, and approvals.
         turns: deliveries that wait for a worker, for their listener, and behind suspects.
         cancel: stops the handler that runs on a thread; its result is void.
-        moved: called with conversations that were dropped, as they were.
+        moved: is called with conversations that were dropped, as they were.
     """
 
     kept: tuple[Engine, ClaimTable]
@@ -70,7 +70,7 @@ class Copies:
     moved: Callable[[Sequence[Conversation]], None]
 
     def keep(self, conversation: Conversation, claim: Claim) -> None:
-        """Have a conversation at work under a claim."""
+        """Keep a conversation at work under a claim."""
         _, claims = self.kept
         live, _, _ = self.work
         accounts, waiting = self.bounds
@@ -90,7 +90,7 @@ class Copies:
         self.drop([key for key in conversations if key in claims and engine.held(key) != claims[key]])
 
     def drop(self, conversations: Collection[str]) -> None:
-        """Forget conversations with all that is queued of them: nothing is decided about them here any more."""
+        """Drop conversations with all their queued deliveries: no decision about them is made here any longer."""
         live, _, _ = self.work
         gone = set(conversations)
         found = [live[key] for key in gone if key in live]
@@ -121,7 +121,7 @@ class Copies:
 
 
 def at_work(conversation: Conversation) -> bool:
-    """True when a delivery of it is queued, is held, or waits for a person."""
+    """Return whether a delivery of the conversation is queued, held, or waits for a person."""
     return not all(thread.quiet for thread in conversation.tree.nodes.values())
 
 
@@ -131,9 +131,9 @@ class Finder:
 
     Args:
         copies: those at work.
-        set_aside: stops a conversation for good that cannot be read.
-        gained: shows gateways what has left conversations, before anything leaves them here.
-        elsewhere: those that another process had a moment ago.
+        set_aside: suspends a conversation that cannot be read.
+        gained: passes earlier events of claimed conversations to gateways, before new ones occur.
+        elsewhere: conversations that another process owned a moment ago.
     """
 
     copies: Copies
@@ -142,9 +142,9 @@ class Finder:
     elsewhere: Elsewhere
 
     async def find(self, conversation: str) -> Conversation | None:
-        """An open conversation, claimed; None when it is closed or unknown.
+        """Return an open conversation, claimed; None if it is closed or unknown.
 
-        Raises FencedError when another process has it, and EngineError.
+        Raises FencedError if another process owns it, and EngineError.
         """
         live, _, _ = self.copies.work
         found = live.get(conversation)
@@ -166,7 +166,7 @@ class Finder:
         return found
 
     async def _claim(self, conversation: str) -> Claim | None:
-        """Claim a conversation; None when it is closed or unknown."""
+        """Claim a conversation; None if it is closed or unknown."""
         engine, _ = self.copies.kept
         if engine.held(conversation) is None and self.elsewhere.find(conversation) is not None:
             raise FencedError("another process has the conversation")
@@ -193,7 +193,7 @@ class Finder:
         return found
 
     async def still(self, conversation: str) -> Conversation | None:
-        """An open conversation that this process has; None for any other. Claims nothing. Raises EngineError."""
+        """Return an open conversation that this process owns, otherwise None. Claims nothing. Raises EngineError."""
         _, claims = self.copies.kept
         with suppress(FencedError):
             return await self.find(conversation) if conversation in claims else None
@@ -202,14 +202,14 @@ class Finder:
 
 @dataclass(slots=True)
 class Taking:
-    """Takes up conversations that this process gained, and drops those that it lost.
+    """Takes over conversations that this process gains, and drops those that it loses.
 
     Args:
         copies: of the conversations at work.
-        set_aside: stops a conversation for good that cannot be read.
-        gained: shows gateways what has left conversations, before anything leaves them here.
-        ways: where deliveries go on, suspects among them before, and the end of a delivery that ends the process.
-        clock: tells how long a repetition has waited.
+        set_aside: suspends a conversation that cannot be read.
+        gained: passes earlier events of claimed conversations to gateways, before new ones occur.
+        ways: the dispatcher, the probation of suspects before it, and the end of a poison message.
+        clock: gives the time that a retry has waited.
     """
 
     copies: Copies
@@ -221,7 +221,7 @@ class Taking:
     _begun: bool = field(default=False)
 
     async def begin(self) -> None:
-        """Take up what an earlier run left. Raises EngineError."""
+        """Take over conversations of an earlier run. Raises EngineError."""
         engine, _ = self.copies.kept
         accounts, _ = self.copies.bounds
         async for key, principal in engine.open_conversations():
@@ -232,7 +232,7 @@ class Taking:
             await self.take_up(first)
 
     async def follow(self) -> None:
-        """Take up and drop conversations from now on. Raises EngineError when this process may work no more."""
+        """Take over and drop conversations from now on. Raises EngineError if this process may not continue."""
         assert self._changes is not None  # it has begun
         async for change in self._changes:
             if isinstance(change, Gained):
@@ -241,7 +241,7 @@ class Taking:
                 self.copies.lose_outdated(change.conversations)
 
     async def _take_up(self, gained: Gained) -> None:
-        """Take conversations up, however often the engine has to be asked."""
+        """Take over conversations, with retries while the engine fails."""
         failures = 0
         while True:
             try:
@@ -256,10 +256,10 @@ class Taking:
                 return
 
     async def take_up(self, gained: Gained) -> None:
-        """Schedule what is queued in conversations, and show what waits for a person.
+        """Schedule the queued deliveries of conversations, and show their approvals.
 
-        None of them is at work before: a conversation in which something waits is found only once it is taken up.
-        Raises EngineError, and then none is.
+        None of them is at work before: a conversation with a waiting message is found only after this. Raises
+        EngineError, and then none is taken over.
         """
         dispatcher, probation, bury = self.ways
         editions = dispatcher.editions
@@ -288,7 +288,7 @@ class Taking:
             dispatcher.resume(ticket, tickets[ticket.delivery.id][1], self.clock.moment().now)
 
     async def _load(self, claims: Mapping[str, Claim]) -> list[Conversation]:
-        """Read conversations that are gained still."""
+        """Read the conversations that are still claimed."""
         engine, _ = self.copies.kept
         self.copies.lose_outdated(claims)
         there = [key for key, claim in claims.items() if not self._outdated(key, claim)]
@@ -306,35 +306,35 @@ class Taking:
         return found
 
     def _outdated(self, conversation: str, claim: Claim) -> bool:
-        """True for a conversation that was lost since it was gained, or is at work already."""
+        """Return whether a conversation was lost since it was gained, or is at work already."""
         engine, claims = self.copies.kept
         return engine.held(conversation) != claim or claims.get(conversation) == claim
 
 
 def _tickets(conversation: Conversation) -> list[Ticket]:
-    """The deliveries of a conversation that may run."""
+    """Return the deliveries of a conversation that may run."""
     inboxes = (thread.inbox for thread in conversation.tree.nodes.values() if thread.inbox)
     return [Ticket(conversation.principal, inbox[0]) for inbox in inboxes]
 
 
 REST: Final = 20.0
-"""Seconds without a step after which a conversation is given back.
+"""Seconds without a step after which an idle conversation is released.
 
-With LOOK it is less than the 30 seconds after which another process may take it, of which this one would learn late.
+REST plus LOOK is less than the 30 seconds after which another process may take it over.
 """
 
 LOOK: Final = 5.0
-"""Seconds between two looks for such conversations."""
+"""Seconds between two checks for such conversations."""
 
 
 class Releasing:
-    """Gives back conversations in which nothing waits and no step was taken for a while.
+    """Releases conversations that have no message at work and no recent step.
 
     Args:
         copies: of the conversations at work.
-        busy: those of which a step is under way.
+        busy: those with a step in progress.
         rest: seconds without a step.
-        look: seconds between two looks.
+        look: seconds between two checks.
     """
 
     def __init__(self, copies: Copies, busy: Container[str], rest: float = REST, look: float = LOOK) -> None:
@@ -343,13 +343,13 @@ class Releasing:
         self._seen: dict[str, tuple[int, float]] = {}  # the version of each, and since when it was seen
 
     async def run(self) -> None:
-        """Give back what rests, for ever."""
+        """Release idle conversations. Never returns."""
         while True:
             await anyio.sleep(self._look)
             await self.release()
 
     async def release(self) -> None:
-        """Give back what has not changed since an earlier look that is long enough ago."""
+        """Release conversations without a change since a check at least ``rest`` seconds ago."""
         live, _, _ = self._copies.work
         engine, _ = self._copies.kept
         now, before = anyio.current_time(), self._seen

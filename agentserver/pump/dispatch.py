@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Dispatcher:
-    """Lets deliveries run when their turn comes.
+    """Dispatches deliveries to their listener's queue.
 
     Args:
-        editions: who knows the listeners.
-        schedule: gives turns.
-        probation: lets suspects run before everything else; None where nothing is known of an earlier server.
-        conclude: commits what follows from a delivery that fails.
-        spawn: starts a task of the pump's.
-        claims: those of conversations at work; a repetition that is due after the loss of one is not this process's.
+        editions: have the listeners.
+        schedule: queues deliveries by listener.
+        probation: runs suspects before everything else; None if the engine has no marks of an earlier server.
+        conclude: commits what follows from a failed delivery.
+        spawn: starts a task of the pump.
+        claims: of conversations at work; a retry that comes due after its claim was lost is dropped.
     """
 
     editions: Editions
@@ -49,7 +49,7 @@ class Dispatcher:
     claims: ClaimTable
 
     def dispatch(self, ticket: Ticket) -> None:
-        """Let a delivery run when its turn comes. One for a listener that is gone since it was queued fails."""
+        """Queue a delivery. It fails if its listener no longer exists."""
         if ticket.delivery.to in self.editions.bound:
             (self.schedule if self.probation is None else self.probation).put(ticket)
         else:
@@ -60,7 +60,7 @@ class Dispatcher:
         self.spawn(partial(self._wait, ticket, delay))
 
     def resume(self, ticket: Ticket, touched: float, now: float) -> None:
-        """Dispatch what an earlier server left: a repetition after the rest of its delay.
+        """Dispatch a delivery of an earlier server: a retry after the rest of its delay.
 
         The delay began at the latest when its conversation was ``touched``.
         """
@@ -73,14 +73,14 @@ class Dispatcher:
             self.dispatch(ticket)
 
     def again(self, ticket: Ticket) -> None:
-        """Dispatch what had its turn already and had to let it pass."""
+        """Dispatch a delivery whose turn had come and that was held."""
         if ticket.delivery.to in self.editions.bound:
             self.schedule.put(ticket)
         else:
             self.fail(ticket.delivery)
 
     def fail(self, delivery: Delivery) -> None:
-        """Have a delivery fail, since its listener is gone."""
+        """Fail a delivery because its listener no longer exists."""
         if self.probation is not None:
             self.probation.done(delivery)
         gone = Failed(Code.INTERNAL, Ground.GONE.of(delivery.to))
@@ -98,13 +98,13 @@ logger = logging.getLogger("agentserver.pump")
 
 
 class TokenHolder:
-    """The tokens of this process. Its listeners have room for one invocation, so one delivery waits for each.
+    """Tokens of this process. An exclusive listener runs one invocation at a time, in all processes together.
 
     Args:
-        engine: lets one process at a time have a token.
-        held: those that are here, by listener, until what is set says that an invocation is done.
-        spawn: starts a task of the pump's.
-        hand_on: takes what has its token.
+        engine: grants a token to one process at a time.
+        held: tokens that are here, by listener, with the event that is set when the invocation is done.
+        spawn: starts a task of the pump.
+        hand_on: receives a delivery that has its token.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class TokenHolder:
         self._spawn, self._hand_on = spawn, hand_on
 
     def ask(self, delivery: Delivery) -> None:
-        """Hand a delivery on once its listener's token is here. It has waited for its principal's turn before."""
+        """Pass a delivery on once its listener's token is here. It waited for its principal's turn before."""
         self._spawn(partial(self._have, Ticket("", delivery)))
 
     async def _have(self, ticket: Ticket) -> None:

@@ -45,14 +45,14 @@ _UNCHANGEABLE = (
 
 
 def supply(settings: object) -> Supply:
-    """The source of each invocation's settings: the object itself when nothing in it can be changed, else a copy."""
+    """Return the source of each invocation's settings: the object itself if it is immutable, otherwise a copy."""
     if unchangeable(settings):
         return lambda: settings
     return lambda: deepcopy(settings)
 
 
 def unchangeable(value: object) -> bool:
-    """True when a value and all that it holds stay as they are. A frozen dataclass may, a plain one never."""
+    """Return whether a value and its contents are immutable. A frozen dataclass may be, a plain one never is."""
     if isinstance(value, _UNCHANGEABLE):
         return True
     if isinstance(value, tuple | frozenset):
@@ -67,27 +67,27 @@ def unchangeable(value: object) -> bool:
 
 
 class Elsewhere(Protocol):
-    """Calls a handler that is not in this process."""
+    """Handler that runs outside this process."""
 
     async def call(self, accepted: Accepted, current: Invocation) -> Returned | Failed:
-        """Let it handle a delivery. A failure of any kind is a value; being cancelled ends the call.
+        """Handle a delivery. A failure of any kind is a value; cancellation ends the call.
 
         Args:
             accepted: the delivery.
-            current: what a handler of this process would have in reach.
+            current: the invocation that a handler of this process would see.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Callee:
-    """A listener with the code behind it and the settings that the code reads.
+    """Listener with its code and settings.
 
     Args:
-        settings: as they were loaded; ``supply`` gives each invocation its own.
-        completer: answers what the code asks of language models; None where there are none.
-        remote: calls the handler where it is, when that is not in this process; ``handler`` is not called then.
-        enter: called in the context of an invocation before anything else of it; it must not raise. None for nothing.
+        settings: as they were loaded; ``supply`` returns those of each invocation.
+        completer: answers requests to language models; None without models.
+        remote: calls the handler if it is outside this process; ``handler`` is not called then.
+        enter: is called first in the context of an invocation; it must not raise.
     """
 
     listener: Listener
@@ -104,10 +104,10 @@ class Callee:
 
 
 class Edition(NamedTuple):
-    """An organism until it is reloaded.
+    """Organism between two reloads.
 
     Args:
-        rules: what its conversations decide by.
+        rules: that its conversations decide by.
         bound: listeners with their handlers, by name.
     """
 
@@ -116,12 +116,12 @@ class Edition(NamedTuple):
 
 
 class Editions:
-    """The edition of each conversation.
+    """Edition of each conversation.
 
-    ``rules`` and ``bound`` are the present one's, ``taken`` is what no principal can be called there, ``exclusive`` are
-    the listeners of which one invocation runs at a time in all processes together. ``earlier`` has the conversations
-    that keep another; it is empty but for a while after a reload, so that nothing else costs more. ``working`` has each
-    piece of work on a delivery, and its conversation.
+    ``rules`` and ``bound`` are the current edition's; ``taken`` holds the names that no principal may have there;
+    ``exclusive`` the listeners with one invocation at a time in all processes together. ``earlier`` maps conversations
+    to an earlier edition; it is empty except for a while after a reload. ``working`` maps each piece of work on a
+    delivery to its conversation.
     """
 
     def __init__(self, rules: Rules, bound: Mapping[str, Callee]) -> None:
@@ -137,7 +137,7 @@ class Editions:
         self.exclusive = frozenset([name for name, one in edition.bound.items() if one.listener.exclusive])
 
     def check(self, principal: str, may: Collection[str] | None) -> None:
-        """Raise ValueError when no principal can have this name, or one of those whom it may address is no listener."""
+        """Raise ValueError if the name is unfit for a principal, or an addressee in ``may`` is no listener."""
         why = principals.unfit(principal, self.taken)
         if why:
             raise ValueError(f"{principal!r} {why}, so no principal can bear it")
@@ -146,43 +146,43 @@ class Editions:
             raise ValueError(f"{principal} may address {', '.join(unknown)}: there is no such listener")
 
     def of(self, conversation: str) -> Rules:
-        """The rules that a conversation decides by."""
+        """Return the rules that a conversation decides by."""
         found = self.earlier.get(conversation)
         return self.rules if found is None else found.rules
 
     def swap(self, edition: Edition, busy: Collection[str]) -> None:
-        """Let all conversations go by another edition from now on, and those that are busy once they are not."""
+        """Make an edition current; busy conversations keep theirs until they are not busy."""
         present = Edition(self.rules, self.bound)
         self._present(edition)
         for conversation in {*busy, *self.working.values()}:
             self.earlier.setdefault(conversation, present)
 
     def hold(self, delivery: Delivery) -> None:
-        """Keep a delivery back until its conversation has moved."""
+        """Hold a delivery until its conversation has moved."""
         self._held.setdefault(delivery.conversation, []).append(delivery)
 
     def move(self, conversation: str) -> list[Delivery] | None:
-        """Let a conversation go by the present edition; gives what was held. None while a handler of it runs."""
+        """Move a conversation to the current edition. Returns its held deliveries; None while a handler of it runs."""
         if conversation in self.working.values():
             return None
         return self.forget(conversation)
 
     def forget(self, conversation: str) -> list[Delivery]:
-        """A conversation keeps nothing earlier, having moved or ended; gives what was held of it."""
+        """Forget the earlier edition of a conversation that moved or closed. Returns its held deliveries."""
         self.earlier.pop(conversation, None)
         self.rested()
         return self._held.pop(conversation, [])
 
     def rested(self) -> None:
-        """Something that was at work is done, or has moved."""
+        """Wake ``rest``: a piece of work is done, or a conversation has moved."""
         self._rest.set()
         self._rest = asyncio.Event()
 
     async def rest(self) -> None:
-        """Wait until that happens again."""
+        """Wait until ``rested`` is called."""
         await self._rest.wait()
 
 
 def at_once(bound: Mapping[str, Callee]) -> dict[str, int]:
-    """The number of invocations of each listener that may run at once."""
+    """Return the concurrency of each listener."""
     return {name: one.listener.concurrency for name, one in bound.items()}

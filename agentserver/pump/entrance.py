@@ -40,19 +40,19 @@ if TYPE_CHECKING:
 logger = logging.getLogger("agentserver.pump")
 
 OPERATOR = "an operator"
-"""The one who has ended something, where the record is told no name."""
+"""Name in the record for an operator who gave none."""
 
 
 class Conversations(NamedTuple):
-    """The conversations of a server.
+    """Conversations of a server.
 
     Args:
         live: those at work, as last committed.
-        claims: on those at work.
+        claims: of those at work.
         find: claims one and reads it, if it is open.
         engine: where they are kept.
-        accounts: the quotas of their principals.
-        elsewhere: those that another process had a moment ago.
+        accounts: quotas of their principals.
+        elsewhere: those that another process owned a moment ago.
         stream: of the records of their committed steps.
     """
 
@@ -66,15 +66,15 @@ class Conversations(NamedTuple):
 
 
 class Entrance:
-    """Lets gateways in.
+    """Entrance of gateways into the server.
 
     Args:
-        editions: tells which principals there can be.
-        conversations: those of the server.
+        editions: know the names that principals may have.
+        conversations: of the server.
         clock: time and randomness.
         boundary: decides and commits.
-        door: where what comes in waits for its turn.
-        receive: commits what has come in through the door; takes what ``Receiver.receive`` does.
+        door: where messages from outside wait for their turn.
+        receive: commits a message that has passed the door; takes the arguments of ``Receiver.receive``.
     """
 
     def __init__(
@@ -105,14 +105,14 @@ class Entrance:
     async def open(
         self, principal: Principal | str, key: str | None, most: int | None, *, kept: bool, door: str
     ) -> ServerHandle:
-        """Open a conversation, in which the principal keeps the rights that it has now, or find the one of this key.
+        """Open a conversation with the principal's current rights, or find the one of this key.
 
-        ``kept`` has the opening committed before this returns, as a shared engine always has, so that every process
-        finds the conversation; ``door`` is noted with it (``left_over``).
+        With ``kept``, or on a shared engine, the opening is committed before this returns, so that every process finds
+        the conversation. ``door`` is recorded with it (``left_over``).
 
-        Raises ValueError when no principal can bear the name (core/state/principals.py), no envelope can carry it,
-        one of those whom it may address is no listener, or the key is none; QuotaError when it has as many
-        conversations open as it may, UnkeptError when the engine cannot keep the key or the opening.
+        Raises ValueError if the name is unfit for a principal (core/state/principals.py) or for an envelope, an
+        addressee is no listener, or the key is invalid; QuotaError if it has as many conversations open as it may;
+        UnkeptError if the engine cannot keep the key or the opening.
         """
         conversation = Conversation.opened(principal, self._clock.moment())
         name, may = conversation.principal, conversation.rights.may
@@ -133,7 +133,7 @@ class Entrance:
         return handle
 
     async def _keep(self, handle: ServerHandle) -> None:
-        """Commit the opening of a conversation, unless something of it is committed. Raises EngineError."""
+        """Commit the opening of a conversation, unless a step of it is committed. Raises EngineError."""
         live = self._live.get(handle.id)
         if live is None or live.version:
             return
@@ -154,7 +154,7 @@ class Entrance:
             undo.pop_all()
 
     async def _drop(self, conversation: str) -> None:
-        """Forget a conversation whose opening could not be kept."""
+        """Drop a conversation whose opening could not be kept."""
         self._live.pop(conversation, None)
         self._claims.pop(conversation, None)
         self._accounts.close(conversation)
@@ -176,7 +176,7 @@ class Entrance:
         return self.handles.open(principal, conversation.id)
 
     async def _named(self, fresh: Conversation, name: str, most: int | None) -> ServerHandle:
-        """The conversation that has a name. One that never began, before an earlier server ended, begins now."""
+        """Return the conversation with a name. One that an earlier server named and never opened is opened now."""
         known = await self._engine.named(name)
         if known is None:
             self._accounts.check(fresh.principal, most, await self._engine.open_count(fresh.principal))
@@ -186,9 +186,9 @@ class Entrance:
         return await self.handles.take(fresh.principal, known)
 
     async def standing(self, principal: str | None, conversation: str) -> ConversationFound:
-        """The owner of a conversation, and whether it is over.
+        """Return the owner of a conversation and whether it is closed.
 
-        Raises LookupError when there is none, or it is another principal's; EngineError.
+        Raises LookupError if it does not exist or is another principal's; EngineError.
         """
         live = self._live.get(conversation)
         if live is not None and principal in {None, live.principal}:
@@ -201,7 +201,7 @@ class Entrance:
         return found
 
     async def _standing(self, principal: str | None, conversation: str) -> ConversationFound:
-        """As ``standing``; its end may not be known yet where another process has ended it a moment ago."""
+        """Return what ``standing`` does; may miss that another process closed it a moment ago."""
         found = self._elsewhere.find(conversation)
         if found is None or conversation in self._live or principal not in {None, found.principal}:
             return await self.standing(principal, conversation)
@@ -220,7 +220,7 @@ class Entrance:
             self.handles.abandon(conversation)
 
     async def cancel(self, principal: str | None, conversation: str, request: str, by: str) -> bool:
-        """End one request; False when it is at rest or unknown. Raises LookupError and EngineError."""
+        """Cancel one request. Returns False if it is settled or unknown. Raises LookupError and EngineError."""
         await self.standing(principal, conversation)
         cancelling = Cancelling(request, "" if principal is not None else by or OPERATOR)
         try:
@@ -244,14 +244,14 @@ class Entrance:
             return await self._owners.answer(conversation, answered)
 
     async def version(self, conversation: str) -> int | None:
-        """The version of a conversation that takes messages, here or elsewhere. Raises EngineError."""
+        """Return the version of an open conversation, wherever it is owned. Raises EngineError."""
         live = self._live.get(conversation)
         if live is None:
             live = await (self.views.look if self._engine.shared else self._find)(conversation)
         return None if live is None else live.version
 
     async def confirm(self, principal: str, conversation: str, place: EventPlace) -> None:
-        """Count everything up to a place as taken. Raises LookupError and EngineError."""
+        """Acknowledge everything up to a place. Raises LookupError and EngineError."""
         await self.standing(principal, conversation)
         self._engine.confirm(conversation, place)
 
@@ -262,7 +262,7 @@ class Entrance:
         after: EventPlace,
         caught_up: Callable[[], None] = nobody,
     ) -> AsyncIterator[Reply | Done | Progress | Ended]:
-        """Everything after a place, as it leaves. Raises LookupError, and EngineError, at the first item."""
+        """Yield everything after a place as it occurs. Raises LookupError, and EngineError, at the first item."""
         standing = partial(self._standing, principal, conversation)
         return self.watches.events(conversation, after, standing, caught_up)
 
@@ -271,7 +271,7 @@ class Entrance:
     async def submit(
         self, principal: str, conversation: str, data: bytes, to: str | None, own: str | None
     ) -> Submitted:
-        """Hand in a message. Raises LookupError, OtherMessageError, and ValueError when ``own`` is no id."""
+        """Submit a message. Raises LookupError, OtherMessageError, and ValueError if ``own`` is no id."""
         outside = self.handles.outside(principal, conversation, data, to, own)
         try:
             await self._standing(principal, conversation)
@@ -280,7 +280,7 @@ class Entrance:
             return unkept(outside, error)
 
     async def find_answer(self, principal: str, conversation: str, request: str) -> Reply | Done | None:
-        """Find what left first for a request with a key; None while nothing did. Raises LookupError, EngineError."""
+        """Return the first event of a request with a key; None if there is none. Raises LookupError, EngineError."""
         await self.standing(principal, conversation)
         told = await self.handles.told(conversation, request)
         return told[0] if told else None
@@ -296,7 +296,7 @@ class Entrance:
         return await self._boundary.cancel(conversation, cancelling)
 
     async def closed(self, principal: str | None, conversation: str, closing: Closing) -> None:
-        """End a conversation here, of which its principal wants nothing more. Raises EngineError."""
+        """Close a conversation here and discard its events for its principal. Raises EngineError."""
         await self._boundary.close(conversation, closing.reason, patient=False)
         if principal is not None:
             self.handles.abandon(conversation)
@@ -310,7 +310,7 @@ class Entrance:
         return await self._boundary.requeue(letter)
 
     def stop(self) -> None:
-        """The server stops: let everybody go who waits."""
+        """Release every waiting caller: the server stops."""
         self._owners.stop()
         self.handles.stop()
         self.watches.stop()
@@ -318,20 +318,20 @@ class Entrance:
 
 
 def unkept(outside: Outside, error: EngineError) -> Submitted:
-    """The fate of a message that the engine cannot keep at present. The log has the reason."""
+    """Return the result of a message that the engine cannot keep at present. The log has the reason."""
     logger.error("a message from outside cannot be kept at present: %s", error)
     return Submitted(outside.request, Unkept.UNKEPT)
 
 
 class DeadLetters:
-    """The dead letters of a server.
+    """Dead letters of a server.
 
     Args:
         engine: where they are kept.
-        editions: the rules by which one may go again.
+        editions: rules by which one may be requeued.
         clock: time and randomness.
-        ways: one decides and commits, the other hands in what is for another process.
-        begin: begins a conversation, of which a principal may have so many open.
+        ways: the boundary for conversations of this process, and the owners of all others.
+        begin: begins a conversation, within the limit of open ones of its principal.
     """
 
     def __init__(
@@ -346,7 +346,7 @@ class DeadLetters:
         (self._boundary, self._owners), self._begin = ways, begin
 
     async def requeue(self, delivery: str, by: str) -> str:
-        """Queue one again; gives the conversation in which it is. Raises LookupError and EngineError."""
+        """Queue one again. Returns its conversation. Raises LookupError and EngineError."""
         letter, opener = await self._engine.read(lambda reader: _found(reader, delivery))
         if letter.open and await self._requeued(letter.delivery):
             return letter.delivery.conversation
@@ -365,13 +365,13 @@ class DeadLetters:
             return await self._owners.requeue(Requeued(letter))
 
     async def discard(self, delivery: str) -> None:
-        """Take one off the list. What is recorded of it stays. Raises LookupError and EngineError."""
+        """Remove one from the list. Its records stay. Raises LookupError and EngineError."""
         if not await self._engine.discard(delivery):
             raise LookupError("no such dead letter")
 
 
 def _found(reader: EngineReader, delivery: str) -> tuple[DeadLetter, Principal]:
-    """A dead letter, and the principal whose conversation it is from."""
+    """Return a dead letter and the principal of its conversation."""
     for letter in reader.dead(prefix=delivery):
         if letter.delivery.id == delivery:
             return letter, reader.recorded_conversation(letter.delivery.conversation).beginning.opener

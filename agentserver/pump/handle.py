@@ -22,57 +22,57 @@ if TYPE_CHECKING:
 
 
 class TaskEnds(Protocol):
-    """Tells the hands of tasks when these are over."""
+    """Registry of tasks whose end matters to unacknowledged events."""
 
     def tell(self, hands: Any, task: asyncio.Task[object]) -> None:
-        """Tell these hands, unless they are gone by then, when the task is over."""
+        """Call ``ended`` of these hands, if they still exist, when the task ends."""
         ...
 
 
 class HandleHost(Protocol):
-    """A handle's needs of its server."""
+    """Server as a handle sees it."""
 
     @property
     def returns(self) -> TaskEnds:
-        """Tells which tasks are over."""
+        """Registry of the tasks that hold events."""
         ...
 
     def outside(
         self, principal: str, conversation: str, data: bytes, to: str | None, own: str | None
     ) -> Outside:
-        """A message under an id of the server's, and of the sender's."""
+        """Make a message with an id of the server's, and of the sender's."""
         ...
 
     async def submit(self, principal: str, conversation: str, outside: Outside) -> Submitted:
-        """Commit an outside message, or say why not; of one that was sent before gives what became of it then."""
+        """Commit an outside message. One that was sent before returns its earlier result."""
         ...
 
     async def told(self, conversation: str, request: str) -> list[Event]:
-        """Everything that left for a request with a key, acknowledged or not."""
+        """Return all events of a request with a key, acknowledged or not."""
         ...
 
     async def outbox(self, conversation: str) -> list[Event]:
-        """The events that left the conversation and were not acknowledged."""
+        """Return the unacknowledged events of the conversation."""
         ...
 
     async def left(self, conversation: str, after: EventPlace) -> Sequence[Event] | None:
-        """The next events after a place that are kept, acknowledged or not; None when the server has stopped."""
+        """Return the next kept events after a place, acknowledged or not; None if the server has stopped."""
         ...
 
     async def catch_up(self, conversation: str) -> None:
-        """Pass on what has left and was not passed on. Raises EngineError."""
+        """Pass on events that were not passed on yet. Raises EngineError."""
         ...
 
     def acknowledge(self, conversation: str, place: EventPlace) -> None:
-        """An event was taken."""
+        """Acknowledge an event."""
         ...
 
     def detach(self, conversation: str) -> None:
-        """The gateway has the conversation no longer."""
+        """Release the conversation from its gateway."""
         ...
 
     async def close(self, conversation: str) -> None:
-        """End the conversation."""
+        """Close the conversation."""
         ...
 
 
@@ -80,13 +80,13 @@ logger = logging.getLogger("agentserver.pump")
 
 
 class Returns:
-    """Tells hands that a task is over. One call-back for each task, however many handles it has to do with."""
+    """Registry of running tasks, with one callback per task for any number of handles."""
 
     def __init__(self) -> None:
         self._waiting: dict[asyncio.Task[object], WeakSet[Hands]] = {}
 
     def tell(self, hands: Hands, task: asyncio.Task[object]) -> None:
-        """Tell these hands, unless they are gone by then, when the task is over."""
+        """Call ``ended`` of these hands, if they still exist, when the task ends."""
         if task not in self._waiting:
             self._waiting[task] = WeakSet()
             task.add_done_callback(self._over)
@@ -98,16 +98,16 @@ class Returns:
 
 
 class Hands:
-    """The events that the tasks of a gateway have in hand: given to them, and not acknowledged.
+    """Events that the tasks of a gateway have received and not acknowledged.
 
-    The only place that acknowledges. An event counts as taken when the task that took it comes back to the handle
-    for anything, or the gateway leaves cleanly. What a task had in hand when it returned waits for the gateway to
-    come back; what one had that failed or was cancelled is told again, marked as such.
+    Only this class acknowledges. An event is acknowledged when the task that received it calls the handle again, or the
+    gateway leaves cleanly. Events of a task that returned wait for the gateway's next call; those of a task that failed
+    or was cancelled are redelivered and marked.
 
     Args:
-        host: the server, which is told of each place once.
-        conversation: the one that the events are of.
-        told: the places of what was given before and is not acknowledged.
+        host: the server, to which each place is acknowledged once.
+        conversation: of the events.
+        told: places of events that were delivered before and not acknowledged.
     """
 
     __slots__ = ("__weakref__", "_conversation", "_held", "_host", "_returned", "_returns", "told")
@@ -121,7 +121,7 @@ class Hands:
         self._returned: list[EventPlace] = []
 
     def give(self, event: Event) -> Event:
-        """Put an event into the hands of the running task; gives it marked if it was given before."""
+        """Assign an event to the current task. Returns it marked if it was delivered before."""
         task = asyncio.current_task()
         held = self._held.get(task)
         if held is None:
@@ -134,17 +134,17 @@ class Hands:
         return event if again == event.redelivered else event._replace(redelivered=again)
 
     def back(self) -> None:
-        """The running task has come back: it, and every task that has returned, is done with what it took."""
+        """Acknowledge the events of the current task, and of every task that has returned."""
         self._settle(self._returned)
         self._settle(self._held.pop(asyncio.current_task(), []))
 
     def clean(self) -> None:
-        """The gateway has left, or is stopped, in good order."""
+        """Acknowledge everything: the gateway has left, or stops, in good order."""
         for places in (self._returned, *self._held.values()):
             self._settle(places)
 
     def drop(self) -> None:
-        """The gateway wants nothing more: nothing is told again."""
+        """Forget everything: the gateway wants no redelivery."""
         for places in (self._returned, *self._held.values()):
             places.clear()
         self.told.clear()
@@ -156,7 +156,7 @@ class Hands:
         places.clear()
 
     def ended(self, task: asyncio.Task[object]) -> None:
-        """A task is over."""
+        """Note the end of a task."""
         places = self._held.pop(task, [])
         if not places or task.cancelled():
             return
@@ -168,16 +168,16 @@ class Hands:
 
 
 class ServerHandle:
-    """The handle of an open conversation.
+    """Handle of an open conversation.
 
-    Replies and ends that it gives are acknowledged as ``Hands`` says: when the task that took one comes back to the
-    handle for anything, or leaves. One that was not acknowledged is told again when the conversation is resumed.
+    Replies and ends are acknowledged as ``Hands`` says: when the task that received one calls the handle again, or
+    leaves. An unacknowledged one is redelivered when the conversation is resumed.
 
     Args:
         host: the server.
         principal: whose it is.
         conversation: its id.
-        told: the places of what was given to an earlier handle and not acknowledged.
+        told: places of events that an earlier handle delivered and that were not acknowledged.
 
     ``latest`` is the place up to which everything was passed on.
     """
@@ -212,18 +212,18 @@ class ServerHandle:
         return self._conversation
 
     async def send(self, data: bytes, to: str | None = None, *, request: str | None = None) -> Submitted:
-        """Hand in an envelope or a bare payload; gives what became of it, once it is committed or refused.
+        """Send an envelope or a bare payload. Returns once it is committed or refused.
 
         Args:
             data: the envelope or the payload.
             to: the listener it is for; None leaves it to the envelope or to the payload's root.
-            request: an id of the sender's own, which counts in this conversation alone. The same message under the same
-                id is the same request, however often it is sent.
+            request: an idempotency key of the sender, valid in this conversation. The same message with the same key is
+                the same request, however often it is sent.
 
-        What left for a request that was sent before, and was not acknowledged, comes again in ``events``.
+        Unacknowledged events of a request that was sent before come again in ``events``.
 
-        Raises RuntimeError when this handle was detached, OtherMessageError when another message was sent under
-        ``request``, ValueError when it is no id.
+        Raises RuntimeError if this handle was detached, OtherMessageError if another message was sent with ``request``,
+        ValueError if it is no id.
         """
         submitted = await self._hand_in(self._outside(data, to, request))
         if submitted.again:
@@ -233,10 +233,10 @@ class ServerHandle:
     async def replies(
         self, data: bytes, to: str | None = None, *, request: str | None = None
     ) -> AsyncIterator[Reply]:
-        """Hand in a message and give its replies as they come, until nothing more can.
+        """Send a message and yield its replies as they come, until no more can come.
 
-        Of a request that was sent before everything comes again, also what was acknowledged. Takes and raises what
-        ``send`` does, and UnkeptError when nothing of the message was kept.
+        A request that was sent before yields all its replies again, acknowledged or not. Takes and raises what ``send``
+        does, and UnkeptError if the message was not kept.
         """
         async with self._answers(self._outside(data, to, request)) as answers:
             while (event := await self._next(answers)) is not None:
@@ -246,9 +246,9 @@ class ServerHandle:
                 self._hands.back()
 
     async def ask(self, data: bytes, to: str | None = None, *, request: str | None = None) -> Reply | None:
-        """Hand in a message and give its first reply; None when it came to rest without one. As ``replies`` otherwise.
+        """Send a message and return its first reply; None if it settles without one. Otherwise as ``replies``.
 
-        What comes of it later is for ``events``, also after the conversation was resumed.
+        Later events of the request come in ``events``, also after the conversation was resumed.
         """
         async with self._answers(self._outside(data, to, request)) as answers:
             event = await self._next(answers)
@@ -272,7 +272,7 @@ class ServerHandle:
 
     @asynccontextmanager
     async def _answers(self, outside: Outside) -> AsyncIterator[Stream]:
-        """The events that a message leads to. Those not taken go to ``events``, but for acknowledged ones."""
+        """Yield a stream of the events of a message. Unacknowledged ones that remain go to ``events``."""
         stream, request = Stream(), outside.request
         settled: set[EventPlace] = set()
         self._asked[request] = [stream]  # before it is committed, or what it leads to could be missed
@@ -296,7 +296,7 @@ class ServerHandle:
                     self._all.put_back(event for event in stream.rest() if event.place not in settled)
 
     async def _repeat(self, request: str, stream: Stream) -> set[EventPlace]:
-        """Begin a stream with all that left for a request before; gives the places that are for no other stream."""
+        """Fill a stream with the earlier events of a request. Returns the places that no other stream needs."""
         await self._host.catch_up(self._conversation)
         told = await self._host.told(self._conversation, request)
         told = [each for each in told if self._over or each.place <= self.latest]  # the rest comes by itself
@@ -314,7 +314,7 @@ class ServerHandle:
         return known - {event.place for event in mine}
 
     async def _tell_again(self, request: str) -> None:
-        """Let ``events`` give again what left for a request, passed this handle, and was not acknowledged."""
+        """Let ``events`` repeat the unacknowledged events of a request that passed this handle."""
         if self._all is None:
             return
         left = [event for event in await self._host.outbox(self._conversation) if event.request == request]
@@ -336,11 +336,11 @@ class ServerHandle:
         return given
 
     def events(self) -> AsyncIterator[Reply | Done]:
-        """Everything that ``replies`` and ``ask`` do not take from now on, until the conversation is over.
+        """Yield every event that ``replies`` and ``ask`` do not receive, until the conversation is closed.
 
-        However much waits, little of it is held here: the rest is read from the engine when its turn comes.
+        Few events are held in memory: the rest is read from the engine when its turn comes.
 
-        Raises EngineError when that cannot be done at present; to be called again then.
+        Raises EngineError if that is impossible at present; call it again then.
         """
         return self._events(self.listen())
 
@@ -351,31 +351,31 @@ class ServerHandle:
             self._hands.back()
 
     def progress(self) -> AsyncIterator[Progress]:
-        """Words of listeners on how far they are, from now on, until the conversation is over.
+        """Yield progress of listeners from now on, until the conversation is closed.
 
-        They are shown or lost: nothing of them is kept, and of many the latest wait.
+        Progress is not kept; if much of it waits, only the latest is shown.
         """
         return self._progress.words()
 
     def waiting(self) -> Iterator[Reply | Done]:
-        """The events that ``events`` would give without waiting. More may be there once ``fetch`` has returned."""
+        """Yield the events that ``events`` would yield without waiting. More may follow after ``fetch``."""
         self._hands.back()
         while self._all is not None and (event := self._all.next_there()) is not None:
             yield self._give(event)
             self._hands.back()
 
     async def fetch(self) -> bool:
-        """Read what is next for ``waiting`` from the engine; False when nothing is. Raises EngineError."""
+        """Read the next events for ``waiting`` from the engine. Returns whether there are any. Raises EngineError."""
         return self._all is not None and await self._all.fetch()
 
     def detach(self) -> None:
-        """Go without ending the conversation: what still comes is kept until its principal resumes it."""
+        """Leave without closing the conversation: later events are kept until its principal resumes it."""
         self._left = True
         self._hands.clean()
         self._host.detach(self._conversation)
 
     async def close(self) -> None:
-        """End the conversation, cancelling all that runs in it."""
+        """Close the conversation, cancelling everything that runs in it."""
         await self._host.close(self._conversation)
         self._hands.drop()
         self._host.detach(self._conversation)
@@ -384,12 +384,12 @@ class ServerHandle:
 
     @property
     def over(self) -> bool:
-        """True when nothing more comes of the conversation."""
+        """True when no more events can come."""
         return self._over
 
     @property
     def told(self) -> set[EventPlace]:
-        """The places of what was given and is not acknowledged."""
+        """Places of events that were delivered and not acknowledged."""
         return self._hands.told
 
     def deliver(self, event: Event) -> None:
@@ -404,11 +404,11 @@ class ServerHandle:
             stream.put(event._replace(redelivered=True))
 
     def tell(self, progress: Progress) -> None:
-        """Pass a word of progress to who asked for it, if anybody did."""
+        """Pass progress to its readers, if there are any."""
         self._progress.put(progress)
 
     def listen(self) -> Backlog:
-        """Keep events from now on, before anybody asks for them."""
+        """Keep events from now on, before they are asked for."""
         if self._all is None:
             self._all = Backlog(partial(self._host.left, self._conversation))
             if self._over:
@@ -416,22 +416,22 @@ class ServerHandle:
         return self._all
 
     def catch_up(self, before: Iterable[Event], since: EventPlace) -> None:
-        """Give what left before in front of what has come since.
+        """Insert earlier events in front of those that have come since.
 
         Args:
-            before: what was not acknowledged.
-            since: a place up to which nothing else is wanted.
+            before: unacknowledged events.
+            since: a place up to which no other events are needed.
         """
         before = tuple(before)
         self.latest = max(self.latest, since, *(event.place for event in before))
         self.listen().catch_up(before)
 
     def settle(self) -> None:
-        """The server stops in good order, and the gateway with it."""
+        """Acknowledge everything: server and gateway stop in good order."""
         self._hands.clean()
 
     def finish(self) -> None:
-        """Let everybody who waits go: there is nothing more to come."""
+        """Release every waiting caller: no more events come."""
         if not self._over:
             self._over = True
             self._progress.end()
@@ -440,7 +440,7 @@ class ServerHandle:
             self._let_go()
 
     def _let_go(self) -> None:
-        """Once it is over and all was given, others may resume the conversation."""
+        """Let others resume the conversation once it is closed and everything was delivered."""
         if self._over and all(stream.drained() for stream in self._streams()):
             self._host.detach(self._conversation)
 

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 class Receiver(Protocol):
-    """The entrance of messages into the server."""
+    """Entrance of messages into the server."""
 
     @property
     def receive(self) -> Callable[[str, str, Outside], Awaitable[Submitted]]:
-        """Commits an outside message of a principal in a conversation, or says why it is not kept.
+        """Commits an outside message of a principal in a conversation, or returns why it is not kept.
 
         Raises RepeatedError and FencedError.
         """
@@ -37,18 +37,18 @@ class Receiver(Protocol):
         ...
 
     async def version(self, conversation: str) -> int | None:
-        """The version of a conversation that takes messages, here or elsewhere; None of another. Raises EngineError."""
+        """Return the version of an open conversation, wherever it is owned. Raises EngineError."""
         ...
 
 
 class Handles:
-    """Every handle that a gateway has.
+    """Handles of all gateways.
 
     Args:
         engine: where conversations are kept.
         clock: time and randomness.
-        receiver: lets messages in.
-        owners: hands in what is for conversations of other processes.
+        receiver: admits messages.
+        owners: submits messages for conversations of other processes.
     """
 
     def __init__(self, engine: Engine, clock: Clock, receiver: Receiver, owners: Owners) -> None:
@@ -61,13 +61,13 @@ class Handles:
         self.known: dict[str, ServerHandle] = {}
 
     def open(self, principal: str, conversation: str) -> ServerHandle:
-        """A handle for a conversation that no gateway has."""
+        """Return a handle for a conversation that no gateway holds."""
         told = self._told.pop(conversation, set())
         handle = self.known[conversation] = ServerHandle(self, principal, conversation, told)
         return handle
 
     async def conversations_of(self, principal: str, door: str = "") -> tuple[str, ...]:
-        """The principal's conversations that no gateway has and that can be resumed, oldest first.
+        """Return the principal's conversations that no gateway holds and that can be resumed, oldest first.
 
         With ``door`` only those that this door has opened.
         """
@@ -79,7 +79,7 @@ class Handles:
         return await self._engine.named(name) == conversation
 
     async def resume(self, principal: str, conversation: str) -> ServerHandle:
-        """A handle with what left before. Raises LookupError when the principal has none such to resume."""
+        """Return a handle with its earlier events. Raises LookupError if the principal has no such conversation."""
         found = await self.conversations_of(principal)
         taken = conversation in self.known  # another gateway may have been quicker meanwhile
         if taken or conversation not in found:
@@ -87,7 +87,7 @@ class Handles:
         return await self._attach(principal, conversation)
 
     async def take(self, principal: str, conversation: str) -> ServerHandle:
-        """A handle with what left before, of a conversation that is there. A gateway that has it is detached."""
+        """Return a handle with its earlier events. A gateway that holds the conversation is detached."""
         known = self.known.get(conversation)
         if known is not None:
             known.detach()
@@ -109,14 +109,14 @@ class Handles:
         return handle
 
     def deliver(self, conversation: str, events: Iterable[Reply | Done]) -> None:
-        """Pass on what has left a conversation."""
+        """Pass on the events of a conversation."""
         handle = self.known.get(conversation)
         if handle is not None:
             for event in events:
                 handle.deliver(event)
 
     async def catch_up(self, conversation: str) -> None:
-        """Pass on what has left a conversation that another process has, or had. Raises EngineError."""
+        """Pass on the events of a conversation that another process owns, or owned. Raises EngineError."""
         handle = self.known.get(conversation)
         while handle is not None and not handle.over:
             try:
@@ -129,25 +129,25 @@ class Handles:
                 return
 
     def tell(self, progress: Progress) -> None:
-        """Pass on a word of progress, if a gateway has the conversation."""
+        """Pass on progress, if a gateway holds the conversation."""
         handle = self.known.get(progress.conversation)
         if handle is not None:
             handle.tell(progress)
 
     def over(self, conversation: str) -> None:
-        """A conversation is closed: its gateway has it until it has taken what is left."""
+        """Finish the handle of a closed conversation: its gateway keeps it until it has the last events."""
         self._told.pop(conversation, None)
         handle = self.known.get(conversation)
         if handle is not None:
             handle.finish()
 
     def settle(self) -> None:
-        """The server stops in good order, and every gateway with it."""
+        """Acknowledge everything: the server and every gateway stop in good order."""
         for handle in tuple(self.known.values()):
             handle.settle()
 
     def stop(self) -> None:
-        """Let everybody go who waits. What is taken from now on is told again."""
+        """Release every waiting caller. Events that are delivered from now on will be redelivered."""
         self._stopped = True
         for handle in tuple(self.known.values()):
             handle.finish()
@@ -156,21 +156,21 @@ class Handles:
 
     @property
     def returns(self) -> Returns:
-        """Tells which tasks of gateways are over."""
+        """Registry of the tasks that hold events."""
         return self._returns
 
     def outside(
         self, principal: str, conversation: str, data: bytes, to: str | None, own: str | None
     ) -> Outside:
-        """A message under an id of the server's, and of the sender's. Raises ValueError when ``own`` is no id."""
+        """Make a message with an id of the server's, and of the sender's. Raises ValueError if ``own`` is no id."""
         key = None if own is None else receipts.key(principal, conversation, own, data, to)
         return Outside(data, next(self._clock.moment().ids()), to, key)
 
     async def submit(self, principal: str, conversation: str, outside: Outside) -> Submitted:
-        """Commit an outside message, or hand it in for the process that has the conversation.
+        """Commit an outside message, or submit it to the process that owns the conversation.
 
-        Raises OtherMessageError when its key is another message's, LookupError when no process knows the conversation,
-        EngineError when that cannot be read.
+        Raises OtherMessageError if its key belongs to another message, LookupError if no process knows the
+        conversation, EngineError if that cannot be read.
         """
         try:
             return await self.keep(principal, conversation, outside)
@@ -178,9 +178,9 @@ class Handles:
             return await self.owners.submit(principal, conversation, outside)
 
     async def keep(self, principal: str, conversation: str, outside: Outside) -> Submitted:
-        """Commit an outside message here; of one that was sent before gives what became of it then.
+        """Commit an outside message here. One that was sent before returns its earlier result.
 
-        Raises OtherMessageError, and EngineError, FencedError among them.
+        Raises OtherMessageError, and EngineError, which includes FencedError.
         """
         try:
             submitted = await self._receiver.receive(principal, conversation, outside)
@@ -191,21 +191,21 @@ class Handles:
         return submitted
 
     async def _again(self, conversation: str, outside: Outside) -> Submitted | None:
-        """The fate of a message that was sent before; None when none is known."""
+        """Return the result of a message that was sent before; None if it is unknown."""
         key = outside.key
         receipt = None if key is None else await self._engine.receipt(conversation, key.name)
         return None if receipt is None else _same(receipt, outside)
 
     async def told(self, conversation: str, request: str) -> list[Reply | Done]:
-        """Everything that left for a request with a key."""
+        """Return all events of a request with a key."""
         return [event async for event in self._engine.told(conversation, request)]
 
     async def outbox(self, conversation: str) -> list[Reply | Done]:
-        """The events that left the conversation and were not acknowledged."""
+        """Return the unacknowledged events of the conversation."""
         return [event async for event in self._engine.outbox(conversation)]
 
     async def left(self, conversation: str, after: EventPlace) -> Sequence[Reply | Done] | None:
-        """The next events after a place that are kept; None once there is no engine to ask. Raises EngineError."""
+        """Return the next kept events after a place; None once the engine is closed. Raises EngineError."""
         try:
             return await self._engine.left(conversation, after, AT_ONCE, gaps=True)
         except LookupError:
@@ -216,12 +216,12 @@ class Handles:
             raise
 
     def acknowledge(self, conversation: str, place: EventPlace) -> None:
-        """An event was taken."""
+        """Acknowledge an event."""
         if not self._stopped:
             self._engine.acknowledge(conversation, place)
 
     def detach(self, conversation: str) -> None:
-        """A gateway has the conversation no longer."""
+        """Release a conversation from its gateway."""
         handle = self.known.pop(conversation, None)
         if handle is not None:
             if handle.told and not handle.over:
@@ -229,18 +229,18 @@ class Handles:
             handle.finish()
 
     async def close(self, conversation: str) -> None:
-        """End a conversation for its gateway, which wants nothing more of it."""
+        """Close a conversation for its gateway and discard its events."""
         await self._receiver.close(conversation)
         self.abandon(conversation)
 
     def abandon(self, conversation: str) -> None:
-        """Its principal wants nothing of what has left a conversation."""
+        """Discard the events of a conversation for its principal."""
         self._engine.abandon(conversation)
         self._told.pop(conversation, None)
 
 
 def _same(receipt: Receipt, outside: Outside) -> Submitted:
-    """The fate of a message that was sent before. Raises OtherMessageError when that was another message."""
+    """Return the result of a message that was sent before. Raises OtherMessageError if that was another message."""
     if outside.key is None or receipt.content != outside.key.content:
         raise OtherMessageError("another message was sent under this id; nothing of this one is kept")
     return Submitted(receipt.request, Code(receipt.code) if receipt.code else None, again=True)

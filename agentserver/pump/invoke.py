@@ -54,10 +54,10 @@ if TYPE_CHECKING:
 
 
 class CleanContext:
-    """The context variables of its maker, without what may be changed in place.
+    """Copy of its maker's context variables, without mutable state.
 
-    Python keeps the rules of decimal arithmetic as one mutable value of a context variable: a copy of a context shares
-    it. It is left out, and each fresh context gets a copy of it instead, where it is not what Python begins with.
+    Python keeps the rules of decimal arithmetic as one mutable value of a context variable, which a copied context
+    would share. Each fresh context gets its own copy of them if they differ from Python's defaults.
     """
 
     def __init__(self) -> None:
@@ -80,7 +80,10 @@ class CleanContext:
 
 
 class Deadlines:
-    """Tells calls when they are late.
+    """Deadlines of all running calls, with one timer.
+
+    A call that ends in time needs no timer of its own: the timer fires at the earliest deadline so far, and then for
+    the earliest of those that still run.
 
     Args:
         running: the calls that run now.
@@ -92,12 +95,12 @@ class Deadlines:
         self._next = float("inf")
 
     def watch(self, call: RunningCall[Any]) -> None:
-        """Look at the clock when this call is due, at the latest."""
+        """Check the clock at this call's deadline, at the latest."""
         if call.due < self._next:
             self._set(call.due)
 
     def end(self) -> None:
-        """Look at the clock no more."""
+        """Cancel the timer."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -118,37 +121,39 @@ class Deadlines:
 
 
 LINE: Final = 500
-"""Characters of one word of progress, after which it is cut."""
+"""Characters of one line of progress, after which it is cut."""
 
 BURST: Final = 10
-"""Words of one invocation that may come at once."""
+"""Lines of one invocation that may come at once."""
 
 RATE: Final = 5.0
-"""Words a second of one invocation beyond these."""
+"""Lines a second of one invocation after these."""
 
 
 class Stoppable(Protocol):
-    """The needs of a teller of its call."""
+    """Call as its progress sees it."""
 
     @property
     def stopped(self) -> bool:
-        """True once it was told to end."""
+        """True once it was cancelled."""
         ...
 
     def done(self) -> bool:
-        """True once it is over."""
+        """Return whether it has ended."""
         ...
 
 
 class Teller:
-    """Takes the words of a handler. May be called from any thread.
+    """Sends the progress of one invocation: BURST lines at once, then RATE a second. May be called from any thread.
+
+    Lines that exceed these bounds, or come after the invocation ended or was cancelled, are dropped.
 
     Args:
-        tell: passes a word on, on the event loop.
+        tell: passes progress on, on the event loop.
         accepted: the delivery that the handler was called with.
-        call: the call of it.
+        call: its call.
         loop: the event loop.
-        redact: takes secrets out of a text, before anything of it is cut.
+        redact: removes secrets from a text, before it is cut.
         steady: seconds, by a clock that cannot be set.
     """
 
@@ -171,7 +176,7 @@ class Teller:
         self._at = steady()
 
     def __call__(self, text: str) -> None:
-        """Pass on a line of text, or drop it. Raises TypeError for anything but text."""
+        """Send a line of text, or drop it. Raises TypeError for anything but text."""
         if not isinstance(text, str):
             raise TypeError(f"progress is told in text, not as {type(text).__name__}")
         if self._call.stopped or self._call.done() or not self._spend():
@@ -211,27 +216,27 @@ logger = logging.getLogger("agentserver.pump")
 _new = tuple.__new__
 
 LAST_WORDS = 0.5
-"""Seconds that a server that stops waits for handlers which it has cancelled."""
+"""Seconds that a server which stops waits for cancelled handlers."""
 
 
 CRASHES = 256
-"""Deliveries whose crash is remembered as logged, until the step that follows from it is."""
+"""Deliveries whose crash is remembered as logged, until its record comes."""
 
 
 class Invoker:
-    """Calls handlers. Knows which threads have one running, so that it can be stopped.
+    """Calls handlers, and cancels the ones whose threads are closed.
 
-    Each call has a task and a context of its own: what a handler does to either ends with it. One that does not end
-    when it is cancelled is abandoned: it may run on, but nothing that it says or stores counts. A listener of which as
-    many are abandoned as may run at once is ``busy`` until one of them ends.
+    Each call has a task and a context of its own: what a handler does to either ends with it. A call that does not end
+    when it is cancelled is abandoned: it may run on, but nothing that it returns or stores counts. A listener with as
+    many abandoned calls as it may run at once is ``busy`` until one of them ends.
 
     Args:
-        editions: codecs and bounds for what handlers answer and store.
-        resources: what the organism's lifespan provides.
-        apart: reads results.
-        seen: the marks of deliveries that run, and the claims on conversations at work.
-        purses: what invocations charge their work to. Their clock also says how long an invocation took.
-        tell: passes on a word of progress.
+        editions: codecs and bounds of what handlers answer and store.
+        resources: provided by the organism's lifespan.
+        apart: parses results.
+        seen: the marks of running deliveries, and the claims on conversations at work.
+        purses: for the charges of invocations. Their clock also measures how long an invocation took.
+        tell: passes progress on.
     """
 
     def __init__(
@@ -264,38 +269,38 @@ class Invoker:
 
     @property
     def running(self) -> frozenset[str]:
-        """The threads whose handlers run."""
+        """Threads whose handlers run."""
         return frozenset(self._calls)
 
     def watch(self, call: _Call) -> None:
-        """Tell a call when it is late."""
+        """Call ``late`` of a call at its deadline."""
         self._deadlines.watch(call)
 
     def cancel(self, thread: str) -> None:
-        """Stop the call that runs on a thread; its result is void."""
+        """Cancel the call that runs on a thread; its result is void."""
         call = self._calls.pop(thread, None)
         if call is not None:
             call.stop()
 
     def holder(self, task: object) -> LoopHolder | None:
-        """The call that a task is of, an abandoned one among them. May be asked from another thread."""
+        """Return the call of a task, including an abandoned one. May be called from another thread."""
         calls = (*self._calls.values(), *(call for left in self._abandoned.values() for call in left))
         return next(
             (LoopHolder(call.listener.name, call.delivery.id) for call in calls if call is task), None
         )
 
     async def end(self) -> None:
-        """Let what was cancelled come to its end, for a moment."""
+        """Wait briefly for cancelled calls to end."""
         self._deadlines.end()
         with anyio.CancelScope(shield=True):
             if self._ending:
                 await asyncio.wait(self._ending, timeout=LAST_WORDS)
 
     async def call(self, bound: Callee, worker: asyncio.Task[Any], accepted: Accepted) -> Finished | None:
-        """Call the handler under its deadline. None when its thread was closed meanwhile.
+        """Call the handler under its deadline. Returns None if its thread was closed meanwhile.
 
-        A missed deadline comes back as a value, and so does a crash, be it of the payload's constructor, of the
-        handler, or of what it returned. ``worker`` is the task that runs now.
+        A missed deadline is a value, and so is a crash of the payload's constructor, of the handler, or in its result.
+        ``worker`` is the current task.
         """
         delivery, listener = accepted.delivery, bound.listener
         left = self._abandoned.get(listener.name, ())
@@ -328,7 +333,7 @@ class Invoker:
         return _new(Finished, (delivery, accepted.element, said, round(self._steady() - began, 6)))
 
     def abandon(self, call: _Call) -> None:
-        """Go on without a call that does not end."""
+        """Stop waiting for a call that does not end."""
         name = call.listener.name
         left = self._abandoned.setdefault(name, set())
         left.add(call)
@@ -376,7 +381,7 @@ class Invoker:
             call.returned(_new(Returned, (said, collect(*made[0][1:]) if made else NO_EFFECTS)))
 
     async def _run_elsewhere(self, bound: Callee, accepted: Accepted, call: _Call) -> None:
-        """Have another process call the handler. Its failures are values; being cancelled has no result."""
+        """Have another process call the handler. Its failures are values; a cancelled call has no result."""
         assert bound.remote is not None  # the caller has looked
         current, _, _ = self._invocation(bound, accepted, call)
         call.returned(await bound.remote.call(accepted, current))
@@ -419,7 +424,7 @@ class Invoker:
         return current, storage, todos
 
     def _teller(self, bound: Callee, accepted: Accepted, call: _Call) -> Teller | None:
-        """The way of a handler's progress, if its listener may tell any."""
+        """Return the sender of a handler's progress, if its listener may send any."""
         if not bound.listener.progress:
             return None
         redact = self._editions.of(accepted.delivery.conversation).redact
@@ -427,7 +432,7 @@ class Invoker:
 
 
 def answering(call: Call | None) -> Answering | None:
-    """A call as the handler that hears of it is told of it."""
+    """Return a call as the handler sees it that gets its answer."""
     return Answering(call.key, call.place, call.refused) if call is not None and call.key else None
 
 
@@ -437,13 +442,13 @@ class _CancelledItselfError(Exception):
 
 
 def _check_unharmed(call: _Call) -> None:
-    """Raise when a handler that has come back has cancelled its own task."""
+    """Raise if a handler that returned has cancelled its own task."""
     if not call.stopped:
         raise _CancelledItselfError
 
 
 class UnwritableError(Exception):
-    """Stands in for an exception that cannot be written out."""
+    """Replacement of an exception that cannot be formatted."""
 
 
 _CODES = MappingProxyType(
@@ -458,19 +463,19 @@ _CODES = MappingProxyType(
 
 
 def failing(fault: CompletionFault | None) -> Code:
-    """The code for a caller after a handler that failed: of a completion by its kind, of anything else ``internal``."""
+    """Return the code for a caller after a failed handler: for a completion by its fault, otherwise ``internal``."""
     return Code.INTERNAL if fault is None else _CODES.get(fault, Code.INTERNAL)
 
 
 def _cause(error: BaseException) -> object:
-    """The cause of an exception; what its own class makes of it is user code."""
+    """Return the cause of an exception without running its class's code."""
     return BaseException.__dict__["__cause__"].__get__(error)
 
 
 def writable(error: BaseException) -> BaseException:
-    """The exception, or one in its place when its own code, or what it holds, keeps it from being written out.
+    """Return the exception, or a replacement if formatting it raises.
 
-    Logging writes out what it is given, in filters that may not fail.
+    Logging formats an exception in filters that must not fail.
     """
     try:
         traceback.format_exception(error)
@@ -482,5 +487,5 @@ def writable(error: BaseException) -> BaseException:
 
 
 def told(error: BaseException) -> str:
-    """An exception in words. Its own repr() and str() may raise as well; this expects it."""
+    """Format an exception in a line. Its own repr() and str() may raise."""
     return "".join(traceback.format_exception_only(writable(error))).strip()

@@ -21,33 +21,36 @@ if TYPE_CHECKING:
 
 
 TRUST: Final = 5.0
-"""Seconds for which it is believed. Then a message is a reason again to claim a conversation that rests."""
+"""Seconds for which it is believed. After them a message claims the conversation again."""
 
 MOST: Final = 10_000
 """Conversations that are remembered."""
 
 
 class Elsewhere:
-    """Remembers open conversations that could not be claimed."""
+    """Cache of open conversations that could not be claimed, so that not every message asks the engine.
+
+    A wrong entry is harmless: a request goes to the current owner, or to this process if there is no owner.
+    """
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[float, ConversationFound]] = {}
 
     def note(self, found: ConversationFound) -> None:
-        """Remember one."""
+        """Remember a conversation."""
         self.forget(found.conversation)
         self._known[found.conversation] = anyio.current_time() + TRUST, found
         if len(self._known) > MOST:
             del self._known[next(iter(self._known))]
 
     def renew(self, conversation: str) -> None:
-        """Believe it for longer: its process has just decided about something."""
+        """Extend an entry: its owner has just decided something."""
         _, found = self._known.get(conversation, (0.0, None))
         if found is not None:
             self.note(found)
 
     def find(self, conversation: str) -> ConversationFound | None:
-        """One that another process had a moment ago, and None for any other."""
+        """Return a conversation that another process owned a moment ago, otherwise None."""
         until, found = self._known.get(conversation, (0.0, None))
         if found is not None and until < anyio.current_time():
             self.forget(conversation)
@@ -62,31 +65,31 @@ class Elsewhere:
 logger = logging.getLogger("agentserver.pump")
 
 PATIENCE: Final = 10.0
-"""Seconds that a gateway is kept waiting for what became of something. It is kept, and decided whenever that can be."""
+"""Seconds that a gateway waits for the fate of a request. The request is kept, and decided whenever possible."""
 
 NO: Final = "no"
-"""Said of what found nothing to do."""
+"""Fate of a request that found nothing to do."""
 
 UNKNOWN: Final = "unknown"
-"""Said of a conversation that there is not, or that is another principal's."""
+"""Fate of a request for a conversation that does not exist or is another principal's."""
 
 UNFIT: Final = "unfit"
-"""Said of a dead letter that may not go again."""
+"""Fate of a dead letter that may not be requeued."""
 
 OTHER: Final = "other"
-"""Said of a message under an id that its sender gave another message."""
+"""Fate of a message whose key its sender gave to another message."""
 
 OVER: Final = "over"
-"""Said of a message for a conversation that takes none any more."""
+"""Fate of a message for a closed conversation."""
 
 
 class Owners:
-    """Hands in what is for conversations of other processes.
+    """Submits requests for conversations that other processes own.
 
     Args:
-        engine: keeps it for their owners.
+        engine: keeps them for the owners.
         clock: time and randomness.
-        elsewhere: the conversations that other processes had a moment ago.
+        elsewhere: conversations that other processes owned a moment ago.
     """
 
     def __init__(self, engine: Engine, clock: Clock, elsewhere: Elsewhere) -> None:
@@ -96,18 +99,18 @@ class Owners:
         self._waits: set[asyncio.Future[None]] = set()
 
     def stop(self) -> None:
-        """The server stops: end every wait."""
+        """End every wait: the server stops."""
         self._stopped = True
         for wait in self._waits:
             if not wait.done():
                 wait.set_result(None)
 
     async def submit(self, principal: str, conversation: str, outside: Outside) -> Submitted:
-        """Hand in a message; gives what became of it.
+        """Submit a message and return its result.
 
-        Where nothing is heard of it in time it is accepted: it is kept, and its answer comes when it does. One under an
-        id of its sender's is said to be unkept then: it may be there already, as another request, for whose answers its
-        sender would wait in vain. Sent again, it is answered.
+        If its fate is not known in time it is accepted: it is kept, and its answer comes later. With a key of the
+        sender it is reported as unkept then, because it may be a repetition whose answers belong to an earlier request.
+        Sent again, it is answered.
 
         Raises LookupError, OtherMessageError and EngineError.
         """
@@ -129,11 +132,14 @@ class Owners:
         return Submitted(fate.request, Code(fate.word) if fate.word else None, fate.again, after)
 
     async def cancel(self, principal: str | None, conversation: str, cancelling: Cancelling) -> bool:
-        """End one request; False when it is at rest or unknown. Raises LookupError and EngineError."""
+        """Cancel one request. Returns False if it is settled or unknown. Raises LookupError and EngineError."""
         return (await self._ask(principal, conversation, cancelling)).word != NO
 
     async def requeue(self, requeued: Requeued) -> bool:
-        """Queue a dead letter again. False when its thread does not wait for it. Raises LookupError and EngineError."""
+        """Queue a dead letter again. Returns False if its thread does not wait for it.
+
+        Raises LookupError and EngineError.
+        """
         return (await self._ask(None, requeued.delivery.conversation, requeued)).word != NO
 
     async def close(self, principal: str | None, conversation: str, closing: Closing) -> None:
@@ -144,16 +150,16 @@ class Owners:
             self._elsewhere.forget(conversation)
 
     async def answer(self, conversation: str, answered: ApprovalAnswer) -> bool:
-        """Answer a question. False when nothing waits for it. Raises EngineError."""
+        """Answer an approval. Returns False if none waits for it. Raises EngineError."""
         try:
             return (await self._ask(None, conversation, answered)).word != NO
         except LookupError:
             return False
 
     async def _ask(self, principal: str | None, conversation: str, content: Arriving) -> Fate:
-        """Hand something in and wait a while for its fate.
+        """Submit a request and wait for its fate.
 
-        Raises UnheardError where nothing is heard of it, LookupError, and EngineError.
+        Raises UnheardError if it is not known in time, LookupError, and EngineError.
         """
         key = next(self._clock.moment().ids())
         coming = await self._engine.hand_in(Arrival(key, conversation, principal, content))

@@ -32,24 +32,24 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 THREADS = 2
-"""Documents that are read apart at once."""
+"""Messages that are parsed in threads at once."""
 
 SHORT = 1 << 15
-"""Longest document, in bytes, that is read while the event loop waits."""
+"""Bytes of the longest message that is parsed on the event loop."""
 
 
 class ReadApart(NamedTuple):
-    """The reading of a message, which holds for these rules."""
+    """Parsed message, valid under these rules."""
 
     rules: Rules
     read: Draft | Refusal
 
 
 class Apart:
-    """Reads what is long, or not accounted for by the server's own schemas; a few documents at a time.
+    """Parses long messages, and those with names outside the server's schemas, in threads.
 
     Args:
-        editions: what is read by.
+        editions: rules to parse by.
     """
 
     def __init__(self, editions: Editions) -> None:
@@ -58,7 +58,7 @@ class Apart:
         self._waiting: Rounds[asyncio.Future[None]] = Rounds()
 
     async def outside(self, principal: str, conversation: str, outside: Outside) -> ReadApart | None:
-        """An outside message that should not be read here; None for any other, and for one whose reading fails."""
+        """Parse an outside message in a thread. Returns None if that is unnecessary, or parsing raises."""
         editions = self._editions
         rules = editions.of(conversation) if editions.earlier else editions.rules
         if len(outside.data) <= SHORT and familiar(outside.data, rules.bounds.names):
@@ -68,7 +68,7 @@ class Apart:
         return None if done.exception() is not None else ReadApart(rules, done.result())
 
     async def result(self, conversation: str, value: object, room: Room) -> Drafts | Refusal | Failed:
-        """The result of a handler, read here unless it is text that should not be. Raises what reading raises."""
+        """Parse the result of a handler, in a thread if necessary. Raises what parsing raises."""
         rules = self._editions.of(conversation)
         codecs, bounds = rules.codecs, rules.bounds
         if not isinstance(value, bytes) or (len(value) <= SHORT and familiar(value, bounds.names)):
@@ -77,7 +77,7 @@ class Apart:
         return (await self._done("", conversation, read)).result()
 
     async def _done(self, principal: str, conversation: str, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Have a thread do something while the event loop turns."""
+        """Run a function in a new thread."""
         await self._enter(principal, conversation)
         thread = ThreadPoolExecutor(1, "apart")
         done = asyncio.wrap_future(thread.submit(work))
@@ -100,7 +100,7 @@ class Apart:
             raise
 
     def _leave(self) -> None:
-        """Let the next in, not counting those that have given up."""
+        """Admit the next waiting caller that has not given up."""
         while self._waiting:
             turn = self._waiting.take()
             if not turn.done():
@@ -110,14 +110,14 @@ class Apart:
 
 
 LIMIT: Final = 1 << 14
-"""Bytes of a message beyond which its parsed form is not kept: trees weigh more than their text."""
+"""Bytes of a message beyond which its tree is not kept: trees weigh more than their text."""
 
 
 class ParsedPayloads(dict[str, "etree._Element"]):  # noqa: SLF001 - elements have no public name
-    """Payload elements by delivery: kept by ``keep``, taken by ``pop`` when their delivery is handled."""
+    """Payload elements of queued deliveries, so that they are parsed once. A missing one is parsed again."""
 
     def keep(self, outcome: Outcome) -> None:
-        """Take the elements of what a committed step has added, and let those go of what it has dropped."""
+        """Add the elements of new deliveries of a committed step, and remove those of dropped ones."""
         parsed = outcome.parsed
         for delivery in outcome.added:
             if len(delivery.message) <= LIMIT and delivery.id in parsed:
@@ -126,6 +126,6 @@ class ParsedPayloads(dict[str, "etree._Element"]):  # noqa: SLF001 - elements ha
             self.forget(outcome.dropped)
 
     def forget(self, deliveries: Iterable[Delivery]) -> None:
-        """Let go the elements of deliveries that no handler will be given."""
+        """Remove the elements of deliveries that no handler will receive."""
         for delivery in deliveries:
             self.pop(delivery.id, None)

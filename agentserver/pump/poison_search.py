@@ -28,11 +28,11 @@ logger = logging.getLogger("agentserver.pump")
 
 
 class SuspectVerdict(NamedTuple):
-    """The consequence of the marks.
+    """Verdict on the suspects.
 
     Args:
         dead: deliveries that are given up.
-        alone: deliveries that run alone, in this order, the known culprits first.
+        alone: deliveries that run alone, in this order, known culprits first.
         ends: for each of these, how often the process ended while it ran alone.
     """
 
@@ -42,11 +42,11 @@ class SuspectVerdict(NamedTuple):
 
 
 def judge(past: Past, queued: Sequence[str], fatal: int) -> SuspectVerdict:
-    """Decide about what was running when the last server ended.
+    """Decide about the deliveries that ran when the last server ended.
 
     Args:
-        past: what the marks say.
-        queued: the deliveries that may run now; others have been dealt with, or wait behind one of these.
+        past: marks of the last server.
+        queued: deliveries that may run now; others are done, or wait behind one of these.
         fatal: ends after which a delivery is given up.
     """
     known = {key: past.ends[key] for key in queued if key in past.ends}
@@ -63,14 +63,14 @@ def judge(past: Past, queued: Sequence[str], fatal: int) -> SuspectVerdict:
 
 
 class Probation:
-    """Lets suspects run alone, then everything else. Without suspects nothing waits.
+    """Runs suspects alone, then everything else.
 
-    Suspects that come while others run, with conversations that are gained, wait until these are done; all that comes
-    meanwhile waits for the suspects.
+    Suspects that arrive with gained conversations while other deliveries run wait until these are done; later
+    deliveries wait for the suspects.
 
     Args:
-        marks: where an acquittal is noted.
-        hand_on: called with what may run.
+        marks: where an acquittal is recorded.
+        hand_on: receives each delivery that may run.
     """
 
     def __init__(self, marks: Marks, hand_on: Callable[[Ticket], None]) -> None:
@@ -85,14 +85,14 @@ class Probation:
     async def look(
         self, previous: int, queued: Sequence[str], fatal: int, calls: int, *, anew: bool
     ) -> SuspectVerdict:
-        """Decide about what another server left; nothing of it is let run yet. Raises EngineError.
+        """Decide about the deliveries of another server; none of them may run yet. Raises EngineError.
 
         Args:
-            previous: the lease under which it was worked on; 0 where none is known.
-            queued: the deliveries that may run now.
+            previous: the lease of that server; 0 if there was none.
+            queued: deliveries that may run now.
             fatal: ends after which a delivery is given up.
-            calls: how many may be worked on at once.
-            anew: whether this server begins.
+            calls: how many may run at once.
+            anew: whether this server starts.
         """
         past = await self._marks.past(previous) if previous and (queued or anew) else NO_PAST
         verdict = judge(past, queued, fatal)
@@ -101,7 +101,7 @@ class Probation:
         return verdict
 
     def begin(self, verdict: SuspectVerdict, queued: Iterable[Ticket]) -> tuple[list[Ticket], list[Ticket]]:
-        """Let the suspects run; gives what is to be given up, and the rest."""
+        """Start the suspects. Returns the deliveries to give up, and all others."""
         known = {ticket.delivery.id: ticket for ticket in queued}
         dead, alone = (
             [known.pop(key) for key in keys if key in known] for keys in (verdict.dead, verdict.alone)
@@ -117,7 +117,7 @@ class Probation:
         return dead, list(known.values())
 
     def put(self, ticket: Ticket) -> None:
-        """Hand on what has come since, once there are no suspects any more."""
+        """Pass a delivery on, or hold it while there are suspects."""
         if self._holding:
             self._others.append(ticket)
         else:
@@ -125,23 +125,23 @@ class Probation:
             self._hand_on(ticket)
 
     def done(self, delivery: Delivery) -> None:
-        """A delivery has been dealt with, and the process is still there.
+        """Acquit a delivery that ran while the process survived.
 
-        One whose conversation had gone, and that was let run again since, is another one.
+        A delivery whose conversation was lost and that runs again since is another one.
         """
         if self._holding and self._now == delivery.id and self._out.get(delivery.id) is delivery:
             self._marks.acquit(delivery.id)
         self.withdraw(delivery)
 
     def withdraw(self, delivery: Delivery) -> None:
-        """A delivery that was handed on does not run here: its conversation is over, or another process has it."""
+        """Forget a delivery that does not run here: its conversation is closed, or another process owns it."""
         if self._out.get(delivery.id) is delivery:
             del self._out[delivery.id]
             if self._holding:
                 self._next()
 
     def drop(self, conversations: set[str]) -> None:
-        """Forget what is of some conversations: another process has them."""
+        """Forget the deliveries of conversations that another process owns."""
         self._suspects = deque(
             one for one in self._suspects if one.delivery.conversation not in conversations
         )
@@ -151,7 +151,7 @@ class Probation:
             self._next()
 
     def _next(self) -> None:
-        """Let the next suspect run once nothing else does, or everything that was held when there is none."""
+        """Run the next suspect once nothing else runs, or pass on all held deliveries after the last."""
         if self._out:
             return
         if self._suspects:
@@ -167,47 +167,48 @@ class Probation:
 
 
 class Unmarked:
-    """The marks of an engine that does not outlive the process."""
+    """Marks of an engine that does not outlive the process."""
 
     at_once = True
 
     async def past(self, previous: int) -> Past:  # noqa: ARG002 - the port's signature
-        """Nothing is known."""
+        """Return an empty past."""
         return NO_PAST
 
     async def begin(self, suspects: Mapping[str, int], calls: int) -> None:
-        """There is nothing to begin."""
+        """Do nothing."""
 
     def enter(self, delivery: str, conversation: str) -> int:  # noqa: ARG002 - the port's signature
-        """No slot."""
+        """Return slot 0."""
         return 0
 
     async def kept(self, slot: int) -> None:
-        """There is nothing to wait for."""
+        """Do nothing."""
 
     def leave(self, slot: int) -> None:
-        """There is nothing to clear."""
+        """Do nothing."""
 
     def acquit(self, delivery: str) -> None:
-        """There is nothing to forget."""
+        """Do nothing."""
 
     def hold(self, delivery: str) -> None:
-        """There is nothing to tell."""
+        """Do nothing."""
 
     def end(self) -> None:
-        """There is nothing to tell."""
+        """Do nothing."""
 
 
 @contextmanager
 def acquitting(marks: Marks, work: CancelScope) -> Iterator[None]:
-    """Say of an end that was asked for that it is no delivery's fault; say nothing of another one.
+    """Mark a requested end of the server as no delivery's fault.
 
-    An end was asked for when what is inside comes back or raises, and when it alone is cancelled, or all that is around
-    the server. It was not when a worker has failed, or the whole loop is taken down.
+    An end is requested if the block returns or raises, or is cancelled alone or with everything around the server. It
+    is not if a worker has failed, or the whole loop is shut down, which a handler can cause: it may raise SystemExit,
+    stop the loop or cancel every task.
 
     Args:
-        marks: where it is said.
-        work: the scope of the workers, which is cancelled here only when one of them has failed.
+        marks: record it.
+        work: scope of the workers, which is cancelled here only if one of them has failed.
     """
     bystander = asyncio.create_task(asyncio.Event().wait(), name="bystander")
     taken_down = False

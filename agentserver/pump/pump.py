@@ -85,19 +85,19 @@ NO_HOOKS = PumpHooks()
 
 
 class Pump:
-    """Runs an organism. An async context manager: leaving it drains what is in hand and stops.
+    """Runs an organism. An async context manager: leaving it drains messages at work and stops.
 
-    What goes wrong with one delivery stays with it: see boundary.py. Any other exception in a worker, but for the
-    engine's own word that it cannot commit at present, is a bug: the pump stops at once, without draining, lets
-    everybody go who waits, and the exception comes out of the context.
+    A failure of one delivery ends that delivery alone: see boundary.py. Any other exception in a worker is a defect,
+    unless it is the engine's EngineError: the pump stops at once without draining, releases every waiting caller, and
+    the exception leaves the context.
 
     Args:
-        rules: what conversations decide by.
+        rules: that conversations decide by.
         bound: listeners with their handlers, by name.
         engine: where conversations are kept; already open.
         clock: time and randomness.
-        resources: what the organism's lifespan provides.
-        hooks: where records go, and who asks a person.
+        resources: provided by the organism's lifespan.
+        hooks: where records go, and who approves messages.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class Pump:
         self._life = self._run()
 
     def _lay_out(self, editions: Editions) -> None:
-        """Make the turns of deliveries, and the copies of conversations at work."""
+        """Make the queues of deliveries, and the copies of conversations at work."""
         self._accounts = Accounts(self._limits)
         self._queue = RunQueue()
         self._door = Door()
@@ -166,7 +166,7 @@ class Pump:
         self._claims.lost = self._copies.lose
 
     def _connect(self, editions: Editions) -> None:
-        """Make the ways of deliveries, and what a reload has to know of them."""
+        """Make the dispatcher and the objects that depend on it."""
         probation, conclude = self._probation if self._marked else None, self._boundary.conclude
         self._dispatcher = Dispatcher(
             editions, self._schedule, probation, conclude, self._spawn, self._claims
@@ -185,14 +185,14 @@ class Pump:
     # Life
 
     async def __aenter__(self) -> Self:
-        """Take up what the engine kept, then start the workers."""
+        """Take over the kept conversations, then start the workers."""
         await self._life.__aenter__()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        """Refuse new messages, let what is in hand finish for ``limits.drain`` seconds, then stop."""
+        """Refuse new messages, let messages at work finish for ``limits.drain`` seconds, then stop."""
         try:
             return await self._life.__aexit__(kind, error, trace)
         finally:
@@ -248,7 +248,7 @@ class Pump:
         start_errand(self._tasks, "finishes a step", Ending.SERVER, work)
 
     async def drain(self) -> None:
-        """Refuse new messages and let what is in hand finish, until ``limits.drain`` seconds after the first call."""
+        """Refuse new messages and let messages at work finish, until ``limits.drain`` seconds after the first call."""
         if not self._stopping:
             self._stopping = True
             self._marks.end()
@@ -274,18 +274,18 @@ class Pump:
         return await self.entrance.open(principal, key, most, kept=kept, door=door)
 
     async def conversations_of(self, principal: str, door: str = "") -> tuple[str, ...]:
-        """The principal's conversations that no gateway has and that can be resumed, oldest first."""
+        """Return the principal's conversations that no gateway holds and that can be resumed, oldest first."""
         return await self._handles.conversations_of(principal, door)
 
     async def resume(self, principal: str, conversation: str) -> ServerHandle:
-        """Come back to a conversation: what left it and was not taken comes first in its events.
+        """Resume a conversation: its unacknowledged events come first.
 
-        Raises LookupError when the principal has no such conversation to resume.
+        Raises LookupError if the principal has no such conversation.
         """
         return await self._handles.resume(principal, conversation)
 
     async def receive(self, principal: str, conversation: str, outside: Outside) -> Submitted:
-        """Commit an outside message, or say why it is not kept. Raises RepeatedError."""
+        """Commit an outside message, or return why it is not kept. Raises RepeatedError."""
         await self._door.enter(principal, conversation)
         if self._stopping:
             return Submitted(outside.request, Unkept.STOPPING)
@@ -313,23 +313,23 @@ class Pump:
         return _new(Submitted, (outside.request, Code(code) if code else None, False, after))
 
     def conversation(self, conversation: str) -> Conversation | None:
-        """A conversation at work, as last committed; as far as it is seen here when another process has it."""
+        """Return a conversation at work, as last committed, or as last seen if another process owns it."""
         return self._live.get(conversation) or self.entrance.views.known.get(conversation)
 
     def queues(self) -> dict[str, tuple[int, int]]:
-        """By listener, the deliveries that wait until it has room, and those that it has or is given next."""
+        """Return for each listener the deliveries that wait for room, and those that run or run next."""
         return self._schedule.queues()
 
     def running(self) -> frozenset[str]:
-        """The threads whose handlers run."""
+        """Return the threads whose handlers run."""
         return self._invoker.running
 
     def approvals(self) -> tuple[Approval, ...]:
-        """The messages that wait for a person, here or elsewhere, the oldest first."""
+        """Return the messages that wait for a person, here or elsewhere, oldest first."""
         return self._waiting.oldest(self.entrance.views.approvals())
 
     async def answer(self, conversation: str, answered: ApprovalAnswer) -> bool:
-        """Commit a person's answer. False when nothing waits for it, or another message than the one shown does."""
+        """Commit a person's answer. Returns False if no approval, or another message, waits for it."""
         return await self.entrance.answer(conversation, answered)
 
     # Work
@@ -378,7 +378,7 @@ class Pump:
                     editions.rested()
 
     def _tell(self, accepted: Accepted, progress: Progress) -> None:
-        """Pass on a handler's word of progress, unless its thread is gone or a guard lets it tell nothing."""
+        """Pass on a handler's progress, unless its thread is gone or a guard silences it."""
         delivery, now = accepted.delivery, self._live.get(progress.conversation)
         if now is None or now.working_on(delivery) is None:
             return
@@ -388,15 +388,15 @@ class Pump:
             self._watches.tell(progress)
 
     def _moved(self, conversations: Sequence[Conversation]) -> None:
-        """Go on showing gateways conversations that are not this process's any more."""
+        """Keep showing gateways conversations that this process lost."""
         self.entrance.views.lost(conversations)
 
     async def _gained(self, conversations: Collection[str]) -> None:
-        """Show gateways what has left conversations before anything leaves them here."""
+        """Show gateways the earlier events of conversations before new ones occur here."""
         await self.entrance.views.gained(conversations)
 
     async def _set_aside(self, conversation: str, error: Exception) -> None:
-        """Let a conversation go on no more that cannot: its principal is told, the others are served."""
+        """Set aside a conversation that cannot continue: its principal is informed, the others are served."""
         await entirely(self._put_aside(conversation, error))
 
     async def _put_aside(self, conversation: str, error: Exception) -> None:

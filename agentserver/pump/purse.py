@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger("agentserver.pump")
 
 WORD = 200
-"""Characters of the word for some work that are kept."""
+"""Characters of the description of some work that are kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Purses:
-    """Makes purses.
+    """Factory of purses.
 
     Args:
-        editions: that charges are decided by.
+        editions: rules that charges are decided by.
         clock: time and randomness.
-        take: takes a step to its end, once, and gives False when the conversation is over; raises EngineError and
+        take: takes a step, once, and returns False if the conversation is closed; raises EngineError and
             UndecidedError.
     """
 
@@ -47,19 +47,19 @@ class Purses:
     take: Take
 
     def of(self, delivery: Delivery) -> DeliveryPurse:
-        """The purse of the invocation that works on a delivery."""
+        """Return the purse of the invocation that handles a delivery."""
         return DeliveryPurse(self, delivery)
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryPurse:
-    """The purse of one invocation: see ``agentserver.spending.Purse``."""
+    """Purse of one invocation: see ``agentserver.spending.Purse``."""
 
     purses: Purses
     delivery: Delivery
 
     async def reserve(self, most: Amount, what: str) -> str:
-        """Charge the most that some work may cost, and keep that. Raises SpentError and RuntimeError."""
+        """Reserve the highest possible cost of some work, committed. Raises SpentError and RuntimeError."""
         asked = Reserving(self.delivery, what[:WORD], most)
         reserved, why = "", ""
 
@@ -80,7 +80,7 @@ class DeliveryPurse:
         return reserved
 
     async def settle(self, reservation: str, cost: Amount) -> None:
-        """Charge what the work has cost. Where that cannot be kept, the charge stays as it was reserved."""
+        """Charge the actual cost. If that cannot be kept, the charge stays as it was reserved."""
         done = Settling(self.delivery, reservation, cost)
 
         def decide(now: Conversation) -> Outcome | None:

@@ -193,7 +193,7 @@ class ObserverSink:
             logger.warning("the observer %s is too slow: it misses steps", self._name)
 
     def end(self, until: float) -> None:
-        """Wait for the queue to empty until ``time.monotonic()`` reaches ``until``, then log what was missed."""
+        """Wait for the queue to empty until ``time.monotonic()`` reaches ``until``, then log the missed steps."""
         if not self._queue.end(until):
             logger.warning("the observer %s did not finish in time: it misses the last steps", self._name)
         if self._queue.dropped or self._failed > 1:

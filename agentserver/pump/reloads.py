@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Reloads:
-    """Lets conversations go by another edition.
+    """Moves conversations to another edition.
 
     Args:
         editions: of each conversation.
-        work: conversations as last committed, who takes a step of one, and payloads that were read by its rules.
-        bounds: what principals have in hand, what waits for persons, and the turns of listeners.
-        dispatcher: where deliveries go on.
-        spawn: starts a task of the pump's.
+        work: conversations as last committed, the lock of their steps, and their parsed payloads.
+        bounds: quotas of principals, approvals, and queues of listeners.
+        dispatcher: receives held deliveries.
+        spawn: starts a task of the pump.
     """
 
     editions: Editions
@@ -44,12 +44,12 @@ class Reloads:
     spawn: Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
 
     def unfit(self, edition: Edition) -> tuple[str, ...]:
-        """The principals with something open whose name another edition has for a listener."""
+        """Return the principals with an open conversation whose name is a listener in another edition."""
         taken = principals.taken(edition.bound)
         return tuple(sorted(name for name in self.bounds[0].principals if principals.unfit(name, taken)))
 
     def swap(self, edition: Edition) -> int:
-        """Let all conversations go on by another edition; gives how many are at work, and do so as soon as they may."""
+        """Make an edition current. Returns how many conversations are busy; each moves as soon as it can."""
         editions, before = self.editions, at_once(self.editions.bound)
         live, alone, parsed = self.work
         accounts, waiting, schedule = self.bounds
@@ -66,19 +66,19 @@ class Reloads:
         return len(editions.earlier)
 
     async def moved(self) -> None:
-        """Wait until every conversation goes by the present edition."""
+        """Wait until every conversation uses the current edition."""
         while self.editions.earlier:
             await self.editions.rest()
 
     def put_off(self, delivery: Delivery) -> None:
-        """Deal with a delivery whose turn has come after a reload: it waits for its conversation, or fails."""
+        """Hold a delivery that cannot run after a reload, or fail it if its listener is gone."""
         if delivery.conversation in self.editions.earlier:
             self.editions.hold(delivery)
         else:
             self.dispatcher.fail(delivery)
 
     async def _move(self, conversation: str) -> None:
-        """Let a conversation go on by the present edition once nothing of it is at work by an earlier one."""
+        """Move a conversation once nothing of it is at work in an earlier edition."""
         _, alone, _ = self.work
         while conversation in self.editions.earlier:
             await alone.enter(conversation)
@@ -90,7 +90,7 @@ class Reloads:
                 await self.editions.rest()
 
     def _moved(self, conversation: str) -> bool:
-        """True when the conversation, which is alone, has moved."""
+        """Move a locked conversation. Returns whether it has moved."""
         live, _, parsed = self.work
         held, now = self.editions.move(conversation), live.get(conversation)
         if held is None or now is None:

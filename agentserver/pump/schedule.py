@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 class Alone:
-    """Lets in one at a time by key, in the order in which they came. Of a key without any nothing is kept."""
+    """Lock by key, first come first served. A key without holder takes no memory."""
 
     def __init__(self) -> None:
         self.inside: dict[str, deque[asyncio.Future[None]]] = {}
 
     async def enter(self, key: str) -> None:
-        """Wait for a turn; ``leave`` ends it."""
+        """Acquire the lock of a key; ``leave`` releases it."""
         if key not in self.inside:
             self.take(key)
             return
@@ -37,11 +37,11 @@ class Alone:
             raise
 
     def take(self, key: str) -> None:
-        """Go in where none is inside."""
+        """Acquire a lock that is free."""
         self.inside[key] = deque()
 
     def leave(self, key: str) -> None:
-        """Let the next in, not counting those that have given up."""
+        """Release the lock to the next waiter that has not given up."""
         waiting = self.inside[key]
         while waiting:
             turn = waiting.popleft()
@@ -55,7 +55,11 @@ T = TypeVar("T")
 
 
 class Rounds(Generic[T]):
-    """A queue of items by principal and conversation. Each owner's items keep their order."""
+    """Fair queue by principal and conversation. Items of one conversation keep their order.
+
+    However much one principal or conversation has waiting, the next item of another comes after at most one of each.
+    Both operations take constant time.
+    """
 
     def __init__(self) -> None:
         self._owners: OrderedDict[str, OrderedDict[str, deque[T]]] = OrderedDict()
@@ -65,7 +69,7 @@ class Rounds(Generic[T]):
         return self.count
 
     def put(self, principal: str, conversation: str, item: T) -> None:
-        """Add an item behind those of its conversation. An owner that had none waits for a whole round."""
+        """Add an item. A principal or conversation without items joins at the end of the round."""
         conversations = self._owners.get(principal)
         if conversations is None:
             conversations = self._owners[principal] = OrderedDict()
@@ -76,7 +80,7 @@ class Rounds(Generic[T]):
         self.count += 1
 
     def take(self) -> T:
-        """Remove the item whose turn it is. Raises LookupError when there is none."""
+        """Remove and return the next item. Raises LookupError if the queue is empty."""
         if not self._owners:
             raise LookupError("nothing waits")
         principal, conversations = next(iter(self._owners.items()))
@@ -94,7 +98,7 @@ class Rounds(Generic[T]):
         return item
 
     def drop(self, unwanted: set[str]) -> list[T]:
-        """Remove the items of some conversations, and give them."""
+        """Remove and return the items of some conversations."""
         gone: list[T] = []
         for principal, conversations in list(self._owners.items()):
             for conversation in unwanted & conversations.keys():
@@ -106,32 +110,32 @@ class Rounds(Generic[T]):
 
 
 BACKOFF = 0.1
-"""Seconds before the first repetition of a failed invocation; each further one waits twice as long."""
+"""Seconds before the first retry of a failed invocation; doubled with each further one."""
 
 BACKOFF_LIMIT = 5.0
-"""Seconds that a repetition waits at most."""
+"""Seconds before a retry, at most."""
 
 
 def backoff(failures: int) -> float:
-    """Seconds to wait after so many failures in a row."""
+    """Return the seconds to wait after so many failures in a row."""
     return float(min(BACKOFF * 2.0 ** (failures - 1), BACKOFF_LIMIT))
 
 
 class Ticket(NamedTuple):
-    """A runnable delivery and the principal on whose account it runs."""
+    """Runnable delivery, and the principal that it runs for."""
 
     principal: str
     delivery: Delivery
 
 
 class Schedule:
-    """Hands each delivery on as soon as its listener has room; those that are parked take turns.
+    """Passes each delivery on as soon as its listener has room; parked deliveries take turns.
 
     Args:
-        limits: invocations at once by listener.
-        hand_on: called with a delivery whose turn has come; it counts as running until ``done``.
+        limits: concurrency by listener.
+        hand_on: receives a delivery whose turn has come; it counts as running until ``done``.
 
-    ``tokens`` are those that this process has of listeners that are exclusive, each until an invocation is done.
+    ``tokens`` has the tokens of exclusive listeners that this process holds, each until an invocation is done.
     """
 
     def __init__(self, limits: Mapping[str, int], hand_on: Callable[[Ticket], None]) -> None:
@@ -141,7 +145,7 @@ class Schedule:
         self.tokens: dict[str, asyncio.Event] = {}
 
     def put(self, ticket: Ticket) -> None:
-        """Hand the delivery on, or park it until its listener has room."""
+        """Pass the delivery on, or park it until its listener has room."""
         listener = ticket.delivery.to
         if self._room[listener] > 0:
             self._room[listener] -= 1
@@ -150,7 +154,7 @@ class Schedule:
             self._parked[listener].put(ticket.principal, ticket.delivery.conversation, ticket)
 
     def done(self, listener: str) -> None:
-        """One invocation of a listener is over: its room goes to the next that is parked."""
+        """Give the room of a finished invocation to the next parked delivery."""
         if listener in self.tokens:
             self.tokens.pop(listener).set()
         parked = self._parked[listener]
@@ -165,9 +169,9 @@ class Schedule:
             parked.drop(conversations)
 
     def resize(self, before: Mapping[str, int], limits: Mapping[str, int]) -> list[Ticket]:
-        """Have other listeners, or others at once, from now on; gives what is parked for those that are gone.
+        """Change listeners and limits. Returns the parked deliveries of removed listeners.
 
-        What runs runs on: a listener with less room than before has none until so many are done.
+        Running invocations continue: a listener with a lower limit has no room until enough of them are done.
         """
         gone: list[Ticket] = []
         self._limits = limits
@@ -184,22 +188,22 @@ class Schedule:
         return gone
 
     def queues(self) -> dict[str, tuple[int, int]]:
-        """By listener, the deliveries that are parked and those that were handed on and are not over."""
+        """Return for each listener the parked deliveries, and those that were passed on and are not done."""
         return {
             name: (self._parked[name].count, limit - self._room[name]) for name, limit in self._limits.items()
         }
 
 
 BATCH = 4
-"""Deliveries that workers take in a row before everything else on the event loop gets a turn."""
+"""Deliveries that workers take in a row before the event loop turns."""
 
 
 class RunQueue:
-    """The queue that workers take from; principals and conversations take turns in it.
+    """Fair queue that workers take deliveries from.
 
-    Idle workers are woken at the end of the event loop's turn, for what is then left: a worker that comes back
-    meanwhile finds the next message of its chain without another one being woken for it, as asyncio.Queue would. Once
-    all workers together have taken a stretch, the one that wants more lets the loop turn.
+    Idle workers are woken at the end of the loop's turn for the deliveries that are left: a worker that returns
+    meanwhile finds the next message of its chain without another worker being woken for it, as asyncio.Queue would.
+    After BATCH deliveries of all workers together, the next caller lets the loop turn.
     """
 
     def __init__(self) -> None:
@@ -216,11 +220,11 @@ class RunQueue:
             self._deal_soon()
 
     def drop(self, conversations: set[str]) -> list[Delivery]:
-        """Forget the deliveries of some conversations, and give them."""
+        """Remove and return the deliveries of some conversations."""
         return self._ready.drop(conversations)
 
     async def take(self) -> Delivery:
-        """The next delivery, when there is one."""
+        """Wait for the next delivery and return it."""
         while not self._ready.count or self._stretch >= BATCH:
             if self._turning or not self._ready.count:
                 idle = asyncio.get_running_loop().create_future()
@@ -245,7 +249,7 @@ class RunQueue:
         asyncio.get_running_loop().call_soon(self._deal)
 
     def _deal(self) -> None:
-        """The loop has come round: wake as many idle workers as may take a delivery, less the one that let it turn."""
+        """Wake as many idle workers as may take a delivery, minus the one that let the loop turn."""
         self._dealing = False
         self._stretch = 0
         wanted = min(self._ready.count, BATCH) - self._turning
@@ -258,20 +262,20 @@ class RunQueue:
 
 @coroutine
 def turn() -> Generator[None, None, None]:
-    """Let the event loop come round once."""
+    """Let the event loop turn once."""
     yield
 
 
 ARRIVALS = 2
-"""Messages from outside that are let in before everything else on the event loop gets a turn."""
+"""Outside messages that are admitted before the event loop turns."""
 
 
 class Door:
-    """The place where messages from outside wait for the event loop to come round; their principals take turns.
+    """Place where outside messages wait for the event loop to turn; their principals take turns.
 
-    Each is let in in a later turn of the loop than the one it came in, so that sending without a pause stops nothing.
-    Those of one conversation are dealt with one after another, ``alone``: what a conversation already has in hand never
-    waits for more than one of them, nor does a worker of it.
+    Each is admitted in a later turn of the loop than it came in, so that sending without a pause starves nothing. Those
+    of one conversation are handled one after another (``alone``): its messages at work and its workers never wait for
+    more than one of them.
     """
 
     def __init__(self) -> None:
@@ -281,7 +285,7 @@ class Door:
         self.alone = Alone()
 
     async def enter(self, principal: str, conversation: str) -> None:
-        """Wait for a turn."""
+        """Wait for admission."""
         if self._entering < ARRIVALS and not self._waiting.count:
             self._entering += 1
             try:
@@ -300,7 +304,7 @@ class Door:
             asyncio.get_running_loop().call_soon(self._open)
 
     def _open(self) -> None:
-        """Let the next in, not counting those that have given up."""
+        """Admit the next callers that have not given up."""
         self._opening = False
         room = ARRIVALS
         while room and self._waiting.count:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Serving:
-    """A server's methods for gateways. What a gateway may name is looked up anew by each: none has to hold anything."""
+    """Methods of a server for gateways. Each looks up the conversation that it is given: no state is required."""
 
     _pump: Pump | None
 
@@ -33,31 +33,32 @@ class Serving:
         kept: bool = False,
         door: str = "",
     ) -> ServerHandle:
-        """Open a conversation for a principal whom the gateway has authenticated.
+        """Open a conversation for a principal that the gateway has authenticated.
 
-        Its trust, and whom it may address, stay as they are now for as long as the conversation lasts. A bare name is
-        that of one who gives orders, to every listener.
+        Its trust and its addressees stay as they are now while the conversation lasts. A bare name is a principal whose
+        messages are orders, to every listener.
 
         Args:
             principal: whose it is.
-            key: an id of the principal's own, of 1 to 512 characters. The same id gives the same conversation for as
-                long as that is kept, also when it is over. A gateway that had it before is detached.
-            most: conversations that this principal may have open, this one too; None for as many as everybody.
-            kept: whether the opening is committed before this returns, for a gateway that tells its id to others.
-                Otherwise the first message commits it. Where several servers share a storage it always is.
-            door: the name of a gateway that comes back to its own conversations alone (``left_over``); no ``key`` then.
+            key: an idempotency key of the principal, 1 to 512 characters. The same key returns the same conversation
+                while that is kept, also when it is closed. A gateway that held it before is detached.
+            most: conversations that this principal may have open, this one included; None for the limit of all
+                principals.
+            kept: whether the opening is committed before this returns, for a gateway that passes its id on. Otherwise
+                the first message commits it. On a shared engine it always is.
+            door: name of a gateway that resumes only its own conversations (``left_over``); no ``key`` then.
 
-        Raises ValueError when the name is not a principal's to bear, one of those whom it may address is no listener,
-        or the key is none; QuotaError when the principal has as many open as it may; UnkeptError, a RuntimeError, when
-        the server is not running, or the key or the opening cannot be kept.
+        Raises ValueError if the name is unfit for a principal, an addressee is no listener, or the key is invalid;
+        QuotaError if the principal has as many open as it may; UnkeptError, a RuntimeError, if the server is not
+        running, or the key or the opening cannot be kept.
         """
         return await self._running.open(principal, key, most, kept=kept, door=door)
 
     async def standing(self, principal: str | None, conversation: str) -> ConversationFound:
-        """The owner of a conversation, and whether it is over. Cheap; a gateway asks before it begins an answer.
+        """Return the owner of a conversation and whether it is closed. Cheap; a gateway asks before an answer begins.
 
-        Raises LookupError alike when it is unknown and when it is another principal's, whose are all for None, an
-        operator. So do the methods below. EngineError when the engine cannot tell at present.
+        Raises LookupError if it is unknown or another principal's; None, an operator, may see all. The methods below do
+        the same. EngineError if the engine cannot answer at present.
         """
         return await self._running.entrance.standing(principal, conversation)
 
@@ -70,16 +71,16 @@ class Serving:
         *,
         request: str | None = None,
     ) -> Submitted:
-        """Hand in a message for a conversation that the gateway need not hold. Takes what ``send`` of a handle does.
+        """Submit a message for a conversation that the gateway need not hold. Takes what ``send`` of a handle does.
 
-        Raises LookupError, OtherMessageError, and ValueError when ``request`` is no id.
+        Raises LookupError, OtherMessageError, and ValueError if ``request`` is no id.
         """
         if self._pump is None:
             return Submitted("", Unkept.STOPPING)
         return await self._pump.entrance.submit(principal, conversation, data, to, request)
 
     async def find_answer(self, principal: str, conversation: str, request: str) -> Reply | Done | None:
-        """Find the first reply to a message sent under an id of its sender's, or its end; None while it has none.
+        """Return the first reply to a message that was sent with a key, or its end; None while it has neither.
 
         Raises LookupError and EngineError.
         """
@@ -92,62 +93,64 @@ class Serving:
         after: EventPlace = UNDECIDED,
         caught_up: Callable[[], None] = nobody,
     ) -> AsyncIterator[Reply | Done | Progress | Ended]:
-        """Everything that has left a conversation after a place, and what leaves it from now on; an Ended at the end.
+        """Yield every event of a conversation after a place, then new ones as they occur; an Ended at the end.
 
-        Any number may watch at once. Nothing counts as taken by it: see ``confirm``. Without a place it begins with the
-        earliest event that is kept. ``caught_up`` is called when all that had left by then was given, and may be called
-        again. Close the iterator (``contextlib.aclosing``) to stop before the end.
+        Any number may watch at once. It acknowledges nothing: see ``confirm``. Without a place it begins with the
+        earliest event that is kept. ``caught_up`` is called when all earlier events were yielded, possibly more than
+        once. Close the iterator (``contextlib.aclosing``) to stop before the end.
 
         Raises LookupError, at the first item.
         """
         return self._running.entrance.watch(principal, conversation, after, caught_up)
 
     async def confirm(self, principal: str, conversation: str, place: EventPlace) -> None:
-        """Count everything up to a place as taken by the principal. Raises LookupError."""
+        """Acknowledge everything up to a place for the principal. Raises LookupError."""
         await self._running.entrance.confirm(principal, conversation, place)
 
     async def cancel(self, principal: str | None, conversation: str, request: str, *, by: str = "") -> bool:
-        """End one request, with all that runs for it. False when it is at rest, or unknown. Raises LookupError.
+        """Cancel one request and everything that runs for it. Returns False if it is settled or unknown.
 
         Args:
-            principal: whose it is, who is told that it has come to rest; None for an operator, of whom the principal is
-                told ``denied``.
+            principal: whose it is, which is informed that it has settled; None for an operator, after whose
+                cancellation the principal gets ``denied``.
             conversation: its id.
             request: the server's id of the request.
             by: the operator, for the record.
+
+        Raises LookupError.
         """
         return await self._running.entrance.cancel(principal, conversation, request, by)
 
     async def end(self, principal: str | None, conversation: str, *, by: str = "") -> None:
-        """End a conversation, cancelling all that runs in it. One that is over stays so. Raises LookupError.
+        """Close a conversation, cancelling everything that runs in it. A closed one stays so. Raises LookupError.
 
-        A principal that ends it wants nothing more of what has left; what an operator ends is kept for its principal.
+        If its principal closes it, its events are discarded; if an operator does, they are kept for the principal.
         """
         await self._running.entrance.end(principal, conversation, by)
 
     def records(self, principal: str | None = None) -> AsyncIterator[tuple[AuditRecord, ...] | Lagged]:
-        """The records of each step from now on, of one principal's conversations or of all, until the server stops.
+        """Yield the records of each later step, of one principal's conversations or of all, until the server stops.
 
-        Steps that a reader was too slow for are counted in place by a Lagged.
+        A Lagged counts, in place, the steps for which a reader was too slow.
         """
         return self._running.entrance.stream.read(principal)
 
     async def requeue(self, delivery: str, by: str) -> str:
-        """Queue a dead letter again; gives the conversation in which it then is.
+        """Queue a dead letter again. Returns its conversation.
 
-        While its thread lives it is queued there. Otherwise it becomes a request of the same principal in a
-        conversation of its own, and its words are no orders.
+        If its thread is still open it is queued there. Otherwise it becomes a request of the same principal in a new
+        conversation, and its text is no order.
 
         Args:
             delivery: its id.
             by: the operator, for the record.
 
-        Raises LookupError when there is no such dead letter or it may not go again, EngineError.
+        Raises LookupError if there is no such dead letter or it may not be requeued, EngineError.
         """
         return await self._running.entrance.letters.requeue(delivery, by)
 
     async def discard(self, delivery: str) -> None:
-        """Take a dead letter off the list; what is recorded of it stays. Raises LookupError and EngineError."""
+        """Remove a dead letter from the list; its records stay. Raises LookupError and EngineError."""
         await self._running.entrance.letters.discard(delivery)
 
     @property
@@ -157,15 +160,15 @@ class Serving:
         return self._pump
 
     async def left_over(self, principal: str, door: str = "") -> tuple[str, ...]:
-        """The principal's conversations that an earlier server left and that can be resumed, oldest first.
+        """Return the principal's conversations of an earlier server that can be resumed, oldest first.
 
         With ``door`` only those that were opened with it.
         """
         return () if self._pump is None else await self._pump.conversations_of(principal, door)
 
     async def resume(self, principal: str, conversation: str) -> ServerHandle:
-        """Come back to a conversation: what left it and was not taken comes first in its events.
+        """Resume a conversation: its unacknowledged events come first.
 
-        Raises LookupError when the principal has no such conversation to resume.
+        Raises LookupError if the principal has no such conversation.
         """
         return await self._running.resume(principal, conversation)

@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PIECES = 8
-"""Pieces of work, of some twenty microseconds each, between two pauses."""
+"""Pieces of work, of some twenty microseconds each, between two turns of the loop."""
 
 
 async def unhurried(pieces: PreparedPieces[T], limiter: anyio.CapacityLimiter | None = None) -> T:
-    """Do all of it; what is short is done without a pause. Raises what the work raises.
+    """Run all pieces, letting the loop turn after every few. Raises what the work raises.
 
     Args:
         pieces: the work.
-        limiter: bounds the threads that do what a piece offers; without one it is not done early.
+        limiter: bounds the threads that prepare a piece; without one nothing is prepared.
     """
     done = 0
     while True:
@@ -48,17 +48,19 @@ async def unhurried(pieces: PreparedPieces[T], limiter: anyio.CapacityLimiter | 
 
 
 async def shielded(work: Coroutine[Any, Any, T]) -> T:
-    """Do something to its end, even in a cancelled scope. Raises what the work raises."""
+    """Await a coroutine to its end, even in a cancelled scope. Raises what the work raises."""
     with anyio.CancelScope(shield=True):
         result: T = await work
     return result
 
 
 def begin(work: Coroutine[Any, Any, T]) -> T | Coroutine[Any, Any, T]:
-    """Do as much as can be done without waiting: gives the result, or else the rest. Raises what the work raises.
+    """Run a coroutine until it first waits. Returns its result, or an awaitable of the rest.
 
-    Nothing can cut short what does not wait, so it needs no shield. Of work that waits, the part before may leave no
-    cancel scope open: the rest may run in another scope, or in another task.
+    A coroutine that does not wait cannot be cancelled, so it needs no shield. One that waits may have no cancel scope
+    open at that point: the rest may run in another scope, or in another task.
+
+    Raises what the work raises.
     """
     try:
         pending = work.send(None)
@@ -73,7 +75,7 @@ async def _rest(work: Coroutine[Any, Any, T], pending: object) -> T:
 
 
 class _Rest(Awaitable[T]):
-    """A coroutine after its first step."""
+    """Coroutine after its first step."""
 
     __slots__ = ("_pending", "_work")
 
@@ -100,10 +102,9 @@ class _Rest(Awaitable[T]):
 
 
 async def entirely(work: Coroutine[None, None, T]) -> T:
-    """Do something to its end, even for a caller that gives up, who waits for it. Raises what the work raises.
+    """Run a coroutine to its end, and make even a cancelled caller wait for it. Raises what the work raises.
 
-    A task that is cancelled by asyncio's own means, as ``asyncio.wait_for`` does, is interrupted in a shielded scope of
-    anyio as well.
+    Cancellation by asyncio itself, as in ``asyncio.wait_for``, interrupts a shielded scope of anyio as well.
     """
     task = asyncio.ensure_future(work)
     try:

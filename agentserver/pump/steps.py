@@ -43,15 +43,15 @@ class _HandedOver(NamedTuple):
 
 
 class Steps:
-    """Takes steps.
+    """Takes steps, one at a time in each conversation.
 
     Args:
         engine: where conversations are kept.
-        claims: of those at work; a step is committed under the one that its conversation had when it began.
+        claims: of those at work; a step is committed under the claim of its conversation at the start.
         live: those at work, as last committed.
-        find: gives one from the engine, if it goes on.
-        release: lets go what was committed.
-        forget: told of one that is over.
+        find: loads one from the engine, if it is open.
+        release: lets a committed step take effect.
+        forget: is called with a closed conversation.
     """
 
     def __init__(
@@ -74,11 +74,11 @@ class Steps:
         self._ended = asyncio.Event()
 
     async def hand_over(self, conversation: str, decide: Decision, settled: Callable[[bool], None]) -> bool:
-        """Decide, and let the engine go on by itself: once the commit is done ``let_go`` goes on, and no worker waits.
+        """Decide, and hand the commit to the engine: ``let_go`` releases the step, and no worker waits.
 
-        False when it has to be taken: others are inside, or the last commit failed, so that workers wait and no more
-        handlers run than can be kept. ``settled`` is told later whether the outcome was kept; if not, it has to be
-        taken as well. Raises UndecidedError.
+        Returns False if the step has to be taken instead: another step is in progress, or the last commit failed, so
+        that workers wait and start only handlers whose results can be kept. ``settled`` is called with whether the
+        outcome was kept; if not, it has to be taken as well. Raises UndecidedError.
         """
         current = self._live.get(conversation)
         if current is None or self._failing or conversation in self.alone.inside:
@@ -113,18 +113,18 @@ class Steps:
             self._claims.lost(outcome.conversation.id, claim)
 
     async def let_go(self) -> None:
-        """Let the consequences of what is committed go, for ever. Commits of one transaction wake it once."""
+        """Release committed steps. Never returns. Commits of one transaction wake it once."""
         while True:
             await self._some.wait()
             self._some.clear()
             self._let_go()
 
     def end(self) -> None:
-        """Wait no longer for the engine: a patient step that cannot be kept now raises EngineError from here on."""
+        """Stop retrying: a step that cannot be kept now raises EngineError."""
         self._ended.set()
 
     async def rest(self) -> None:
-        """Hand nothing over any more, and let go what is on its way."""
+        """Hand over no further commit, and release the pending ones."""
         self._over = True
         while self._committing:
             await asyncio.wait(self._committing.values())
@@ -144,15 +144,14 @@ class Steps:
     async def take(
         self, conversation: str, decide: Decision, *, patient: bool = True, to_its_end: ToItsEnd = shielded
     ) -> bool:
-        """Decide, commit, and only then let the consequences go. A stale decision is taken again.
+        """Decide and commit, then release the step. A stale decision is repeated.
 
-        One step of a conversation at a time: a decision on a state that is not yet committed could be committed
-        on top of another one. ``decide`` gives None to leave things as they are. False when the conversation is over.
-        While the engine cannot commit, a patient step is tried again and again until the pump ends, since what a
-        handler did cannot be refused any more; another one raises EngineError. Either raises FencedError when another
-        process has the conversation: it is not taken again. ``to_its_end`` keeps a caller that gives up from cutting an
-        attempt short: ``entirely`` for callers that are no tasks of the pump. Raises UndecidedError when the step is
-        impossible.
+        Steps of a conversation run one at a time: a decision on a state that is not committed yet could be committed on
+        top of another one. ``decide`` returns None to change nothing. Returns False if the conversation is closed.
+        While the engine cannot commit, a patient step is retried until the pump ends, since the work of a handler
+        cannot be refused; any other raises EngineError. Either raises FencedError if another process owns the
+        conversation. ``to_its_end`` keeps a cancelled caller from interrupting an attempt: ``entirely`` for callers
+        that are no tasks of the pump. Raises UndecidedError if the step is impossible.
         """
         begun: Begun = None
         current = self._live.get(conversation)
@@ -182,7 +181,7 @@ class Steps:
         patient: bool,
         to_its_end: ToItsEnd,
     ) -> bool:
-        """Finish what was begun, and try again until it can be kept."""
+        """Finish an attempt that was begun, and retry until it can be kept."""
         failures = 0
         while True:
             if begun is None:
@@ -207,7 +206,7 @@ class Steps:
                 await self._ended.wait()
 
     async def _begin(self, conversation: str, decide: Decision) -> Begun | Literal[False]:
-        """Begin an attempt; False when the conversation is over. One that cannot be read now cannot be kept either."""
+        """Begin an attempt. Returns False if the conversation is closed, and the error if it cannot be read now."""
         try:
             current = self._live.get(conversation) or await self._find(conversation)
         except EngineError as error:
@@ -220,11 +219,11 @@ class Steps:
     async def _attempt(
         self, current: Conversation, decide: Decision, settled: Callable[[bool], None] | None = None
     ) -> EngineError | None:
-        """Decide, commit and let the consequences go, or say why not at present. Raises UndecidedError.
+        """Decide, commit and release, or return why that is impossible at present. Raises UndecidedError.
 
-        With ``settled`` the commit is begun, and what follows is left to ``let_go``.
+        With ``settled`` the commit is only begun, and ``let_go`` releases the step.
 
-        Done to its end for callers that give up and when the pump stops: nothing may be committed and never handled.
+        A cancelled caller or a stopping pump does not interrupt it: no step may be committed and never released.
         """
         claim = None
         try:
@@ -252,9 +251,11 @@ class Steps:
 
 
 class ClaimTable(dict[str, Claim]):
-    """The claim of each conversation at work. Raises FencedError for any other.
+    """Claim of each conversation at work. Raises FencedError for any other conversation.
 
-    ``lost`` is called with a conversation for which a commit was fenced, and the claim that it was made under.
+    A conversation keeps its claim until it is dropped, so that a decision under an earlier claim is refused, however
+    soon the process claims the conversation again. ``lost`` is called with a conversation whose commit was fenced, and
+    the claim it was made under.
     """
 
     def __init__(self) -> None:
@@ -262,11 +263,11 @@ class ClaimTable(dict[str, Claim]):
         self.lost: Callable[[str, Claim], None] = lambda _, __: None
 
     def __missing__(self, conversation: str) -> NoReturn:
-        """Refuse."""
+        """Raise FencedError."""
         raise FencedError("this process does not have the conversation")
 
     async def keeps(self, conversation: str, meanwhile: Awaitable[object]) -> bool:
-        """Wait for something; True when the conversation keeps its claim meanwhile."""
+        """Wait for something. Returns whether the conversation kept its claim meanwhile."""
         claim = self.get(conversation)
         await meanwhile
         return claim is not None and self.get(conversation) is claim

@@ -26,12 +26,12 @@ BYTES: Final = 1_048_576
 
 
 def weight(event: Event) -> int:
-    """The bytes of an event's message."""
+    """Return the bytes of an event's message."""
     return len(event.message) if isinstance(event, Reply) else 0
 
 
 class Stream:
-    """Events in order of their places. Several may take from one: each event goes to one of them."""
+    """Events in order of their places. If several tasks take from one, each event goes to one of them."""
 
     __slots__ = ("_ended", "_events", "_since", "_stirred")
 
@@ -42,28 +42,28 @@ class Stream:
         self._ended = False
 
     def put(self, event: Event) -> None:
-        """Add an event, unless it was found in the outbox already: it was being committed meanwhile."""
+        """Add an event, unless it was read from the outbox while it was being committed."""
         if event.place > self._since:
             self.put_back([event])
 
     def put_back(self, events: Iterable[Event]) -> None:
-        """Add events that were on the way before."""
+        """Add events again."""
         self._events.extend(events)
         self._stirred.set()
 
     def catch_up(self, before: Iterable[Event]) -> None:
-        """Put what left before in front of what has come since."""
+        """Insert earlier events in front of those that have come since."""
         known = {event.place: event for event in (*self.rest(), *before)}
         self.put_back(known[place] for place in sorted(known))
         self._since = max(known, default=UNDECIDED)
 
     def end(self) -> None:
-        """Nothing more comes."""
+        """End the stream after the events that wait."""
         self._ended = True
         self._stirred.set()
 
     async def get(self) -> Event | None:
-        """The next event; None when nothing more comes."""
+        """Return the next event; None at the end."""
         while not self._events:
             if self._ended:
                 return None
@@ -72,16 +72,16 @@ class Stream:
         return self._events.popleft()
 
     def next_there(self) -> Event | None:
-        """The next event if it is there already."""
+        """Return the next event if it is there already."""
         return self._events.popleft() if self._events else None
 
     def rest(self) -> Iterator[Event]:
-        """The events that are there already, taken out."""
+        """Remove and yield the events that are there already."""
         while (event := self.next_there()) is not None:
             yield event
 
     def drained(self) -> bool:
-        """True when nothing is there."""
+        """Return whether no event is there."""
         return not self._events
 
 
@@ -89,7 +89,7 @@ logger = logging.getLogger("agentserver.pump")
 
 
 class Away(NamedTuple):
-    """An event that only the engine has."""
+    """Place of an event that only the engine holds."""
 
     place: EventPlace
     request: str
@@ -97,10 +97,10 @@ class Away(NamedTuple):
 
 
 class Backlog(Stream):
-    """A stream that holds no more events and bytes than one watcher's queue, and the places of the rest.
+    """Stream that holds as many events and bytes as one watcher's queue, and only the places of the rest.
 
     Args:
-        read: gives the next events that the engine keeps after a place; None when it can be asked no more.
+        read: reads the next events after a place from the engine; None once it is closed.
     """
 
     __slots__ = ("_away", "_bytes", "_read", "_reading")
@@ -114,11 +114,11 @@ class Backlog(Stream):
 
     @property
     def size(self) -> tuple[int, int, int]:
-        """The load that waits: events, bytes of their messages, and places of others."""
+        """Events that are held, bytes of their messages, and places of others."""
         return len(self._events), self._bytes, len(self._away)
 
     def put_back(self, events: Iterable[Event | Away]) -> None:
-        """Add events that were on the way before."""
+        """Add events again."""
         for event in events:
             if isinstance(event, Away) or not self._room(event):
                 self._away.append(Away(event.place, event.request, event.redelivered))
@@ -136,7 +136,7 @@ class Backlog(Stream):
         self._bytes += weight(event)
 
     async def get(self) -> Event | None:
-        """The next event; None when nothing more comes. Raises EngineError when it cannot be read at present."""
+        """Return the next event; None at the end. Raises EngineError if it cannot be read at present."""
         while (event := self.next_there()) is None:
             if self._away:
                 await self.fetch()
@@ -148,7 +148,7 @@ class Backlog(Stream):
         return event
 
     async def fetch(self) -> bool:
-        """Hold the next events whole, unless some are; False when nothing waits. Raises EngineError."""
+        """Read the next events, unless some are held. Returns whether any wait. Raises EngineError."""
         async with self._reading:
             if self._away and not self._events:
                 await self._fetch()
@@ -175,20 +175,20 @@ class Backlog(Stream):
             logger.warning("%d events that were not taken are not kept any more", gone)
 
     def next_there(self) -> Event | None:
-        """The next event if it is held whole."""
+        """Return the next event if it is held."""
         event = super().next_there()
         if event is not None:
             self._bytes -= weight(event)
         return event
 
     def catch_up(self, before: Iterable[Event]) -> None:
-        """Put what left before in front of what has come since."""
+        """Insert earlier events in front of those that have come since."""
         known = {event.place: event for event in self._all()} | {event.place: event for event in before}
         self.put_back(known[place] for place in sorted(known))
         self._since = max(known, default=UNDECIDED)
 
     def take(self, request: str) -> list[Event | Away]:
-        """The events that wait of one request, taken out."""
+        """Remove and return the events of one request."""
         there = self._all()
         self.put_back(event for event in there if event.request != request)
         return [event for event in there if event.request == request]
@@ -199,16 +199,16 @@ class Backlog(Stream):
         return there
 
     def drained(self) -> bool:
-        """True when nothing waits."""
+        """Return whether no event waits."""
         return not self._events and not self._away
 
 
 WAITING: Final = 64
-"""Words that wait for one gateway; of more the oldest are dropped."""
+"""Progress messages that wait for one gateway; the oldest are dropped."""
 
 
 class ProgressQueue:
-    """Progress of one conversation, kept only once it has been asked for."""
+    """Progress of one conversation, kept only once it has a reader."""
 
     __slots__ = ("_ended", "_heard", "_stirred", "_words")
 
@@ -218,18 +218,18 @@ class ProgressQueue:
         self._ended = self._heard = False
 
     def put(self, progress: Progress) -> None:
-        """Add a word. Neither waits nor raises."""
+        """Add progress. Neither waits nor raises."""
         if self._heard:
             self._words.append(progress)
             self._stirred.set()
 
     def end(self) -> None:
-        """Nothing more comes."""
+        """End the queue after the progress that waits."""
         self._ended = True
         self._stirred.set()
 
     def words(self) -> AsyncIterator[Progress]:
-        """The words from now on as they come, until nothing more does. Several may take: each word goes to one."""
+        """Yield progress from now on until the end. If several tasks take, each message goes to one."""
         self._heard = True
         return self._take()
 

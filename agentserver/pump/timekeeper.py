@@ -24,11 +24,11 @@ logger = logging.getLogger("agentserver.pump")
 
 
 KEPT_EVERY: Final = 60.0
-"""Seconds after which the engine is told that a server still runs."""
+"""Seconds after which the engine records that a server still runs."""
 
 
 class Timekeeper:
-    """Looks at the clock whenever a deadline is to be decided about.
+    """Clock that decides deadlines across jumps of the machine's clock.
 
     Args:
         clock: the machine's.
@@ -42,29 +42,29 @@ class Timekeeper:
         self._steady = clock.steady()
 
     async def begin(self) -> None:
-        """Take up the calendar of the servers before."""
+        """Load the calendar of earlier servers."""
         self._calendar = self._kept = await self._engine.calendar()
         self._steady = self._clock.steady()
         await self._turn(self._kept.resumed(self._clock.moment().now))
 
     async def look(self) -> float:
-        """The present time, by a clock that may just have jumped."""
+        """Return the present time, and record a jump of the clock."""
         now, steady = self._clock.moment().now, self._clock.steady()
         passed, self._steady = steady - self._steady, steady
         await self._turn(self._calendar.looked(now, passed))
         return now
 
     async def before(self, limit: float) -> float:
-        """The time before which all that was done is ``limit`` seconds old, and so over."""
+        """Return the time before which everything is older than ``limit`` seconds."""
         now = await self.look()
         return self._calendar.before(limit, now)
 
     def left(self, limit: float, at: float, now: float) -> float:
-        """Seconds, at most, until the limit of what began ``at`` is over, seen at a time that may be long ago."""
+        """Return the most seconds that remain of a limit that began ``at``, at a time that may be long ago."""
         return at - self._calendar.before(limit, now)
 
     async def expire(self) -> None:
-        """Have the engine forget what it has kept long enough. Raises EngineError."""
+        """Expire what the engine has kept long enough. Raises EngineError."""
         now = await self.look()
         await self._engine.expire(now, self._calendar)
 
@@ -87,11 +87,11 @@ class Timekeeper:
 
 
 AT_ONCE = 500
-"""Conversations that are looked at before the event loop gets a turn."""
+"""Conversations that are checked before the event loop turns."""
 
 
 LOOK = 3600.0
-"""Seconds after which the clock is looked at again."""
+"""Seconds after which the clock is checked again."""
 
 
 async def sweep(
@@ -101,7 +101,7 @@ async def sweep(
     time: Timekeeper,
     limit: Callable[[], float],
 ) -> None:
-    """Close conversations in which nothing has happened for ``limit()`` seconds, for ever."""
+    """Close idle conversations, those without a step for ``limit()`` seconds. Never returns."""
     while True:
         await anyio.sleep(min(limit() / 4, LOOK))
         await tidy(live, engine, boundary, time, limit())
@@ -114,9 +114,9 @@ async def tidy(
     time: Timekeeper,
     limit: float,
 ) -> None:
-    """Close conversations in which nothing has happened for ``limit`` seconds, also those that an earlier server left.
+    """Close conversations without a step for ``limit`` seconds, including those of an earlier server.
 
-    Those that were kept long enough are let go.
+    Expires those that were kept long enough.
     """
     before = await time.before(limit)
 
@@ -140,7 +140,7 @@ async def tidy(
 async def _close(
     boundary: Boundary, conversation: str, idle: Callable[[Conversation], bool], *, patient: bool = True
 ) -> None:
-    """Close a conversation that is idle still, and still this process's."""
+    """Close a conversation that is still idle, and still this process's."""
     with suppress(FencedError):
         await boundary.close(conversation, "idle", idle, patient=patient)
 

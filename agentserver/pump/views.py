@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger("agentserver.pump")
 
 SEEN: Final = 1_000
-"""Conversations that are kept here though no gateway holds them and nothing waits in them any more."""
+"""Conversations that stay in memory though no gateway holds them and no approval waits in them."""
 
 
 class Views:
-    """Shows conversations that this process does not have to gateways that look at them from here.
+    """Shows gateways of this process the conversations that other processes own.
 
     Args:
-        engine: tells of them, and has them to read.
-        handles: those that gateways of this process hold.
-        watches: those that they watch.
+        engine: reports their news, and loads them.
+        handles: of this process's gateways.
+        watches: of this process's gateways.
         miss: counts a step elsewhere that asks a person as missed by readers of records.
     """
 
@@ -51,18 +51,18 @@ class Views:
         self._missed = asyncio.Event()
 
     def approvals(self) -> list[Approval]:
-        """The messages that wait for a person elsewhere."""
+        """Return the messages that wait for a person elsewhere."""
         return [each for one in self.known.values() for each in one.approvals()]
 
     async def begin(self) -> None:
-        """Find what waits for a person elsewhere. Raises EngineError."""
+        """Find approvals of other processes. Raises EngineError."""
         if self._engine.shared:
             for conversation in await self._engine.read(lambda reader: reader.asking()):
                 if self._engine.held(conversation) is None:
                     await self.look(conversation)
 
     async def follow(self, stir: Callable[[], None]) -> None:
-        """Show what the engine tells of, for as long as it does; ``stir`` is called for what asks a person."""
+        """Show news from the engine until it closes; ``stir`` is called when a person is asked."""
         async with anyio.create_task_group() as tasks:
             start_helper(tasks, "shows what has moved", Ending.SERVER, self._follow_moves)
             start_helper(tasks, "shows missed news", Ending.SERVER, partial(self._hear_again, stir))
@@ -73,13 +73,13 @@ class Views:
             tasks.cancel_scope.cancel()
 
     async def _follow_moves(self) -> None:
-        """Go on showing what another process has now."""
+        """Keep showing conversations that moved to another process."""
         while True:
             one = await self._gone.get()
             await self._see(News(one.id, UNDECIDED, asks=bool(one.approvals())))
 
     async def _hear_again(self, stir: Callable[[], None]) -> None:
-        """Show what could not be read when it came, as soon as it can be."""
+        """Retry news that could not be read when it came."""
         failures = 1
         while True:
             await self._missed.wait()
@@ -93,13 +93,13 @@ class Views:
             failures = failures + 1 if self._unread else 1
 
     async def hear(self, news: News) -> None:
-        """Something is new in a conversation. It is shown later if it cannot be read now."""
+        """Show news of a conversation, later if it cannot be read now."""
         found = await self._see(news)
         if news.asks and found is not None:
             self._miss(found.principal)
 
     async def _see(self, news: News) -> Conversation | None:
-        """Pass on what has left a conversation, and read how it stands if that may be asked for."""
+        """Pass on the events of a conversation, and load it if its state may be needed."""
         conversation, asks = news.conversation, news.asks
         try:
             if self._looked_at(conversation):
@@ -115,7 +115,7 @@ class Views:
         return None
 
     async def _show(self, news: News) -> None:
-        """Pass on what has left a conversation, and its end."""
+        """Pass on the events and the end of a conversation."""
         conversation, over = news.conversation, news.over
         if over is None:
             found = await self._engine.standing(conversation)
@@ -127,7 +127,7 @@ class Views:
             self._watches.over(conversation)
 
     async def look(self, conversation: str) -> Conversation | None:
-        """Read how a conversation of another process stands. Raises EngineError."""
+        """Load a conversation of another process. Raises EngineError."""
         try:
             found = await self._engine.load(conversation)
         except DamagedError:  # its owner deals with that
@@ -148,21 +148,21 @@ class Views:
         return conversation in self._handles.known or conversation in self._watches.of
 
     def _wanted(self) -> list[str]:
-        """The conversations of which gateways here have to be shown news."""
+        """Return the conversations of other processes that gateways here hold or watch."""
         looked_at = {*self._handles.known, *self._watches.of}
         return [key for key in looked_at if self._engine.held(key) is None]
 
     # Moves
 
     async def gained(self, conversations: Collection[str]) -> None:
-        """Show what has left conversations that are this process's from now on. Raises EngineError."""
+        """Show the earlier events of conversations that this process has gained. Raises EngineError."""
         for conversation in conversations:
             if self._looked_at(conversation):
                 await self._show(News(conversation, UNDECIDED))
             self.known.pop(conversation, None)
 
     def lost(self, conversations: Iterable[Conversation]) -> None:
-        """Go on showing conversations that are not this process's any more."""
+        """Keep showing conversations that this process has lost."""
         for one in conversations:
             if self._looked_at(one.id) or one.approvals():
                 self._gone.put_nowait(one)

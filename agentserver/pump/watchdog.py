@@ -25,26 +25,26 @@ if TYPE_CHECKING:
 
 
 TICK = 0.5
-"""Seconds between two looks at the loop."""
+"""Seconds between two checks of the loop."""
 
 NAMED = 2
-"""Looks in a row at which the loop was held by the same task; then it is named."""
+"""Checks in a row at which the same task blocked the loop; then it is named."""
 
 FRAMES = 16
-"""Innermost frames that are shown."""
+"""Innermost frames that are logged."""
 
 logger = logging.getLogger("agentserver.pump")
 
 
 class LoopHolder(NamedTuple):
-    """A call of a handler."""
+    """Call that blocks the loop."""
 
     listener: str
     delivery: str
 
 
 class Sign(Enum):
-    """The consequence of a look at the loop."""
+    """Consequence of a check."""
 
     NONE = "none"
     NAME = "name"
@@ -52,12 +52,12 @@ class Sign(Enum):
 
 
 class Looks:
-    """Counts looks at which the loop had not come round since the one before, and the same task was at work.
+    """Counter of checks at which the loop had not turned since the last one, and the same task was running.
 
-    Looks are counted rather than seconds: a process that was stopped, or a machine that slept, has looked at nothing.
+    Checks are counted instead of seconds: a stopped process or a sleeping machine has checked nothing.
 
     Args:
-        limit: looks after which the process is to end; zero for never.
+        limit: checks after which the process ends; zero for never.
     """
 
     def __init__(self, limit: int) -> None:
@@ -66,7 +66,7 @@ class Looks:
         self._count = 0
 
     def look(self, task: object, *, came_round: bool) -> Sign:
-        """Take one look."""
+        """Count one check."""
         if came_round or task is None or task is not self._task:
             self._task = None if came_round else task
             self._count = 0 if came_round or task is None else 1
@@ -78,14 +78,14 @@ class Looks:
 
 
 class Watchdog:
-    """A context manager around the work of a pump, on its event loop.
+    """Context manager that checks a pump's event loop from a thread.
 
     Args:
-        stall: seconds for which the loop may be held; zero for ever.
-        holder: the call of which a task is, if any.
-        marks: where the next server looks for who held the loop.
-        end: ends the process; without it the loop is held for as long as it takes.
-        nap: waits for the next look; true when there is to be none.
+        stall: seconds for which the loop may be blocked; zero for no limit.
+        holder: returns the call of a task, if it is one.
+        marks: record which delivery blocked the loop, for the next server.
+        end: ends the process; without it the loop stays blocked.
+        nap: waits for the next check; returns True to stop.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Watchdog:
         self._round = threading.Event()
 
     def __enter__(self) -> Self:
-        """Begin to look. Must be called on the event loop."""
+        """Start the thread. Must be called on the event loop."""
         self._loop = asyncio.get_running_loop()
         self._ident = threading.get_ident()
         self._round.set()
@@ -115,7 +115,7 @@ class Watchdog:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Look no more."""
+        """Stop the thread."""
         self._over.set()
 
     def _watch(self) -> None:
@@ -157,12 +157,15 @@ class Watchdog:
 
 
 ASTRAY = 70
-"""The status of a copy that came back to the event loop (EX_SOFTWARE)."""
+"""Exit status of a copy that returned to the event loop (EX_SOFTWARE)."""
 
 
 @contextmanager
 def only_here() -> Iterator[None]:
-    """End every copy of this process that comes back to the event loop. Must be entered on it."""
+    """End every fork of this process that returns to the event loop. Must be entered on the loop.
+
+    A copy that does its work and exits, or executes another program, is the handler's own.
+    """
     serving = [(asyncio.get_running_loop(), threading.get_ident())]
 
     def forked() -> None:

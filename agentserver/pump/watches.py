@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 
 WORDS: Final = 64
-"""The load that may wait for a watcher when a word of progress comes; else that one is lost."""
+"""Items that may wait for a watcher when progress comes; with more, the progress is dropped."""
 
 AT_ONCE: Final = 64
 """Events that are read from the engine at once."""
 
 RECENT: Final = 1024
-"""Conversations whose latest events are in memory, so that whoever begins to watch need not ask the engine."""
+"""Conversations whose latest events are in memory, so that a new watcher need not ask the engine."""
 
 RECENT_EVENTS: Final = 4
-"""Events of one conversation that are."""
+"""Events of one conversation in memory."""
 
 RECENT_BYTES: Final = 16_384
 """Bytes of their messages."""
@@ -44,12 +44,12 @@ def nobody() -> None:
 
 
 class WatchQueue:
-    """The events that wait for one watcher.
+    """Events that wait for one watcher.
 
-    It is behind until it was given what left before; then everything comes as it leaves.
+    It is behind until it has the earlier events; then everything comes as it occurs.
 
     Args:
-        after: the place of the last event that its watcher has.
+        after: place of the last event that its watcher has.
     """
 
     __slots__ = ("_bytes", "_items", "_stirred", "behind", "end", "last", "missed")
@@ -64,11 +64,11 @@ class WatchQueue:
 
     @property
     def size(self) -> tuple[int, int]:
-        """The load that waits: items, and bytes of messages."""
+        """Items that wait, and bytes of their messages."""
         return len(self._items), self._bytes
 
     def put(self, event: Event) -> None:
-        """Add an event that has left. Where there is no room for it nothing waits any more."""
+        """Add a new event. If there is no room for it, the queue is cleared."""
         if self.end is not None:
             return
         self._bytes += weight(event)
@@ -83,26 +83,26 @@ class WatchQueue:
         self._stirred.set()
 
     def tell(self, progress: Progress) -> None:
-        """Add a word of progress, unless much is waiting already."""
+        """Add progress, unless much is waiting."""
         if self.end is None and len(self._items) < WORDS:
             self._items.append(progress)
             self._stirred.set()
 
     def finish(self, end: WatchEnd) -> None:
-        """Nothing more comes."""
+        """End the queue after the events that wait."""
         if self.end is None:
             self.end = end
         self._stirred.set()
 
     def take(self, event: Event) -> bool:
-        """Count an event as given; False when it was before."""
+        """Record an event as delivered. Returns False if it was before."""
         if event.place <= self.last:
             return False
         self.last = event.place
         return True
 
     def nudge(self) -> None:
-        """Something has left of which only the engine tells: it is read there, before anything that waits here."""
+        """Read new events from the engine before anything that waits here."""
         self.behind = True
         self._stirred.set()
 
@@ -131,7 +131,7 @@ class RecentEvents:
     Args:
         claim: under which its steps were taken.
         version: of the conversation after the last of them.
-        since: a place; everything that left the conversation after it is among the events.
+        since: a place; every later event is among the events.
         events: in order.
     """
 
@@ -150,10 +150,10 @@ class RecentEvents:
 
 
 class Watches:
-    """Every watcher of every conversation.
+    """Watchers of all conversations.
 
     Args:
-        engine: gives what left before.
+        engine: reads earlier events.
         live: the conversations at work, as last committed.
         claims: on those at work.
     """
@@ -165,7 +165,7 @@ class Watches:
         self.of: dict[str, list[WatchQueue]] = {}
 
     def pass_on(self, outcome: Outcome) -> None:
-        """Pass on what a committed step has let go, and remember it for those who begin to watch in a moment."""
+        """Pass on the events of a committed step, and remember them for watchers that start soon."""
         key, version = outcome.conversation.id, outcome.conversation.version
         claim = self._claims[key]
         known = self._recent.pop(key, None)  # and put last: the first is forgotten first
@@ -181,7 +181,7 @@ class Watches:
             del self._recent[next(iter(self._recent))]
 
     def _find_recent(self, conversation: str, after: EventPlace) -> list[Event] | None:
-        """Find what left a conversation of this process after a place; None where only the engine knows."""
+        """Return the events of a conversation of this process after a place; None if only the engine has them."""
         known, one = self._recent.get(conversation), self._live.get(conversation)
         if known is None or one is None or after < known.since:
             return None
@@ -190,18 +190,18 @@ class Watches:
         return [event for event in known.events if event.place > after]
 
     def deliver(self, conversation: str, events: Iterable[Event]) -> None:
-        """Pass on what has left a conversation."""
+        """Pass on the events of a conversation."""
         for watch in self.of.get(conversation, ()):
             for event in events:
                 watch.put(event)
 
     def tell(self, progress: Progress) -> None:
-        """Pass on a word of progress."""
+        """Pass on progress."""
         for watch in self.of.get(progress.conversation, ()):
             watch.tell(progress)
 
     def nudge(self, conversation: str, place: EventPlace) -> None:
-        """Something has left a conversation that another process has, or had: up to a place, unless it is UNDECIDED."""
+        """Read the events of a conversation that another process owns, or owned, up to a place; UNDECIDED for all."""
         for watch in self.of.get(conversation, ()):
             if place == UNDECIDED or place.version > watch.last.version:  # a step's events leave together
                 watch.nudge()
@@ -213,7 +213,7 @@ class Watches:
             watch.finish(WatchEnd.CLOSED)
 
     def stop(self) -> None:
-        """The server stops: let everybody go."""
+        """End every watcher: the server stops."""
         self._stopped = True
         for watches in self.of.values():
             for watch in watches:
@@ -226,10 +226,10 @@ class Watches:
         standing: Callable[[], Awaitable[ConversationFound]],
         caught_up: Callable[[], None] = nobody,
     ) -> AsyncIterator[Event | Progress | Ended]:
-        """Everything after a place, then what leaves from now on, and its end.
+        """Yield everything after a place, then new events as they occur, and the end.
 
-        ``standing`` tells of the conversation, or raises LookupError. ``caught_up`` is called whenever all that left
-        before was given.
+        ``standing`` returns the owner of the conversation, or raises LookupError. ``caught_up`` is called whenever all
+        earlier events were yielded.
         """
         watch = WatchQueue(after)
         self.of.setdefault(conversation, []).append(watch)
@@ -251,14 +251,14 @@ class Watches:
                 del self.of[conversation]
 
     async def _before(self, conversation: str, watch: WatchQueue) -> AsyncIterator[Event]:
-        """The events that left before, until there are no more."""
+        """Yield the earlier events until the watcher has caught up."""
         while watch.behind and watch.end is not WatchEnd.STOPPING:
             for event in await self._page(conversation, watch):
                 if watch.take(event):
                     yield event
 
     async def _page(self, conversation: str, watch: WatchQueue) -> Iterable[Event]:
-        """The next events that left before; with the last of them the watch is no more behind."""
+        """Return the next earlier events; with the last of them the watcher has caught up."""
         watch.missed = False
         recent = self._find_recent(conversation, watch.last)
         if recent is not None:

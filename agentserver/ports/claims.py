@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from agentserver.core.messages import Cancelling, Closing, EventPlace, Outside, Requeued
+    from agentserver.core.messages import Cancelling, Closing, Done, EventPlace, Outside, Reply, Requeued
     from agentserver.core.state.approvals import ApprovalAnswer
 
     Arriving: TypeAlias = Outside | Cancelling | Closing | ApprovalAnswer | Requeued
@@ -87,9 +87,14 @@ class News(NamedTuple):
         place: not before that of the last event that has left it; UNDECIDED where it is not known.
         asks: whether it began or ceased to wait for a person.
         over: whether it takes no message any more; None where it is not known.
+        since: a place; every event that has left the conversation after it is in ``events``. None where only the
+            engine knows what left.
+        events: in order.
     """
 
     conversation: str
     place: EventPlace
     asks: bool = False
     over: bool | None = None
+    since: EventPlace | None = None
+    events: tuple[Reply | Done, ...] = ()

@@ -102,7 +102,10 @@ class Views:
         """Pass on the events of a conversation, and load it if its state may be needed."""
         conversation, asks = news.conversation, news.asks
         try:
-            if self._looked_at(conversation):
+            if news.since is not None:
+                self._watches.deliver_remote(conversation, news.since, news.events)
+                await self._handles.catch_up(conversation)
+            elif self._looked_at(conversation):
                 await self._show(news)
             if asks or conversation in self.known or conversation in self._handles.known:
                 return await self.look(conversation)

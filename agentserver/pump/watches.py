@@ -39,6 +39,10 @@ RECENT_BYTES: Final = 16_384
 """Bytes of their messages."""
 
 
+FRESH: Final = 1.0
+"""Seconds for which the latest events of a conversation of another process are taken for all that there are."""
+
+
 def nobody() -> None:
     """Ignore that a watcher has caught up."""
 
@@ -103,7 +107,7 @@ class WatchQueue:
 
     def nudge(self) -> None:
         """Read new events from the engine before anything that waits here."""
-        self.behind = True
+        self.behind = self.missed = True  # also while a read is under way
         self._stirred.set()
 
     async def next(self) -> Event | Progress | None:
@@ -149,6 +153,20 @@ class RecentEvents:
         self.events = found
 
 
+class RemoteEvents(NamedTuple):
+    """The latest events of a conversation that another process has.
+
+    Args:
+        until: the time until which they are taken for the latest.
+        since: a place; everything that left the conversation after it is among the events.
+        events: in order.
+    """
+
+    until: float
+    since: EventPlace
+    events: tuple[Event, ...]
+
+
 class Watches:
     """Watchers of all conversations.
 
@@ -162,6 +180,7 @@ class Watches:
         self._engine, self._live, self._claims = engine, live, claims
         self._stopped = False
         self._recent: dict[str, RecentEvents] = {}
+        self._remote: dict[str, RemoteEvents] = {}
         self.of: dict[str, list[WatchQueue]] = {}
 
     def pass_on(self, outcome: Outcome) -> None:
@@ -181,7 +200,15 @@ class Watches:
             del self._recent[next(iter(self._recent))]
 
     def _find_recent(self, conversation: str, after: EventPlace) -> list[Event] | None:
-        """Return the events of a conversation of this process after a place; None if only the engine has them."""
+        """Return the events of a conversation after a place; None if only the engine has them."""
+        if conversation not in self._claims:
+            known = self._remote.get(conversation)
+            if known is None or after < known.since or known.until < asyncio.get_running_loop().time():
+                return None
+            return [event for event in known.events if event.place > after]
+        return self._find_here(conversation, after)
+
+    def _find_here(self, conversation: str, after: EventPlace) -> list[Event] | None:
         known, one = self._recent.get(conversation), self._live.get(conversation)
         if known is None or one is None or after < known.since:
             return None
@@ -195,6 +222,20 @@ class Watches:
             for event in events:
                 watch.put(event)
 
+    def deliver_remote(self, conversation: str, since: EventPlace, events: tuple[Event, ...]) -> None:
+        """Pass on the latest events of a conversation that another process has: all that left it after ``since``."""
+        self._remote.pop(conversation, None)  # and put last: the first is forgotten first
+        until = asyncio.get_running_loop().time() + FRESH
+        self._remote[conversation] = RemoteEvents(until, since, events)
+        if len(self._remote) > RECENT:
+            del self._remote[next(iter(self._remote))]
+        for watch in self.of.get(conversation, ()):
+            if watch.behind or watch.last < since:
+                watch.nudge()
+            else:
+                for event in events:
+                    watch.put(event)
+
     def tell(self, progress: Progress) -> None:
         """Pass on progress."""
         for watch in self.of.get(progress.conversation, ()):
@@ -202,6 +243,7 @@ class Watches:
 
     def nudge(self, conversation: str, place: EventPlace) -> None:
         """Read the events of a conversation that another process owns, or owned, up to a place; UNDECIDED for all."""
+        self._remote.pop(conversation, None)  # it may lack this
         for watch in self.of.get(conversation, ()):
             if place == UNDECIDED or place.version > watch.last.version:  # a step's events leave together
                 watch.nudge()

@@ -8,13 +8,13 @@ from contextlib import aclosing
 import pytest
 
 from agentserver.contract import invocation
-from agentserver.core.messages import Done, EventPlace, Progress, Reply
+from agentserver.core.messages import LAST, Done, EventPlace, Progress, Reply
 from agentserver.engines.memory import MemoryEngine, left
-from agentserver.ports import Claim, Ended, Lagged, WatchEnd
+from agentserver.ports import Claim, ConversationFound, Ended, Lagged, WatchEnd
 from agentserver.pump import records
 from agentserver.pump import watches as watching
 from agentserver.pump.records import RecordReader
-from agentserver.pump.watches import RecentEvents, WatchQueue
+from agentserver.pump.watches import RecentEvents, Watches, WatchQueue
 from tests.core.paper import Ask, listener
 from tests.pump.desk import answer, desk, until
 
@@ -170,3 +170,71 @@ def test_a_slow_reader_of_records_is_told_how_many_steps_it_missed(monkeypatch):
         reader.put(())
     assert reader.size[0] == 4
     assert list(reader._waiting)[-1] == Lagged(7)
+
+
+class JournalOfAnother:
+    """What left a conversation that another process has, as far as it is kept by now."""
+
+    def __init__(self):
+        self.events, self.reads = [], 0
+        self.reading, self.read = asyncio.Event(), asyncio.Event()
+        self.read.set()
+
+    async def left(self, conversation, after, most, *, gaps=False):
+        self.reads += 1
+        found = [event for event in self.events if event.place > after]
+        self.reading.set()
+        await self.read.wait()
+        return found
+
+
+@pytest.fixture
+async def another():
+    """A watch of such a conversation, with its journal and its watcher."""
+    journal = JournalOfAnother()
+    watches = Watches(journal, {}, {})
+
+    async def standing():
+        return ConversationFound("c", "p", over=False)
+
+    async with aclosing(watches.events("c", EventPlace(1, LAST), standing)) as items:
+        yield journal, watches, items
+
+
+async def test_the_latest_events_of_another_process_are_given_without_asking_the_engine(another):
+    journal, watches, items = another
+    watches.deliver_remote("c", EventPlace(1, LAST), ())
+    waiting = asyncio.create_task(anext(items))
+    await asyncio.sleep(0)
+    watches.deliver_remote("c", EventPlace(1, LAST), (reply(2), reply(3)))
+    assert [await waiting, *await taken(items, 1)] == [reply(2), reply(3)]
+    assert journal.reads == 0
+
+
+async def test_events_between_the_last_one_and_the_latest_are_read(another):
+    journal, watches, items = another
+    journal.events = [reply(2), reply(3)]
+    watches.deliver_remote("c", EventPlace(2, LAST), (reply(3),))
+    assert await taken(items, 2) == [reply(2), reply(3)]
+
+
+async def test_news_of_more_than_the_latest_events_is_read(another):
+    """A hint may be lost: what a look finds has to be read, though the latest events are known."""
+    journal, watches, items = another
+    watches.deliver_remote("c", EventPlace(1, LAST), ())
+    waiting = asyncio.create_task(anext(items))
+    await asyncio.sleep(0)
+    journal.events = [reply(2)]
+    watches.nudge("c", EventPlace(2, LAST))
+    assert await waiting == reply(2)
+
+
+async def test_news_that_comes_while_what_left_is_read_is_read_as_well(another):
+    journal, watches, items = another
+    journal.read.clear()
+    waiting = asyncio.create_task(anext(items))
+    await journal.reading.wait()
+    journal.events = [reply(2)]
+    watches.nudge("c", EventPlace(2, LAST))
+    journal.read.set()
+    assert await waiting == reply(2)

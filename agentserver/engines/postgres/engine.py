@@ -88,7 +88,7 @@ class PostgresEngine(DatabaseReads):
         self._thread = ReadingThread(options)
         self._link = Link(options, "work")
         hinting = self._hinting = Link(options, "hints")
-        self._hints = Hints(options, hinting)
+        self._hints = Hints(hinting)
         self._acknowledged = Acknowledged(options)
         self._lease = Lease(options, self._hints, self._begin_again, self._acknowledged.compare)
         self._claims = Claims(self._link, self._lease, self._hints, self._forget)
@@ -217,9 +217,7 @@ class PostgresEngine(DatabaseReads):
         conversation = outcome.conversation
         if outcome.asking:
             self._hints.tell(EVERYBODY, Topic.NEWS)
-        else:
-            for asker in self._inbox.askers(outcome):
-                self._hints.tell(asker, Topic.NEWS)
+        self._inbox.notify_askers(outcome)
         if conversation.closed and self._retention is not None and self._retention < LONGEST:
             self._acknowledged.forget([conversation.id])
 
@@ -242,7 +240,8 @@ class PostgresEngine(DatabaseReads):
         return self._claims.changes()
 
     async def release(self, conversations: Collection[str]) -> None:
-        """Give back conversations at rest."""
+        """Give back conversations at rest. One with an arrival whose fate is not written would stay."""
+        await self._inbox.flush()
         await self._claims.release(conversations)
 
     async def give_up(self) -> None:

@@ -1,28 +1,35 @@
 """Hints between servers that there is something to look at, so that they need not wait for their next look.
 
-Owns the channels of ``NOTIFY``. A hint may be missing, late or for nothing: whoever waits for one looks by itself after
-a bounded time. Hints are sent by a statement of their own, several at once, since ``NOTIFY`` takes a lock of the whole
-database. Refuses to carry anything but a topic.
+Owns the channels of ``NOTIFY``. A hint may be missing, late or for nothing: each server looks by itself after a bounded
+time. A hint may carry what the look would find, so that no statement is needed. Hints are sent by a statement of their
+own, several at once, since ``NOTIFY`` takes a lock of the whole database. Every role of the database may send one, so
+the names of the channels contain a secret that only those know who may read the tables.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from contextlib import suppress
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.engines.postgres.addresses import is_pooled
-from agentserver.engines.postgres.connection import DRIVER
+from agentserver.engines.postgres.connection import DRIVER, Trouble, classify
 from agentserver.ports import EngineError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from agentserver.engines.postgres.connection import Connection, Link
-    from agentserver.engines.postgres.options import PostgresOptions
 
 EVERYBODY = 0
 """The number under which every server hears."""
+
+MOST = 7_900
+"""Bytes of a hint with its data. Postgres takes less than 8,000."""
+
+HEARD = 1_000
+"""Hints with data that wait to be read. With more of them a look is cheaper."""
 
 _TELL = "select pg_notify(channel, topic) from unnest($1::text[], $2::text[]) as hint(channel, topic)"
 
@@ -37,20 +44,38 @@ class Topic(StrEnum):
     TOKENS = "tokens"
 
 
+class HintBatch(NamedTuple):
+    """Hints that arrived since the last wait.
+
+    Args:
+        data: of those that carry any, in order.
+        look: whether there may be more to find.
+    """
+
+    data: list[str]
+    look: bool
+
+
+LOOK_DUE: Final = HintBatch([], look=True)
+"""The batch before the first wait."""
+
+
 class Hints:
     """Sends hints, and waits for them.
 
     Args:
-        options: of the database.
         link: for sending.
+
+    ``secret`` is read from the tables before the first hint is sent or heard.
     """
 
-    def __init__(self, options: PostgresOptions, link: Link) -> None:
-        digest = hashlib.blake2b(options.schema.encode(), digest_size=6).hexdigest()
-        self._prefix = f"agentserver_{digest}_"
+    def __init__(self, link: Link) -> None:
+        self.secret = ""
         self._link = link
         self._events = {topic: asyncio.Event() for topic in Topic}
-        self._due: set[tuple[int, Topic]] = set()
+        self._data: dict[Topic, list[str]] = {topic: [] for topic in Topic}
+        self._look = set(Topic)
+        self._due: dict[tuple[int, str], None] = {}
         self._some = asyncio.Event()
 
     async def listen(self, connection: Connection, incarnation: int) -> None:
@@ -59,30 +84,47 @@ class Hints:
         A backend that a pooler gives to others next would keep listening, and tell whoever has it.
         """
         for number in () if is_pooled(connection) else {incarnation, EVERYBODY}:
-            await connection.add_listener(f"{self._prefix}{number}", self._hear)
+            await connection.add_listener(self._channel(number), self._hear)
         self.stir()
 
-    def _hear(self, _connection: object, _pid: int, _channel: str, topic: object) -> None:
+    def _channel(self, incarnation: int) -> str:
+        return f"agentserver_{self.secret}_{incarnation}"
+
+    def _hear(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
+        name, _, data = str(payload).partition(" ")
         with suppress(ValueError):
-            self._events[Topic(str(topic))].set()
+            topic = Topic(name)
+            if data and len(self._data[topic]) < HEARD:
+                self._data[topic].append(data)
+                self._events[topic].set()
+            else:
+                self.stir(topic)
 
     def stir(self, *topics: Topic) -> None:
         """Have this process look, at everything without a topic."""
         for topic in topics or Topic:
+            self._look.add(topic)
             self._events[topic].set()
 
-    def tell(self, incarnation: int, topic: Topic) -> None:
-        """Send a hint soon."""
-        self._due.add((incarnation, topic))
+    def tell(self, incarnation: int, topic: Topic, data: str = "") -> None:
+        """Send a hint soon, with what there is to find where that is short enough."""
+        text = f"{topic.value} {data}" if data else topic.value
+        self._due[incarnation, text if len(text.encode()) <= MOST else topic.value] = None
         self._some.set()
 
-    async def until(self, topic: Topic, seconds: float) -> None:
-        """Wait for a hint, and so long at most."""
+    async def until(self, topic: Topic, seconds: float) -> HintBatch:
+        """Wait for a hint, at most so long."""
         event = self._events[topic]
-        with suppress(TimeoutError):
+        try:
             async with asyncio.timeout(seconds):
                 await event.wait()
+        except TimeoutError:
+            self._look.add(topic)
         event.clear()
+        data, self._data[topic] = self._data[topic], []
+        look = topic in self._look
+        self._look.discard(topic)
+        return HintBatch(data, look)
 
     async def send(self) -> None:
         """Send what is due, for ever. What cannot be sent is not sent later: the others look by themselves."""
@@ -93,7 +135,13 @@ class Hints:
 
     async def flush(self) -> None:
         """Send what is due."""
-        due, self._due = self._due, set()
-        channels = [f"{self._prefix}{number}" for number, _ in due]
-        with suppress(EngineError, *DRIVER):
-            await self._link.fetch(_TELL, channels, [topic.value for _, topic in due])
+        due, self._due = list(self._due), {}
+        try:
+            await self._send(due)
+        except (EngineError, *DRIVER) as error:
+            if classify(error) is Trouble.ROW:  # the encoding of the database lacks a character
+                with suppress(EngineError, *DRIVER):
+                    await self._send([(number, text.partition(" ")[0]) for number, text in due])
+
+    async def _send(self, due: Sequence[tuple[int, str]]) -> None:
+        await self._link.fetch(_TELL, [self._channel(number) for number, _ in due], [text for _, text in due])

@@ -1,7 +1,7 @@
 """The inbox of conversations: what processes hand in that do not have them, and what became of it.
 
-Owns the table, the wait for fates, and the adoption of arrivals whose conversation belongs to nobody. Each look is one
-statement; hints make it earlier. Refuses to decide about an arrival.
+Owns the table, the wait for fates, and the adoption of arrivals whose conversation no server has. Each look is one
+statement. Hints make it earlier, or carry what it would find: an arrival, its fate, and the events that left since.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agentserver.core.messages import Cancelling, Outside
+from agentserver.core.messages import LAST, Cancelling, EventPlace, Outside, Reply
 from agentserver.engines.postgres import arrivals as form
 from agentserver.engines.postgres.claims import FREE
 from agentserver.engines.postgres.connection import DRIVER, AwayError, Trouble, classify, refused
-from agentserver.engines.postgres.hints import Topic
+from agentserver.engines.postgres.hints import LOOK_DUE, Topic
 from agentserver.ports import EngineError, Fate, UnfitError
 from agentserver.supervision import run_errand
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
+    from agentserver.core.messages import Done
     from agentserver.core.records.outcome import Outcome
     from agentserver.engines.postgres.claims import Claims
     from agentserver.engines.postgres.connection import Link
@@ -46,6 +47,15 @@ AT_ONCE = 256
 ASKED = 64
 """Requests of one conversation of which it is remembered which server has handed them in."""
 
+LAZY = 0.1
+"""Seconds for which fates wait to be written together. The server that waits for one has a hint before."""
+
+REMEMBERED = 1_000
+"""Arrivals that are known here after their fates were written: a hint about one may come late."""
+
+EVENTS, BYTES = 4, 4_000
+"""The latest events of a conversation that a hint carries at most, and the bytes of their messages."""
+
 KEPT = 3600.0
 """Seconds for which a fate is kept, so that what is handed in again is found."""
 
@@ -53,10 +63,10 @@ _HAND_IN = (
     "with new as (select * from unnest($2::text[], $3::text[], $4::bytea[]) as n(id, conversation, content)),"  # noqa: S608
     " kept as (insert into @inbox (id, conversation, asker, content) select id, conversation, $1, content from new"
     " on conflict (id) do nothing)"
-    f" select distinct case when {FREE} then null else c.owner end as owner"
+    f" select distinct new.conversation, case when {FREE} then null else c.owner end as owner"
     " from new left join @conversation c on c.id = new.conversation"
 )
-"""Gives the servers that have the conversations; null where none has one, or one that is gone."""
+"""Returns the server that has each conversation; null where none has it, or one that is gone."""
 _LOOK = (
     "select i.id, i.conversation, i.content, i.asker, c.number is null or c.closed is not null as over"  # noqa: S608 - our own texts
     " from @inbox i left join @conversation c on c.id = i.conversation"
@@ -65,12 +75,19 @@ _LOOK = (
 )
 _SETTLE = (
     "update @inbox i set fate = f.fate, content = '', at = clock_timestamp()"
-    " from unnest($1::text[], $2::text[]) as f(id, fate) where i.id = f.id and i.fate is null returning i.asker"
+    " from unnest($1::text[], $2::text[]) as f(id, fate) where i.id = f.id and i.fate is null"
 )
 _FATES = "select id, fate from @inbox where id = any($1::text[]) and fate is not null"
 _FORGET = "delete from @inbox where fate is not null and at < clock_timestamp() - $1 * interval '1 second'"
 
 logger = logging.getLogger("agentserver.journal")
+
+
+class PendingArrival(NamedTuple):
+    """An arrival that is being decided about."""
+
+    conversation: str
+    asker: int
 
 
 class Inbox:
@@ -88,7 +105,9 @@ class Inbox:
         self._due: list[tuple[Arrival, bytes, asyncio.Future[None]]] = []
         self._keeping: asyncio.Task[None] | None = None
         self._asked: defaultdict[str, list[asyncio.Future[Fate]]] = defaultdict(list)
-        self._given: dict[str, str] = {}
+        self._given: dict[str, PendingArrival] = {}
+        self._written: dict[str, None] = {}
+        self._tails: dict[str, form.Tail] = {}
         self._settled: dict[str, Fate] = {}
         self._settling = asyncio.Event()
         self._askers: defaultdict[str, dict[str, int]] = defaultdict(dict)
@@ -141,11 +160,14 @@ class Inbox:
         for _, _, kept in due:
             if not kept.done():
                 kept.set_result(None)
-        for (owner,) in owners:
+        of = dict(owners)
+        for arrival, _, _ in due:
+            owner = of[arrival.conversation]
             if owner is None:
                 self._hints.stir(Topic.INBOX)
             else:
-                self._hints.tell(owner, Topic.INBOX)
+                data = form.dump_arrival_hint(arrival, self._lease.incarnation)
+                self._hints.tell(owner, Topic.INBOX, data)
 
     async def _hand_in(self, columns: tuple[Any, ...], end: float) -> list[asyncpg.Record]:
         """Send arrivals, again as they are where no answer came: each is there once under its id."""
@@ -159,12 +181,17 @@ class Inbox:
 
     async def watch_fates(self) -> None:
         """Look for the fates of what was handed in here, for ever."""
+        loop, heard, look = asyncio.get_running_loop(), LOOK_DUE, 0.0
         while True:
             try:
-                await self._read_fates()
-            except (EngineError, *DRIVER) as error:
+                for text in heard.data:
+                    self._tell(*form.load_fate_hint(text))
+                if heard.look:
+                    look = loop.time() + SOON
+                    await self._read_fates()
+            except (EngineError, ValueError, *DRIVER) as error:
                 logger.warning("fates cannot be read: %s", error)
-            await self._hints.until(Topic.FATES, SOON)
+            heard = await self._hints.until(Topic.FATES, max(0.0, look - loop.time()))
 
     async def _read_fates(self) -> None:
         waiting = [key for key, futures in self._asked.items() if not all(one.done() for one in futures)]
@@ -181,14 +208,13 @@ class Inbox:
 
     async def arrivals(self) -> AsyncIterator[Arrival]:
         """Give the arrivals for conversations of this process, in order for each conversation, until it is closed."""
-        loop, busy_until = asyncio.get_running_loop(), 0.0
+        loop, busy_until, look = asyncio.get_running_loop(), 0.0, 0.0
+        heard = LOOK_DUE
         while not self._over:
             found: list[Arrival] = []
+            hinted = None if heard.look else self._read_hints(heard.data)
             try:
-                rows = await self._look()
-                if await self._adopt(rows):
-                    rows = await self._look()
-                found = self._read(rows)
+                found = await self._find() if hinted is None else hinted
             except AwayError:
                 pass
             except (EngineError, *DRIVER) as error:
@@ -197,8 +223,41 @@ class Inbox:
                 yield arrival
             if found:
                 busy_until = loop.time() + BUSY
-            if len(found) < AT_ONCE:
-                await self._hints.until(Topic.INBOX, SOON if loop.time() < busy_until else LATER)
+            if hinted is None:
+                look = loop.time() + (SOON if loop.time() < busy_until else LATER)
+            more = len(found) >= AT_ONCE
+            heard = LOOK_DUE if more else await self._hints.until(Topic.INBOX, max(0.0, look - loop.time()))
+
+    async def _find(self) -> list[Arrival]:
+        """Look for arrivals, and adopt their conversations where no server has them."""
+        rows = await self._look()
+        if await self._adopt(rows):
+            rows = await self._look()
+        return self._read(rows)
+
+    def _read_hints(self, heard: Sequence[str]) -> list[Arrival] | None:
+        """Read the arrivals of hints; None where the inbox has to be looked into."""
+        found = []
+        try:
+            for asker, arrival in map(form.load_arrival_hint, heard):
+                if arrival.id in self._given or arrival.id in self._written:
+                    continue
+                if self._claims.held(arrival.conversation) is None:
+                    return None
+                self._give(arrival, asker)
+                found.append(arrival)
+        except (
+            ValueError,
+            TypeError,
+            LookupError,
+            AttributeError,
+        ):  # the look says what is wrong with its row
+            return None
+        return found
+
+    def _give(self, arrival: Arrival, asker: int) -> None:
+        self._given[arrival.id] = PendingArrival(arrival.conversation, asker)
+        self._note_asker(arrival, asker)
 
     async def _look(self) -> list[asyncpg.Record]:
         return await self._link.fetch(_LOOK, self._lease.incarnation, [*self._given], AT_ONCE)
@@ -219,15 +278,15 @@ class Inbox:
             key, conversation, content, asker, _ = row
             if key in self._given or not self._decidable(row):
                 continue
-            self._given[key] = conversation
             try:
                 arrival = form.load(key, conversation, content)
             except (ValueError, TypeError, LookupError, AttributeError) as error:
                 logger.error("an arrival for conversation %s cannot be read: %s", conversation, error)  # noqa: TRY400 - the text says it all
+                self._given[key] = PendingArrival(conversation, asker)
                 self.settle(key, Fate("unkept"))
             else:
                 found.append(arrival)
-                self._note_asker(arrival, asker)
+                self._give(arrival, asker)
         return found
 
     def _note_asker(self, arrival: Arrival, asker: int) -> None:
@@ -238,28 +297,39 @@ class Inbox:
             if len(askers) > ASKED:
                 del askers[next(iter(askers))]
 
-    def askers(self, outcome: Outcome) -> set[int]:
-        """The servers that wait for what a step has let go, or for the end of its conversation."""
-        askers = self._askers.get(outcome.conversation.id)
+    def notify_askers(self, outcome: Outcome) -> None:
+        """Tell the servers that wait for it what a step has let go, or that its conversation is over."""
+        key = outcome.conversation.id
+        askers = self._askers.get(key)
         if not askers:
-            return set()
+            return
+        tail = self._tails[key] = _extend(self._tails.get(key), outcome)
         if outcome.conversation.closed:
-            return set(askers.values())
-        return {askers[event.request] for event in outcome.replies if event.request in askers}
+            for asker in set(askers.values()):
+                self._hints.tell(asker, Topic.NEWS)
+        for asker in {askers[event.request] for event in outcome.replies if event.request in askers}:
+            self._hints.tell(asker, Topic.NEWS, form.dump_tail(tail))
 
     def settle(self, key: str, fate: Fate) -> None:
         """An arrival is decided about. Not waited for."""
         self._settled[key] = fate
         self._settling.set()
+        given = self._given.get(key)
+        if given is None:
+            return
+        tail = self._tails.get(given.conversation)
+        if tail is not None:  # heard first: the server that waits then knows that nothing else has left
+            self._hints.tell(given.asker, Topic.NEWS, form.dump_tail(tail))
+        self._hints.tell(given.asker, Topic.FATES, form.dump_fate_hint(key, fate))
 
     async def write_fates(self) -> None:
         """Write what was settled, for ever."""
         while True:
             await self._settling.wait()
+            await asyncio.sleep(LAZY)
             self._settling.clear()
             await self.flush()
             if self._settled:  # the database is away
-                await asyncio.sleep(SOON)
                 self._settling.set()
 
     async def flush(self) -> None:
@@ -268,23 +338,25 @@ class Inbox:
         if not due:
             return
         try:
-            texts = [form.dump_fate(fate) for fate in due.values()]
-            for (asker,) in await self._writing.fetch(_SETTLE, [*due], texts):
-                self._hints.tell(asker, Topic.FATES)
+            await self._writing.fetch(_SETTLE, [*due], [form.dump_fate(fate) for fate in due.values()])
         except (EngineError, *DRIVER) as error:
             logger.warning("fates cannot be written: %s", error)
             return
         for key in due:
             self._settled.pop(key, None)
             self._given.pop(key, None)
+            self._written[key] = None
+        for key in [*self._written][:-REMEMBERED]:
+            del self._written[key]
 
     def forget(self, conversations: frozenset[str]) -> None:
         """Give the arrivals of conversations that are let go to their next owner."""
-        for key in [key for key, conversation in self._given.items() if conversation in conversations]:
+        for key in [key for key, given in self._given.items() if given.conversation in conversations]:
             if key not in self._settled:
                 del self._given[key]
         for conversation in conversations:
             self._askers.pop(conversation, None)
+            self._tails.pop(conversation, None)
 
     async def expire(self) -> None:
         """Forget old fates. Raises EngineError, and what asyncpg raises."""
@@ -302,6 +374,23 @@ class Inbox:
                 future.cancel()
         self._asked.clear()
         self._hints.stir(Topic.INBOX)
+
+
+def _extend(tail: form.Tail | None, outcome: Outcome) -> form.Tail:
+    """Add what a step has let go to the latest events of its conversation; drop the earliest where there are many."""
+    conversation, before = outcome.conversation, outcome.before
+    known = tail is not None and tail.version == before
+    since, events = (
+        (tail.since, tail.events) if tail is not None and known else (EventPlace(before, LAST), ())
+    )
+    events += outcome.replies
+    while len(events) > EVENTS or sum(map(_size, events)) > BYTES:
+        since, events = events[0].place, events[1:]
+    return form.Tail(conversation.id, conversation.version, since, events)
+
+
+def _size(event: Reply | Done) -> int:
+    return len(event.message) if isinstance(event, Reply) else 0
 
 
 def _fail(due: Sequence[tuple[Arrival, bytes, asyncio.Future[None]]], error: EngineError) -> None:

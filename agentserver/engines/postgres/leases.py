@@ -31,7 +31,7 @@ LONGER = 60.0
 
 _BEGIN = (
     "insert into @server (name, expires) values ($1, clock_timestamp() + $2 * interval '1 second')"
-    " returning incarnation"
+    " returning incarnation, (select secret from @ledger)"
 )
 _RENEW = (
     "update @server set expires = clock_timestamp() + $2 * interval '1 second'"
@@ -96,7 +96,8 @@ class Lease:
     async def begin(self) -> None:
         """Begin an incarnation. Raises EngineError."""
         rows = await self.link.fetch(_BEGIN, self._options.name, self._options.lease)
-        self.incarnation = int(rows[0][0])
+        ((incarnation, secret),) = rows
+        self.incarnation, self._hints.secret = int(incarnation), secret.hex
         await self.link.run(lambda connection: self._hints.listen(connection, self.incarnation))
 
     async def keep(self) -> None:

@@ -93,7 +93,9 @@ TABLES: Final = """
         accepted timestamptz
     );
 
-    create table @ledger (format integer not null, next bigint not null);
+    create table @ledger (
+        format integer not null, next bigint not null, secret uuid not null default gen_random_uuid()
+    );
     insert into @ledger values (1, 1);
 
     alter table @conversation set (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02);
@@ -114,7 +116,8 @@ The four tables with a fill factor have rows that are updated after they were wr
 update that changes no indexed column spare the indexes. A vacuum at 2 % of dead rows in place of 20 % gives that room
 back in time when there are millions of rows. The inbox is nearly empty, so that a share of it means nothing.
 
-``ledger.next``: the number that the next block of rows begins with, see numbers.py.
+``ledger.next``: the number that the next block of rows begins with, see numbers.py. ``ledger.secret`` names
+the channels of hints, see hints.py.
 """
 
 

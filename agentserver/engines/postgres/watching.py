@@ -1,24 +1,27 @@
 """News of conversations that other servers have.
 
 Owns one statement that looks at all that gateways here look at, and at all in which something waits for a person. Hints
-make the look earlier. Refuses to read what has left: gateways do, after the place that they have.
+make the look earlier, or carry the latest events. Other events are read by gateways, after the place that they have.
 """
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from agentserver.core.messages import LAST, UNDECIDED, EventPlace
+from agentserver.engines.postgres.arrivals import load_tail
 from agentserver.engines.postgres.connection import DRIVER, AwayError, refused
-from agentserver.engines.postgres.hints import Topic
+from agentserver.engines.postgres.hints import LOOK_DUE, Topic
 from agentserver.ports import News
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection
+    from collections.abc import AsyncIterator, Callable, Collection, Sequence
 
     import asyncpg
 
+    from agentserver.engines.postgres.arrivals import Tail
     from agentserver.engines.postgres.claims import Claims
     from agentserver.engines.postgres.connection import Link
     from agentserver.engines.postgres.hints import Hints
@@ -55,22 +58,29 @@ class Watching:
         """Give the news of wanted conversations, and of each that begins or ceases to ask a person, for ever."""
         seen: dict[str, tuple[object, ...]] = {}
         asking: set[str] = set()
+        loop, heard, look = asyncio.get_running_loop(), LOOK_DUE, 0.0
         while True:
-            keys = [key for key in wanted() if self._claims.held(key) is None]
-            try:
-                rows = await self._link.fetch(_LOOK, keys)
-            except AwayError:
-                rows = None
-            except DRIVER as error:
-                raise refused(error) from error
-            if rows is not None:
-                now = {row["id"] for row in rows if row["asks"]}
-                changed, asking = now ^ asking, now
-                for news in self._changed(rows, seen, changed):
-                    yield news
-                seen = {row["id"]: _state(row) for row in rows}
-            await asyncio.sleep(len(keys) / EACH)
-            await self._hints.until(Topic.NEWS, SOON if keys else LATER)
+            for tail in _tails(heard.data):
+                if self._claims.held(tail.conversation) is None:
+                    place = tail.events[-1].place if tail.events else tail.since
+                    yield News(tail.conversation, place, over=False, since=tail.since, events=tail.events)
+            if heard.look:
+                keys = [key for key in wanted() if self._claims.held(key) is None]
+                try:
+                    rows = await self._link.fetch(_LOOK, keys)
+                except AwayError:
+                    rows = None
+                except DRIVER as error:
+                    raise refused(error) from error
+                if rows is not None:
+                    now = {row["id"] for row in rows if row["asks"]}
+                    changed, asking = now ^ asking, now
+                    for news in self._changed(rows, seen, changed):
+                        yield news
+                    seen = {row["id"]: _state(row) for row in rows}
+                await asyncio.sleep(len(keys) / EACH)
+                look = loop.time() + (SOON if keys else LATER)
+            heard = await self._hints.until(Topic.NEWS, max(0.0, look - loop.time()))
 
     def _changed(
         self, rows: list[asyncpg.Record], seen: dict[str, tuple[object, ...]], changed: set[str]
@@ -82,6 +92,15 @@ class Watching:
             for key in dict.fromkeys([*found, *changed])
             if self._claims.held(key) is None
         ]
+
+
+def _tails(heard: Sequence[str]) -> list[Tail]:
+    """Read the events of hints. A look finds those of one that cannot be read."""
+    found = []
+    for text in heard:
+        with suppress(ValueError):
+            found.append(load_tail(text))
+    return found
 
 
 def _state(row: asyncpg.Record) -> tuple[object, ...]:

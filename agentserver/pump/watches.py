@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.core.messages import LAST, UNDECIDED, EventPlace, Progress
 from agentserver.ports import Ended, ForgottenError, WatchEnd

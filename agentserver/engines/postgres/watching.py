@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from agentserver.engines.postgres.arrivals import Tail
     from agentserver.engines.postgres.claims import Claims
     from agentserver.engines.postgres.connection import Link
     from agentserver.engines.postgres.hints import Hints
@@ -53,34 +52,48 @@ class Watching:
 
     def __init__(self, link: Link, claims: Claims, hints: Hints) -> None:
         self._link, self._claims, self._hints = link, claims, hints
+        self._seen: dict[str, tuple[object, ...]] = {}
+        self._asking: set[str] = set()
 
     async def news(self, wanted: Callable[[], Collection[str]]) -> AsyncIterator[News]:
-        """Give the news of wanted conversations, and of each that begins or ceases to ask a person, for ever."""
-        seen: dict[str, tuple[object, ...]] = {}
-        asking: set[str] = set()
+        """Yield the news of wanted conversations, and of each that begins or ceases to ask a person, for ever."""
         loop, heard, look = asyncio.get_running_loop(), LOOK_DUE, 0.0
         while True:
-            for tail in _tails(heard.data):
-                if self._claims.held(tail.conversation) is None:
-                    place = tail.events[-1].place if tail.events else tail.since
-                    yield News(tail.conversation, place, over=False, since=tail.since, events=tail.events)
+            found = self._read_hints(heard.data)
+            keys = [key for key in wanted() if self._claims.held(key) is None] if heard.look else []
             if heard.look:
-                keys = [key for key in wanted() if self._claims.held(key) is None]
-                try:
-                    rows = await self._link.fetch(_LOOK, keys)
-                except AwayError:
-                    rows = None
-                except DRIVER as error:
-                    raise refused(error) from error
-                if rows is not None:
-                    now = {row["id"] for row in rows if row["asks"]}
-                    changed, asking = now ^ asking, now
-                    for news in self._changed(rows, seen, changed):
-                        yield news
-                    seen = {row["id"]: _state(row) for row in rows}
+                found += await self._look(keys)
+            for news in found:
+                yield news
+            if heard.look:
                 await asyncio.sleep(len(keys) / EACH)
                 look = loop.time() + (SOON if keys else LATER)
             heard = await self._hints.until(Topic.NEWS, max(0.0, look - loop.time()))
+
+    def _read_hints(self, data: Sequence[str]) -> list[News]:
+        """Read the latest events of conversations from hints. A look finds those of a hint that cannot be read."""
+        found = []
+        for text in data:
+            with suppress(ValueError):
+                tail = load_tail(text)
+                place = tail.events[-1].place if tail.events else tail.since
+                news = News(tail.conversation, place, over=False, since=tail.since, events=tail.events)
+                found.append(news)
+        return [news for news in found if self._claims.held(news.conversation) is None]
+
+    async def _look(self, keys: Sequence[str]) -> list[News]:
+        """Look at some conversations and at all that ask a person. Raises EngineError."""
+        try:
+            rows = await self._link.fetch(_LOOK, keys)
+        except AwayError:
+            return []
+        except DRIVER as error:
+            raise refused(error) from error
+        now = {row["id"] for row in rows if row["asks"]}
+        changed, self._asking = now ^ self._asking, now
+        news = self._changed(rows, self._seen, changed)
+        self._seen = {row["id"]: _state(row) for row in rows}
+        return news
 
     def _changed(
         self, rows: list[asyncpg.Record], seen: dict[str, tuple[object, ...]], changed: set[str]
@@ -92,15 +105,6 @@ class Watching:
             for key in dict.fromkeys([*found, *changed])
             if self._claims.held(key) is None
         ]
-
-
-def _tails(heard: Sequence[str]) -> list[Tail]:
-    """Read the events of hints. A look finds those of one that cannot be read."""
-    found = []
-    for text in heard:
-        with suppress(ValueError):
-            found.append(load_tail(text))
-    return found
 
 
 def _state(row: asyncpg.Record) -> tuple[object, ...]:

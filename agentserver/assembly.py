@@ -370,7 +370,7 @@ def principal_stores(organism: Organism) -> tuple[PrincipalStore, PaceStore | No
     if organism.engine is not None:
         shared = shared_principals(organism.engine)
         return shared, shared
-    from agentserver.gateways.principals.file import beside
+    from agentserver.gateways.principals.document import beside
 
     return beside(journal_path(organism) or organism.files[0]), None
 

@@ -31,7 +31,7 @@ from agentserver.gateways.http import DoorOptions, HttpDoor, TokenKeeper
 from agentserver.gateways.http.options import names
 from agentserver.gateways.http.serving import bound, served
 from agentserver.gateways.principals import Tokens
-from agentserver.gateways.principals.file import PrincipalFile
+from agentserver.gateways.principals.document import PrincipalFile
 from agentserver.supervision import Ending
 from agentserver.testing import Testbed
 from agentserver.testing.standins import Standins

@@ -276,7 +276,7 @@ def import_journal(ctx: click.Context, file: Path, organism: Path | None) -> Non
 def _import_principals(ctx: click.Context, main: Path, journal: Path) -> None:
     """Copy the principals beside a journal into the database of an organism, where that has none."""
     from agentserver.assembly import shared_principals
-    from agentserver.gateways.principals.file import beside
+    from agentserver.gateways.principals.document import beside
 
     keys = project.glimpse(ctx, main).engine
     try:

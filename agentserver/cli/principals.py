@@ -207,15 +207,15 @@ def _store(
     Where this ``begins`` them in a database, its tables are made, as the first server that starts makes them.
     """
     from agentserver.config.organism import Journal
-    from agentserver.gateways.principals import file
+    from agentserver.gateways.principals import document
 
     if journal is not None:
-        return file.beside(journal)
+        return document.beside(journal)
     if READERS in ctx.meta and organism is None:
         project.refuse(ctx, "name the organism with --organism: its principals stand beside it")
     default = Path(Journal().path)
     if project.found(organism) is None and project.is_file(default):
-        return file.beside(default)
+        return document.beside(default)
     main = project.located(organism)
     seen = project.glimpse(ctx, main)
     if seen.engine is not None:
@@ -227,13 +227,13 @@ def _store(
         ctx.call_on_close(shared.close)
         return shared
     if seen.unkept:
-        return file.beside(main)
+        return document.beside(main)
     if seen.journal is None:
         told = seen.astray or seen.unread or f"{main}: journal: it cannot be read"
         project.refuse(
             ctx, *told.split("\n"), "which journal the organism has is not known: name it with --journal"
         )
-    return file.beside(seen.journal)
+    return document.beside(seen.journal)
 
 
 def _make_tables(ctx: click.Context, keys: PostgresKeys) -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from agentserver.cli.ending import GracefulEnd
     from agentserver.core.messages import Done, Reply
     from agentserver.gateways.console.console import Console
-    from agentserver.gateways.console.input import Lines
+    from agentserver.gateways.console.lines import Lines
     from agentserver.pump.handle import ServerHandle
     from agentserver.trace.terminal import Screen
 
@@ -173,7 +173,7 @@ def _escape(stream: object) -> None:
 
 def _lines(console: Console, server: Server, screen: Screen) -> tuple[Lines, AbstractContextManager[None]]:
     """A prompt on a capable terminal with the ``console`` extra, else plain lines."""
-    from agentserver.gateways.console.input import PlainLines
+    from agentserver.gateways.console.lines import PlainLines
 
     both = sys.stdin.isatty() and sys.stdout.isatty()
     plain = PlainLines(sys.stdin.fileno(), screen.prompt if both else None)

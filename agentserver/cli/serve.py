@@ -93,7 +93,7 @@ def _agui(serving: DoorServing) -> Iterable[DoorPart]:
     if serving.organism.door is None or not serving.organism.door.agui:
         return
     require("http: agui:", "agui")
-    from agentserver.gateways.agui.runs import part
+    from agentserver.gateways.agui import part
 
     yield part()
 

@@ -35,15 +35,15 @@ def followed(server: Server) -> AbstractAsyncContextManager[None]:
     import time
 
     from agentserver.assembly import journal_path
-    from agentserver.gateways.top import place, serving
-    from agentserver.gateways.top.overview import Overviews
+    from agentserver.gateways import top
+    from agentserver.gateways.top import Overviews
 
     def redact(text: str) -> str:
         return server.organism.secrets.redact(text)
 
     organism = server.organism
     overviews = Overviews(server, organism.name, redact, time.time)
-    return serving.followed(overviews, place.beside(journal_path(organism) or organism.files[0]))
+    return top.followed(overviews, top.beside(journal_path(organism) or organism.files[0]))
 
 
 def run(ctx: click.Context, ending: GracefulEnd, session: Callable[[], Awaitable[int]]) -> NoReturn:

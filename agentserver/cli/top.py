@@ -37,11 +37,11 @@ def command(ctx: click.Context, organism: Path | None, journal: Path | None, *, 
     run and serve listen at a Unix socket beside the journal, or beside the YAML of an organism that keeps none. Only
     the user who runs the server can connect, and root.
     """
-    from agentserver.gateways.top import place
+    from agentserver.gateways import top
 
     path = _place(ctx, organism, journal)
     try:
-        peer = place.connected(path)
+        peer = top.connected(path)
     except (FileNotFoundError, ConnectionRefusedError):
         project.refuse(ctx, f"{path}: no server runs here (agentserver run or agentserver serve starts one)")
     except OSError as error:
@@ -58,14 +58,14 @@ def command(ctx: click.Context, organism: Path | None, journal: Path | None, *, 
 def _place(ctx: click.Context, organism: Path | None, journal: Path | None) -> Path:
     """The socket of the server that is meant."""
     from agentserver.cli.reading import located
-    from agentserver.gateways.top import place
+    from agentserver.gateways import top
 
     if journal is None and project.found(organism) is not None:
         file = project.located(organism)
         seen = project.glimpse(ctx, file)
         if seen.unkept or seen.engine is not None:
-            return place.beside(file.resolve())
-    return place.beside(located(ctx, organism, journal))
+            return top.beside(file.resolve())
+    return top.beside(located(ctx, organism, journal))
 
 
 def _lines(peer: socket.socket) -> Iterator[str]:
@@ -74,7 +74,7 @@ def _lines(peer: socket.socket) -> Iterator[str]:
 
 
 def _show(line: str) -> None:
-    from agentserver.gateways.top import view
+    from agentserver.gateways import top
     from agentserver.trace.terminal import columns_of, paint, wants_colour, wrap
 
     if not sys.stdout.isatty():
@@ -83,7 +83,7 @@ def _show(line: str) -> None:
         return
     colour, width = wants_colour(sys.stdout, os.environ), columns_of(sys.stdout) or 80
     pieces = (
-        piece for each in view.lines(parse_json_or_raise(line, JsonLimits())) for piece in wrap(each, width)
+        piece for each in top.lines(parse_json_or_raise(line, JsonLimits())) for piece in wrap(each, width)
     )
     sys.stdout.write(_ANEW + "".join(f"{paint(piece, colour=colour)}\n" for piece in pieces))
     sys.stdout.flush()

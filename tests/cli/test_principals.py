@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from agentserver.cli import cli
 from agentserver.gateways.principals import Tokens
-from agentserver.gateways.principals.file import PrincipalFile
+from agentserver.gateways.principals.document import PrincipalFile
 
 YAML = """\
 name: desk

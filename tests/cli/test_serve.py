@@ -11,7 +11,7 @@ import time
 import pytest
 
 from agentserver.core.state.principals import Principal, Trust
-from agentserver.gateways.principals import Caller, Rate, Role, file, tokens
+from agentserver.gateways.principals import Caller, Rate, Role, document, tokens
 from tests.cli.served import Served, write
 from tests.machine import HANGS
 
@@ -25,7 +25,7 @@ def home(tmp_path):
 @pytest.fixture
 def token(home):
     caller = Caller(Principal("ada", Trust.ORDERS, None), Role.OPERATOR, Rate(1000, "s"), 20)
-    return tokens.add(file.beside(home / "out" / "journal.sqlite"), caller)
+    return tokens.add(document.beside(home / "out" / "journal.sqlite"), caller)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -69,7 +69,7 @@ def test_a_second_start_answers_a_retry_as_the_first_did(home, token):
 def test_a_revoked_token_soon_counts_no_more(home, token):
     with Served(home, token) as served:
         served.open()
-        tokens.revoke(file.beside(home / "out" / "journal.sqlite"), "ada")
+        tokens.revoke(document.beside(home / "out" / "journal.sqlite"), "ada")
         while served.client.post("/v1/conversations").status_code != 401:
             time.sleep(0.05)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agentserver.core.state.principals import Principal, Trust
-from agentserver.gateways.principals import Caller, Rate, Role, file, tokens
+from agentserver.gateways.principals import Caller, Rate, Role, document, tokens
 from tests.cli.served import Served, write
 from tests.machine import HANGS
 
@@ -23,7 +23,7 @@ def home(tmp_path):
 @pytest.fixture
 def token(home):
     caller = Caller(Principal("ada", Trust.STRANGER, ("greeter",)), Role.USER, Rate(1000, "s"), 2)
-    return tokens.add(file.beside(home / "out" / "journal.sqlite"), caller)
+    return tokens.add(document.beside(home / "out" / "journal.sqlite"), caller)
 
 
 def kill(served):

@@ -16,10 +16,9 @@ from agentserver.cli import send
 from agentserver.client import values as client_values
 from agentserver.client.errors import ProtocolError
 from agentserver.foreign_json.reading import RefusedJson
-from agentserver.gateways.agui import asked
-from agentserver.gateways.http import forms
-from agentserver.gateways.http.problems import ProblemAnswer
-from agentserver.gateways.http.routes import streams
+from agentserver.gateways import agui
+from agentserver.gateways.http import forms, streams
+from agentserver.gateways.http.parts import ProblemAnswer
 from agentserver.gateways.principals import document
 from agentserver.handoff import audit, requests
 from agentserver.handoff.edge.cursor import SessionCursor
@@ -91,8 +90,8 @@ READERS = {
         lambda data: forms.message(None, forms.JSON, data, None, None, None),
         b"%s",
     ),
-    "agentserver/gateways/http/routes/streams.py": (streams._taken, b'{"taken":%s}'),
-    "agentserver/gateways/agui/asked.py": (partial(asked.read, decides=True), RUN),
+    "agentserver/gateways/http/streams.py": (streams._taken, b'{"taken":%s}'),
+    "agentserver/gateways/agui.py": (partial(agui.read, decides=True), RUN),
     "agentserver/gateways/principals/document.py": (document.read, PRINCIPALS),
     "agentserver/client/values.py": (client_values.read_object, b"[%s]"),
     "agentserver/worker/frames.py": (framed, FRAME),
@@ -127,7 +126,7 @@ NOTES = {
 """Readers of files beside others: what is there is this user's own, but anybody may have broken it."""
 
 ELSEWHERE = {
-    "agentserver/gateways/http/routes/deciding.py": "tests/hostile/attack_bodies.py, over HTTP",
+    "agentserver/gateways/http/operators.py": "tests/hostile/attack_bodies.py, over HTTP",
     "agentserver/gateways/live/routes.py": "tests/hostile/attack_bodies.py, over HTTP",
     "agentserver/handoff/validation/worker.py": "answers of a process of its own, of at most 500 characters",
     "agentserver/mcp/client/messages.py": "tests/mcp/client/test_messages.py",

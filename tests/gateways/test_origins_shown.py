@@ -13,7 +13,7 @@ from agentserver import config
 from agentserver.characters.table import is_unseen
 from agentserver.findings import AnsweredText, Origins, RecordText, ValueOrigin
 from agentserver.gateways.approval_view import traced
-from agentserver.gateways.live import telling
+from agentserver.gateways.live import views
 from agentserver.trace.redact import Redaction
 from agentserver.trace.terminal import paint
 from tests.gateways.console.test_approvals import WAITS, session
@@ -88,11 +88,11 @@ async def test_an_operator_sees_the_mail_and_the_origin_of_the_iban(clerk):
         assert (await olga.get("/v1/approvals/unknown")).status_code == 404
         rules = door.server.rules
         found = rules.origins(door.server.conversation(one.delivery.conversation), one.delivery)
-        page = telling.question(one, rules.codecs, Redaction(), found)
+        page = views.question(one, rules.codecs, Redaction(), found)
         said = "\n".join("".join(text for _, text in line) for line in page["origins"])
         assert "a stranger wrote it: inbox()" in said
         assert "Pay the invoice in mail 13" in said
-        assert telling.question(one, rules.codecs, Redaction(), found, whole=False)["origins"] == []
+        assert views.question(one, rules.codecs, Redaction(), found, whole=False)["origins"] == []
         await anyio.lowlevel.checkpoint()
 
 

@@ -31,7 +31,7 @@ import anyio
 import httpx
 
 from agentserver.core.state.principals import Principal, Trust
-from agentserver.gateways.principals import Caller, Rate, Role, file, tokens
+from agentserver.gateways.principals import Caller, Rate, Role, document, tokens
 from tests.cli.served import write
 from tests.machine import HANGS
 
@@ -212,7 +212,7 @@ def serving(attack: Attack, home: Path) -> Iterator[Target]:
 def enrol(home: Path, name: str, role: Role = Role.USER, rate: float = 100_000, opens: int = 100_000) -> str:
     """Enrol a principal of an organism whose journal lies in ``out`` and return its token."""
     caller = Caller(Principal(name, Trust.ORDERS, None), role, Rate(rate, "s"), opens)
-    return tokens.add(file.beside(home / "out" / "journal.sqlite"), caller)
+    return tokens.add(document.beside(home / "out" / "journal.sqlite"), caller)
 
 
 def _address(process: subprocess.Popen[bytes], home: Path) -> str:

@@ -22,7 +22,7 @@ from agentserver.core.records.details import Ground
 from agentserver.core.records.wording import PHRASES
 from agentserver.core.state.approvals import Unasked
 from agentserver.findings import PHRASES as FINDINGS
-from agentserver.gateways.http import problems
+from agentserver.gateways.http import parts
 from agentserver.handoff.plans.chain import StepMistake
 from agentserver.handoff.requests import RequestRefusal
 from agentserver.hygiene.rules import RULES
@@ -67,7 +67,7 @@ def test_the_words_of_rules_and_approvals_find_their_entries():
 
 def statuses():
     """Every status with which the door says no."""
-    yield from problems.STATUS.values()
+    yield from parts.STATUS.values()
     for path in (ROOT / "agentserver" / "gateways").rglob("*.py"):
         yield from map(int, re.findall(r"ProblemAnswer\(\s*(\d{3})\b", path.read_text("utf-8")))
 

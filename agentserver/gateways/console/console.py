@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections import deque
+from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import anyio
 
@@ -18,13 +20,11 @@ from agentserver.core.state.approvals import Answer
 from agentserver.gateways.console import lines as console_lines
 from agentserver.gateways.console import view
 from agentserver.gateways.console.approvals import Approvals
-from agentserver.gateways.console.complete import Ids
-from agentserver.gateways.console.ending import CLOSING, EndReason, Unhurried
-from agentserver.gateways.console.hops import HopView
-from agentserver.gateways.console.input import ControlKey
 from agentserver.gateways.console.lines import (
     Address,
     Command,
+    ControlKey,
+    Ids,
     LineReader,
     TypedMessage,
     Verb,
@@ -36,14 +36,13 @@ from agentserver.trace import text
 from agentserver.trace.terminal import Style, own_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from anyio.abc import TaskGroup
 
     from agentserver.core.messages import Reply
-    from agentserver.gateways.console.ending import SessionGuard
-    from agentserver.gateways.console.input import Lines
-    from agentserver.gateways.console.lines import Meaning, Takers
+    from agentserver.core.records.audit import AuditRecord
+    from agentserver.gateways.console.lines import Lines, Meaning, Takers
     from agentserver.gateways.console.session import ConsoleHost, ConsoleSession
     from agentserver.ports.records import Records
     from agentserver.trace.terminal import Screen
@@ -403,3 +402,97 @@ class Console:
         if self._addressee not in self._takers:  # a reload has taken it away
             self._addressee = next(iter(self._takers))
         return "... " if self._reader.open else f"{self._addressee}> "
+
+
+CLOSING = 0.4
+"""Seconds that the end of a session may take after the drain; a journal that cannot be written keeps it no longer."""
+
+
+class EndReason(Enum):
+    """The reason for which a session ends before its lines do."""
+
+    QUIT = "quit"
+    TERMINATED = "terminated"
+    INTERRUPTED = "interrupted"
+
+
+class SessionGuard(Protocol):
+    """The process around a session."""
+
+    def signals(self) -> AsyncIterator[int]:
+        """SIGINT and SIGTERM, as they come."""
+        ...
+
+    def begin(self, status: int) -> None:
+        """The session ends with the drain, at the latest. May see to it that the process does too."""
+        ...
+
+
+class Unhurried:
+    """A process that lives on after the session."""
+
+    async def signals(self) -> AsyncIterator[int]:
+        """The signals of the event loop."""
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as received:
+            async for number in received:
+                yield number
+
+    def begin(self, status: int) -> None:
+        """Nothing to see to."""
+
+
+WAITING = 10_000
+"""Records that may wait to be shown; beyond it the oldest are counted instead."""
+
+
+class HopView:
+    """Shows what happens in the session's conversations, as long as ``on`` is set."""
+
+    def __init__(self, sessions: ConsoleSessions, screen: Screen) -> None:
+        self._sessions = sessions
+        self._screen = screen
+        self._waiting: deque[tuple[ConsoleSession, AuditRecord]] = deque()
+        self._lost = 0
+        self._news = asyncio.Event()
+        self.on = True
+
+    def note(self, record: AuditRecord) -> None:
+        """Take in a record; called by the pump, so it neither blocks nor raises."""
+        session = self._sessions.get(record.conversation)
+        if session is None:
+            return
+        if len(self._waiting) >= WAITING:
+            self._waiting.popleft()
+            self._lost += 1
+        self._waiting.append((session, record))
+        self._news.set()
+
+    async def follow(self, session: ConsoleSession) -> None:
+        """Show how far listeners say they are, until the conversation is over."""
+        if session.followed:
+            return
+        session.followed = True
+        async for progress in session.handle.progress():
+            if self.on:
+                self.flush()
+                self._screen.show(((Style.DIM, f"{progress.sender} ... {progress.text}"),))
+
+    async def show(self) -> None:
+        """Show records as they come, for ever."""
+        while True:
+            await self._news.wait()
+            self.flush()
+
+    def flush(self) -> None:
+        """Show every record so far; what is printed next comes after them."""
+        self._news.clear()
+        if self._lost:
+            self._screen.say(f"{format_amount(self._lost, 'hop')} not shown", Style.WARN)
+            self._lost = 0
+        while self._waiting:
+            self._show(*self._waiting.popleft())
+
+    def _show(self, session: ConsoleSession, record: AuditRecord) -> None:
+        hop = session.reading.take(record)
+        if self.on and not text.is_quiet(record):
+            self._screen.show(*text.todo_line(hop), text.line(hop), *text.detail_lines(hop, "/trace"))

@@ -6,21 +6,26 @@ Refuses to know screens, prompts and running conversations.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import os
 import re
 import shlex
 from collections import deque
 from dataclasses import dataclass
 from enum import Enum, StrEnum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+import anyio
+import anyio.to_thread
 from lxml import etree
 
 from agentserver.gateways import form
+from agentserver.gateways.form import field_names
 from agentserver.payload.names import local
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from agentserver.core.guard import Rules
     from agentserver.payload.codec import Codec
@@ -387,3 +392,167 @@ class LineReader:
             self.again.extend(gathered.cut(self._takers))
         first = gathered.data().decode().split("\n", 1)[0]
         return Mistake((f"the XML that begins with {first} is not complete; it was not sent",))
+
+
+@dataclass(frozen=True, slots=True)
+class WordCompletion:
+    """One completion.
+
+    Args:
+        text: what the word would become.
+        start: where that word begins, counted back from the cursor.
+        meaning: a short remark.
+    """
+
+    text: str
+    start: int
+    meaning: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ids:
+    """The subjects of commands.
+
+    Args:
+        conversations: the session's.
+        approvals: of messages that wait for an approval.
+    """
+
+    conversations: Iterable[str] = ()
+    approvals: Iterable[str] = ()
+
+
+def candidates(before: str, takers: Takers, ids: Ids) -> Iterator[WordCompletion]:
+    """Completions of the text before the cursor: names, payloads, fields, commands and their arguments."""
+    word = re.split(r"\s", before)[-1]
+    for text, meaning in _known(before.lstrip(), takers, ids):
+        if text.startswith(word) and text != word:
+            yield WordCompletion(text, -len(word), meaning)
+
+
+def _known(before: str, takers: Takers, ids: Ids) -> Iterator[tuple[str, str]]:
+    head, space, rest = before.partition(" ")
+    if head.startswith("/"):
+        yield from _arguments(head[1:], rest, ids) if space else _commands()
+    elif head.startswith("@"):
+        yield from _fields(head[1:], rest, takers) if space else _names(takers)
+
+
+def _commands() -> Iterator[tuple[str, str]]:
+    for verb, (argument, meaning) in HELP.items():
+        yield f"/{verb}", f"{argument} {meaning}".strip()
+
+
+def _arguments(verb: str, rest: str, ids: Ids) -> Iterator[tuple[str, str]]:
+    if verb in {Verb.RAW, Verb.HOPS}:
+        yield from (("on", ""), ("off", ""))
+    elif verb in {Verb.TRACE, Verb.CANCEL}:
+        yield from ((conversation, "conversation") for conversation in ids.conversations)
+    elif verb == Verb.APPROVE and " " in rest:
+        yield ALWAYS, "for the rest of the conversation"
+    elif verb in {Verb.APPROVALS, Verb.APPROVE, Verb.DENY}:
+        yield from ((approval, "waits for an approval") for approval in ids.approvals)
+
+
+def _names(takers: Takers) -> Iterator[tuple[str, str]]:
+    for name, codecs in takers.items():
+        roots = [local(codec.name) for codec in codecs]
+        yield f"@{name}", ", ".join(roots)
+        if len(roots) > 1:
+            yield from ((f"@{name}/{root}", root) for root in roots)
+
+
+def _fields(head: str, rest: str, takers: Takers) -> Iterator[tuple[str, str]]:
+    name, _, root = head.partition("/")
+    given = set(re.findall(r"(\S+?)=", rest))
+    for codec in takers.get(name, ()):
+        if root and local(codec.name) != root:
+            continue
+        repeated = {each.name for each in codec.outline if each.repeated}
+        labels = {each.name: each.label for each in codec.outline}
+        for known in field_names(codec):
+            if known not in given or known in repeated:
+                yield f"{known}=", labels.get(known, "")
+
+
+MAX_LINE = 1 << 22
+"""Bytes of one line; a longer one ends the input."""
+
+_CHUNK = 1 << 16
+
+
+class ControlKey(Enum):
+    """A key that comes instead of a line."""
+
+    END = "end"
+    INTERRUPT = "interrupt"
+    TOO_LONG = "too long"
+
+
+Typed: TypeAlias = str | ControlKey
+
+
+class Lines(Protocol):
+    """The source of the console's lines."""
+
+    @property
+    def concurrent(self) -> bool:
+        """True when output may appear while a line is typed, so that the prompt need not wait for what runs."""
+        ...
+
+    async def next(self, prompt: str) -> Typed:
+        """The next line without its end. After ``ControlKey.END`` there is none."""
+        ...
+
+    def clear(self, prompt: str) -> bool:
+        """Forget what is typed of a line and ask for it with this prompt. True when there was something."""
+        ...
+
+
+class PlainLines:
+    """Lines of a file descriptor. What is no UTF-8 arrives as surrogates (PEP 383).
+
+    Args:
+        descriptor: to read from; left as it is, in blocking mode.
+        show: prints the prompt, or None when there is no reader.
+    """
+
+    concurrent = False
+
+    def __init__(self, descriptor: int, show: Callable[[str], None] | None = None) -> None:
+        self._descriptor = descriptor
+        self._show = show
+        self._pending = b""
+        self._over = False
+
+    async def next(self, prompt: str) -> Typed:
+        """The next line."""
+        if self._show is not None:
+            self._show(prompt)
+        while b"\n" not in self._pending:
+            if len(self._pending) > MAX_LINE:
+                return ControlKey.TOO_LONG
+            if self._over:
+                last, self._pending = self._pending, b""
+                return _text(last) if last else ControlKey.END
+            await self._read()
+        line, _, self._pending = self._pending.partition(b"\n")
+        return _text(line)
+
+    def clear(self, prompt: str) -> bool:
+        """Ask again: what is typed of a line the terminal itself has forgotten, without a word."""
+        if self._show is not None:
+            self._show(f"\n{prompt}")
+        return False
+
+    async def _read(self) -> None:
+        # A regular file is always readable, and epoll refuses it.
+        with contextlib.suppress(PermissionError):
+            await anyio.wait_readable(self._descriptor)
+        chunk = await anyio.to_thread.run_sync(os.read, self._descriptor, _CHUNK)
+        self._over = not chunk
+        self._pending += chunk
+
+
+def _text(line: bytes) -> str:
+    return line.removesuffix(b"\r").decode(errors="surrogateescape")

@@ -21,8 +21,7 @@ from prompt_toolkit.key_binding import KeyBindings
 from prompt_toolkit.patch_stdout import patch_stdout
 
 from agentserver.characters.printing import escape_unseen
-from agentserver.gateways.console.complete import candidates
-from agentserver.gateways.console.input import ControlKey
+from agentserver.gateways.console.lines import ControlKey, candidates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -34,9 +33,7 @@ if TYPE_CHECKING:
     from prompt_toolkit.key_binding import KeyPressEvent
     from prompt_toolkit.output import Output
 
-    from agentserver.gateways.console.complete import Ids
-    from agentserver.gateways.console.input import Typed
-    from agentserver.gateways.console.lines import Takers
+    from agentserver.gateways.console.lines import Ids, Takers, Typed
 
 
 class ListenerCompleter(Completer):

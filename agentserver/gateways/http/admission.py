@@ -12,9 +12,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
-from agentserver.gateways.http.held import STOPPING
-from agentserver.gateways.http.parts import CALLER, HEADS, SHARE
-from agentserver.gateways.http.problems import ProblemAnswer, crowded, nobody, stopping, too_many, unavailable
+from agentserver.gateways.http.connections import STOPPING
+from agentserver.gateways.http.parts import (
+    CALLER,
+    HEADS,
+    SHARE,
+    ProblemAnswer,
+    crowded,
+    nobody,
+    stopping,
+    too_many,
+    unavailable,
+)
 from agentserver.gateways.http.shares import LoopShares
 from agentserver.gateways.principals import Role
 
@@ -24,8 +33,7 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from agentserver.gateways.http.connections import Connections
-    from agentserver.gateways.http.held import Holding
+    from agentserver.gateways.http.connections import Connections, Holding
     from agentserver.gateways.http.options import DoorOptions
     from agentserver.gateways.http.parts import DoorPart, KnownTokens, RequestPace
     from agentserver.gateways.http.shares import Share

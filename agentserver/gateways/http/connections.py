@@ -5,10 +5,23 @@ Owns how many there may be, which ones make room, and who is served when they ar
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING, Final, Protocol
+
+import anyio
+
+from agentserver.gateways.http.parts import stopping, too_many
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from starlette.types import Scope
+
     from agentserver.gateways.http.options import DoorOptions
+    from agentserver.gateways.http.parts import KnownTokens, ProblemAnswer
+    from agentserver.gateways.principals import Caller
 
 
 class Abortable(Protocol):
@@ -76,3 +89,108 @@ class Connections:
     def scarce(self) -> bool:
         """True when a quarter of the reserve is left, which is for probes alone."""
         return len(self._working) > self._most - self._reserved // 4
+
+
+LOOK: Final = 0.4
+"""Seconds between two looks at whether the callers of held connections still stand."""
+
+GONE: Final = "agentserver.gone"
+"""The key of a request's scope under which the connection finds what to call when its client has gone."""
+
+STOPPING: Final = "stopping"
+REVOKED: Final = "revoked"
+
+
+@dataclass(eq=False)
+class HeldConnection:
+    """A connection that is held.
+
+    Args:
+        caller: whose it is.
+        scope: of what is done meanwhile.
+        why: the reason for which the door has ended it; empty while it goes on.
+    """
+
+    caller: Caller
+    scope: anyio.CancelScope
+    why: str = ""
+
+    def end(self, why: str) -> None:
+        """End it."""
+        self.why = self.why or why
+        self.scope.cancel()
+
+
+class Holding:
+    """Every connection that is held.
+
+    Args:
+        options: how many there may be.
+        known: the tokens.
+    """
+
+    def __init__(self, options: DoorOptions, known: KnownTokens) -> None:
+        self._options, self._known = options, known
+        self._held: set[HeldConnection] = set()
+        self._each: dict[str, int] = {}
+        self.stopping = False
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def room(self, caller: Caller) -> bool:
+        """True when one more may be held for this caller."""
+        mine = self._each.get(caller.name, 0)
+        return not self.stopping and mine < self._options.streams and len(self._held) < self._options.held
+
+    def _full(self, caller: Caller) -> ProblemAnswer:
+        most = self._options.streams
+        if self._each.get(caller.name, 0) >= most:
+            helps = "end one, or ask with wait=0"
+            return too_many(f"You have {most} streams and waits open, as many as a principal may: {helps}.")
+        return too_many("The server has as many streams and waits open as it may.")
+
+    @contextmanager
+    def hold(self, caller: Caller, scope: Scope | None = None, wait: float = inf) -> Iterator[HeldConnection]:
+        """Hold a connection for as long as the context lasts; being ended leaves it without an error.
+
+        Args:
+            caller: whose it is.
+            scope: of the request, for the connection to end it when its client has gone.
+            wait: seconds after which it is ended.
+
+        Raises ProblemAnswer: 503 when the server stops, 429 when there are as many as there may be.
+        """
+        if self.stopping:
+            raise stopping()
+        if not self.room(caller):
+            raise self._full(caller)
+        one = HeldConnection(caller, anyio.CancelScope(deadline=anyio.current_time() + wait))
+        if scope is not None:
+            scope[GONE] = one.scope.cancel
+        self._held.add(one)
+        self._each[caller.name] = self._each.get(caller.name, 0) + 1
+        try:
+            with one.scope:
+                yield one
+        finally:
+            if scope is not None:
+                scope[GONE] = None
+            self._held.discard(one)
+            self._each[caller.name] -= 1
+            if not self._each[caller.name]:
+                del self._each[caller.name]
+
+    def stop(self) -> None:
+        """End all, and hold no more."""
+        self.stopping = True
+        for one in tuple(self._held):
+            one.end(STOPPING)
+
+    async def look(self) -> None:
+        """End, for ever, what those hold whose tokens count no more."""
+        while True:
+            await anyio.sleep(LOOK)
+            for one in tuple(self._held):
+                if not self._known.stands(one.caller):
+                    one.end(REVOKED)

@@ -13,15 +13,12 @@ from starlette.responses import Response
 from starlette.routing import Route, Router
 
 from agentserver.foreign_json.threads import ReadingThreads
-from agentserver.gateways.http import forms
+from agentserver.gateways.http import conversations, forms, operators
 from agentserver.gateways.http.admission import Admission, TokenKeeper
-from agentserver.gateways.http.connections import Connections
+from agentserver.gateways.http.connections import Connections, Holding
 from agentserver.gateways.http.gate import Gate
-from agentserver.gateways.http.held import Holding
 from agentserver.gateways.http.openapi import described
-from agentserver.gateways.http.parts import DoorPart, caller, header
-from agentserver.gateways.http.problems import ProblemAnswer, away, stopping
-from agentserver.gateways.http.routes import conversations, deciding
+from agentserver.gateways.http.parts import DoorPart, ProblemAnswer, away, caller, header, stopping
 from agentserver.supervision import Ending, start_helper
 
 if TYPE_CHECKING:
@@ -69,7 +66,7 @@ class HttpDoor:
         self._name, self._metrics, self._options = name, metrics, options
         self._described = server.rules
         self._descriptions: dict[tuple[tuple[str, ...] | None, str], bytes] = {}
-        self._parts = (conversations.part(self.holding, options), deciding.part(), *self._own(), *parts)
+        self._parts = (conversations.part(self.holding, options), operators.part(), *self._own(), *parts)
         routes = [route for part in self._parts for route in self.admission.routed(part)]
         router = Router(routes, redirect_slashes=False, default=_nowhere)
         self._gate = Gate(options, router, self, keeper.refuse)

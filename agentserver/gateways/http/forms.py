@@ -14,7 +14,7 @@ from agentserver.contract import Code, SystemError
 from agentserver.core.messages import UNDECIDED, Done, EventPlace, Progress, Reply
 from agentserver.core.receipts import LONGEST
 from agentserver.foreign_json.reading import JsonLimits
-from agentserver.gateways.http.problems import ProblemAnswer, by_code
+from agentserver.gateways.http.parts import ProblemAnswer, by_code
 from agentserver.payload.json.elements import element_of, value_of
 from agentserver.payload.json.values import JsonRefusal
 from agentserver.payload.json.values import read as read_json

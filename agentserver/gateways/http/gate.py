@@ -17,8 +17,8 @@ from starlette.requests import ClientDisconnect
 
 from agentserver.foreign_json.reading import JsonCounter, JsonLimits
 from agentserver.gateways.http.admission import EXTRA
-from agentserver.gateways.http.parts import HEADS
-from agentserver.gateways.http.problems import (
+from agentserver.gateways.http.parts import (
+    HEADS,
     ProblemAnswer,
     too_large,
     too_many,

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from agentserver.gateways.http.forms import JSON, KEY, XML, taken
 from agentserver.gateways.http.options import MOST_WAIT
-from agentserver.gateways.http.problems import PROBLEM
+from agentserver.gateways.http.parts import PROBLEM
 from agentserver.payload.json.schema import json_schema
 from agentserver.payload.json.values import JsonRefusal
 from agentserver.payload.names import local

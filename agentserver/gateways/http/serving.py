@@ -18,7 +18,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from agentserver.gateways.http.held import GONE
+from agentserver.gateways.http.connections import GONE
 from agentserver.supervision import Ending, start_errand
 
 if TYPE_CHECKING:

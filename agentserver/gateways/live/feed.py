@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from agentserver.core.records.audit import Event
-from agentserver.gateways.live import telling
+from agentserver.gateways.live import views
 from agentserver.payload.names import local
 from agentserver.ports import Lagged, UnkeptError
 from agentserver.supervision import Ending, start_errand
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from agentserver.core.records.audit import AuditRecord
-    from agentserver.gateways.live.host import LiveHost, LiveTokens
+    from agentserver.gateways.live.routes import LiveHost, LiveTokens
     from agentserver.gateways.principals import Caller
     from agentserver.trace.redact import Redaction
 
@@ -87,7 +87,7 @@ class News:
 
     def _hop(self, record: AuditRecord) -> dict[str, Any]:
         """A message; of what its sender wrote a viewer is told nothing that is no name of the organism's."""
-        told = telling.hop(record)
+        told = views.hop(record)
         if self._redact:
             blueprint = self._host.rules.blueprint
             named = {local(root) for roots in blueprint.roots.values() for root in roots}

@@ -1,7 +1,6 @@
-"""The routes of the live view.
+"""The needs of the live view from the server and from those who know tokens, as Protocols.
 
-Owns who may ask for what, and that whatever changes anything comes from a page of ours. Refuses to know how anything
-looks: answers are JSON, whose texts the pages show as texts.
+Owns the seams. Refuses to hold any implementation.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import anyio
 from starlette.requests import Request
@@ -21,26 +20,88 @@ from agentserver.core.encoding.recorded import UnrecordedError
 from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.foreign_json.reading import JsonLimits, parse_json
-from agentserver.gateways.live import reading, telling
-from agentserver.gateways.live.assets import HEADERS
+from agentserver.gateways.live import views
 from agentserver.gateways.live.feed import Feed
-from agentserver.gateways.live.organism import Scenery
-from agentserver.gateways.live.sessions import Sessions
+from agentserver.gateways.live.pages import HEADERS, Sessions
+from agentserver.gateways.live.views import Scenery
 from agentserver.ports import EngineError, QuotaError, UnheardError, UnkeptError
 from agentserver.trace.redact import EVERY, Redaction, names_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from starlette.types import ASGIApp, Scope
 
+    from agentserver.core.guard import Rules
+    from agentserver.core.records.audit import AuditRecord
     from agentserver.core.state.approvals import Approval
-    from agentserver.gateways.live.assets import Assets
-    from agentserver.gateways.live.host import LiveHost, LiveTokens
+    from agentserver.core.state.conversation import Conversation
+    from agentserver.gateways.live.pages import Assets
     from agentserver.gateways.principals import Caller
-    from agentserver.ports import EngineReader
+    from agentserver.ports import EngineReader, Lagged
 
 T = TypeVar("T")
+
+
+class LiveHost(Protocol):
+    """The server, as far as it is watched and decided about here."""
+
+    @property
+    def rules(self) -> Rules:
+        """The rules by which conversations decide at present."""
+        ...
+
+    def records(self) -> AsyncIterator[tuple[AuditRecord, ...] | Lagged]:
+        """The records of each committed step, from now on, until the server stops; those that were missed, counted."""
+        ...
+
+    def approvals(self) -> tuple[Approval, ...]:
+        """The messages that wait for a person, the oldest first."""
+        ...
+
+    async def answer(self, conversation: str, answered: ApprovalAnswer) -> bool:
+        """Commit a person's answer. False when nothing waits for it, or another message than the one shown does.
+
+        Raises EngineError, and UnheardError of it where the answer may count yet.
+        """
+        ...
+
+    def conversation(self, conversation: str) -> Conversation | None:
+        """A conversation at work; None when it is unknown or over."""
+        ...
+
+    async def read(self, work: Callable[[EngineReader], T]) -> T:
+        """Do some reading of what the engine has kept."""
+        ...
+
+    async def requeue(self, delivery: str, by: str) -> str:
+        """Queue a dead letter again; gives the conversation in which it is. Raises LookupError."""
+        ...
+
+    async def discard(self, delivery: str) -> None:
+        """Take a dead letter off the list. Raises LookupError."""
+        ...
+
+    def queues(self) -> Mapping[str, tuple[int, int]]:
+        """By listener: deliveries that wait until it has room, and those that it has."""
+        ...
+
+
+class LiveTokens(Protocol):
+    """Knows callers by their tokens."""
+
+    def authenticate(self, token: str) -> Caller | None:
+        """The caller whose token it is; None when it is nobody's."""
+        ...
+
+    def stands(self, caller: Caller) -> bool:
+        """True while the caller's token counts, and for the same."""
+        ...
+
+    async def revoked(self, caller: Caller) -> None:
+        """Wait until the caller's token counts no more."""
+        ...
+
 
 COOKIE: Final = "__Host-agentserver-session"
 """A browser sends it over TLS alone, or to the machine it runs on, and to no other host or path."""
@@ -250,24 +311,24 @@ class LiveView:
             return await self._host.read(work)
 
     async def _conversations(self, request: Request, caller: Caller) -> Response:  # noqa: ARG002 - one signature
-        return self._told(await self._read(reading.conversations))
+        return self._told(await self._read(views.conversations))
 
     async def _conversation(self, request: Request, caller: Caller) -> Response:
         key, redaction = request.path_params["conversation"], self._redaction(caller)
-        return self._told(await self._read(lambda reader: reading.conversation(reader, key, redaction)))
+        return self._told(await self._read(lambda reader: views.conversation(reader, key, redaction)))
 
     async def _message(self, request: Request, caller: Caller) -> Response:
         key, delivery = request.path_params["conversation"], request.path_params["delivery"]
         redaction = self._redaction(caller)
-        return self._told(await self._read(lambda reader: reading.message(reader, key, delivery, redaction)))
+        return self._told(await self._read(lambda reader: views.message(reader, key, delivery, redaction)))
 
     async def _dead(self, request: Request, caller: Caller) -> Response:  # noqa: ARG002 - one signature
         redaction = self._redaction(caller)
-        return self._told(await self._read(lambda reader: reading.dead(reader, redaction)))
+        return self._told(await self._read(lambda reader: views.dead(reader, redaction)))
 
     async def _letter(self, request: Request, caller: Caller) -> Response:
         delivery, redaction = request.path_params["delivery"], self._redaction(caller)
-        return self._told(await self._read(lambda reader: reading.letter(reader, delivery, redaction)))
+        return self._told(await self._read(lambda reader: views.letter(reader, delivery, redaction)))
 
     async def _settle(self, request: Request, caller: Caller, asked: dict[str, Any]) -> Response:
         """Try a dead letter again, or give it up."""
@@ -281,17 +342,17 @@ class LiveView:
 
     async def _usage(self, request: Request, caller: Caller) -> Response:  # noqa: ARG002 - one signature
         since = self._now() - USAGE
-        return self._told(await self._read(lambda reader: reading.usage(reader, since)))
+        return self._told(await self._read(lambda reader: views.usage(reader, since)))
 
     # Approvals
 
     async def _approvals(self, request: Request, caller: Caller) -> Response:  # noqa: ARG002 - one signature
         waiting = [self._asked(one, caller) for one in self._host.approvals()]
-        return self._told({"waiting": waiting, "decided": await self._read(reading.decided)})
+        return self._told({"waiting": waiting, "decided": await self._read(views.decided)})
 
     def _asked(self, one: Approval, caller: Caller) -> dict[str, Any]:
         conversation = self._host.conversation(one.delivery.conversation)
-        told = telling.asked(one, "" if conversation is None else conversation.principal)
+        told = views.asked(one, "" if conversation is None else conversation.principal)
         told["why"] = "" if caller.redacted else self._secrets(told["why"])
         until = one.at + self._host.rules.blueprint.limits.approval
         return {**told, "left": max(0.0, until - self._now())}
@@ -302,7 +363,7 @@ class LiveView:
         known = None if caller.redacted or conversation is None else rules.origins(conversation, one.delivery)
         told = {
             **self._asked(one, caller),
-            **telling.question(one, rules.codecs, self._redaction(caller), known, whole=not caller.redacted),
+            **views.question(one, rules.codecs, self._redaction(caller), known, whole=not caller.redacted),
             "barred": "" if conversation is None else approving.barred(conversation, caller.name, rules),
             "digest": one.digest if caller.decides else "",
         }

@@ -3,8 +3,7 @@
 Internal, but for the names that docs/reference.md lists.
 """
 
-from agentserver.gateways.principals.callers import Caller, Rate, Role
-from agentserver.gateways.principals.rates import Rates
+from agentserver.gateways.principals.callers import Caller, Rate, Rates, Role
 from agentserver.gateways.principals.tokens import Tokens
 
 __all__ = ["Caller", "Rate", "Rates", "Role", "Tokens"]

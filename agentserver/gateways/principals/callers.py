@@ -5,13 +5,25 @@ Owns the roles. Refuses to know tokens, and by which protocol somebody calls.
 
 from __future__ import annotations
 
+import logging
 import re
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
 
+import anyio
+
+from agentserver.ports.principals import UnusableError
+from agentserver.supervision import Ending, start_helper
+
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
     from agentserver.core.state.principals import Principal
+    from agentserver.ports.principals import PaceStore
 
 _RATE: Final = re.compile(r"([1-9][0-9]{0,5})/(s|m|h)")
 _SECONDS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -114,3 +126,136 @@ class Caller:
     def decides(self) -> bool:
         """True when it may answer approvals and deal with dead letters."""
         return self.role is Role.OPERATOR
+
+
+PERIOD: Final = 0.25
+"""Seconds between two exchanges with the other servers."""
+
+_LOG: Final = logging.getLogger(__name__)
+
+_TIDY: Final = 3600.0
+"""Seconds after which buckets that are full are forgotten: who is revoked leaves nothing behind for good."""
+
+
+class Rates:
+    """The buckets of all principals: each holds what its rate allows at once, and fills steadily.
+
+    Args:
+        steady: a clock that cannot be set, in seconds.
+        shared: where several servers add up; None where there is one server.
+
+    A bucket is one number: the time from which it is full. A principal that has not called for that long has none.
+    Servers exchange what was taken, so that the rate holds for all of them together; until the next exchange each of
+    them may give what its bucket holds.
+    """
+
+    def __init__(self, steady: Callable[[], float], shared: PaceStore | None = None) -> None:
+        self._steady, self._shared = steady, shared
+        self._full: dict[str, float] = {}
+        self._spent: dict[str, float] = {}
+        self._refused = RefusedAddresses()
+        self._tidied = 0.0
+        self._away = False
+
+    def take(self, caller: Caller) -> float:
+        """Take a request out of the caller's bucket. Gives 0.0, or the seconds until there is one."""
+        now, rate = self._steady(), caller.rate
+        wait, full = rate.taken(self._full.get(caller.name, now), now)
+        if wait:
+            return wait
+        self._tidy(now)
+        self._full[caller.name] = full
+        if self._shared is not None:
+            self._spent[caller.name] = self._spent.get(caller.name, 0.0) + rate.each
+        return 0.0
+
+    def refuse(self, address: str) -> float:
+        """Count a refused request of an address, on this server. Gives 0.0, or the seconds until there may be one."""
+        return self._refused.take(address, self._steady())
+
+    @asynccontextmanager
+    async def sharing(self, period: float = PERIOD) -> AsyncIterator[None]:
+        """Exchange with the other servers every ``period`` seconds for as long as this lasts, where there are some."""
+        if self._shared is None:
+            yield
+            return
+        async with anyio.create_task_group() as tasks:
+            exchange = partial(self._exchange_often, self._shared, period)
+            start_helper(tasks, "adds up rates with other servers", Ending.RESTART, exchange)
+            try:
+                yield
+            finally:
+                tasks.cancel_scope.cancel()
+
+    async def _exchange_often(self, shared: PaceStore, period: float) -> None:
+        while True:
+            await anyio.sleep(period)
+            await self.exchange(shared)
+
+    async def exchange(self, shared: PaceStore) -> None:
+        """Tell the other servers what was taken here, and learn what was taken there of the same buckets."""
+        spent, self._spent = self._spent, {}
+        if not spent:
+            return
+        try:
+            found = await anyio.to_thread.run_sync(shared.exchange, spent)
+        except UnusableError as error:
+            if not self._away:
+                self._away = True
+                _LOG.warning("rates are counted by this server alone: %s", error)
+            self._spent = {
+                name: spent.get(name, 0.0) + self._spent.get(name, 0.0) for name in {*spent, *self._spent}
+            }
+            return
+        self._away = False
+        now = self._steady()
+        for name, seconds in found.items():
+            self._full[name] = now + seconds + self._spent.get(name, 0.0)
+
+    def __len__(self) -> int:
+        """Principals whose bucket is not known to be full."""
+        return len(self._full)
+
+    def _tidy(self, now: float) -> None:
+        if now - self._tidied >= _TIDY:
+            self._tidied = now
+            self._full = {name: full for name, full in self._full.items() if full > now}
+
+
+REFUSALS: Final = Rate(120, "m")
+"""Refused requests of one address."""
+
+ADDRESSES: Final = 10_000
+"""Addresses with a bucket of their own. Others share one: a stranger may have more than memory holds."""
+
+_NETWORK: Final = 64
+"""Bits of an IPv6 address that name a network: one customer has the rest to itself."""
+
+
+class RefusedAddresses:
+    """The buckets of addresses. One that has not come until its bucket was full again has none."""
+
+    def __init__(self) -> None:
+        self._full: dict[str, float] = {}
+
+    def take(self, address: str, now: float) -> float:
+        """Take a refused request out of the bucket of an address. Gives 0.0, or the seconds until there is one."""
+        name = _network(address)
+        if name not in self._full and len(self._full) >= ADDRESSES:
+            self._full = {name: full for name, full in self._full.items() if full > now}
+            name = name if len(self._full) < ADDRESSES else ""
+        wait, self._full[name] = REFUSALS.taken(self._full.get(name, now), now)
+        return wait
+
+    def __len__(self) -> int:
+        """Addresses with a bucket."""
+        return len(self._full)
+
+
+def _network(address: str) -> str:
+    """Name the network of an address: of IPv6 its first half."""
+    try:
+        found = ip_address(address.partition("%")[0])
+    except ValueError:  # of a socket without addresses
+        return address
+    return str(found) if found.version == 4 else f"{int(found) >> _NETWORK:x}"  # noqa: PLR2004

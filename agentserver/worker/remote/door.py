@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from starlette.responses import Response
 from starlette.routing import Route
 
-from agentserver.gateways.http.held import STOPPING
-from agentserver.gateways.http.parts import DoorPart, caller, read_body
-from agentserver.gateways.http.problems import ProblemAnswer, nobody, stopping
+from agentserver.gateways.http.connections import STOPPING
+from agentserver.gateways.http.parts import DoorPart, ProblemAnswer, caller, nobody, read_body, stopping
 from agentserver.gateways.principals import Role
 from agentserver.worker import frames
 from agentserver.worker.remote.desk import UnwantedError
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from agentserver.gateways.http.held import Holding
+    from agentserver.gateways.http.connections import Holding
     from agentserver.gateways.principals import Caller
     from agentserver.worker.remote.desk import CallDesk, HeldCall
     from agentserver.worker.remote.speech import Spoken

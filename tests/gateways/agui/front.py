@@ -17,7 +17,7 @@ from agentserver import HandlerMetadata, HandlerResponse, invocation, xmlify
 from agentserver.assembly import Server, build
 from agentserver.config.yaml.secrets import Secrets
 from agentserver.core.blueprint import Limits
-from agentserver.gateways.agui.runs import part
+from agentserver.gateways.agui import part
 from agentserver.gateways.http import DoorOptions, HttpDoor, TokenKeeper
 from agentserver.gateways.http.options import names
 from agentserver.gateways.http.serving import bound, served

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentserver.gateways.agui import asked
-from agentserver.gateways.http.problems import ProblemAnswer
+from agentserver.gateways import agui
+from agentserver.gateways.http.parts import ProblemAnswer
 
 INPUT = {"threadId": "t", "runId": "r", "messages": [{"id": "m", "role": "user", "content": "hello"}]}
 
@@ -23,7 +23,7 @@ KEYS = ["threadId", "runId", "messages", "forwardedProps", "resume", "state", "t
 
 
 def read(found, *, decides=True):
-    return asked.read(json.dumps(found).encode(), decides=decides)
+    return agui.read(json.dumps(found).encode(), decides=decides)
 
 
 @given(st.dictionaries(st.sampled_from(KEYS), VALUES), st.booleans())
@@ -35,7 +35,7 @@ def test_any_json_is_read_or_refused(changed, decides):
 @given(st.binary(max_size=300))
 def test_any_bytes_are_read_or_refused(data):
     with contextlib.suppress(ProblemAnswer):
-        asked.read(data, decides=True)
+        agui.read(data, decides=True)
 
 
 @given(
@@ -67,7 +67,7 @@ def test_the_key_of_a_message_is_short_however_long_its_id_is():
 
 
 def test_a_thread_and_a_message_of_one_id_have_two_keys():
-    assert asked.hashed("thread", "x") != asked.hashed("message", "x")
+    assert agui.hashed("thread", "x") != agui.hashed("message", "x")
 
 
 def test_a_fault_says_where_and_nothing_of_what_stands_there():

@@ -17,7 +17,7 @@ from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions
 from agentserver.gateways.approval_view import PAGE
 from agentserver.gateways.console.console import Console
-from agentserver.gateways.console.input import ControlKey
+from agentserver.gateways.console.lines import ControlKey
 from agentserver.ports import EngineError, UnheardError
 from agentserver.testing import listener, organism_of
 from agentserver.trace.terminal import Screen

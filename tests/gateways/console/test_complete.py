@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from agentserver.gateways.console.complete import Ids, candidates
+from agentserver.gateways.console.lines import Ids, candidates
 
 
 def offered(before, takers, ids):

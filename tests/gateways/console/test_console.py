@@ -19,11 +19,9 @@ from agentserver.engines.conformance.sample import at_work
 from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions
-from agentserver.gateways.console import hops
-from agentserver.gateways.console.complete import Ids
-from agentserver.gateways.console.console import Console
-from agentserver.gateways.console.hops import HopView
-from agentserver.gateways.console.input import ControlKey
+from agentserver.gateways.console import console as console_module
+from agentserver.gateways.console.console import Console, HopView
+from agentserver.gateways.console.lines import ControlKey, Ids
 from agentserver.gateways.console.session import ConsoleSession, ConsoleSessions
 from agentserver.ports import EngineError
 from agentserver.testing import FakeClock, listener, organism_of
@@ -316,7 +314,7 @@ async def test_a_server_that_stops_is_no_crash(fresh_server):
 
 
 async def test_the_pump_does_not_wait_for_the_screen(monkeypatch):
-    monkeypatch.setattr(hops, "WAITING", 2)
+    monkeypatch.setattr(console_module, "WAITING", 2)
     shown = io.StringIO()
     screen = Screen(out=lambda: shown)
     talks = ConsoleSessions(None, "console")

@@ -5,8 +5,8 @@ import os
 import anyio
 import pytest
 
-from agentserver.gateways.console import input as console_input
-from agentserver.gateways.console.input import ControlKey, PlainLines
+from agentserver.gateways.console import lines as lines_module
+from agentserver.gateways.console.lines import ControlKey, PlainLines
 from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
@@ -47,7 +47,7 @@ async def test_lines_of_a_file(tmp_path):
 
 
 async def test_an_endless_line_ends_the_input(tmp_path, monkeypatch):
-    monkeypatch.setattr(console_input, "MAX_LINE", 10)
+    monkeypatch.setattr(lines_module, "MAX_LINE", 10)
     path = tmp_path / "script"
     path.write_text("x" * 11)
     with path.open() as stream:

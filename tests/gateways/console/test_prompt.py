@@ -10,8 +10,7 @@ from prompt_toolkit.history import InMemoryHistory, ThreadedHistory
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from agentserver.gateways.console.complete import Ids
-from agentserver.gateways.console.input import ControlKey
+from agentserver.gateways.console.lines import ControlKey, Ids
 from agentserver.gateways.console.prompt import ListenerCompleter, PrivateHistory, PromptLines, history
 from tests.machine import HANGS
 

@@ -13,7 +13,7 @@ from agentserver.core.messages import EventPlace
 from agentserver.core.refusals import WORDINGS
 from agentserver.gateways.http import forms
 from agentserver.gateways.http.options import names
-from agentserver.gateways.http.problems import STATUS, by_code
+from agentserver.gateways.http.parts import STATUS, by_code
 
 
 @given(st.integers(0, 10**17), st.integers(0, 10**17))

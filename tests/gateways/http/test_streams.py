@@ -13,7 +13,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from agentserver.assembly import build
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions
-from agentserver.gateways.http import held
+from agentserver.gateways.http import connections
 from agentserver.gateways.http.forms import place_id
 from tests.gateways.http.desk import Books, desk, heard, opened, organism, server_sent, until
 
@@ -121,7 +121,7 @@ async def test_a_stream_that_the_door_ends_says_why(why):
             del door.people.known["ada"]
         await until(lambda: found)
         assert found[-1][2]["reason"] == why
-        assert held.LOOK < 1, "a token counts no more within a second"
+        assert connections.LOOK < 1, "a token counts no more within a second"
 
 
 async def test_two_watch_and_a_third_that_never_reads_holds_nobody_up():

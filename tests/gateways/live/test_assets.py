@@ -6,7 +6,7 @@ from importlib.resources import files
 
 import pytest
 
-from agentserver.gateways.live.assets import POLICY, TYPES
+from agentserver.gateways.live.pages import POLICY, TYPES
 
 ASSETS = files("agentserver.gateways.live").joinpath("assets")
 NAMES = sorted(each.name for each in ASSETS.iterdir())

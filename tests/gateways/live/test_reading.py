@@ -6,8 +6,8 @@ from agentserver.core.encoding.recorded import DeadLetter
 from agentserver.core.messages import Delivery
 from agentserver.core.records.audit import AuditRecord, Event
 from agentserver.core.records.details import Charge
-from agentserver.gateways.live import reading, telling
-from agentserver.gateways.live.reading import charges
+from agentserver.gateways.live import views
+from agentserver.gateways.live.views import charges
 from agentserver.spending import Amount
 from agentserver.trace.redact import EVERY, Redaction
 
@@ -58,9 +58,9 @@ class Long:
 
 def test_only_the_rows_that_a_page_shows_are_made(monkeypatch):
     made = []
-    monkeypatch.setattr(telling, "row", made.append)
+    monkeypatch.setattr(views, "row", made.append)
     records = [AuditRecord(Event.SENT, 1.0, "c", "t", "a", "b", delivery=str(n)) for n in range(3000)]
-    told = reading.conversation(Long(records), "c", Redaction())
+    told = views.conversation(Long(records), "c", Redaction())
     assert [one.record.delivery for one in made] == [str(n) for n in range(2000, 3000)]
     assert (len(told["rows"]), told["earlier"]) == (1000, 2000)
 
@@ -69,10 +69,10 @@ def test_a_viewer_is_not_told_what_another_message_said_as_the_reason_of_a_dead_
     delivery = Delivery("d", "c", "r", "t", "o", "inbox", "clerk", "Wish", b"<a>none of it</a>", 1)
     dead = DeadLetter(delivery, "ann", "internal: ValueError: no account XX99MALLORY", 1.0, open=True)
     reader = SimpleNamespace(dead=lambda most=None, prefix="": [dead][:most])
-    assert "MALLORY" in str(reading.dead(reader, Redaction()))
+    assert "MALLORY" in str(views.dead(reader, Redaction()))
     for told in (
-        reading.dead(reader, Redaction((EVERY,)))["letters"][0],
-        reading.letter(reader, "d", Redaction((EVERY,))),
+        views.dead(reader, Redaction((EVERY,)))["letters"][0],
+        views.letter(reader, "d", Redaction((EVERY,))),
     ):
         assert told["reason"] == "internal"
         assert "MALLORY" not in str(told)

@@ -13,7 +13,7 @@ import pytest
 
 from agentserver.core.state.principals import Principal, Trust
 from agentserver.gateways.live import routes
-from agentserver.gateways.live.assets import POLICY
+from agentserver.gateways.live.pages import POLICY
 from agentserver.gateways.live.routes import BODY, COOKIE
 from agentserver.gateways.principals import Caller, Rate, Role
 from tests.gateways.live.conftest import desk

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from agentserver.gateways.live.sessions import EACH, LASTS, MOST, Sessions
+from agentserver.gateways.live.pages import EACH, LASTS, MOST, Sessions
 from tests.gateways.live.running import TOKENS, People
 from tests.gateways.principals.people import caller
 

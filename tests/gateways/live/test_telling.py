@@ -6,7 +6,7 @@ from agentserver.core.messages import Delivery, Question
 from agentserver.core.records.details import Ground, GuardAsks, GuardNote, GuardQuestions
 from agentserver.core.state.approvals import Approval
 from agentserver.findings import FindingFacts, Findings, Trail, TrailHop
-from agentserver.gateways.live import telling
+from agentserver.gateways.live import views
 
 TRAIL = Trail("inbox", "text", 5, "XX99", "pay XX99", "base64", (TrailHop("reader", "a", 7), TrailHop("reader", "b", 7), TrailHop("clerk", "c", 9)))  # fmt: skip
 BLOCKED = Findings("bank", 10, "enforce", "deny", (FindingFacts("destination", "block", "iban", "XX99", "destination", trail=TRAIL),
@@ -14,7 +14,7 @@ BLOCKED = Findings("bank", 10, "enforce", "deny", (FindingFacts("destination", "
 
 
 def test_a_way_leads_from_the_source_over_each_that_passed_it_on_to_the_sink():
-    (way,) = telling.ways(BLOCKED)
+    (way,) = views.ways(BLOCKED)
     assert way["source"] == {"listener": "inbox", "field": "text", "step": 5}
     assert way["hops"] == [{"listener": "reader", "step": 7}, {"listener": "clerk", "step": 9}]
     assert way["sink"] == {"listener": "bank", "field": "iban", "step": 10}
@@ -24,15 +24,15 @@ def test_a_way_leads_from_the_source_over_each_that_passed_it_on_to_the_sink():
 
 def test_ways_of_questions_are_those_of_what_is_asked():
     asked = GuardQuestions((GuardAsks("lineage", BLOCKED), GuardAsks("mine", GuardNote("mine", "x"))))
-    assert telling.ways(asked) == telling.ways(BLOCKED)
-    assert telling.ways(None) == telling.ways(GuardNote("mine", "x")) == []
+    assert views.ways(asked) == views.ways(BLOCKED)
+    assert views.ways(None) == views.ways(GuardNote("mine", "x")) == []
 
 
 @pytest.mark.parametrize(
     ("became", "decision", "blocked"), [("", "deny", True), ("", "ask", False), ("approved", "ask", False), ("deny", "ask", True)]
 )  # fmt: skip
 def test_a_way_is_blocked_when_the_call_was(became, decision, blocked):
-    (way,) = telling.ways(BLOCKED._replace(became=became, decision=decision))
+    (way,) = views.ways(BLOCKED._replace(became=became, decision=decision))
     assert way["blocked"] is blocked
 
 
@@ -43,7 +43,7 @@ def test_always_says_what_it_covers():
         Question("mine", GuardNote("mine", "sure?")),
     )  # fmt: skip
     delivery = Delivery("d", "c", "r", "t", "o", "clerk", "bank", "{n}Pay", b"", 2)
-    covered = [text for one in asks for text in telling._covers(one, Approval("a", delivery, asks, 0.0, ""))]
+    covered = [text for one in asks for text in views._covers(one, Approval("a", delivery, asks, 0.0, ""))]
     assert covered == [
         '"XX99" as iban of bank',
         "this very call of bank, for: tainted run",

@@ -15,7 +15,7 @@ from agentserver.gateways.http import DoorOptions, HttpDoor, TokenKeeper
 from agentserver.gateways.http.options import names
 from agentserver.gateways.http.serving import bound, served
 from agentserver.gateways.principals import Caller, Rate, Rates, Role, Tokens, tokens
-from agentserver.gateways.principals.file import PrincipalFile
+from agentserver.gateways.principals.document import PrincipalFile
 from tests.gateways.http.desk import Books, Looking, organism
 from tests.machine import HANGS
 

@@ -1,6 +1,6 @@
 """The rate of refused requests, by address. Time is the test's."""
 
-from agentserver.gateways.principals.refusals import ADDRESSES, REFUSALS, RefusedAddresses
+from agentserver.gateways.principals.callers import ADDRESSES, REFUSALS, RefusedAddresses
 
 
 def test_refusals_are_counted_by_address_and_for_ipv6_by_network():

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentserver import bearer
-from agentserver.gateways.principals import Tokens, document, file, tokens
-from agentserver.gateways.principals.file import PrincipalFile
+from agentserver.gateways.principals import Tokens, document, tokens
+from agentserver.gateways.principals.document import PrincipalFile
 from tests.gateways.principals.people import caller
 from tests.machine import HANGS
 
@@ -192,7 +192,7 @@ def replaced_by_a_pipe(path):
 
 
 def swollen(path):
-    path.write_bytes(path.read_bytes() + b" " * file.MOST)
+    path.write_bytes(path.read_bytes() + b" " * document.MOST)
 
 
 HARM = [
@@ -325,7 +325,7 @@ async def test_who_waits_no_more_leaves_nothing(path):
 def test_a_file_lies_beside_the_real_journal(tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "link.sqlite").symlink_to(tmp_path / "real" / "journal.sqlite")
-    assert file.beside(tmp_path / "link.sqlite").path == tmp_path / "real" / "journal.sqlite.principals"
+    assert document.beside(tmp_path / "link.sqlite").path == tmp_path / "real" / "journal.sqlite.principals"
 
 
 async def test_after_a_rotation_both_tokens_count_until_the_grace_is_over(path):

@@ -8,9 +8,8 @@ import anyio
 import pytest
 
 from agentserver.assembly import build
-from agentserver.gateways.top import place, view
-from agentserver.gateways.top.overview import Overviews
-from agentserver.gateways.top.serving import READERS, followed
+from agentserver.gateways import top
+from agentserver.gateways.top import READERS, Overviews, followed
 from agentserver.testing import listener, organism_of
 from agentserver.trace.terminal import paint
 from tests.gateways.payloads import Greet, Wait, greet, wait
@@ -60,7 +59,7 @@ async def test_an_overview_names_what_is_at_work_waits_and_was_refused():
         (refused,) = told["refusals"]
         assert (refused["event"], refused["to"], refused["code"]) == ("refused", "greeter", "validation")
         assert "seconds" not in json.dumps(told)
-        shown = "\n".join(paint(line, colour=False) for line in view.lines(told))
+        shown = "\n".join(paint(line, colour=False) for line in top.lines(told))
         assert "ada -> waiter" in shown
         assert "2 requests open, 1 running, 1 queued" in shown
         looking.stop()
@@ -76,7 +75,7 @@ async def line_of(path):
 
 
 async def test_each_connection_is_told_until_there_are_too_many(tmp_path):
-    path = place.beside(tmp_path / "j")
+    path = top.beside(tmp_path / "j")
     async with build(DESK) as server, followed(overviews(server), path, 0.01):
         streams = [await anyio.connect_unix(str(path)) for _ in range(READERS)]
         for each in streams:

@@ -10,60 +10,60 @@ import sys
 
 import pytest
 
-from agentserver.gateways.top import place
+from agentserver.gateways import top
 
 
 @pytest.fixture
 def path(tmp_path):
-    return place.beside(tmp_path / "journal.sqlite")
+    return top.beside(tmp_path / "journal.sqlite")
 
 
 def test_the_socket_is_its_owners_alone_from_the_beginning(path):
     os.umask(before := os.umask(0))
-    with place.listening(path):
+    with top.listen_at(path):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert list(path.parent.iterdir()) == [path]
     assert before == os.umask(before)
 
 
 def test_what_a_killed_server_left_is_replaced(path):
-    place.listening(path).close()
+    top.listen_at(path).close()
     assert path.exists()
     with pytest.raises(ConnectionRefusedError):
-        place.connected(path)
-    with place.listening(path), place.connected(path):
+        top.connected(path)
+    with top.listen_at(path), top.connected(path):
         pass
 
 
 def test_a_server_that_listens_keeps_its_place(path):
-    with place.listening(path), pytest.raises(place.TakenError, match="another server is followed here"):
-        place.listening(path)
+    with top.listen_at(path), pytest.raises(top.TakenError, match="another server is followed here"):
+        top.listen_at(path)
 
 
 def test_a_server_removes_its_own_socket_alone(path):
-    with place.listening(path):
-        first = place.mark(path)
-    with place.listening(path):
-        place.remove(path, first)
+    with top.listen_at(path):
+        first = top.mark(path)
+    with top.listen_at(path):
+        top.remove(path, first)
         assert path.exists()
-        place.remove(path, place.mark(path))
+        top.remove(path, top.mark(path))
         assert not path.exists()
-        place.remove(path, None)
+        top.remove(path, None)
 
 
 @pytest.mark.parametrize("length", [1, 120, 250])
 def test_long_paths_are_no_obstacle(tmp_path, length):
     folder = tmp_path / ("d" * 120) / ("e" * 120)
     folder.mkdir(parents=True)
-    path = place.beside(folder / ("j" * length))
-    with place.listening(path), place.connected(path):
+    path = top.beside(folder / ("j" * length))
+    with top.listen_at(path), top.connected(path):
         assert path.parent == folder
 
 
 def test_what_is_no_socket_is_left_alone(path):
     path.write_text("mine")
     with pytest.raises(OSError):
-        place.listening(path)
+        top.listen_at(path)
     assert path.read_text() == "mine"
 
 
@@ -80,8 +80,8 @@ def test_another_user_is_refused(tmp_path_factory):
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)
-        path = place.beside(folder / "j")
-        with place.listening(path) as listening:
+        path = top.beside(folder / "j")
+        with top.listen_at(path) as listening:
             done = subprocess.run(
                 [sys.executable, "-c", CONNECT, path], capture_output=True, text=True, check=False
             )
@@ -91,10 +91,10 @@ def test_another_user_is_refused(tmp_path_factory):
             listening.setblocking(True)
             peer, _ = listening.accept()
             with peer:
-                assert not place.own(peer)
+                assert not top.own(peer)
 
 
 def test_the_same_user_is_taken():
     one, other = socket.socketpair()
     with one, other:
-        assert place.own(one)
+        assert top.own(one)

@@ -18,7 +18,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from agentserver.core.messages import UNDECIDED, Done, EventPlace, Reply
 from agentserver.foreign_json.reading import JsonLimits
 from agentserver.gateways.http import forms
-from agentserver.gateways.http.held import STOPPING
+from agentserver.gateways.http.connections import STOPPING
 from agentserver.payload.json.values import JsonRefusal
 from agentserver.payload.json.values import read as read_json
 from agentserver.ports import Ended
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from agentserver.core.messages import Progress
-    from agentserver.gateways.http.held import HeldConnection, Holding
+    from agentserver.gateways.http.connections import HeldConnection, Holding
     from agentserver.gateways.principals import Caller
 
     Item: TypeAlias = Reply | Done | Progress | Ended

@@ -21,15 +21,22 @@ from agentserver.core import receipts
 from agentserver.core.messages import UNDECIDED, Done, EventPlace, Progress, Reply
 from agentserver.gateways.http import forms
 from agentserver.gateways.http.options import MOST_WAIT
-from agentserver.gateways.http.parts import HEADS, DoorPart, acting, caller, header, host, opened, read_body
-from agentserver.gateways.http.problems import (
+from agentserver.gateways.http.parts import (
+    HEADS,
+    DoorPart,
     ProblemAnswer,
+    acting,
     by_code,
+    caller,
+    header,
+    host,
+    opened,
+    read_body,
     stopping,
     unkept,
     unknown,
 )
-from agentserver.gateways.http.routes.streams import EventStream, OverSocket, ServerSent
+from agentserver.gateways.http.streams import EventStream, OverSocket, ServerSent
 from agentserver.ports import Ended, EngineError, OtherMessageError, Submitted, Unkept
 from agentserver.trace.traceparent import link_requests
 
@@ -40,10 +47,10 @@ if TYPE_CHECKING:
     from starlette.websockets import WebSocket
 
     from agentserver.core.state.approvals import Approval
-    from agentserver.gateways.http.held import Holding
+    from agentserver.gateways.http.connections import Holding
     from agentserver.gateways.http.options import DoorOptions
     from agentserver.gateways.http.parts import DoorHost
-    from agentserver.gateways.http.routes.streams import Item
+    from agentserver.gateways.http.streams import Item
     from agentserver.gateways.principals import Caller
 
 CONVERSATION: Final = "/v1/conversations/{conversation}"

@@ -17,9 +17,8 @@ from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.findings import answered_words, origin_words, redact_origins
 from agentserver.foreign_json.reading import JsonLimits
 from agentserver.gateways.http import forms
-from agentserver.gateways.http.parts import DoorPart, caller, host
-from agentserver.gateways.http.problems import ProblemAnswer, unknown
-from agentserver.gateways.http.routes.conversations import CONVERSATION
+from agentserver.gateways.http.conversations import CONVERSATION
+from agentserver.gateways.http.parts import DoorPart, ProblemAnswer, caller, host, unknown
 from agentserver.payload.json.values import JsonRefusal
 from agentserver.payload.json.values import read as read_json
 from agentserver.trace.redact import EVERY, Redaction, names_of, redact_records

@@ -1,0 +1,526 @@
+"""The request of a front end with a run: a message to a listener, and answers to interrupts.
+
+Owns how the input of a run is read: its last words of a user are the message, under a key made of their id, so that a
+run that is asked for again is the same request. Pure. Refuses to believe what else the input tells: the history is the
+server's own.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import aclosing
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from functools import partial
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import anyio
+from ag_ui.core import (
+    CustomEvent,
+    Interrupt,
+    ResumeEntry,
+    RunAgentInput,
+    RunErrorEvent,
+    RunFinishedEvent,
+    RunStartedEvent,
+    TextMessageContentEvent,
+    TextMessageEndEvent,
+    TextMessageStartEvent,
+    UserMessage,
+)
+from ag_ui.core.events import (
+    RunFinishedCancelledOutcome,
+    RunFinishedInterruptOutcome,
+    RunFinishedSuccessOutcome,
+)
+from ag_ui.encoder import EventEncoder
+from starlette.routing import Route
+
+from agentserver.contract import Code
+from agentserver.core.decide import approving
+from agentserver.core.messages import Done, Progress, Reply
+from agentserver.core.records.audit import Event
+from agentserver.core.records.wording import WORDING
+from agentserver.core.state.approvals import Answer, ApprovalAnswer
+from agentserver.foreign_json.models import ForeignModel
+from agentserver.foreign_json.reading import JsonLimits, RefusedJson
+from agentserver.gateways.http import forms
+from agentserver.gateways.http.parts import (
+    DoorPart,
+    ProblemAnswer,
+    acting,
+    by_code,
+    host,
+    opened,
+    read_body,
+    stopping,
+    unkept,
+    unknown,
+)
+from agentserver.gateways.http.streams import ServerSent
+from agentserver.payload.json.schema import json_schema
+from agentserver.payload.json.values import JsonRefusal
+from agentserver.ports import Ended, Lagged, OtherMessageError, Unkept, WatchEnd
+from agentserver.supervision import Ending, start_errand
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+
+    from ag_ui.core import BaseEvent
+    from anyio.streams.memory import MemoryObjectSendStream
+    from starlette.requests import Request
+
+    from agentserver.core.guard import Rules
+    from agentserver.core.messages import EventPlace
+    from agentserver.core.state.approvals import Approval
+    from agentserver.gateways.http.connections import HeldConnection
+    from agentserver.gateways.http.parts import DoorHost
+    from agentserver.gateways.principals import Caller
+    from agentserver.payload.codec import Codec
+    from agentserver.ports import Submitted
+
+    Item: TypeAlias = "Reply | Done | Progress | Ended | None"
+    Say: TypeAlias = Callable[[BaseEvent], Awaitable[None]]
+
+PAYLOAD: Final = "payload"
+"""The member of forwardedProps that is the payload itself, for listeners that take more than a text."""
+
+_NAME: Final = "payloadName"
+_LONGEST: Final = 300
+_FORM: Final[ForeignModel[RunAgentInput]] = ForeignModel(RunAgentInput)
+
+
+@dataclass(frozen=True, slots=True)
+class InterruptAnswer:
+    """An answer to an interrupt.
+
+    Args:
+        interrupt: its id, which is the approval's.
+        answer: what it says; None for one that decides nothing.
+        digest: of the message that was shown; empty where it was abandoned.
+    """
+
+    interrupt: str
+    answer: Answer | None
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunAsked:
+    """A run that is asked for.
+
+    Args:
+        thread: the front end's id of the conversation.
+        run: its id of this run.
+        key: the message's own id, under which it is one request.
+        text: the words of the user; None where there are none.
+        value: the payload as a JSON value, where the front end gives it whole; else None.
+        name: of the payload; None where the listener takes one alone.
+        answers: to interrupts of an earlier run.
+        told: ids of the messages that the front end has already.
+    """
+
+    thread: str
+    run: str
+    key: str
+    text: str | None
+    value: Mapping[str, Any] | None
+    name: str | None
+    answers: tuple[InterruptAnswer, ...]
+    told: frozenset[str]
+
+
+def read(data: bytes, *, decides: bool) -> RunAsked:
+    """The run that a body asks for.
+
+    Args:
+        data: the body.
+        decides: whether the caller may answer approvals.
+
+    Raises ProblemAnswer: 422 for what is no run, 403 for an answer of one who may not give it.
+    """
+    found = _FORM.read(data, JsonLimits(bytes=len(data)))
+    if isinstance(found, RefusedJson):
+        raise ProblemAnswer(422, "This is no input of a run.", faults=[asdict(found)])
+    if not (0 < len(found.thread_id) <= _LONGEST and 0 < len(found.run_id) <= _LONGEST):
+        raise ProblemAnswer(422, f"threadId and runId have 1 to {_LONGEST} characters.")
+    given = found.forwarded_props if isinstance(found.forwarded_props, dict) else {}
+    value, name = given.get(PAYLOAD), given.get(_NAME)
+    if not isinstance(value, dict | None) or not isinstance(name, str | None):
+        raise ProblemAnswer(422, f"forwardedProps.{PAYLOAD} is an object, and {_NAME} a text.")
+    said = next((each for each in reversed(found.messages) if isinstance(each, UserMessage)), None)
+    key = found.run_id if said is None else said.id
+    text = None if said is None else _text(said)
+    answers = tuple(_answer(each, decides=decides) for each in found.resume or ())
+    if len({each.interrupt for each in answers}) < len(answers):
+        raise ProblemAnswer(422, "An interrupt is answered twice.")
+    told = frozenset(each.id for each in found.messages)
+    return RunAsked(found.thread_id, found.run_id, hashed("message", key), text, value, name, answers, told)
+
+
+def hashed(kind: str, text: str) -> str:
+    """A key of a bounded length for an id of a front end's."""
+    return f"agui-{kind}-{sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:40]}"
+
+
+def value_for(asked: RunAsked, codecs: Sequence[Codec]) -> Mapping[str, Any]:
+    """The payload's value: the one that was given, or the words of the user in the only field that they could mean.
+
+    Raises ProblemAnswer where there are no words, or the payload has more than a text.
+    """
+    if asked.value is not None:
+        return asked.value
+    if asked.text is None:
+        raise ProblemAnswer(422, "There is no message of a user.")
+    fields = [_text_field(each) for each in codecs]
+    if len(fields) != 1 or fields[0] is None:
+        raise ProblemAnswer(422, f"This listener takes more than a text: give forwardedProps.{PAYLOAD}.")
+    return {fields[0]: asked.text}
+
+
+def _text_field(codec: Codec) -> str | None:
+    """The only field that has to be said, when it is a text."""
+    schema = json_schema(codec)
+    if isinstance(schema, JsonRefusal):
+        return None
+    fields = schema.get("properties", {})
+    wanted = schema.get("required") or tuple(fields)
+    if len(wanted) != 1:
+        return None
+    (name,) = wanted
+    return name if fields[name].get("type") == "string" and "enum" not in fields[name] else None
+
+
+def _text(message: UserMessage) -> str:
+    if isinstance(message.content, str):
+        return message.content
+    return "\n".join(part.text for part in message.content if part.type == "text")
+
+
+def _answer(entry: ResumeEntry, *, decides: bool) -> InterruptAnswer:
+    if entry.status == "cancelled":  # abandoned: of one who may decide it is a no, of anybody else nothing
+        return InterruptAnswer(entry.interrupt_id, Answer.DENY if decides else None)
+    if not decides:
+        raise ProblemAnswer(403, "This role decides about nothing.")
+    said = entry.payload if isinstance(entry.payload, dict) else {}
+    answer, digest = said.get("answer"), said.get("digest")
+    if set(said) != {"answer", "digest"} or answer not in tuple(Answer) or not isinstance(digest, str):
+        raise ProblemAnswer(422, "An answer is the digest that was shown, and once, always or deny.")
+    return InterruptAnswer(entry.interrupt_id, Answer(answer), digest)
+
+
+VERSION: Final = "1.0"
+"""Of the protocol that is spoken here."""
+
+REFUSED: Final = "agentserver:refused-answer"
+"""The name of the event that an answer to an interrupt counts for nothing."""
+
+APPROVAL: Final = "agentserver:approval"
+"""The reason of each interrupt."""
+
+PROGRESS: Final = "agentserver:progress"
+
+
+def started(asked: RunAsked) -> BaseEvent:
+    """The run begins."""
+    return RunStartedEvent(thread_id=asked.thread, run_id=asked.run, protocol_version=VERSION)
+
+
+def finished(asked: RunAsked, result: Mapping[str, Any] | None) -> BaseEvent:
+    """The run is over: its request has come to rest."""
+    outcome = RunFinishedSuccessOutcome()
+    return RunFinishedEvent(thread_id=asked.thread, run_id=asked.run, result=result, outcome=outcome)
+
+
+def cancelled(asked: RunAsked) -> BaseEvent:
+    """The run is over, because somebody has ended its conversation."""
+    return RunFinishedEvent(thread_id=asked.thread, run_id=asked.run, outcome=RunFinishedCancelledOutcome())
+
+
+def interrupted(asked: RunAsked, waiting: Sequence[Interrupt]) -> BaseEvent:
+    """The run is over, and another goes on with it once these are answered."""
+    outcome = RunFinishedInterruptOutcome(interrupts=list(waiting))
+    return RunFinishedEvent(thread_id=asked.thread, run_id=asked.run, outcome=outcome)
+
+
+def failed(message: str, code: str) -> BaseEvent:
+    """The run is over: what was asked has failed, or cannot be followed."""
+    return RunErrorEvent(message=message, code=code)
+
+
+def refused(interrupt: str) -> BaseEvent:
+    """An answer counts for nothing: nothing waits for it in this conversation, or something else than was shown."""
+    return CustomEvent(name=REFUSED, value={"interruptId": interrupt})
+
+
+def progress(said: Progress, number: int, run: str) -> Iterator[BaseEvent]:
+    """A word of progress as a message of its own."""
+    yield from _message(f"{run}-progress-{number}", said.sender, said.text, {PROGRESS: True})
+
+
+def reply_id(reply: Reply, conversation: str) -> str:
+    """The id of the message that a reply is."""
+    return f"{conversation}-{forms.place_id(reply.place)}"
+
+
+def reply_events(said: Reply, conversation: str, found: Mapping[str, Any]) -> Iterator[BaseEvent]:
+    """A reply as a message; ``found`` is the object that it is."""
+    yield from _message(reply_id(said, conversation), said.sender, _words(found), None)
+
+
+def result(said: Reply, rules: Rules) -> Mapping[str, Any]:
+    """A reply as the result of a run."""
+    return {"from": said.sender, **forms.payload_json(said.message, rules)}
+
+
+def interrupt(one: Approval, rules: Rules, *, decides: bool) -> Interrupt:
+    """An approval as an interrupt. What is at stake is for those who may decide."""
+    until = datetime.fromtimestamp(one.at + rules.blueprint.limits.approval, UTC)
+    told = f"A message to {one.delivery.to} waits for an approval."
+    if not decides:
+        return Interrupt(id=one.id, reason=APPROVAL, message=told, expires_at=until.isoformat())
+    why = [line for each in one.questions for line in WORDING.lines(each.why)]
+    answers = {"type": "string", "enum": [str(each) for each in Answer]}
+    return Interrupt(
+        id=one.id,
+        reason=APPROVAL,
+        message="\n".join((told, *why)),
+        expires_at=until.isoformat(),
+        response_schema={
+            "type": "object",
+            "properties": {"answer": answers, "digest": {"const": one.digest}},
+            "required": ["answer", "digest"],
+            "additionalProperties": False,
+        },
+        metadata={
+            "digest": one.digest,
+            "from": one.delivery.sender,
+            "to": one.delivery.to,
+            **forms.cleaned(forms.payload_json(one.delivery.message, rules), rules.redact),
+        },
+    )
+
+
+def _message(key: str, sender: str, text: str, more: dict[str, Any] | None) -> Iterator[BaseEvent]:
+    yield TextMessageStartEvent(message_id=key, role="assistant", name=sender, metadata=more)
+    yield TextMessageContentEvent(message_id=key, delta=text)
+    yield TextMessageEndEvent(message_id=key)
+
+
+def _words(found: Mapping[str, Any]) -> str:
+    """The text that a payload is: its only field where that is a text, else all of it."""
+    value = found.get("value")
+    if not isinstance(value, dict):
+        return str(found.get("xml", ""))
+    texts = tuple(value.values())
+    return (
+        texts[0] if len(texts) == 1 and isinstance(texts[0], str) else json.dumps(value, ensure_ascii=False)
+    )
+
+
+BEAT: Final = 15.0
+"""Seconds after which a silent run is given a sign of life."""
+
+_ENDS: Final = {
+    WatchEnd.STOPPING: "The server is stopping: ask for the run again.",
+    WatchEnd.GONE: "What became of this message is not kept any more.",
+}
+
+
+def part() -> DoorPart:
+    """The routes of AG-UI."""
+    return DoorPart("agui", (Route("/v1/agui/{listener}", run, methods=["POST"]),))
+
+
+async def run(request: Request) -> ServerSent:
+    """A run: its events, until it is over or interrupted."""
+    who, server, listener = acting(request), host(request), request.path_params["listener"]
+    if forms.media(request.headers.get("content-type", "")) != forms.JSON:
+        raise ProblemAnswer(415, "The input of a run is application/json.", {"accept-post": forms.JSON})
+    asked = await read_body(request, partial(read, decides=who.decides))
+    if request.app.holding.stopping:
+        raise stopping()
+    data = _compose_message(asked, listener, who, server)
+    conversation = await opened(server, who, hashed("thread", asked.thread), kept=False)
+    try:
+        submitted = await server.submit(who.name, conversation, data, listener, request=asked.key)
+    except LookupError:
+        raise unknown() from None
+    except OtherMessageError:
+        raise ProblemAnswer(422, "Another message was sent under this id.") from None
+    if isinstance(submitted.code, Unkept):
+        raise unkept(submitted.code)
+    _check(server, conversation, asked.answers, who)
+    refused = [each for each in asked.answers if not await _counts(server, conversation, each, who)]
+    following = Following(asked, who, server, conversation, submitted, refused)
+    return ServerSent(following, request.app.holding, BEAT, written=_written)
+
+
+def _compose_message(asked: RunAsked, listener: str, who: Caller, server: DoorHost) -> bytes:
+    may = who.principal.may
+    codecs = tuple(forms.taken(server.rules, listener)) if may is None or listener in may else ()
+    if not codecs:
+        raise by_code(Code.ROUTING)
+    value = value_for(asked, codecs)
+    return forms.message(server.rules, forms.JSON, forms.dumped(value), listener, asked.name, may)
+
+
+def _check(server: DoorHost, conversation: str, answers: Sequence[InterruptAnswer], who: Caller) -> None:
+    """Raise ProblemAnswer where the rules bar the caller from approving here, before anything has counted."""
+    state = server.conversation(conversation)
+    approves = any(each.answer not in (None, Answer.DENY) for each in answers)
+    barred = approving.barred(state, who.name, server.rules) if state is not None and approves else ""
+    if barred:
+        raise ProblemAnswer(403, f"{barred}.")
+
+
+async def _counts(server: DoorHost, conversation: str, said: InterruptAnswer, who: Caller) -> bool:
+    """Give an answer. False when nothing waits for it here: it is stale, was given before, or is another's."""
+    if said.answer is None:
+        return True
+    one = next((each for each in _waiting(server, conversation) if each.id == said.interrupt), None)
+    if one is None:
+        return False
+    digest = said.digest or one.digest
+    return await server.answer(conversation, ApprovalAnswer(one.id, digest, said.answer, who.name))
+
+
+def _waiting(server: DoorHost, conversation: str, request: str = "") -> list[Approval]:
+    """The messages of a conversation, or of one request of it, that wait for a person."""
+    state = server.conversation(conversation)
+    found = () if state is None else state.approvals()
+    return [each for each in found if request in ("", each.delivery.request)]
+
+
+@dataclass
+class Following:
+    """A run as a stream of events.
+
+    Args:
+        asked: what the front end asks for.
+        caller: who asks.
+        server: that is asked.
+        conversation: that the thread is.
+        submitted: the fate of the message.
+        refused: answers to interrupts that count for nothing.
+    """
+
+    asked: RunAsked
+    caller: Caller
+    server: DoorHost
+    conversation: str
+    submitted: Submitted
+    refused: Sequence[InterruptAnswer]
+    over: bool = False
+    words: int = 0
+    result: Any = None
+
+    async def run(self, say: Say) -> None:
+        """Tell the events of the run, until it is over or interrupted."""
+        await say(started(self.asked))
+        for each in self.refused:
+            await say(refused(each.interrupt))
+        out, items = anyio.create_memory_object_stream["Item"]()
+        async with anyio.create_task_group() as tasks, items, out:
+            start_errand(tasks, "looks at a run", Ending.OWNER, partial(self._look, out))
+            start_errand(tasks, "watches a run", Ending.OWNER, partial(self._watch, out))
+            # After the records are read, so that nothing is missed.
+            start_errand(tasks, "begins a run", Ending.OWNER, partial(out.send, None))
+            async for item in items:
+                for event in await self._told(item):
+                    await say(event)
+                if self.over:
+                    break
+            tasks.cancel_scope.cancel()
+
+    def end(self, held: HeldConnection) -> BaseEvent | None:
+        """The last word: none where the run has said that it is over."""
+        return None if self.over else failed("The door has ended this stream.", held.why or "stopping")
+
+    async def _watch(self, out: MemoryObjectSendStream[Item]) -> None:
+        """Pass on what leaves the conversation."""
+        after: EventPlace | None = self.submitted.after
+        while after is not None:
+            after = await self._watched(out, after)
+
+    async def _watched(self, out: MemoryObjectSendStream[Item], after: EventPlace) -> EventPlace | None:
+        """Pass on what leaves after a place. Gives the place to go on at; None at the end."""
+        async with aclosing(_items(self.server, self.caller.name, self.conversation, after)) as items:
+            async for item in items:
+                if isinstance(item, Ended) and item.reason is WatchEnd.LAGGED:
+                    return item.after
+                await out.send(item)
+        return None
+
+    async def _look(self, out: MemoryObjectSendStream[Item]) -> None:
+        """Have it looked whether something waits for a person, whenever something new does."""
+        async for records in self.server.records(self.caller.name):
+            if isinstance(records, Lagged) or any(self._asks(each) for each in records):
+                await out.send(None)
+
+    def _asks(self, record: Any) -> bool:
+        return record.event is Event.ASKED and record.conversation == self.conversation
+
+    async def _told(self, item: Item) -> Sequence[BaseEvent]:
+        """The events that an item is."""
+        request = self.submitted.request
+        match item:
+            case None:
+                return self._interrupted()
+            case Ended():
+                self.over = True
+                closed = item.reason is WatchEnd.CLOSED
+                return [cancelled(self.asked) if closed else failed(_ENDS[item.reason], item.reason)]
+            case Progress(request=of) if of == request:
+                self.words += 1
+                return list(progress(item, self.words, self.asked.run))
+            case Reply(request=of) if of == request:
+                return self._reply(item)
+            case Done(request=of) if of == request:
+                return [await self._done(item)]
+        return ()
+
+    async def _done(self, done: Done) -> BaseEvent:
+        self.over = True
+        if not done.answered and await self._closed():
+            return cancelled(self.asked)
+        await self.server.confirm(self.caller.name, self.conversation, done.place)
+        return finished(self.asked, self.result)
+
+    async def _closed(self) -> bool:
+        try:
+            return (await self.server.standing(self.caller.name, self.conversation)).over
+        except LookupError:
+            return True
+
+    def _interrupted(self) -> Sequence[BaseEvent]:
+        waiting = _waiting(self.server, self.conversation, self.submitted.request)
+        if not waiting:
+            return ()
+        self.over = True
+        decides = self.caller.decides
+        shown = [interrupt(each, self.server.rules, decides=decides) for each in waiting]
+        return [interrupted(self.asked, shown)]
+
+    def _reply(self, reply: Reply) -> Sequence[BaseEvent]:
+        found = result(reply, self.server.rules)
+        if reply.error:
+            self.over = True
+            value = found.get("value") or {}
+            return [failed(value.get("message", ""), value.get("code", str(Code.INTERNAL)))]
+        self.result = found
+        known = reply_id(reply, self.conversation) in self.asked.told
+        return () if known else list(reply_events(reply, self.conversation, found))
+
+
+async def _items(
+    server: DoorHost, who: str, conversation: str, after: EventPlace
+) -> AsyncGenerator[Any, None]:
+    """A watch, which can be closed."""
+    async for item in server.watch(who, conversation, after):
+        yield item
+
+
+def _written(event: BaseEvent | None) -> bytes:
+    return b"" if event is None else EventEncoder().encode(event).encode()

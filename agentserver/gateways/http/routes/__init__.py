@@ -1,4 +1,0 @@
-"""The door's routes: conversations and their events, what people decide.
-
-Internal.
-"""

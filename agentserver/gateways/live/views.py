@@ -1,0 +1,470 @@
+"""The contents of the engine, as plain values for a page: conversations, dead letters, decisions, usage.
+
+Owns how much of it a page is given. Runs where the engine reads. Refuses to change anything.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from agentserver.characters.printing import escape_unseen
+from agentserver.contract import Code
+from agentserver.core.records.audit import AuditRecord, Event
+from agentserver.core.records.details import (
+    Answered,
+    Charge,
+    Grounds,
+    GuardAsks,
+    GuardQuestions,
+    KeptText,
+    Unanswered,
+)
+from agentserver.core.records.wording import WORDING
+from agentserver.drawing.picture import HEIGHT, Graph, draw_picture
+from agentserver.findings import PHRASES, Findings
+from agentserver.gateways import approval_view
+from agentserver.gateways.console.view import ASKS, MARGIN
+from agentserver.payload.names import local
+from agentserver.spending import Amount
+from agentserver.trace import text
+from agentserver.trace.redact import EVERY, redact_records
+from agentserver.trace.terminal import cut
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from agentserver.core.blueprint import Blueprint
+    from agentserver.core.encoding.recorded import Charged, DeadLetter, Summary
+    from agentserver.core.messages import Question
+    from agentserver.core.records.details import Detail
+    from agentserver.core.state.approvals import Approval
+    from agentserver.drawing.picture import Picture
+    from agentserver.findings import FindingFacts, Origins
+    from agentserver.payload.codec import Codecs
+    from agentserver.ports import EngineReader
+    from agentserver.trace.redact import Redaction
+    from agentserver.trace.terminal import Line
+    from agentserver.trace.text import TracedHop
+
+MOST = 200
+"""Conversations, dead letters and decisions that a page lists."""
+
+ROWS = 1000
+"""Records of a conversation that a page shows: the last ones."""
+
+
+def conversations(reader: EngineReader, most: int = MOST) -> dict[str, Any]:
+    """The conversations that were touched last."""
+    found = list(islice(reader.conversations(), most + 1))
+    return {"conversations": list(map(_summary, found[:most])), "more": len(found) > most}
+
+
+def _summary(one: Summary) -> dict[str, Any]:
+    told = one._asdict()
+    told["principal"] = name(one.principal)
+    return told
+
+
+def conversation(reader: EngineReader, key: str, redaction: Redaction) -> dict[str, Any]:
+    """One conversation, as the tree of its hops. Raises LookupError."""
+    recorded = reader.recorded_conversation(key)
+    records = redact_records(recorded.records(), redaction)
+    hops = text.visible_hops(records)
+    return {
+        "id": recorded.beginning.id,
+        "principal": name(recorded.beginning.principal),
+        "rows": list(map(row, hops[-ROWS:])),
+        "earlier": max(0, len(hops) - ROWS),
+        "cost": _sum(cost for _, _, cost in charges(records)),
+    }
+
+
+def message(reader: EngineReader, key: str, delivery: str, redaction: Redaction) -> dict[str, Any]:
+    """One message of a conversation, whole. Raises LookupError."""
+    records = reader.recorded_conversation(key).records()
+    for one in text.visible_hops(redact_records(records, redaction)):
+        if one.record.message and one.record.delivery == delivery:
+            return {"said": row(one, whole=True)["said"]}
+    raise LookupError(delivery)
+
+
+# Decisions and usage
+
+
+def decided(reader: EngineReader, most: int = MOST) -> list[dict[str, Any]]:
+    """The decisions of people, the latest first."""
+    return [
+        {
+            "at": one.at,
+            "sender": name(one.sender),
+            "to": name(one.to),
+            "root": name(one.root),
+            "conversation": one.conversation,
+            "granted": one.granted,
+            "answer": escape_unseen(
+                WORDING.first(Unanswered(one.why) if one.why else Answered(one.by, one.answer))[:NAME]
+            ),
+            "by": escape_unseen(one.by[:NAME]),
+        }
+        for one in reader.decided(most)
+    ]
+
+
+def usage(reader: EngineReader, since: float) -> dict[str, Any]:
+    """The charges since a time, by listener, model and principal."""
+    found = reader.charged(since)
+    return {
+        "listeners": _charged((one.listener, one) for one in found),
+        "models": _charged((one.model, one) for one in found),
+        "principals": _charged((one.principal, one) for one in found),
+    }
+
+
+def charges(records: Iterable[AuditRecord]) -> Iterator[tuple[str, str, Amount]]:
+    """Priced work: the listener, a word for the work, and its cost; while that is not known, the most it may cost."""
+    open_: dict[str, deque[AuditRecord]] = {}
+    for record in records:
+        match record.event, record.detail:
+            case Event.RESERVED, Charge():
+                open_.setdefault(record.delivery, deque()).append(record)
+            case Event.SETTLED, Charge() as cost:
+                reserved = open_.get(record.delivery)
+                begun = reserved.popleft().detail if reserved else None
+                what = begun.what if isinstance(begun, Charge) else ""
+                yield record.to, what, Amount(cost.tokens, cost.money)
+    for record in (each for many in open_.values() for each in many):
+        if isinstance(record.detail, Charge):
+            yield record.to, record.detail.what, Amount(record.detail.tokens, record.detail.money)
+
+
+def _sum(costs: Iterable[Amount]) -> dict[str, int]:
+    total = sum(costs, Amount())
+    return {"tokens": total.tokens, "money": total.money}
+
+
+def _charged(found: Iterable[tuple[str, Charged]]) -> list[dict[str, Any]]:
+    """The charges of each name, the dearest first."""
+    calls: dict[str, int] = {}
+    costs: dict[str, Amount] = {}
+    for key, one in found:
+        calls[key] = calls.get(key, 0) + one.calls
+        costs[key] = costs.get(key, Amount()) + Amount(one.tokens, one.money)
+    told = sorted(costs, key=lambda key: (-costs[key].money, -costs[key].tokens, key))
+    return [
+        {"name": name(key), "tokens": costs[key].tokens, "money": costs[key].money, "calls": calls[key]}
+        for key in told[:MOST]
+    ]
+
+
+# Dead letters
+
+
+def dead(reader: EngineReader, redaction: Redaction, most: int = MOST) -> dict[str, Any]:
+    """The dead letters, those that were given up last first."""
+    found = reader.dead(most + 1)
+    told = [_letter(one, redaction, SAID) for one in found[: -most - 1 : -1]]
+    return {"letters": told, "more": len(found) > most}
+
+
+def letter(reader: EngineReader, delivery: str, redaction: Redaction) -> dict[str, Any]:
+    """One dead letter with its message, whole. Raises LookupError."""
+    return _letter(found_letter(reader, delivery), redaction, None)
+
+
+def found_letter(reader: EngineReader, delivery: str) -> DeadLetter:
+    """The dead letter of a delivery. Raises LookupError."""
+    for one in reader.dead(prefix=delivery):
+        if one.delivery.id == delivery:
+            return one
+    raise LookupError(delivery)
+
+
+def _letter(one: DeadLetter, redaction: Redaction, most: int | None) -> dict[str, Any]:
+    delivery = one.delivery
+    record = AuditRecord(
+        Event.FAILED,
+        one.at,
+        delivery.conversation,
+        delivery.thread,
+        detail=KeptText(one.reason),
+        message=delivery.message,
+    )
+    (shown,) = redact_records([record], redaction)
+    reason = shown.detail.text if isinstance(shown.detail, KeptText) else ""
+    if EVERY in redaction.fields:  # it may quote another message, which is not at hand here to be looked for
+        code = reason.partition(":")[0]
+        reason = code if code in set(Code) else ""
+    said = text.payload(shown.message)
+    return {
+        "delivery": delivery.id,
+        "conversation": delivery.conversation,
+        "principal": name(one.principal),
+        "sender": name(delivery.sender),
+        "to": name(delivery.to),
+        "root": name(local(delivery.root)),
+        "at": one.at,
+        "open": one.open,
+        "reason": escape_unseen(reason[:SAID]),
+        "said": [] if most is not None else [escape_unseen(each) for each in said.split("\n")],
+    }
+
+
+NAME = 128
+"""Characters of a name that a sender may have written."""
+
+SAID = 2_000
+"""Characters of a message in a list of many."""
+
+
+def name(told: str) -> str:
+    """A name as it is shown: visible, and of bounded length."""
+    return escape_unseen(told[:NAME])
+
+
+def lines(told: Iterable[Line], show: Callable[[str], str] = cut) -> list[list[list[str]]]:
+    """Lines of styled segments, each as its style's name and its text."""
+    return [[[style.name.lower(), show(part)] for style, part in line] for line in told]
+
+
+def hop(record: AuditRecord) -> dict[str, Any]:
+    """A record as a message on its way."""
+    return {
+        "event": str(record.event),
+        "at": record.at,
+        "conversation": record.conversation,
+        "sender": name(record.sender),
+        "to": name(record.to),
+        "root": name(record.root),
+        "code": record.code,
+        "why": escape_unseen(WORDING.first(record.detail)[:SAID]),
+    }
+
+
+def row(one: TracedHop, *, whole: bool = False) -> dict[str, Any]:
+    """A record in the tree of its conversation.
+
+    Args:
+        one: the record with its place.
+        whole: whether the message is told whole.
+    """
+    record, detail = one.record, one.record.detail
+    message = record.message.decode("utf-8", "backslashreplace")
+    return {
+        **hop(record),
+        "depth": one.depth,
+        "elapsed": one.elapsed,
+        "took": one.took,
+        "hop": record.hop,
+        "delivery": record.delivery,
+        "request": record.request,
+        "more": [escape_unseen(each[:SAID]) for each in WORDING.lines(detail)[1:]],
+        "cost": [detail.tokens, detail.money] if isinstance(detail, Charge) else None,
+        "ways": ways(detail),
+        "said": _said(one, whole=whole) if message else [],
+        "cut": bool(message) and not whole and len(message) > SAID,
+    }
+
+
+def _said(one: TracedHop, *, whole: bool) -> list[str]:
+    payload = text.payload(one.record.message)
+    shown = payload if whole or len(payload) <= SAID else payload[:SAID]
+    return [escape_unseen(each) for each in shown.replace("\t", "    ").split("\n")]
+
+
+# Lineage
+
+
+def ways(detail: Detail | None) -> list[dict[str, Any]]:
+    """The ways of values that a detail tells of, each from its source to the sink."""
+    match detail:
+        case Findings():
+            return [_way(detail, one) for one in detail.findings if one.trail is not None]
+        case GuardQuestions():
+            return [way for asked in detail.asked for way in ways(asked.why)]
+        case _:
+            return []
+
+
+def _way(findings: Findings, one: FindingFacts) -> dict[str, Any]:
+    trail = one.trail
+    assert trail is not None
+    passed = dict.fromkeys((each.listener, each.step) for each in trail.hops)
+    return {
+        "rule": PHRASES[f"rule {one.rule}"],
+        "decision": findings.became or findings.decision,
+        "blocked": (findings.became or findings.decision) == "deny",
+        "excerpt": escape_unseen(trail.excerpt),
+        "quoted": escape_unseen(trail.quoted),
+        "via": trail.via,
+        "source": {"listener": name(trail.source), "field": escape_unseen(trail.field), "step": trail.step},
+        "hops": [{"listener": name(listener), "step": step} for listener, step in passed],
+        "sink": {
+            "listener": name(findings.sink),
+            "field": escape_unseen(one.argument),
+            "step": findings.step,
+        },
+    }
+
+
+# Approvals
+
+
+def asked(approval: Approval, principal: str) -> dict[str, Any]:
+    """A message that waits, in a list."""
+    delivery = approval.delivery
+    return {
+        "id": approval.id,
+        "at": approval.at,
+        "conversation": delivery.conversation,
+        "principal": name(principal),
+        "sender": name(delivery.sender),
+        "to": name(delivery.to),
+        "root": name(local(delivery.root)),
+        "why": escape_unseen(WORDING.first(approval.questions[0].why)[:SAID]),
+    }
+
+
+def question(
+    approval: Approval,
+    codecs: Codecs,
+    redaction: Redaction,
+    origins: Origins | None = None,
+    *,
+    whole: bool = True,
+) -> dict[str, Any]:
+    """All that a person reads before answering; without the digest an answer is bound to.
+
+    Args:
+        approval: the message that waits.
+        codecs: by which it is read.
+        redaction: what its reader may not see.
+        origins: of its values; None where nothing follows them.
+        whole: False for who may read no contents.
+    """
+    seen = _redacted(approval, redaction)
+    said = approval_view.said(seen, codecs, redaction.secrets)[:-1]
+    return {
+        "reasons": lines(map(_bare, approval_view.reasons(seen)), escape_unseen),
+        "ways": [way for one in seen.questions for way in ways(one.why)],
+        "said": lines(map(_bare, said), escape_unseen),
+        "origins": lines(
+            map(_bare, approval_view.traced(origins, redaction.secrets) if whole else ()), escape_unseen
+        ),
+        "always": [escape_unseen(each) for one in seen.questions for each in _covers(one, approval)]
+        if whole
+        else [],
+    }
+
+
+def _bare(line: Line) -> Line:
+    """A line without the margin by which a terminal tells a message from its own words: a page frames it."""
+    (style, margin), *rest = line
+    return ((style, margin.removeprefix(MARGIN).removeprefix(ASKS)), *rest)
+
+
+def _redacted(approval: Approval, redaction: Redaction) -> Approval:
+    """The approval less what its reader may not see."""
+    delivery = approval.delivery
+    why = GuardQuestions(tuple(GuardAsks(one.guard, one.why) for one in approval.questions))
+    record = AuditRecord(
+        Event.ASKED, approval.at, delivery.conversation, delivery.thread, detail=why, message=delivery.message
+    )
+    (shown,) = redact_records([record], redaction)
+    detail = shown.detail
+    assert isinstance(detail, GuardQuestions)
+    questions = tuple(
+        one._replace(why=told.why) for one, told in zip(approval.questions, detail.asked, strict=True)
+    )
+    return approval._replace(delivery=delivery._replace(message=shown.message), questions=questions)
+
+
+def _covers(one: Question, approval: Approval) -> Iterator[str]:
+    """The cover of an answer for the rest of the conversation, of one question."""
+    to = approval.delivery.to
+    match one.why:
+        case Findings():
+            told = [each for each in one.why.findings if each.effect != "report"]
+            for each in told:
+                if each.argument:
+                    yield f'"{each.value}" as {each.argument} of {to}'
+                else:
+                    yield f"this very call of {to}, for: {PHRASES[f'rule {each.rule}']}"
+        case Grounds():
+            yield f"the same content to {to}"
+        case _:
+            yield f"what the guard {one.guard} takes for the same"
+
+
+class Scenery:
+    """Lays an organism out when it is first asked for it, and again when it is another one."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._of: Blueprint | None = None
+        self._told: dict[str, Any] = {}
+        self._one = anyio.Lock()
+        self.drawn = 0
+
+    async def told(self, blueprint: Blueprint) -> dict[str, Any]:
+        """The picture of an organism and its listeners."""
+        async with self._one:
+            if self._of is not blueprint:
+                graph = Graph(self._name, tuple(blueprint.listeners.values()))
+                drawn = await anyio.to_thread.run_sync(draw_picture, graph)
+                self._told, self._of = _told(drawn, self._name, blueprint), blueprint
+                self.drawn += 1
+            return self._told
+
+
+def _told(drawn: Picture, title: str, blueprint: Blueprint) -> dict[str, Any]:
+    boxes = [
+        {
+            "name": box.listener.name,
+            "x": box.x,
+            "y": box.y,
+            "width": box.width,
+            "height": HEIGHT,
+            "agent": box.listener.agent,
+            "broadcast": box.listener.broadcast,
+            "members": box.members,
+        }
+        for box in drawn.boxes
+    ]
+    lines = [
+        {
+            "left": line.left,
+            "right": line.right,
+            "forward": line.forward,
+            "backward": line.backward,
+            "way": line.way,
+        }
+        for line in drawn.lines
+    ]
+    return {
+        "name": title,
+        "width": drawn.width,
+        "height": drawn.height,
+        "notes": drawn.graph.notes,
+        "boxes": boxes,
+        "lines": lines,
+        "listeners": _listeners(blueprint),
+    }
+
+
+def _listeners(blueprint: Blueprint) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": one.name,
+            "description": escape_unseen(one.description),
+            "agent": one.agent,
+            "approval": one.approval,
+            "peers": sorted(one.peers),
+            "takes": sorted(map(local, blueprint.roots.get(one.name, ()))),
+            "room": one.concurrency,
+        }
+        for one in blueprint.listeners.values()
+    ]

@@ -1,0 +1,411 @@
+"""A server at one moment, as plain values: conversations, queues, running handlers, refusals, approvals.
+
+Owns how much of it is told, and its names. Says who and what, never what a message says. Refuses to know sockets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import socket
+import stat
+import struct
+import time
+from collections import deque
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import anyio
+from anyio.to_thread import run_sync
+
+from agentserver.characters.printing import format_amount
+from agentserver.core.records.audit import Event
+from agentserver.core.records.wording import WORDING
+from agentserver.supervision import Ending, start_errand, start_helper
+from agentserver.trace.terminal import Style
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+
+    from agentserver.core.records.audit import AuditRecord
+    from agentserver.core.state.approvals import Approval
+    from agentserver.core.state.conversation import Conversation
+    from agentserver.ports.records import Records, RecordSource
+    from agentserver.trace.store import TraceBook
+    from agentserver.trace.terminal import Line
+
+LAST = 20
+"""Refusals that are told: the last ones."""
+
+_BAD = frozenset({Event.REFUSED, Event.FAILED, Event.WITHDRAWN})
+
+
+class TopHost(Protocol):
+    """The part of a server that an overview needs."""
+
+    @property
+    def trace(self) -> TraceBook:
+        """The events of late."""
+        ...
+
+    @property
+    def stream(self) -> RecordSource:
+        """The stream of committed records."""
+        ...
+
+    def queues(self) -> Mapping[str, tuple[int, int]]:
+        """By listener, the deliveries that wait and those that run."""
+        ...
+
+    def running(self) -> frozenset[str]:
+        """The threads whose handlers run."""
+        ...
+
+    def approvals(self) -> tuple[Approval, ...]:
+        """The messages that wait for a person."""
+        ...
+
+    def conversation(self, conversation: str) -> Conversation | None:
+        """A conversation at work."""
+        ...
+
+
+class Overviews:
+    """Makes overviews of a server, whose refusals it notes from its beginning on.
+
+    Args:
+        host: the server.
+        name: the organism's.
+        redact: takes secrets out of a text.
+        now: seconds since the epoch.
+    """
+
+    def __init__(
+        self, host: TopHost, name: str, redact: Callable[[str], str], now: Callable[[], float]
+    ) -> None:
+        self._host = host
+        self._name = name
+        self._redact = redact
+        self._now = now
+        self._refused: deque[AuditRecord] = deque(maxlen=LAST)
+        self.stop = host.stream.attach(self._note)
+
+    def _note(self, records: Records) -> None:
+        self._refused.extend(record for record in records if record.event in _BAD)
+
+    def overview(self) -> dict[str, Any]:
+        """The server now."""
+        running = self._host.running()
+        known = map(self._host.conversation, reversed(self._host.trace.conversations()))
+        at_work = [each for each in known if each is not None]
+        return {
+            "at": self._now(),
+            "organism": self._name,
+            "conversations": [_conversation(each, running) for each in at_work],
+            "listeners": [
+                {"name": name, "waiting": waiting, "running": running}
+                for name, (waiting, running) in self._host.queues().items()
+            ],
+            "running": [row for each in at_work for row in self._running(each, running)],
+            "refusals": [self._refusal(each) for each in reversed(self._refused)],
+            "approvals": list(map(_approval, self._host.approvals())),
+        }
+
+    def _running(self, conversation: Conversation, running: frozenset[str]) -> Iterator[dict[str, Any]]:
+        threads = (each for each in conversation.tree.nodes.values() if each.inbox and each.id in running)
+        heads = {thread.inbox[0].id: thread.inbox[0] for thread in threads}
+        sent = {
+            record.delivery: record.at
+            for record in self._host.trace.of(conversation.id)
+            if record.event is Event.SENT and record.delivery in heads
+        }
+        for key, head in heads.items():
+            yield {
+                "listener": head.to,
+                "sender": head.sender,
+                "conversation": conversation.id,
+                "since": sent.get(key),
+                "attempt": head.attempt + 1,
+            }
+
+    def _refusal(self, record: AuditRecord) -> dict[str, Any]:
+        return {
+            "at": record.at,
+            "event": str(record.event),
+            "sender": record.sender,
+            "to": record.to,
+            "code": record.code,
+            "why": self._redact(WORDING.first(record.detail)),
+            "conversation": record.conversation,
+        }
+
+
+def _conversation(one: Conversation, running: frozenset[str]) -> dict[str, Any]:
+    threads = one.tree.nodes.values()
+    at_work = sum(thread.id in running for thread in threads)
+    return {
+        "id": one.id,
+        "principal": one.principal,
+        "messages": one.messages,
+        "requests": len(one.requests),
+        "running": at_work,
+        "queued": sum(len(thread.inbox) for thread in threads) - at_work,
+        "approvals": len(one.approvals()),
+    }
+
+
+def _approval(one: Approval) -> dict[str, Any]:
+    return {
+        "id": one.id,
+        "at": one.at,
+        "sender": one.delivery.sender,
+        "to": one.delivery.to,
+        "conversation": one.delivery.conversation,
+    }
+
+
+SUFFIX: Final = ".top"
+_NAME: Final = 60
+"""Bytes of the socket's own name; one of a longer journal is replaced by its hash."""
+
+_CREDENTIALS: Final = struct.Struct("3i")
+
+
+class TakenError(OSError):
+    """Another server is followed at this place, or there is another file."""
+
+
+def beside(path: Path) -> Path:
+    """The socket's path for a server whose journal, or whose YAML where it keeps none, has this path."""
+    name = f"{path.name}{SUFFIX}"
+    if len(os.fsencode(name)) > _NAME:
+        name = f"{sha256(os.fsencode(path.name)).hexdigest()[:32]}{SUFFIX}"
+    return path.parent / name
+
+
+@contextmanager
+def _short(folder: Path) -> Iterator[str]:
+    """A short path of a folder, however long its own is, where the system has one."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        short = f"/proc/self/fd/{descriptor}"
+        yield short if Path(short).is_dir() else str(folder)
+    finally:
+        os.close(descriptor)
+
+
+def listen_at(path: Path) -> socket.socket:
+    """A socket that listens at a path, in place of one that no server listens at any more.
+
+    It has its mode before it has its name: nobody else can reach it in between.
+
+    Raises TakenError, or OSError where there can be none.
+    """
+    with suppress(FileNotFoundError, ConnectionRefusedError):
+        connected(path).close()
+        raise TakenError(f"{path}: another server is followed here")
+    if path.exists() and mark(path) is None:
+        raise TakenError(f"{path}: is no socket")
+    with ExitStack() as closing:
+        found = closing.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        with _short(path.parent) as short:
+            unfinished = Path(short, f".{os.getpid()}{SUFFIX}")
+            unfinished.unlink(missing_ok=True)
+            os.fchmod(found.fileno(), 0o600)  # Linux gives the file this mode
+            found.bind(str(unfinished))
+            unfinished.chmod(0o600)
+            found.listen(8)
+            found.setblocking(False)
+            unfinished.rename(Path(short, path.name))
+        closing.pop_all()
+        return found
+
+
+def connected(path: Path) -> socket.socket:
+    """A socket that is connected to the server at a path. Raises OSError where none listens, or another user's does."""
+    with ExitStack() as closing:
+        found = closing.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        with _short(path.parent) as short:
+            found.connect(f"{short}/{path.name}")
+        if not own(found):
+            raise PermissionError(f"{path}: another user's server")
+        closing.pop_all()
+        return found
+
+
+def own(peer: socket.socket) -> bool:
+    """True when the other end is a process of the same user, or of root; also where the system does not tell."""
+    kind = getattr(socket, "SO_PEERCRED", None)
+    if kind is None:
+        return True
+    _, user, _ = _CREDENTIALS.unpack(peer.getsockopt(socket.SOL_SOCKET, kind, _CREDENTIALS.size))
+    return user in {0, os.geteuid()}
+
+
+def mark(path: Path) -> tuple[int, int] | None:
+    """The file's identity, by which a server knows whether it is still its own; None when there is no socket."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino) if stat.S_ISSOCK(found.st_mode) else None
+
+
+def remove(path: Path, marked: tuple[int, int] | None) -> None:
+    """Remove the socket, unless another server's stands in its place."""
+    if marked is not None and mark(path) == marked:
+        with suppress(OSError):
+            path.unlink()
+
+
+EVERY = 1.0
+"""Seconds between two overviews."""
+
+READERS = 8
+"""Connections at once; a further one is closed."""
+
+logger = logging.getLogger("agentserver.top")
+
+
+@asynccontextmanager
+async def followed(overviews: Overviews, path: Path, every: float = EVERY) -> AsyncIterator[None]:
+    """While it lasts, the server can be followed at ``path``; where it cannot, it runs all the same."""
+    try:
+        listening = await run_sync(listen_at, path)
+    except OSError as error:
+        logger.info("nobody can follow this server: %s", error)
+        try:
+            yield
+        finally:
+            overviews.stop()
+        return
+    try:
+        marked = await run_sync(mark, path)
+        async with anyio.create_task_group() as tasks:
+            serve = partial(_Readers(overviews, every).serve, listening)
+            start_helper(tasks, "shows the server to agentserver top", Ending.RESTART, serve)
+            try:
+                yield
+            finally:
+                tasks.cancel_scope.cancel()
+    finally:
+        overviews.stop()
+        listening.close()
+        with anyio.CancelScope(shield=True):
+            await run_sync(remove, path, marked)
+
+
+class _Readers:
+    """Those who look at the server."""
+
+    def __init__(self, overviews: Overviews, every: float) -> None:
+        self._overviews = overviews
+        self._every = every
+        self._count = 0
+
+    async def serve(self, listening: socket.socket) -> None:
+        """Take connections, for ever."""
+        loop = asyncio.get_running_loop()
+        async with anyio.create_task_group() as tasks:
+            while True:
+                peer, _ = await loop.sock_accept(listening)
+                peer.setblocking(False)
+                if self._count >= READERS or not own(peer):
+                    peer.close()
+                    continue
+                self._count += 1
+                start_errand(tasks, "shows the server to a reader", Ending.OWNER, partial(self._tell, peer))
+
+    async def _tell(self, peer: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        with peer, suppress(OSError):
+            try:
+                while True:
+                    line = json.dumps(self._overviews.overview()) + "\n"
+                    await loop.sock_sendall(peer, line.encode())
+                    await anyio.sleep(self._every)
+            finally:
+                self._count -= 1
+
+
+ROWS = 10
+"""Rows of a part that are shown; the others are counted."""
+
+
+def lines(told: Mapping[str, Any]) -> Iterator[Line]:
+    """An overview as a person reads it."""
+    clock = time.strftime("%H:%M:%S", time.localtime(told["at"]))
+    parts = ("conversation", "conversations"), ("approval", "approvals")
+    counts = ", ".join(format_amount(len(told[key]), noun) for noun, key in parts)
+    yield ((Style.NAME, told["organism"]), (Style.DIM, f"  {clock}  {counts}"))
+    busy = [each for each in told["listeners"] if each["waiting"] or each["running"]]
+    yield from _part("listeners at work", [_listener(each) for each in busy])
+    yield from _part("running", [_running(each, told["at"]) for each in told["running"]])
+    yield from _part("conversations", list(map(_conversation_line, told["conversations"])))
+    yield from _part("to be approved", list(map(_approval_line, told["approvals"])))
+    yield from _part("refused of late", [_refusal(each, told["at"]) for each in told["refusals"]])
+
+
+def _part(title: str, rows: Sequence[Line]) -> Iterator[Line]:
+    if not rows:
+        return
+    yield ((Style.PAYLOAD, title),)
+    yield from rows[:ROWS]
+    if rows[ROWS:]:
+        yield ((Style.DIM, f"  and {len(rows) - ROWS} more"),)
+
+
+def _listener(one: Mapping[str, Any]) -> Line:
+    told = f"  {one['running']} running, {one['waiting']} waiting"
+    return ((Style.NAME, f"  {one['name']}"), (Style.PLAIN, told))
+
+
+def _running(one: Mapping[str, Any], now: float) -> Line:
+    since = "" if one["since"] is None else f"  {_ago(now - one['since'])}"
+    again = f"  attempt {one['attempt']}" if one["attempt"] > 1 else ""
+    return (
+        (Style.PLAIN, f"  {one['sender']} -> "),
+        (Style.NAME, one["listener"]),
+        (Style.PLAIN, f"{since}{again}"),
+        (Style.DIM, f"  {one['conversation'][:8]}"),
+    )
+
+
+def _conversation_line(one: Mapping[str, Any]) -> Line:
+    told = [
+        f"{format_amount(one['requests'], 'request')} open",
+        f"{one['running']} running",
+        f"{one['queued']} queued",
+    ]
+    return (
+        (Style.NAME, f"  {one['id'][:8]}"),
+        (Style.PLAIN, f"  {one['principal']}  {', '.join(told)}"),
+        (Style.DIM, f"  {format_amount(one['messages'], 'message')} so far"),
+    )
+
+
+def _approval_line(one: Mapping[str, Any]) -> Line:
+    return (
+        (Style.WARN, f"  {one['id'][:8]}"),
+        (Style.PLAIN, f"  {one['sender']} -> {one['to']}"),
+        (Style.DIM, f"  {one['conversation'][:8]}"),
+    )
+
+
+def _refusal(one: Mapping[str, Any], now: float) -> Line:
+    return (
+        (Style.DIM, f"  {_ago(now - one['at'])} ago  "),
+        (Style.BAD, f"{one['event']} "),
+        (Style.PLAIN, f"{one['sender']} -> {one['to'] or '?'}  {one['code']}: {one['why']}"),
+        (Style.DIM, f"  {one['conversation'][:8]}"),
+    )
+
+
+def _ago(seconds: float) -> str:
+    minutes, rest = divmod(max(0, int(seconds)), 60)
+    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from agentserver.ports import Approver, Clock, Completer, Engine, EngineReader
     from agentserver.ports.principals import PaceStore, PrincipalStore
     from agentserver.telemetry.tracing import Tracing
-    from agentserver.worker.remote.desk import CallDesk
+    from agentserver.worker.remote_desk import CallDesk
 
 __all__ = ["NotReloaded", "Principal", "Reloaded", "Server", "Trust", "build"]
 
@@ -203,7 +203,7 @@ class Server(Serving):
     def calls(self) -> CallDesk:
         """The calls for workers on other machines, over all editions."""
         if self._calls is None:
-            from agentserver.worker.remote.desk import CallDesk  # most organisms have none
+            from agentserver.worker.remote_desk import CallDesk  # most organisms have none
 
             self._calls = CallDesk()
         return self._calls

@@ -259,7 +259,7 @@ def with_clock(folder: Path, backend: str = SCRIPTED) -> Path:
     """The organism with a real MCP server, locked."""
     from agentserver.config.code.tools import lock_path
     from agentserver.config.glimpse import servers
-    from agentserver.mcp.client.locking import ask
+    from agentserver.mcp.client.connection import ask
     from agentserver.mcp.client.process import plain
     from agentserver.payload.foreign.lock import written
 

@@ -125,7 +125,7 @@ OWN_JSON = {
     "agentserver/cli/deploying.py": "a table that the package brings",
     "agentserver/trace/plain_values.py": "what it has just written itself",
     "agentserver/mcp/serving/protocol.py": "a state that the server has sealed itself",
-    "agentserver/worker/commands/becoming.py": "an argument that the server gives to a process that it starts",
+    "agentserver/worker/exec_walled.py": "an argument that the server gives to a process that it starts",
     "agentserver/worker/process.py": "the setup that the server sends to its worker",
     "agentserver/handoff/validation/validator.py": "a process of its own under limits of the kernel, without imports",
     "agentserver/handoff/managed/document.py": "one text of at most a name's length, cut out by the scanner",

@@ -172,7 +172,7 @@ def unserved(organism: Organism, rules: Rules) -> Iterator[ConfigMistake]:
     if organism.serving is None:
         return
     from agentserver.config.findings import ConfigMistake, Severity
-    from agentserver.mcp.serving.tools import tools_of
+    from agentserver.mcp.serving.calls import tools_of
     from agentserver.remedies.configuration import ConfigCode
 
     try:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from agentserver.mcp.client.locking import ServerFound
+    from agentserver.mcp.client.connection import ServerFound
     from agentserver.payload.foreign.lock import LockedTool, ServerLock
     from agentserver.payload.foreign.servers import McpServer
 
@@ -120,9 +120,8 @@ def _servers(
 
 
 def _asked(ctx: click.Context, server: McpServer, directory: Path) -> ServerFound:
-    from agentserver.mcp.client.connection import LostError
-    from agentserver.mcp.client.locking import ask
-    from agentserver.worker.commands.launching import launched, walled
+    from agentserver.mcp.client.connection import LostError, ask
+    from agentserver.worker.commands import launched, walled
     from agentserver.worker.wall.raising import WallError
 
     try:

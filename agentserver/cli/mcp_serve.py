@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from agentserver.assembly import Server
     from agentserver.config.organism import McpServing
-    from agentserver.mcp.serving.offering import Offering
+    from agentserver.mcp.serving.transport import Offering
 
 
 @click.command("serve", short_help="Offer listeners to MCP hosts as tools.")
@@ -71,7 +71,7 @@ def _wire() -> TextIO:
 
 
 def _offering(ctx: click.Context, server: Server, serving: McpServing) -> Offering:
-    from agentserver.mcp.serving.offering import Offering
+    from agentserver.mcp.serving.transport import Offering
 
     try:
         return Offering.of(server, serving)

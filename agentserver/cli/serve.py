@@ -63,8 +63,7 @@ def _mcp(serving: DoorServing) -> Iterable[DoorPart]:
     from agentserver.gateways.http import DoorPart
     from agentserver.gateways.http.parts import CALLER, SHARE
     from agentserver.gateways.principals import Role
-    from agentserver.mcp.serving.offering import Offering
-    from agentserver.mcp.serving.transport import Application, HostAccess, access
+    from agentserver.mcp.serving.transport import Application, HostAccess, Offering, access
 
     offering = Offering.of(serving.server, offered, lambda: access().most)
     protocol = offering.protocol(lambda: access().principal, serving.organism.name)
@@ -118,7 +117,7 @@ def _live(serving: DoorServing) -> Iterable[DoorPart]:
 
 def _workers(serving: DoorServing) -> Iterable[DoorPart]:
     """The calls of listeners whose workers are on other machines; a reload may bring the first of them."""
-    from agentserver.worker.remote.door import part
+    from agentserver.worker.remote_door import part
 
     yield part(serving.server.calls, serving.body)
 

@@ -72,7 +72,7 @@ def command(ctx: click.Context, /, listener: str, organism: Path | None, **said:
     import anyio
 
     from agentserver.extras import require
-    from agentserver.worker.remote.host import UselessError
+    from agentserver.worker.remote_host import UselessError
     from agentserver.worker.wall.raising import WallError
 
     require("agentserver worker", "client")
@@ -153,11 +153,10 @@ async def _handle(found: Organism, https: list[httpx.AsyncClient], processes: in
     import anyio.to_thread
 
     from agentserver.wire.envelope import Bounds
+    from agentserver.worker.frames import FrameCodec
     from agentserver.worker.planning import plan, walls
     from agentserver.worker.pool import Workers
-    from agentserver.worker.remote.host import RemoteWorker, UselessError
-    from agentserver.worker.remote.link import ServerLink
-    from agentserver.worker.remote.speech import FrameCodec
+    from agentserver.worker.remote_host import RemoteWorker, ServerLink, UselessError
 
     (bound,) = found.listeners
     walls([bound])

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from agentserver.ports import Completer
     from agentserver.pump.editions import Elsewhere
     from agentserver.telemetry.tracing import Tracing
-    from agentserver.worker.remote.desk import CallDesk
+    from agentserver.worker.remote_desk import CallDesk
 
 T = TypeVar("T")
 
@@ -298,7 +298,7 @@ async def _tools(organism: Organism, shared: SharedContexts, stack: AsyncExitSta
         return {}
     from agentserver.mcp.client.connection import standing  # with an extra that most do without
     from agentserver.mcp.client.listeners import listening
-    from agentserver.worker.commands.launching import launched, walled
+    from agentserver.worker.commands import launched, walled
 
     deadlines = {
         bound.listener.name: bound.listener.deadline
@@ -328,7 +328,7 @@ async def _workers(
         return {}
     from agentserver.worker.planning import plan, walls
     from agentserver.worker.pool import Walled, Workers
-    from agentserver.worker.remote.desk import RemoteListener
+    from agentserver.worker.remote_desk import RemoteListener
 
     walls(asked)
     found: dict[str, Elsewhere] = {}

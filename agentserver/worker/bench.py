@@ -7,13 +7,19 @@ wall, which stand before any of this runs.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentserver.completion import CompletionError
+from agentserver.completion import (
+    Completion,
+    CompletionError,
+    CompletionFault,
+    Request,
+)
 from agentserver.config.code.settings import validated
 from agentserver.config.code.signature import Discovery, SignatureRefusal, read_signature
 from agentserver.config.code.userland import Importer, Project, Unresolved
@@ -24,26 +30,30 @@ from agentserver.core.records.wording import WORDING
 from agentserver.core.state.budget import Room
 from agentserver.core.state.effects import ThreadStorage, ThreadTodos
 from agentserver.core.state.growing.logs import ThreadLog
+from agentserver.llm.prompts import messages_of
 from agentserver.payload.codec import Codecs
 from agentserver.payload.generate import Unencodable
 from agentserver.payload.xmlify import PayloadError
-from agentserver.pump.editions import Supply, supply
 from agentserver.pump.invoke import told
-from agentserver.wire.envelope import Bounds, Malformed, read_written
+from agentserver.pump.editions import Supply, supply
+from agentserver.supervision import run_errand
+from agentserver.wire.envelope import Bounds, Malformed, read_payload, read_written
 from agentserver.worker.frames import (
     CallFrame,
+    CompletedFrame,
+    CompleteFrame,
     FailedFrame,
     Frame,
+    ProgressFrame,
     ReturnedFrame,
     SaidFrame,
     SetupFrame,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
     from contextlib import AsyncExitStack
 
-    from agentserver.worker.asking import Asker
 
 __all__ = ["Bench", "StartError", "attempted", "equipped"]
 
@@ -203,3 +213,89 @@ async def equipped(setup: SetupFrame, stack: AsyncExitStack) -> Bench:
         resources = tuple(provided) if isinstance(provided, list | tuple) else (provided,)
     bounds = Bounds(**setup.bounds)  # type: ignore[arg-type]  # numbers, and no names
     return Bench(handler, codecs, bounds, setup.storage, supply(made), resources)
+
+
+MOST_PROGRESS = 1_000
+
+
+@dataclass(eq=False)
+class Asker:
+    """The Completer of one call inside a worker.
+
+    Args:
+        call: the number of the call.
+        write: sends a frame to the server.
+        codecs: of the worker.
+        bounds: of one payload.
+    """
+
+    call: int
+    write: Callable[[CompleteFrame | ProgressFrame], Coroutine[Any, Any, None]]
+    codecs: Codecs
+    bounds: Bounds
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    _waiting: dict[int, asyncio.Future[CompletedFrame]] = field(default_factory=dict)
+    _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+    _telling: asyncio.Future[None] | None = None
+
+    async def complete(self, model: str, request: Request) -> Completion:
+        """The answer of a model, as the port has it."""
+        number = next(self._numbers)
+        tools = tuple(
+            [self.codecs.of(tool).name if isinstance(tool, type) else tool for tool in request.tools]
+        )
+        output = None if request.output is None else self.codecs.of(request.output).name
+        words = tuple(messages_of(request.messages))
+        self._waiting[number] = asyncio.get_running_loop().create_future()
+        try:
+            await self.write(
+                CompleteFrame(
+                    self.call,
+                    number,
+                    model,
+                    words,
+                    request.agent,
+                    tools,
+                    output,
+                    request.repairs,
+                    request.partial,
+                )
+            )
+            told = await self._waiting[number]
+        finally:
+            del self._waiting[number]
+        return self._completion(told, model)
+
+    def tell(self, text: str) -> None:
+        """Pass on a line of progress; may be called from any thread. One that is not gone by the next is let go."""
+        if not isinstance(text, str):
+            raise TypeError(f"progress is told as text, not as {type(text).__name__}")
+        self.loop.call_soon_threadsafe(self._pass_on, ProgressFrame(self.call, text[:MOST_PROGRESS]))
+
+    def _pass_on(self, frame: ProgressFrame) -> None:
+        if self._telling is None or self._telling.done():
+            self._telling = run_errand(self.write(frame), "tells progress", (OSError,))
+
+    def hear(self, told: CompletedFrame) -> None:
+        """An answer has come."""
+        waiting = self._waiting.get(told.number)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(told)
+
+    def _completion(self, told: CompletedFrame, model: str) -> Completion:
+        if told.fault == "lookup":
+            raise LookupError(told.why)
+        if told.fault == "value":
+            raise ValueError(told.why)
+        done = Completion(told.content, told.calls, told.usage, told.model, finish=told.finish)
+        if told.fault is not None:
+            partial = None if done.finish.whole else done
+            raise CompletionError(CompletionFault(told.fault), model, told.why, partial=partial)
+        output = None
+        if told.output is not None:
+            element = read_payload(told.output.encode(), self.bounds)
+            codec = None if isinstance(element, Malformed) else self.codecs.named(str(element.tag))
+            if codec is None or isinstance(element, Malformed) or not codec.valid(element):
+                raise CompletionError(CompletionFault.ANSWER, model, "it does not satisfy its schema")
+            output = codec.decode(element)
+        return replace(done, output=output)

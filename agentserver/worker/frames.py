@@ -7,6 +7,8 @@ them as it reads a stranger's document; nothing is ever unpickled.
 
 from __future__ import annotations
 
+import asyncio
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
@@ -21,13 +23,40 @@ from agentserver.core.state.todos import Todo
 from agentserver.foreign_json.reading import JsonLimits, RefusedJson, parse_json
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable, Mapping
 
 __all__ = [
-    "PIECE", "VERSION", "CallFrame", "CancelFrame", "CompleteFrame", "CompletedFrame", "FailedFrame", "Frame",
-    "FrameError", "FrameReader", "ProgressFrame", "ReadyFrame", "ReturnedFrame", "SaidFrame", "SetupFrame",
-    "derive_frames", "dump_frame", "pack", "read_frame",
-]  # fmt: skip
+    "PIECE",
+    "VERSION",
+    "AliveFrame",
+    "Answer",
+    "CallFrame",
+    "CancelFrame",
+    "CompleteFrame",
+    "CompletedFrame",
+    "FailedFrame",
+    "Frame",
+    "FrameCodec",
+    "FrameError",
+    "FrameReader",
+    "FrameSocket",
+    "GivenFrame",
+    "Heard",
+    "HeardFrame",
+    "ProgressFrame",
+    "ReadyFrame",
+    "ReturnedFrame",
+    "SaidFrame",
+    "SetupFrame",
+    "Spoken",
+    "TakeFrame",
+    "dump_answer",
+    "dump_asked",
+    "dump_frame",
+    "pack",
+    "read_frame",
+]
 
 _T = TypeVar("_T")
 
@@ -258,6 +287,67 @@ Frame: TypeAlias = (
 """Everything that may be sent, in either direction. Who may send which is for the two ends to hold."""
 
 
+_KEY: Final = re.compile("[0-9a-f]{32}")
+LONGEST_WAIT: Final = 3600.0
+"""Seconds for which a worker may wait for a call."""
+
+
+@dataclass(frozen=True, slots=True)
+class TakeFrame:
+    """A worker wants a call.
+
+    Args:
+        version: of the frames that it understands.
+        wait: seconds for which it waits for one.
+    """
+
+    version: int
+    wait: float
+
+
+@dataclass(frozen=True, slots=True)
+class AliveFrame:
+    """The worker begins with a call, or works on it."""
+
+    call: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeardFrame:
+    """The server has taken a frame; a question has no answer yet."""
+
+    call: int
+
+
+@dataclass(frozen=True, slots=True)
+class GivenFrame:
+    """A call for a worker.
+
+    Args:
+        key: names the call to this worker alone.
+        call: the call.
+    """
+
+    key: str
+    call: CallFrame
+
+
+Spoken: TypeAlias = AliveFrame | ProgressFrame | CompleteFrame | ReturnedFrame | FailedFrame
+"""The frames of a worker about a call."""
+Answer: TypeAlias = GivenFrame | HeardFrame | CompletedFrame
+"""The frames of a server."""
+
+
+def _check_wait(frame: TakeFrame) -> None:
+    if not 0 <= frame.wait <= LONGEST_WAIT:
+        raise ValueError
+
+
+def _check_key(frame: GivenFrame) -> None:
+    if _KEY.fullmatch(frame.key) is None:
+        raise ValueError
+
+
 _TAGS: Final = {
     SetupFrame: "setup",
     CallFrame: "call",
@@ -268,6 +358,9 @@ _TAGS: Final = {
     ProgressFrame: "progress",
     ReturnedFrame: "returned",
     FailedFrame: "failed",
+    AliveFrame: "alive",
+    GivenFrame: "given",
+    HeardFrame: "heard",
 }
 
 
@@ -278,16 +371,21 @@ def _check_texts(effects: Effects) -> None:
             data.decode()
 
 
-def derive_frames(
-    kind: Any, tags: Mapping[type, str], checks: Mapping[type, Callable[[Any], object]]
-) -> ValueCodec[Any]:
-    """Derive the codec of frames. ``tags`` and ``checks`` are of those that are not in this module."""
+_CHECKS: Final[Mapping[type, Callable[[Any], object]]] = {
+    Effects: _check_texts,
+    TakeFrame: _check_wait,
+    GivenFrame: _check_key,
+}
+
+
+def _derive(kind: Any) -> ValueCodec[Any]:
+    """Derive the codec of a frame, or of a union of frames."""
     own = (Answering, CallFrame, Effects, Finish, HandlerMetadata, PromptMessage, Todo, Tool, ToolCall, Usage)
-    style = ValueStyle(named=True, tags={**_TAGS, **tags}, checks={Effects: _check_texts, **checks})
+    style = ValueStyle(named=True, tags=_TAGS, checks=_CHECKS)
     return ValueCodec(kind, {**TYPES, **{one.__name__: one for one in own}}, style)
 
 
-_FRAMES: Final[ValueCodec[Frame]] = derive_frames(Frame, {}, {})
+_FRAMES: Final[ValueCodec[Frame]] = _derive(Frame)
 
 
 def pack(frame: Frame) -> bytes:
@@ -350,3 +448,142 @@ class FrameReader:
         text = bytes(self._held[HEAD:end])
         del self._held[:end]
         return read_frame(_FRAMES, text, self._limits)
+
+
+_TAKE: Final[ValueCodec[TakeFrame]] = _derive(TakeFrame)
+_SPOKEN: Final[ValueCodec[Spoken]] = _derive(Spoken)
+_ANSWER: Final[ValueCodec[Answer]] = _derive(Answer)
+
+
+def dump_asked(frame: TakeFrame | Spoken) -> bytes:
+    """Write a worker's frame. Raises ValueError for texts that are not Unicode."""
+    if isinstance(frame, TakeFrame):
+        return dump_frame(_TAKE, frame)
+    return dump_frame(_SPOKEN, frame)
+
+
+def dump_answer(frame: Answer) -> bytes:
+    """Write a server's frame. Raises ValueError for texts that are not Unicode."""
+    return dump_frame(_ANSWER, frame)
+
+
+class FrameCodec:
+    """Reads frames.
+
+    Args:
+        longest: bytes of a frame.
+    """
+
+    def __init__(self, longest: int) -> None:
+        self._limits = JsonLimits(bytes=longest, values=VALUES, members=MEMBERS)
+
+    def take(self, data: bytes) -> TakeFrame:
+        """Read what asks for a call. Raises FrameError."""
+        return read_frame(_TAKE, data, self._limits)
+
+    def spoken(self, data: bytes) -> Spoken:
+        """Read a worker's frame. Raises FrameError."""
+        return read_frame(_SPOKEN, data, self._limits)
+
+    def answer(self, data: bytes) -> Answer:
+        """Read a server's frame. Raises FrameError."""
+        return read_frame(_ANSWER, data, self._limits)
+
+
+Heard: TypeAlias = "Frame | FrameError | None"
+"""A frame, what came in its place, or None once the other end is gone. Nothing follows the last two."""
+
+
+class FrameSocket:
+    """One end.
+
+    Args:
+        end: the socket.
+        longest: bytes of a frame; the other end is not listened to any more after a longer one.
+        hear: is called with each frame while the channel listens; it begins without.
+    """
+
+    def __init__(self, end: socket.socket, longest: int, hear: Callable[[Heard], None]) -> None:
+        end.setblocking(False)
+        self._end = end
+        self._hear = hear
+        self._loop = asyncio.get_running_loop()
+        self._reader = FrameReader(longest)
+        self._piece = bytearray(PIECE)
+        self._view = memoryview(self._piece)
+        self._turns = asyncio.Lock()
+        self._listens = self._watched = self._over = False
+
+    def listen(self) -> None:
+        """Hear frames from now on, those that have come already first."""
+        self._listens = True
+        self._take()
+        if self._listens and self._over:
+            self._finish(None)
+        elif self._listens and not self._watched:
+            self._watched = True
+            self._loop.add_reader(self._end, self._arrived)
+
+    def rest(self) -> None:
+        """Hear nothing until ``listen``. The socket is looked at once more at most."""
+        self._listens = False
+
+    def _arrived(self) -> None:
+        if not self._listens:  # what comes unasked stays with the system, but for this piece
+            self._unwatch()
+        try:
+            count = self._end.recv_into(self._piece)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            count = 0
+        if count:
+            self._reader.feed(self._view[:count])
+            self._take()
+        else:
+            self._finish(None)
+
+    def _take(self) -> None:
+        while self._listens:
+            try:
+                frame = self._reader.next()
+            except FrameError as error:
+                self._finish(error)
+                return
+            if frame is None:
+                return
+            self._hear(frame)
+
+    def _finish(self, last: FrameError | None) -> None:
+        self._over = True
+        if self._watched:
+            self._unwatch()
+        if self._listens:
+            self._listens = False
+            self._hear(last)
+
+    def _unwatch(self) -> None:
+        self._watched = False
+        self._loop.remove_reader(self._end)
+
+    @property
+    def spent(self) -> bool:
+        """True once the other end is known to be gone, not to be believed, or to have spoken unasked."""
+        return self._over or self._reader.holds
+
+    async def write(self, frame: Frame) -> None:
+        """Send a frame. Raises OSError when there is nobody to take it."""
+        data = pack(frame)
+        async with self._turns:
+            try:
+                sent = self._end.send(data)
+            except (BlockingIOError, InterruptedError):
+                sent = 0
+            if sent < len(data):
+                await self._loop.sock_sendall(self._end, data[sent:])
+
+    def close(self) -> None:
+        """Let go of the socket."""
+        if self._watched:
+            self._unwatch()
+        self._end.close()

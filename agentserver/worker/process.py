@@ -16,9 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ConfigDict, TypeAdapter
 
 from agentserver.pump.calls import PromptTask
-from agentserver.worker.asking import Asker
-from agentserver.worker.bench import Bench, attempted, equipped
-from agentserver.worker.channel import FrameSocket
+from agentserver.worker.bench import Asker, Bench, attempted, equipped
 from agentserver.worker.frames import (
     PIECE,
     VERSION,
@@ -28,6 +26,7 @@ from agentserver.worker.frames import (
     FailedFrame,
     Frame,
     FrameReader,
+    FrameSocket,
     ReadyFrame,
     SetupFrame,
 )
@@ -36,7 +35,7 @@ from agentserver.worker.wall.raising import Wall, raise_wall
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from agentserver.worker.channel import Heard
+    from agentserver.worker.frames import Heard
 
 __all__ = ["main"]
 

@@ -9,11 +9,17 @@ from __future__ import annotations
 
 import re
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lxml import etree
 
-from agentserver.completion import CompletionFault
+from agentserver.completion import (
+    Completion,
+    CompletionError,
+    CompletionFault,
+    Request,
+    Usage,
+)
 from agentserver.contract import Code, Target
 from agentserver.core.drafts.replies import written
 from agentserver.core.messages import NO_EFFECTS, Failed, Returned
@@ -23,7 +29,7 @@ from agentserver.core.state.growing.logs import changed
 from agentserver.payload.codec import SYSTEM
 from agentserver.pump.invoke import failing
 from agentserver.wire.envelope import Malformed, read_payload
-from agentserver.worker.frames import CallFrame, FailedFrame
+from agentserver.worker.frames import CallFrame, CompletedFrame, CompleteFrame, FailedFrame
 
 if TYPE_CHECKING:
     from agentserver.contract import Invocation
@@ -152,3 +158,69 @@ def asked(number: int, accepted: Accepted, current: Invocation) -> CallFrame:
         current.attempt,
         current.epoch,
     )
+
+
+async def answered(asked: CompleteFrame, current: Invocation, codecs: Codecs) -> CompletedFrame:
+    """Ask a model for a worker, at the server. Failures are part of the answer.
+
+    Args:
+        asked: the question.
+        current: the invocation that asks; it has the models and the budget.
+        codecs: of the server.
+    """
+    if current.completer is None:
+        return _failed_completion(
+            asked, "lookup", "the organism declares no language models: add llm: to the YAML"
+        )
+    try:
+        tools = [_class(tool, codecs) if isinstance(tool, str) else tool for tool in asked.tools]
+        output = None if asked.output is None else _class(asked.output, codecs)
+        question = Request(
+            asked.messages,
+            asked.agent,
+            current.until,
+            tools,
+            output,
+            asked.repairs,
+            current.purse,
+            partial=asked.partial,
+        )
+        done = await current.completer.complete(asked.model, question)
+    except CompletionError as error:
+        failed = _failed_completion(asked, error.fault.value, error.why)
+        return failed if error.partial is None else _completed(asked, error.partial, failed, None)
+    except LookupError as error:
+        return _failed_completion(asked, "lookup", str(error))
+    except (ValueError, TypeError) as error:
+        return _failed_completion(asked, "value", str(error))
+    markup = None if done.output is None else codecs.of(type(done.output)).encode(done.output)
+    return _completed(asked, done, None, markup)
+
+
+def _completed(
+    asked: CompleteFrame, done: Completion, failed: CompletedFrame | None, output: str | None
+) -> CompletedFrame:
+    """An answer as a frame, or the partial one of a failure."""
+    return CompletedFrame(
+        asked.call,
+        asked.number,
+        done.content,
+        done.calls,
+        done.usage,
+        done.model,
+        output,
+        None if failed is None else failed.fault,
+        "" if failed is None else failed.why,
+        done.finish,
+    )
+
+
+def _class(name: str, codecs: Codecs) -> type[Any]:
+    codec = codecs.named(name)
+    if codec is None:
+        raise ValueError(f"{name} is no payload of this organism: list its class under replies")
+    return codec.payload
+
+
+def _failed_completion(asked: CompleteFrame, fault: str, why: str) -> CompletedFrame:
+    return CompletedFrame(asked.call, asked.number, "", (), Usage(), "", None, fault, why)

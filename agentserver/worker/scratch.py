@@ -1,21 +1,221 @@
-"""The folder that one worker writes to: made, bounded, emptied and removed.
+"""Folders of a stranger's making: measured and removed by descriptors, whatever their depth and their modes.
 
-Owns the question of whether it was touched, which costs the event loop one look at what the system has in memory, and
-the choice between the two ways to bound it. Refuses to know who writes. What is not said to be for the event loop reads
-or changes files.
+Owns the walk. Refuses to follow a link, to enter a folder through a name that could mean another one by then, and to
+recurse: a process nests folders as deep as it likes. All of it reads or changes files: not for the event loop.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
+import secrets
+import stat
 import tempfile
 import time
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
-from agentserver.worker.tree import FOLDER, MOST_FILES, clear, measure, unlinked
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
-__all__ = ["UNBOUNDED", "Scratch"]
+__all__ = [
+    "DEEPEST",
+    "FOLDER",
+    "MOST_FILES",
+    "UNBOUNDED",
+    "Measure",
+    "Scratch",
+    "clear",
+    "measure",
+    "unlinked",
+]
+
+MOST_FILES = 10_000
+DEEPEST = 64
+"""Folders in one another that are measured; each costs two descriptors meanwhile."""
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NAME = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_BATCH = 1_000
+_BLOCK = 512
+_GONE = (FileNotFoundError, NotADirectoryError, ProcessLookupError)
+
+
+class Measure(NamedTuple):
+    """The size of a tree as far as it was walked.
+
+    Args:
+        bytes: on disk.
+        breach: the reason why the walk ended early; empty for a whole tree.
+    """
+
+    bytes: int
+    breach: str = ""
+
+
+def measure(place: int, most: int) -> Measure:
+    """Measure what lies below a folder; the walk ends once it is known to be too much.
+
+    Args:
+        place: a descriptor of the folder.
+        most: bytes.
+    """
+    total = 0
+    try:
+        for seen, each in enumerate(_walked(place), 1):
+            total += each
+            if total > most:
+                break
+            if seen > MOST_FILES:
+                return Measure(total, f"it made more than {MOST_FILES} files and folders")
+    except _DeepError:
+        return Measure(total, f"it nested folders more than {DEEPEST} deep")
+    except OSError as error:
+        return Measure(total, f"its folder cannot be measured: {error.strerror}")
+    return Measure(total)
+
+
+class _DeepError(Exception):
+    """A folder lies deeper than is walked."""
+
+
+def _walked(place: int) -> Iterator[int]:
+    """The bytes of each entry. Raises OSError for a folder that cannot be read, _DeepError."""
+    levels = [_Level(".", place)]
+    try:
+        while levels:
+            entry = next(levels[-1].entries, None)
+            if entry is None:
+                levels.pop().close()
+                continue
+            with suppress(*_GONE):  # meanwhile
+                yield from _seen(entry, levels)
+    finally:
+        for level in levels:
+            level.close()
+
+
+def _seen(entry: os.DirEntry[str], levels: list[_Level]) -> Iterator[int]:
+    """The bytes of an entry; a folder is entered next."""
+    found = entry.stat(follow_symlinks=False)
+    yield found.st_blocks * _BLOCK
+    if stat.S_ISDIR(found.st_mode):
+        if len(levels) > DEEPEST:
+            raise _DeepError
+        levels.append(_Level(entry.name, levels[-1].folder))
+
+
+class _Level:
+    """A folder that is being walked. Raises OSError when it cannot be read."""
+
+    def __init__(self, name: str, place: int) -> None:
+        self.folder = os.open(name, FOLDER, dir_fd=place)
+        self.entries = os.scandir(self.folder)
+
+    def close(self) -> None:
+        """Let go of its descriptors."""
+        self.entries.close()
+        os.close(self.folder)
+
+
+def unlinked(pid: int, below: Path, largest: int) -> Measure:
+    """Measure the files of a process that no folder names any more, but that it has open or mapped.
+
+    Args:
+        pid: of the process; one that is gone holds nothing.
+        below: the folder in which it makes files.
+        largest: bytes of one file. One that is only mapped counts as many, since no other process can look at it.
+    """
+    try:
+        opened = dict(_opened(Path(f"/proc/{pid}/fd")))
+        mapped = set(_mapped(Path(f"/proc/{pid}/maps").read_text(errors="replace"), str(below)))
+    except _GONE:
+        return Measure(0)
+    except OSError as error:
+        return Measure(0, f"its open files cannot be measured: {error.strerror}")
+    return Measure(sum(opened.values()) + len(mapped - opened.keys()) * largest)
+
+
+def _opened(folder: Path) -> Iterator[tuple[int, int]]:
+    """The number and the bytes of each unlinked file that is open."""
+    for each in folder.iterdir():
+        with suppress(*_GONE):
+            found = each.stat()
+            if stat.S_ISREG(found.st_mode) and not found.st_nlink:
+                yield found.st_ino, found.st_blocks * _BLOCK
+
+
+def _mapped(maps: str, below: str) -> Iterator[int]:
+    """The number of each unlinked file that is mapped (proc(5))."""
+    for line in maps.splitlines():
+        _, _, _, _, inode, *path = line.split(maxsplit=5)
+        if path and path[0].startswith(below) and path[0].endswith(" (deleted)"):
+            yield int(inode)
+
+
+def clear(place: int, most: int | None = None) -> bool:
+    """Remove everything below a folder; True when there was something.
+
+    The folders in it are moved up to it one by one, so that nothing is ever removed from more than one level below.
+
+    Args:
+        place: a descriptor of the folder.
+        most: entries to remove, where a process may go on making them; None for all.
+
+    Raises OSError when something cannot be removed, and when there are more.
+    """
+    removed = 0
+    while names := _names(place):
+        removed += len(names)
+        if most is not None and removed > most:
+            raise OSError(errno.EBUSY, f"more than {most} files and folders")
+        for name in names:
+            with suppress(FileNotFoundError):
+                _remove(name, place)
+    return removed > 0
+
+
+def _names(place: int) -> list[str]:
+    with os.scandir(place) as entries:
+        return [entry.name for entry in islice(entries, _BATCH)]
+
+
+def _remove(name: str, place: int) -> None:
+    """Remove a file, or a folder once its own folders have been moved up to ``place``."""
+    if not _permitted(name, place):
+        os.unlink(name, dir_fd=place)
+        return
+    folder = os.open(name, FOLDER, dir_fd=place)
+    try:
+        while names := _names(folder):
+            for inner in names:
+                _take_out(inner, folder, place)
+    finally:
+        os.close(folder)
+    os.rmdir(name, dir_fd=place)
+
+
+def _take_out(name: str, folder: int, place: int) -> None:
+    """Remove a file, or move a folder up to ``place``."""
+    if _permitted(name, folder):
+        os.rename(name, secrets.token_hex(16), src_dir_fd=folder, dst_dir_fd=place)
+    else:
+        os.unlink(name, dir_fd=folder)
+
+
+def _permitted(name: str, place: int) -> bool:
+    """True for a folder, which is made one that this process may read and change."""
+    seen = os.open(name, _NAME, dir_fd=place)
+    try:
+        mode = os.fstat(seen).st_mode
+        if stat.S_ISDIR(mode) and mode & stat.S_IRWXU != stat.S_IRWXU:
+            os.chmod(f"/proc/self/fd/{seen}", stat.S_IRWXU)  # noqa: PTH101 - by descriptor, not by a name
+        return stat.S_ISDIR(mode)
+    finally:
+        os.close(seen)
+
 
 UNBOUNDED = (
     "this system gives a process no file system of its own (user namespaces are switched off or restricted)"

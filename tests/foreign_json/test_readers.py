@@ -26,13 +26,12 @@ from agentserver.handoff.edge.heads import NoteHeads
 from agentserver.history import export
 from agentserver.hygiene.json import tree
 from agentserver.hygiene.objections import Objection
-from agentserver.llm import typed
+from agentserver.llm import completer
 from agentserver.llm.agent import loop
 from agentserver.payload.foreign import lock, shapes
 from agentserver.payload.json import values
 from agentserver.payload.json.values import JsonRefusal
-from agentserver.worker.frames import HEAD, FrameReader
-from agentserver.worker.remote.speech import FrameCodec
+from agentserver.worker.frames import HEAD, FrameCodec, FrameError, FrameReader
 from tests.foreign_json.bombs import PLAIN, aimed
 from tests.test_shape import modules
 
@@ -53,6 +52,12 @@ def framed(data):
     reader = FrameReader(1 << 22)
     reader.feed(len(data).to_bytes(HEAD, "big") + data)
     return reader.next()
+
+
+def framed_or_spoken(data):
+    """Read a frame of a local and of a remote worker; raise only where both refuse it."""
+    if refuses(framed, data) and refuses(FrameCodec(1 << 22).spoken, data):
+        raise FrameError
 
 
 def outward(data):
@@ -94,8 +99,7 @@ READERS = {
     "agentserver/gateways/agui.py": (partial(agui.read, decides=True), RUN),
     "agentserver/gateways/principals/document.py": (document.read, PRINCIPALS),
     "agentserver/client/values.py": (client_values.read_object, b"[%s]"),
-    "agentserver/worker/frames.py": (framed, FRAME),
-    "agentserver/worker/remote/speech.py": (FrameCodec(1 << 22).spoken, FRAME),
+    "agentserver/worker/frames.py": (framed_or_spoken, FRAME),
     "agentserver/handoff/requests.py": (
         lambda data: requests.decode(data.decode("utf-8", "surrogateescape")),
         b"%s",
@@ -104,8 +108,8 @@ READERS = {
         lambda data: audit.ending(data.decode("utf-8", "surrogateescape")),
         b"%s",
     ),
-    "agentserver/llm/typed.py": (
-        lambda data: typed.value_from(None, data.decode("utf-8", "surrogateescape")),
+    "agentserver/llm/completer.py": (
+        lambda data: completer.value_from(None, data.decode("utf-8", "surrogateescape")),
         b"%s",
     ),
     "agentserver/llm/agent/loop.py": (
@@ -131,8 +135,8 @@ ELSEWHERE = {
     "agentserver/handoff/validation/worker.py": "answers of a process of its own, of at most 500 characters",
     "agentserver/mcp/client/messages.py": "tests/mcp/client/test_messages.py",
     "agentserver/mcp/client/reaching.py": "tests/hostile/attack_mcp.py; reads what this server has written",
-    "agentserver/llm/bounded.py": "tests/llm/test_bounded.py",
-    "agentserver/worker/remote/link.py": "problems of the server that a worker has asked, of at most 10 kB",
+    "agentserver/llm/providers.py": "tests/llm/test_bounded.py",
+    "agentserver/worker/remote_host.py": "problems of the server that a worker has asked, of at most 10 kB",
     "agentserver/cli/top.py": "lines of a server of the same user; the figures of one moment",
     "agentserver/history/export.py": "below: a file of the user's that may be large",
 }

@@ -12,7 +12,7 @@ import anyio.to_thread
 import httpx2
 import pytest
 
-from agentserver.llm.bounded import ANSWER, EVENT, AnswerBounds
+from agentserver.llm.providers import ANSWER, EVENT, AnswerBounds
 
 pytestmark = pytest.mark.anyio
 

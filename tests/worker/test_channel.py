@@ -8,8 +8,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from agentserver.worker.channel import FrameSocket
-from agentserver.worker.frames import PIECE, CancelFrame, FailedFrame, FrameError, pack
+from agentserver.worker.frames import PIECE, CancelFrame, FailedFrame, FrameError, FrameSocket, pack
 from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio

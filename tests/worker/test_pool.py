@@ -8,8 +8,7 @@ from types import SimpleNamespace
 import anyio
 import pytest
 
-from agentserver.worker.pool import Workers
-from agentserver.worker.running import WorkerError
+from agentserver.worker.pool import WorkerError, Workers
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import anyio
 import pytest
 
-from agentserver.worker.running import Worker
+from agentserver.worker.pool import Worker
 from agentserver.worker.scratch import Scratch
 
 pytestmark = pytest.mark.anyio

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from agentserver.worker.scratch import TICK, Scratch
-from agentserver.worker.tree import DEEPEST, MOST_FILES, clear, measure
+from agentserver.worker.scratch import DEEPEST, MOST_FILES, TICK, Scratch, clear, measure
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBC = ctypes.CDLL(None, use_errno=True)

@@ -1,17 +1,12 @@
-"""The agent that a listener with a model is.
+"""The calls of one answer of a model: which can be sent, which go back to it, and which is the answer.
 
-Owns what follows from each message that it is given: one call of the model at most, so that a crash repeats one call. A
-turn's calls go out together, and their results are kept back until all are there. Refuses to know providers, and asks
-its model through the invocation alone.
-
-Where the model is to be asked once more without a message that asks for it, the agent sends one to ``system.todo`` and
-goes on with the answer: that is a message as any other, so that it is kept, counted and repeated after a crash.
+Owns that judgement and the words in which the model is told of it. Pure.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from agentserver.completion import CompletionError, CompletionFault, PromptMessage, Request
@@ -26,23 +21,82 @@ from agentserver.contract import (
 )
 from agentserver.foreign_json.reading import JsonLimits
 from agentserver.foreign_json.reading import parse_json as read_json
-from agentserver.llm.agent.history import kept, prompt_of
-from agentserver.llm.agent.reading import GIVEN, judge
-from agentserver.llm.agent.state import AgentLine, AgentState, CallLine, writable
+from agentserver.llm.agent.state import AgentLine, AgentState, CallLine, kept, prompt_of, writable
+from agentserver.llm.completer import tool_of, value_from, written_docstring
 from agentserver.llm.prompts import TOOL_NAME
-from agentserver.llm.typed import tool_of, written_docstring
 from agentserver.payload.json.elements import value_of
 from agentserver.payload.json.values import JsonRefusal
 from agentserver.payload.names import local
 from agentserver.wire import envelope
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from agentserver.completion import Completion, ReadyAgent, ToolCall
     from agentserver.contract import HandlerMetadata, HandlerResult, Invocation
-    from agentserver.payload.codec import Codecs
+    from agentserver.payload.codec import Codec, Codecs
     from agentserver.wire.envelope import Bounds
+
+ALONE = "Not taken: answer alone, when you have the results of your calls."
+GIVEN = "This was your answer."
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A call that can be made: its message and whom it is for."""
+
+    call: ToolCall
+    listener: str
+    payload: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The calls of one answer of a model.
+
+    Args:
+        sent: those that can be made, in order.
+        faults: those that cannot, with what the model is told.
+        answer: the value of its answer, with its call; None without one.
+    """
+
+    sent: tuple[Sent, ...]
+    faults: tuple[tuple[ToolCall, str], ...]
+    answer: Sent | None
+
+
+def judge(calls: Iterable[ToolCall], tools: Mapping[str, tuple[str, Codec]], answers: str) -> Judged:
+    """Judge the calls of an answer. ``tools`` has listener and codec by name; the answer's listener is empty.
+
+    Calls of tools go before an answer that comes with them: it was written without their results.
+    """
+    sent: list[Sent] = []
+    faults: list[tuple[ToolCall, str]] = []
+    given: list[Sent] = []
+    for call in calls:
+        read = _read(call, tools)
+        if isinstance(read, str):
+            faults.append((call, read))
+        elif call.name == answers:
+            given.append(read)
+        else:
+            sent.append(read)
+    alone = bool(given) and not sent and not faults
+    faults += [(one.call, ALONE) for one in given[alone:]]
+    return Judged(tuple(sent), tuple(faults), given[0] if alone else None)
+
+
+def _read(call: ToolCall, tools: Mapping[str, tuple[str, Codec]]) -> Sent | str:
+    """The message that a call means; or what to tell the model."""
+    found = tools.get(call.name)
+    if found is None:
+        return f"There is no such tool. The tools are: {', '.join(tools)}."
+    listener, codec = found
+    value = value_from(codec, call.arguments or "{}")
+    if isinstance(value, JsonRefusal):
+        return f"Not made: the arguments are not valid. Correct them.\n{value}"
+    return Sent(call, listener, value)
+
 
 TODO: Final = "system.todo"
 

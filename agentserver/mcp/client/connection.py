@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -19,10 +20,11 @@ import anyio.to_thread
 
 from agentserver.characters.printing import clean_line
 from agentserver.core.refusals import UnsentError
+from agentserver.extras import require
 from agentserver.foreign_json.threads import ReadingThreads
 from agentserver.mcp.client.messages import UNREADABLE, MessageForms, ServerMessages
 from agentserver.mcp.client.process import piped
-from agentserver.payload.foreign.lock import TOOLS, LockError, differences, tool
+from agentserver.payload.foreign.lock import TOOLS, LockError, ServerLock, differences, tool
 from agentserver.supervision import Ending, start_errand
 
 if TYPE_CHECKING:
@@ -330,3 +332,42 @@ def _page(cursor: str | None) -> Any:
     from mcp_types import PaginatedRequestParams
 
     return PaginatedRequestParams(cursor=cursor)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFound:
+    """A server as it is now: what may be locked, and the instructions that it would like models to follow."""
+
+    lock: ServerLock
+    instructions: str = ""
+
+
+def ask(server: McpServer, directory: Path, launcher: Launcher) -> ServerFound:
+    """Connect to a server, ask for its tools and leave it.
+
+    Args:
+        server: how it is reached.
+        directory: in which its program starts.
+        launcher: says how.
+
+    Raises MissingExtraError; LostError where nothing can be learnt of it in STARTING seconds.
+    """
+    require("mcp:", "mcp")
+    import mcp  # noqa: F401 - here, and not while others wait for the loop
+
+    return anyio.run(_ask, server, directory, launcher)
+
+
+async def _ask(server: McpServer, directory: Path, launcher: Launcher) -> ServerFound:
+    from mcp import MCPError
+
+    try:
+        with anyio.fail_after(STARTING):
+            async with connected(server, directory, anyio.Event(), launcher) as client:
+                tools = await listed(client)
+                info = client.server_info
+                name = "a server that does not name itself" if info is None else f"{info.name} {info.version}"
+                lock = ServerLock(name, client.protocol_version, tuple(tools.values()))
+                return ServerFound(lock, client.instructions or "")
+    except (ExceptionGroup, ValueError, RuntimeError, OSError, MCPError) as error:
+        raise LostError(f"{server.name}: {told(error)}") from None

@@ -20,8 +20,7 @@ from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from mcp.shared.exceptions import MCPError
 
-from agentserver.mcp.serving.calls import CallDone, CallPending, HostCall
-from agentserver.mcp.serving.tools import answer_of
+from agentserver.mcp.serving.calls import CallDone, CallPending, HostCall, answer_of
 from agentserver.payload.json.values import JsonRefusal
 from agentserver.ports import QuotaError
 from agentserver.trace.traceparent import link_requests
@@ -33,8 +32,7 @@ if TYPE_CHECKING:
 
     from agentserver.core.guard import Rules
     from agentserver.core.state.principals import Principal
-    from agentserver.mcp.serving.calls import Calls
-    from agentserver.mcp.serving.tools import ServedTool, ToolAnswer
+    from agentserver.mcp.serving.calls import Calls, ServedTool, ToolAnswer
 
 logger = logging.getLogger("agentserver.mcp")
 

@@ -1,7 +1,8 @@
-"""A filter of system calls, as a program for the kernel.
+"""System calls by name, with their numbers on each machine that the wall knows.
 
-Owns the program and its instructions. Refuses to know which calls are harmless: ``rules`` and ``syscalls`` say that.
-The first question is the machine, since the same number means another call elsewhere; what no rule names is refused.
+Owns the two tables: calls that a walled process may make with any arguments, and those whose arguments or whose caller
+decide. Refuses to know why a call is in one of them: ``rules`` has the conditions. Everything that stands in neither
+is refused.
 """
 
 from __future__ import annotations
@@ -9,17 +10,95 @@ from __future__ import annotations
 import ctypes
 import errno
 import struct
+from enum import StrEnum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from agentserver.worker.wall.rules import LOW, CallRule, Check, conditions
-from agentserver.worker.wall.syscalls import FREE, JUDGED, NEWEST, Machine, numbers
+from agentserver.worker.wall.raising import LOW, CallRule, Check, conditions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-    from agentserver.worker.wall.rules import Permits
+    from agentserver.worker.wall.raising import Permits
 
-__all__ = ["ALLOW", "KILL", "Instruction", "available", "install", "program", "refusal"]
+__all__ = [
+    "ALLOW",
+    "FREE",
+    "JUDGED",
+    "KILL",
+    "NEWEST",
+    "Instruction",
+    "Machine",
+    "available",
+    "install",
+    "numbers",
+    "program",
+    "refusal",
+]
+
+
+class Machine(StrEnum):
+    """A kind of processor, as the kernel calls it in ``uname``."""
+
+    X86_64 = "x86_64"
+    AARCH64 = "aarch64"
+
+    @property
+    def audit(self) -> int:
+        """The word by which a filter is told the machine of a call (AUDIT_ARCH_* of linux/audit.h)."""
+        return {Machine.X86_64: 0xC000003E, Machine.AARCH64: 0xC00000B7}[self]
+
+
+NEWEST = 441
+"""The highest number in the tables. A later call is answered as an older kernel would: libraries then do without it."""
+
+# Each entry: name, number on x86_64, number on aarch64; a dash where the machine has no such call.
+FREE = """
+    read 0 63; write 1 64; readv 19 65; writev 20 66; pread64 17 67; pwrite64 18 68; preadv 295 69; pwritev 296 70;
+    preadv2 327 286; pwritev2 328 287; lseek 8 62; close 3 57; close_range 436 436; dup 32 23; dup2 33 -;
+    dup3 292 24; pipe 22 -; pipe2 293 59; ftruncate 77 46; fallocate 285 47; fsync 74 82; fdatasync 75 83;
+    sync_file_range 277 84; fadvise64 221 223; readahead 187 213; copy_file_range 326 285; sendfile 40 71;
+    open 2 -; openat 257 56; access 21 -; faccessat 269 48; faccessat2 439 439; stat 4 -; lstat 6 -; fstat 5 80;
+    newfstatat 262 79; statx 332 291; statfs 137 43; fstatfs 138 44; readlink 89 -; readlinkat 267 78;
+    getcwd 79 17; chdir 80 49; fchdir 81 50; getdents 78 -; getdents64 217 61; mkdir 83 -; mkdirat 258 34;
+    rmdir 84 -; unlink 87 -; unlinkat 263 35; rename 82 -; renameat 264 38; renameat2 316 276; truncate 76 45;
+    umask 95 166;
+    mmap 9 222; munmap 11 215; mremap 25 216; mprotect 10 226; madvise 28 233; msync 26 227; brk 12 214;
+    membarrier 324 283;
+    futex 202 98; set_robust_list 273 99; rseq 334 293; exit 60 93; exit_group 231 94; restart_syscall 219 128;
+    sched_yield 24 124; getcpu 309 168;
+    rt_sigaction 13 134; rt_sigprocmask 14 135; rt_sigreturn 15 139; rt_sigpending 127 136; rt_sigsuspend 130 133;
+    rt_sigtimedwait 128 137; sigaltstack 131 132; pause 34 -; alarm 37 -; getitimer 36 102; setitimer 38 103;
+    clock_gettime 228 113; clock_getres 229 114; clock_nanosleep 230 115; nanosleep 35 101; gettimeofday 96 169;
+    time 201 -; times 100 153;
+    epoll_create 213 -; epoll_create1 291 20; epoll_ctl 233 21; epoll_wait 232 -; epoll_pwait 281 22;
+    epoll_pwait2 441 441; poll 7 -; ppoll 271 73; select 23 -; pselect6 270 72; eventfd 284 -; eventfd2 290 19;
+    timerfd_create 283 85; timerfd_settime 286 86; timerfd_gettime 287 87;
+    getpid 39 172; gettid 186 178; getppid 110 173; getuid 102 174; geteuid 107 175; getgid 104 176;
+    getegid 108 177; getgroups 115 158; getresuid 118 148; getresgid 120 150; getpgrp 111 -; getpgid 121 155;
+    getsid 124 156; uname 63 160; sysinfo 99 179; getrusage 98 165; getrlimit 97 163; getrandom 318 278;
+    recvfrom 45 207; recvmsg 47 212; shutdown 48 210; getsockname 51 204; getpeername 52 205; getsockopt 55 209;
+    setsockopt 54 208;
+"""
+"""May be made with any arguments. Landlock rules those that take a path, and the wall's limits the rest."""
+
+JUDGED = """
+    sendto 44 206; sendmsg 46 211; clone 56 220; kill 62 129; tgkill 234 131; fcntl 72 25; ioctl 16 29;
+    prctl 157 167; prlimit64 302 261; sched_getaffinity 204 123; socket 41 198; socketpair 53 199;
+    connect 42 203; clone3 435 435; execve 59 221; fork 57 -; vfork 58 -; wait4 61 260; waitid 247 95;
+    arch_prctl 158 -; set_tid_address 218 96;
+"""
+"""May be made with some arguments, or by a worker that is allowed more than most."""
+
+
+def numbers(table: str, machine: Machine) -> Mapping[str, int]:
+    """The numbers of a table's calls on a machine; a call that the machine does not have is left out."""
+    column = 1 if machine is Machine.X86_64 else 2
+    entries = (entry.split() for entry in table.replace("\n", " ").split(";"))
+    return MappingProxyType(
+        {entry[0]: int(entry[column]) for entry in entries if entry and entry[column] != "-"}
+    )
+
 
 ALLOW = 0x7FFF0000
 KILL = 0x80000000

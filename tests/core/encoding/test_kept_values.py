@@ -17,7 +17,6 @@ from agentserver.core.encoding.codecs import DETAILS
 from agentserver.core.records.details import Charge, KeptText, Repaired
 from agentserver.engines.postgres import arrivals
 from agentserver.worker import frames
-from agentserver.worker.remote import speech
 from tests.fuzzing import examples
 
 CODECS = {
@@ -31,8 +30,8 @@ CODECS = {
     "arrivals": arrivals._ARRIVALS,
     "fates": arrivals._FATES,
     "frames": frames._FRAMES,
-    "spoken": speech._SPOKEN,
-    "answers": speech._ANSWER,
+    "spoken": frames._SPOKEN,
+    "answers": frames._ANSWER,
 }
 DETAIL = st.sampled_from([KeptText("a\nb"), Repaired("closed"), Charge("", 1, 2)])
 """Details have checks of their own; tests/core/records/test_details.py keeps one of each kind."""

@@ -15,7 +15,7 @@ from agentserver import config, testing
 from agentserver.config.code.tools import lock_path
 from agentserver.config.glimpse import servers
 from agentserver.contract import SystemError
-from agentserver.mcp.client.locking import ask
+from agentserver.mcp.client.connection import ask
 from agentserver.mcp.client.process import plain
 from agentserver.payload.foreign.lock import written
 from tests.machine import HANGS

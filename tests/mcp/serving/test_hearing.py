@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from agentserver.core.messages import Progress
-from agentserver.mcp.serving.hearing import EARLY, ProgressHearing
+from agentserver.mcp.serving.calls import EARLY, ProgressHearing
 
 pytestmark = pytest.mark.anyio
 

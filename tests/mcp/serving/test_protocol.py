@@ -18,7 +18,7 @@ from agentserver.assembly import Principal, Trust, build
 from agentserver.config import forget, load
 from agentserver.core.records.audit import Event
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
-from agentserver.mcp.serving.offering import Offering
+from agentserver.mcp.serving.transport import Offering
 from tests.machine import HANGS
 from tests.pump.desk import until
 

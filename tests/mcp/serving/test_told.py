@@ -12,7 +12,7 @@ from mcp import Client
 from agentserver import HandlerMetadata, HandlerResponse, xmlify
 from agentserver.assembly import Principal, Trust, build
 from agentserver.mcp import ToolData, ToolFailure, ToolResult
-from agentserver.mcp.serving.offering import RELEASE, Offering
+from agentserver.mcp.serving.transport import RELEASE, Offering
 from agentserver.testing import listener, organism_of
 from tests.mcp.serving.test_given_up import book, home, served  # noqa: F401 - fixtures
 

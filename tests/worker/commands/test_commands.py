@@ -18,12 +18,12 @@ from agentserver import config, testing
 from agentserver.config.code.tools import lock_path
 from agentserver.config.glimpse import servers
 from agentserver.contract import SystemError
-from agentserver.mcp.client.locking import ask
+from agentserver.mcp.client.connection import ask
 from agentserver.mcp.client.process import plain
 from agentserver.payload.foreign.lock import written
 from agentserver.payload.foreign.servers import CommandIsolation, McpServer
-from agentserver.worker.commands import launching
-from agentserver.worker.commands.launching import launched
+from agentserver.worker import commands
+from agentserver.worker.commands import launched
 from agentserver.worker.wall.raising import WallError, missing
 from tests.machine import HANGS
 from tests.mcp.client.projects import alive, soon
@@ -212,7 +212,7 @@ async def test_nothing_is_left_of_it(tmp_path, lock):
 
 
 async def test_a_system_without_a_wall_starts_nothing(tmp_path, lock, monkeypatch):
-    monkeypatch.setattr(launching, "missing", lambda **_: ("Landlock 6 or later: this kernel has none",))
+    monkeypatch.setattr(commands, "missing", lambda **_: ("Landlock 6 or later: this kernel has none",))
     with pytest.raises(WallError, match="far needs a wall, and this system lacks Landlock 6"):
         async with running(tmp_path, "process", lock):
             pass

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentserver.worker.commands.becoming import Becoming, read
-from agentserver.worker.commands.programs import _loader, parts
+from agentserver.worker.commands import _loader, parts
+from agentserver.worker.exec_walled import Becoming, read
 from agentserver.worker.wall.raising import Wall
 
 PYTHON = Path(sys.executable)

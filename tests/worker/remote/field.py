@@ -22,9 +22,9 @@ from agentserver.gateways.http.options import names
 from agentserver.gateways.http.serving import bound, served
 from agentserver.gateways.principals import Caller, Rate, Role
 from agentserver.worker import frames
-from agentserver.worker.remote.desk import CallDesk, Silences
-from agentserver.worker.remote.door import part
-from agentserver.worker.remote.speech import TakeFrame, dump_asked
+from agentserver.worker.frames import TakeFrame, dump_asked
+from agentserver.worker.remote_desk import CallDesk, Silences
+from agentserver.worker.remote_door import part
 from tests.gateways.http.desk import NoPace, People, person
 from tests.machine import HANGS
 

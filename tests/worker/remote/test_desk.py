@@ -7,12 +7,10 @@ import asyncio
 import pytest
 
 from agentserver.completion import Usage
-from agentserver.worker import frames
-from agentserver.worker.pool import QUESTIONS
-from agentserver.worker.remote import desk as desks
-from agentserver.worker.remote.desk import HeldCall, Silences, UnwantedError
-from agentserver.worker.remote.speech import AliveFrame, HeardFrame
-from agentserver.worker.running import WorkerError
+from agentserver.worker import frames, remote_desk
+from agentserver.worker.frames import AliveFrame, HeardFrame
+from agentserver.worker.pool import QUESTIONS, WorkerError
+from agentserver.worker.remote_desk import HeldCall, Silences, UnwantedError
 
 pytestmark = pytest.mark.anyio
 
@@ -79,7 +77,7 @@ async def test_a_server_that_was_held_up_itself_takes_no_worker_for_dead(monkeyp
     """Timers that are late by more than a second say that the process did not run, so that it could hear nobody."""
     held = call(Asked(), Silences(100.0, 100.0))
     held.hear(AliveFrame(1))
-    held._miss(asyncio.get_running_loop().time() - desks.HELD_UP - 0.1, 100.0, held._lose)
+    held._miss(asyncio.get_running_loop().time() - remote_desk.HELD_UP - 0.1, 100.0, held._lose)
     assert not held.over.done()
     held._miss(asyncio.get_running_loop().time(), 100.0, held._lose)
     with pytest.raises(WorkerError, match="nothing was heard of it for 100 s"):

@@ -8,7 +8,7 @@ import pytest
 
 from agentserver.core.state.principals import Trust
 from agentserver.worker import frames
-from agentserver.worker.remote.speech import AliveFrame, dump_asked
+from agentserver.worker.frames import AliveFrame, dump_asked
 from tests.gateways.http.desk import until
 from tests.worker.remote.field import copied, done, serving
 

@@ -10,7 +10,7 @@ from tests.machine import HANGS
 ATTEMPT = """
 import sys
 from pathlib import Path
-from agentserver.worker.wall.mounting import mounted
+from agentserver.worker.wall.landlock import mounted
 try:
     print(mounted(Path(sys.argv[1]), "no number"))
 except Exception:

@@ -11,9 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentserver.worker.wall import seccomp
-from agentserver.worker.wall.rules import CLONE_THREAD, MSG_FASTOPEN, Permits
-from agentserver.worker.wall.seccomp import ALLOW, KILL, program, refusal
-from agentserver.worker.wall.syscalls import FREE, JUDGED, NEWEST, Machine, numbers
+from agentserver.worker.wall.raising import CLONE_THREAD, MSG_FASTOPEN, Permits
+from agentserver.worker.wall.seccomp import (
+    ALLOW,
+    FREE,
+    JUDGED,
+    KILL,
+    NEWEST,
+    Machine,
+    numbers,
+    program,
+    refusal,
+)
 
 PID = 4711
 EPERM, ENOSYS = refusal(errno.EPERM), refusal(errno.ENOSYS)

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING
 
 from agentserver.supervision import run_errand
 from agentserver.worker import frames, reading
-from agentserver.worker.pool import QUESTIONS, Here, Outcome
-from agentserver.worker.remote.speech import AliveFrame, GivenFrame, HeardFrame
-from agentserver.worker.running import WorkerError
+from agentserver.worker.frames import AliveFrame, GivenFrame, HeardFrame
+from agentserver.worker.pool import QUESTIONS, Here, Outcome, WorkerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Failed, Returned
     from agentserver.payload.codec import Codecs
     from agentserver.wire.envelope import Bounds
+    from agentserver.worker.frames import Answer, Spoken
     from agentserver.worker.pool import Counterpart
-    from agentserver.worker.remote.speech import Answer, Spoken
 
 __all__ = ["CallDesk", "HeldCall", "RemoteListener", "Silences", "UnwantedError"]
 

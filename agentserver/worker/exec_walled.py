@@ -1,13 +1,10 @@
-"""A process that raises a wall around itself and becomes the program that it was started for.
-
-Owns the way in which the server tells it which. Refuses to know what the program does, and to become it without the
-wall.
-"""
+"""Starts a program behind a wall: ``python -I -m agentserver.worker.exec_walled JSON``."""
 
 from __future__ import annotations
 
 import json
 import os
+import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -66,3 +63,7 @@ def main(argv: Sequence[str]) -> str:
         os.execve(asked.command[0], asked.command, given)  # noqa: S606 - no shell is wanted
     except (WallError, OSError) as error:
         return f"not started: {error}"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -18,8 +18,8 @@ from agentserver.gateways.http.connections import STOPPING
 from agentserver.gateways.http.parts import DoorPart, ProblemAnswer, caller, nobody, read_body, stopping
 from agentserver.gateways.principals import Role
 from agentserver.worker import frames
-from agentserver.worker.remote.desk import UnwantedError
-from agentserver.worker.remote.speech import FrameCodec, GivenFrame, HeardFrame, TakeFrame, dump_answer
+from agentserver.worker.frames import FrameCodec, GivenFrame, HeardFrame, TakeFrame, dump_answer
+from agentserver.worker.remote_desk import UnwantedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from agentserver.gateways.http.connections import Holding
     from agentserver.gateways.principals import Caller
-    from agentserver.worker.remote.desk import CallDesk, HeldCall
-    from agentserver.worker.remote.speech import Spoken
+    from agentserver.worker.frames import Spoken
+    from agentserver.worker.remote_desk import CallDesk, HeldCall
 
 T = TypeVar("T")
 

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from agentserver.core.blueprint import Listener
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Progress, Reply
-    from agentserver.core.records.audit import AuditRecord
     from agentserver.core.state.principals import Principal
     from agentserver.payload.codec import Codec
     from agentserver.ports import ConversationHandle

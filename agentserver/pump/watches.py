@@ -189,7 +189,8 @@ class Watches:
         claim = self._claims[key]
         known = self._recent.pop(key, None)  # and put last: the first is forgotten first
         if known is None or known.claim is not claim or known.version != outcome.before:
-            known = RecentEvents(claim, version, EventPlace(outcome.before, LAST), ())
+            since = EventPlace(outcome.before, LAST) if outcome.before else UNDECIDED  # nothing left before
+            known = RecentEvents(claim, version, since, ())
         else:
             known.version = version
         if outcome.replies:

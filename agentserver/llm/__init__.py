@@ -1,11 +1,9 @@
-"""Completions by language models, for handlers.
+"""Completions by language models, for handlers. Importing this module imports no SDK.
 
-Owns ``complete``. Refuses to know the providers until a server starts: importing this imports no SDK.
+from agentserver.llm import complete
 
-    from agentserver.llm import complete
-
-    response = await complete(model="small", messages=[{"role": "user", "content": "ping"}])
-    response.content, response.calls, response.usage, response.model, response.finish
+response = await complete(model="small", messages=[{"role": "user", "content": "ping"}])
+response.content, response.calls, response.usage, response.model, response.finish
 """
 
 from __future__ import annotations
@@ -58,9 +56,9 @@ async def complete(
     Args:
         model: a name under ``llm: models``.
         messages: mappings with ``role`` (system, user, assistant, tool) and ``content``, or PromptMessages.
-        agent_id: the agent that asks, such as ``metadata.own_name``. A program's own completer is told it; budgets are
-            those of the listener, whatever it says.
-        tools: that the model may call: Tools, or ``@xmlify`` classes.
+        agent_id: the agent that asks, such as ``metadata.own_name``. It is passed to a program's own completer;
+            budgets are always those of the listener.
+        tools: available to the model: Tools, or ``@xmlify`` classes.
         output: the ``@xmlify`` class of the answer, which comes as ``.output``.
         repairs: how often an answer that is not of that class goes back to the model with its faults.
         allow_partial: give an answer that is not whole too, with its ``finish``, instead of raising. It has no

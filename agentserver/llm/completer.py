@@ -1,7 +1,6 @@
-"""Payload classes as tools, and what a model writes as their values.
+"""Completions: asks the backends of a model, retries, falls back, accounts for the cost and types the answer.
 
-Owns both ways: the JSON Schema that a model is shown, and the value that its JSON text means, which is valid by the XSD
-of its class. Pure.
+A payload class is offered as a tool by its JSON Schema; the JSON text of a model is validated against its XSD.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from agentserver.completion import (
 from agentserver.extras import require
 from agentserver.llm.limits import Pace
 from agentserver.llm.prompts import check_tools, estimate, messages_of
-from agentserver.llm.scripted import Scripted
+from agentserver.llm.scripted import ScriptedBackend
 from agentserver.payload.codec import Codecs
 from agentserver.payload.json.elements import element_of
 from agentserver.payload.json.schema import json_schema
@@ -48,7 +47,7 @@ DESCRIPTION = 1000
 
 
 def tool_of(codec: Codec, name: str = "", description: str = "") -> Tool:
-    """The tool that takes the fields of a payload class.
+    """Describe a payload class as a tool that takes its fields.
 
     Args:
         codec: of the class.
@@ -66,22 +65,22 @@ def tool_of(codec: Codec, name: str = "", description: str = "") -> Tool:
 
 
 def written_docstring(kind: type) -> str:
-    """The docstring that an author has written; dataclasses make one of their fields where there is none."""
+    """Return the docstring that an author wrote; dataclasses generate one from their fields otherwise."""
     text = inspect.cleandoc(kind.__doc__ or "")
     return "" if text.startswith(f"{kind.__name__}(") else text
 
 
 def value_from(codec: Codec, text: str) -> Any | JsonRefusal:
-    """The value that a JSON text means; a refusal says what to correct, in the words of the class."""
+    """Decode a JSON text as a payload; a refusal lists corrections in terms of the class."""
     found = read(text)
     element = found if isinstance(found, JsonRefusal) else element_of(codec, found)
     return element if isinstance(element, JsonRefusal) else codec.decode(element)
 
 
-def answered(said: Completion, prompt: Prompt, codec: Codec) -> Completion | tuple[PromptMessage, ...]:
-    """An answer with its value, or with the calls that it made instead; or what the model has to be told.
+def decode_answer(said: Completion, prompt: Prompt, codec: Codec) -> Completion | tuple[PromptMessage, ...]:
+    """Decode the typed answer of a completion, or list the corrections for the model.
 
-    Calls of tools go before an answer that comes with them: it was written without their results.
+    Tool calls take precedence over an answer that comes with them: it was written without their results.
     """
     assert prompt.answer is not None
     name = prompt.answer.name
@@ -118,7 +117,7 @@ class Provider(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of its connections."""
+        """Close its connections."""
         ...
 
 
@@ -170,7 +169,7 @@ class Models:
         return Pace(backend.concurrency, backend.tokens_per_minute, self.now)
 
     async def complete(self, model: str, request: Request) -> Completion:
-        """The answer of a model. Raises CompletionError, LookupError for an unknown model, ValueError, TypeError."""
+        """Complete a prompt. Raises CompletionError, LookupError for an unknown model, ValueError, TypeError."""
         choice = self.declared.models.get(model)
         if choice is None:
             known = ", ".join(sorted(self.declared.models))
@@ -181,54 +180,58 @@ class Models:
         check_tools((*tools, *([answer] if answer else ())))
         prompt = Prompt(messages_of(request.messages), tools, answer, choice.max_tokens)
         if isinstance(kind, type):
-            return await self._typed(choice, prompt, request, self._codec(kind))
-        return await self._answered(choice, prompt, request)
+            return await self._complete_typed(choice, prompt, request, self._codec(kind))
+        return await self._complete_once(choice, prompt, request)
 
     def _codec(self, kind: type) -> Codec:
-        """The codec of a class, made once. Raises TypeError for one that is no payload."""
+        """Return the codec of a class, cached. Raises TypeError for a class that is not a payload."""
         if "__xml_name__" not in vars(kind):
             raise TypeError(f"{kind!r} is neither a Tool nor an @xmlify class")
         if kind not in self._codecs:
             self._codecs[kind] = Codecs([kind]).of(kind)
         return self._codecs[kind]
 
-    async def _typed(self, choice: ModelChoice, prompt: Prompt, request: Request, codec: Codec) -> Completion:
+    async def _complete_typed(
+        self, choice: ModelChoice, prompt: Prompt, request: Request, codec: Codec
+    ) -> Completion:
         """Ask until the answer is of the class, as often as may be. Raises CompletionError."""
         usage = Usage(calls=0)
         for _ in range(request.repairs + 1):
-            said = await self._answered(choice, prompt, request)
+            said = await self._complete_once(choice, prompt, request)
             usage += said.usage
             if not said.finish.whole:
                 return replace(said, usage=usage)
-            judged = answered(said, prompt, codec)
+            judged = decode_answer(said, prompt, codec)
             if isinstance(judged, Completion):
                 return replace(judged, usage=usage)
             prompt = replace(prompt, messages=(*prompt.messages, *judged))
         why = f"{request.repairs + 1} answers were no {codec.payload.__name__}"
         raise CompletionError(CompletionFault.ANSWER, choice.name, why)
 
-    async def _answered(self, choice: ModelChoice, prompt: Prompt, request: Request) -> Completion:
+    async def _complete_once(self, choice: ModelChoice, prompt: Prompt, request: Request) -> Completion:
         """Ask the backends until one gives a whole answer or no further attempt makes sense."""
         places = self._order(choice, [self._places[name] for name in choice.backends])
-        trying = Trying(places, choice.retries, self.now)
-        while (place := await self._next(trying, request.until)) is not None:
+        trying = AttemptLog(places, choice.retries, self.now)
+        while (place := await self._pick_backend(trying, request.until)) is not None:
             try:
                 done = await self._ask(choice, place, prompt, request, trying.attempts)
-                return trying.answered(place, done if request.partial else check_whole(choice.name, done))
+                return trying.record_answer(
+                    place, done if request.partial else check_whole(choice.name, done)
+                )
             except CompletionError as error:
                 if error.fault is CompletionFault.BUDGET:
                     raise
-                trying.failed(place, error)
+                trying.record_failure(place, error)
                 if not error.fault.elsewhere:
                     break
         raise trying.error(choice.name)
 
-    async def _next(self, trying: Trying, until: float) -> RunningBackend | None:
-        """The backend to ask; waits while all of them rest. None when no one is left, or none before the deadline."""
+    async def _pick_backend(self, trying: AttemptLog, until: float) -> RunningBackend | None:
+        """Pick a backend, waiting while all of them pause. None if all failed or the deadline comes first."""
         while trying.left:
             places = [place for place in trying.left if trying.wait(place) <= 0]
             if places:
-                return min(places, key=trying.tried)
+                return min(places, key=trying.count_attempts)
             if not await self._pause(min(map(trying.wait, trying.left)), until):
                 break
         return None
@@ -264,7 +267,7 @@ class Models:
             raise CompletionError(CompletionFault.RATE, choice.name)
         used: int | None = None
         try:
-            done = await self._charged(choice, place, prompt, request, before)
+            done = await self._charge(choice, place, prompt, request, before)
             used = done.usage.tokens or None
         except CompletionError as error:
             used = 0 if error.free else None
@@ -273,7 +276,7 @@ class Models:
             place.pace.leave(entry, used)
         return done
 
-    async def _charged(
+    async def _charge(
         self,
         choice: ModelChoice,
         place: RunningBackend,
@@ -283,7 +286,7 @@ class Models:
     ) -> Completion:
         """Ask a backend, its price reserved before and settled after. Raises CompletionError."""
         if request.purse is None:
-            return await self._sent(choice, place, prompt, request)
+            return await self._send(choice, place, prompt, request)
         most = dearest(prompt, place.backend)
         try:
             reserved = await request.purse.reserve(
@@ -292,7 +295,7 @@ class Models:
         except SpentError as error:
             raise CompletionError(CompletionFault.BUDGET, choice.name, str(error)) from error
         try:
-            done = await self._sent(choice, place, prompt, request)
+            done = await self._send(choice, place, prompt, request)
         except CompletionError as error:
             if error.free:
                 await request.purse.settle(reserved, Amount())
@@ -302,7 +305,7 @@ class Models:
             await request.purse.settle(reserved, Amount(done.usage.tokens, money))
         return done
 
-    async def _sent(
+    async def _send(
         self, choice: ModelChoice, place: RunningBackend, prompt: Prompt, request: Request
     ) -> Completion:
         """Ask a backend within its time. Raises CompletionError."""
@@ -314,10 +317,10 @@ class Models:
             done = None
         if done is None:
             raise CompletionError(CompletionFault.TIMEOUT, choice.name)
-        return replace(done, usage=_priced(done, place.backend))
+        return replace(done, usage=_price(done, place.backend))
 
 
-class Trying:
+class AttemptLog:
     """The backends that may still answer one completion, and the attempts so far.
 
     Args:
@@ -334,34 +337,34 @@ class Trying:
         self._spent = Usage(calls=0)
         self._last: CompletionError | None = None
 
-    def tried(self, place: RunningBackend) -> int:
-        """The number of attempts at a backend."""
+    def count_attempts(self, place: RunningBackend) -> int:
+        """Count the attempts at a backend."""
         return sum(one.backend == place.backend.name for one in self.attempts)
 
     def wait(self, place: RunningBackend) -> float:
         """Seconds until a backend may be asked: its own wish, or the pause after its last failure."""
-        return max(place.pace.resting(), self._due.get(place.backend.name, 0.0) - self._now())
+        return max(place.pace.seconds_paused(), self._due.get(place.backend.name, 0.0) - self._now())
 
-    def failed(self, place: RunningBackend, error: CompletionError) -> None:
-        """Note a failure. The backend is left out from now on where it cannot mend it."""
+    def record_failure(self, place: RunningBackend, error: CompletionError) -> None:
+        """Record a failure. A backend is dropped after a failure that a retry cannot fix."""
         name = place.backend.name
         self._last = error
         self.attempts.append(Attempt(name, error.fault, error.status))
         if error.partial is not None:
             self._spent += error.partial.usage
         place.pace.rest(error.after or 0.0)
-        tried = self.tried(place)
+        tried = self.count_attempts(place)
         if not error.fault.passing or tried > self._retries:
             self.left.remove(place)
         self._due[name] = self._now() + min(BACKOFF * 2 ** (tried - 1), LONGEST)
 
-    def answered(self, place: RunningBackend, done: Completion) -> Completion:
-        """The answer of a backend, with the attempts before it and their cost."""
+    def record_answer(self, place: RunningBackend, done: Completion) -> Completion:
+        """Add the earlier attempts and their cost to a backend's answer."""
         attempts = (*self.attempts, Attempt(place.backend.name))
         return replace(done, usage=self._spent + done.usage, attempts=attempts)
 
     def error(self, model: str) -> CompletionError:
-        """The failure of the completion: the last one of a backend, with all attempts."""
+        """Return the failure of the completion: the last one of a backend, with all attempts."""
         last = self._last
         if last is None:
             rest = min(map(self.wait, self.left))
@@ -401,23 +404,23 @@ def check_extra(declared: LanguageModels) -> None:
 
 
 def dearest(prompt: Prompt, backend: Backend) -> Amount:
-    """The most that a prompt may cost at a backend."""
+    """Compute the maximum cost of a prompt at a backend."""
     read, price = estimate(prompt), backend.ceiling or backend.price
     money = 0.0 if price is None else (read * price.input + prompt.max_tokens * price.output) / 1e6
     return Amount(read + prompt.max_tokens, usd(money))
 
 
-def _priced(done: Completion, backend: Backend) -> Usage:
-    """The cost of a completion, by the prices that the organism names, or else by the library's."""
-    price, usage = backend.price, _believed(done.usage)
+def _price(done: Completion, backend: Backend) -> Usage:
+    """Price a completion by the organism's prices, or else by the library's."""
+    price, usage = backend.price, _plausible_usage(done.usage)
     if price is None:
         return usage
     money = (usage.input_tokens * price.input + usage.output_tokens * price.output) / 1e6
     return replace(usage, money=money)
 
 
-def _believed(usage: Usage) -> Usage:
-    """The usage that a provider tells, where it can; nothing told where it cannot."""
+def _plausible_usage(usage: Usage) -> Usage:
+    """Return the usage reported by a provider if it is plausible, else no tokens and an unknown cost."""
     if min(usage.input_tokens, usage.output_tokens) < 0 or usage.tokens > MOST:
         return Usage(calls=usage.calls, money=None)
     possible = usage.money is None or 0 <= usage.money <= MOST
@@ -425,8 +428,10 @@ def _believed(usage: Usage) -> Usage:
 
 
 def _providers(backends: Sequence[Backend]) -> Mapping[str, Provider]:
-    """The ways to the backends. Takes seconds where it has to import an SDK."""
-    made: dict[str, Provider] = {one.name: Scripted(one) for one in backends if one.provider == "scripted"}
+    """Build the clients of the backends. Takes seconds if an SDK must be imported."""
+    made: dict[str, Provider] = {
+        one.name: ScriptedBackend(one) for one in backends if one.provider == "scripted"
+    }
     remote = [one for one in backends if one.provider != "scripted"]
     if remote:
         from agentserver.llm.providers import RemoteBackend

@@ -1,6 +1,6 @@
-"""The pace of one backend: how many requests at once, how many tokens a minute, and when it wants to be left alone.
+"""Pacing of one backend: concurrent requests, tokens per minute, and pauses that it asks for.
 
-Owns waiting. Refuses to know what is asked for. Time comes in as a function, so that tests need not wait.
+Time is a parameter, so that tests need not wait.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class Pace:
         """Leave it alone for so long."""
         self._resting = max(self._resting, self._now() + seconds)
 
-    def resting(self) -> float:
+    def seconds_paused(self) -> float:
         """Seconds for which it wants to be left alone."""
         return max(0.0, self._resting - self._now())
 
     async def enter(self, tokens: int, until: float) -> list[int] | None:
-        """Wait for a slot and for the tokens of a request; None when there are none before ``until``.
+        """Wait for a slot and for the tokens of a request; None if there are not enough before ``until``.
 
-        What it gives is the count to be corrected by ``leave``.
+        Returns the token count, which ``leave`` corrects.
         """
         self.running += 1
         slot, taken = False, None
@@ -96,7 +96,7 @@ class Pace:
         return 0.0
 
     def leave(self, entry: list[int], tokens: int | None) -> None:
-        """A request is over: what it took in truth; None when that is not known."""
+        """Release the slot of a finished request and correct its token count; ``None`` if the usage is unknown."""
         if tokens is not None:
             if self._tokens is not None and any(kept is entry for _, kept in self._spent):
                 self._sum += tokens - entry[0]

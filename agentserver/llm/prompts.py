@@ -1,7 +1,4 @@
-"""Prompts, read from what a handler says.
-
-Owns the check of messages and tools before anything is sent, and the estimate of their tokens. Pure.
-"""
+"""Prompts: validates the messages and tools of a handler before they are sent, and estimates their tokens."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ BYTES_PER_TOKEN = 3
 
 
 def messages_of(said: Sequence[PromptMessage | Mapping[str, Any]]) -> tuple[PromptMessage, ...]:
-    """The messages of a prompt. Raises ValueError for what is none, and for results of calls that nobody made."""
+    """Parse the messages of a prompt. Raises ValueError for invalid ones, and for results without a call."""
     if not said:
         raise ValueError("a prompt needs a message")
     read = tuple(one if isinstance(one, PromptMessage) else _message(one) for one in said)
@@ -77,7 +74,7 @@ def check_tools(tools: Iterable[Tool]) -> None:
 
 
 def estimate(prompt: Prompt) -> int:
-    """Tokens that a prompt may take at most to be read, about; what is written comes on top."""
+    """Estimate an upper bound for the input tokens of a prompt; the output comes on top."""
     texts = [message.content for message in prompt.messages]
     texts += [call.arguments + call.name for message in prompt.messages for call in message.calls]
     offered = (*prompt.tools, *([prompt.answer] if prompt.answer else ()))

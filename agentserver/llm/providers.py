@@ -1,7 +1,7 @@
-"""The answers of providers over HTTP, counted before their SDKs read them.
+"""Backends reached through provider SDKs, with a size limit on every answer.
 
-Owns the limits, for a whole answer and for each event of a streamed one. Refuses compressed answers, since their size
-says nothing, and to know what an answer says. Imports the HTTP client of the SDKs.
+An answer, or each event of a streamed one, is counted before the SDK parses it. Compressed answers are refused: their
+size proves nothing.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class AnswerBounds:
         """Ask for an answer that is not compressed."""
         request.headers["accept-encoding"] = "identity"
 
-    async def bound(self, response: httpx2.Response) -> None:
+    async def start_counting(self, response: httpx2.Response) -> None:
         """Count the body of an answer while it is read. Raises UnreadableAnswerError for a compressed one.
 
         A compressed error loses its body alone: its status and its headers decide about the next attempt.
@@ -87,10 +87,10 @@ class AnswerBounds:
             del response.headers["content-encoding"]
             response.stream = httpx2.ByteStream(b"")
             return
-        counted = self._events(stream) if is_stream(response) else self._whole(stream)
+        counted = self._events(stream) if is_stream(response) else self._read_whole(stream)
         response.stream = CheckedBody(stream, counted)
 
-    async def _whole(self, stream: httpx2.AsyncByteStream) -> AsyncIterator[bytes]:
+    async def _read_whole(self, stream: httpx2.AsyncByteStream) -> AsyncIterator[bytes]:
         data = bytearray()
         async for chunk in stream:
             data += chunk
@@ -125,7 +125,7 @@ ALLOW = "AGENTSERVER_ALLOW_MODELS"
 """The variable of the environment that refuses every call of a provider when it is ``0``, as in a run of tests."""
 
 NO_KEY = "none"
-"""Stands in for the key where a backend wants none: without one the SDKs look for it in the environment."""
+"""Placeholder for the key of a backend without one; otherwise the SDKs would look in the environment."""
 
 OWN = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com"}
 """Addresses of the providers. Named, so that the SDKs do not take others from the environment."""
@@ -143,7 +143,7 @@ _FAULTS: tuple[tuple[type[Exception], CompletionFault], ...] = (
     (raised.ModelRequestRejectedError, CompletionFault.REJECTED),
     (raised.ModelHTTPError, CompletionFault.REJECTED),
 )
-"""The kinds of failure, the more special ones first. All others are those of an answer that cannot be read."""
+"""Failures by kind, the more specific first. Every other failure means an unreadable answer."""
 
 _FINISHES: Mapping[object, Finish] = MappingProxyType(
     {
@@ -176,7 +176,10 @@ class RemoteBackend:
         self._client: AsyncOpenAI | AsyncAnthropic
         self._model: Model
         bounds = AnswerBounds()
-        hooks: dict[str, list[Any]] = {"request": [_traced, bounds.ask], "response": [bounds.bound]}
+        hooks: dict[str, list[Any]] = {
+            "request": [_trace_call, bounds.ask],
+            "response": [bounds.start_counting],
+        }
         if backend.provider == "openai":
             openai = OpenAIHttp(event_hooks=hooks)
             self._client = AsyncOpenAI(
@@ -198,7 +201,7 @@ class RemoteBackend:
             raise ModelsRefusedError(
                 f"{ALLOW}=0 refuses the call of {self._backend.name}: a test gives models={{...}} to organism(...)"
             )
-        asked, said = _parameters(prompt), list(_said(prompt.messages))
+        asked, said = _parameters(prompt), list(_convert_messages(prompt.messages))
         try:
             return _read(await self._send(prompt, asked, said))
         except raised.UserError:
@@ -237,7 +240,7 @@ class RemoteBackend:
 
 
 def _unreadable(error: BaseException | None) -> bool:
-    """True for a failure that an answer beyond the limits has led to; the SDKs call it a lost connection."""
+    """Tell whether an answer over the limits caused a failure; the SDKs report it as a lost connection."""
     while error is not None:
         if isinstance(error, UnreadableAnswerError):
             return True
@@ -245,7 +248,7 @@ def _unreadable(error: BaseException | None) -> bool:
     return False
 
 
-async def _traced(request: Request) -> None:
+async def _trace_call(request: Request) -> None:
     """Name the span that a request to a provider is part of, if it is part of any."""
     span = current()
     if span is not None:
@@ -253,18 +256,18 @@ async def _traced(request: Request) -> None:
 
 
 def _parameters(prompt: Prompt) -> ModelRequestParameters:
-    tools = [_defined(tool) for tool in prompt.tools]
+    tools = [_tool_definition(tool) for tool in prompt.tools]
     if prompt.answer is None:
         return ModelRequestParameters(function_tools=tools)
     return ModelRequestParameters(
         function_tools=tools,
-        output_tools=[_defined(prompt.answer, "output")],
+        output_tools=[_tool_definition(prompt.answer, "output")],
         output_mode="tool",
         allow_text_output=False,
     )
 
 
-def _defined(tool: Tool, kind: Any = "function") -> ToolDefinition:
+def _tool_definition(tool: Tool, kind: Any = "function") -> ToolDefinition:
     return ToolDefinition(
         name=tool.name,
         parameters_json_schema=dict(tool.schema),
@@ -274,8 +277,8 @@ def _defined(tool: Tool, kind: Any = "function") -> ToolDefinition:
     )
 
 
-def _said(messages: Sequence[PromptMessage]) -> Iterator[ModelMessage]:
-    """The messages, those between two answers of the model as one request."""
+def _convert_messages(messages: Sequence[PromptMessage]) -> Iterator[ModelMessage]:
+    """Convert the messages, merging those between two answers of the model into one request."""
     parts: list[ModelRequestPart] = []
     for message in messages:
         if message.role != "assistant":

@@ -1,16 +1,15 @@
-"""The backend that answers from a script: for tests, examples and demonstrations. It asks nobody.
+"""A backend that answers from a script, for tests, examples and demonstrations.
 
-Owns the form of scripts. Its answers follow from the prompt alone, so that one that is asked again after a crash says
-the same again.
+Its answers depend on the prompt alone, so that a retry after a crash gets the same answer.
 
-A script is a list of turns, of which the next one is the answer to a prompt in which the model has spoken so often:
+A script is a list of turns. The turn after as many answers as the prompt has is the answer:
 
     - calls: [{tool: search, arguments: {text: agents}}]
     - text: "done"
 
-A turn may say ``when:`` with a text that the last message has to hold; then the turns of one number are tried in order.
-``fault: rate`` fails in that way, ``finish: length`` ends the text there. Instead of a list, a function of the project
-takes a Prompt and gives a Completion.
+A turn may have ``when:``, a text that the last message must contain; the turns of one number are then tried in order.
+``fault: rate`` fails that way, ``finish: length`` cuts the text. Instead of a list, a function of the project
+takes a Prompt and returns a Completion.
 """
 
 from __future__ import annotations
@@ -29,27 +28,27 @@ if TYPE_CHECKING:
     from agentserver.completion import Backend, Prompt
 
 
-class Scripted:
+class ScriptedBackend:
     """A backend that answers from a script."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
 
     async def ask(self, prompt: Prompt) -> Completion:
-        """The script's answer. Raises CompletionError where the script says so, or says nothing."""
+        """Return the script's answer. Raises CompletionError where the script says so, or has no turn."""
         script = self._backend.script
         if not callable(script):
-            return self._counted(prompt, self._turn(prompt, script))
+            return self._add_usage(prompt, self._turn(prompt, script))
         answer = script(prompt)
         if inspect.isawaitable(answer):
             answer = await answer
         if not isinstance(answer, Completion):
             why = f"the script gave {type(answer).__name__}, not a Completion"
             raise CompletionError(CompletionFault.ANSWER, self._backend.name, why)
-        return self._counted(prompt, answer)
+        return self._add_usage(prompt, answer)
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: there is no connection."""
 
     def _turn(self, prompt: Prompt, script: list[Any]) -> Completion:
         number = sum(message.role == "assistant" for message in prompt.messages)
@@ -62,8 +61,8 @@ class Scripted:
             CompletionFault.ANSWER, self._backend.name, f"the script has no turn {number + 1}"
         )
 
-    def _counted(self, prompt: Prompt, answer: Completion) -> Completion:
-        """With its finish and a usage: the estimate of the prompt, and a token for each three bytes of the answer."""
+    def _add_usage(self, prompt: Prompt, answer: Completion) -> Completion:
+        """Add the finish and a usage: the estimate of the prompt, and a token for every three bytes of the answer."""
         written = len(answer.content) + sum(len(call.arguments) for call in answer.calls)
         usage = Usage(estimate(prompt), written // 3 + 1, 1, 0.0)
         calling = bool(answer.calls) and answer.finish is Finish.STOP

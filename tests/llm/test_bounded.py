@@ -71,7 +71,7 @@ def provider():
 
 async def taken(url, name):
     bounds = AnswerBounds()
-    hooks = {"request": [bounds.ask], "response": [bounds.bound]}
+    hooks = {"request": [bounds.ask], "response": [bounds.start_counting]}
     client = await anyio.to_thread.run_sync(lambda: httpx2.AsyncClient(event_hooks=hooks, trust_env=False))
     async with client:
         return await client.post(f"{url}/{name.replace(' ', '-')}", json={})

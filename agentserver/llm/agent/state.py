@@ -1,7 +1,4 @@
-"""The memory of an agent on its thread: the exchange with its model, a line at a time, and its present turn.
-
-Owns the payload classes in which both are stored. Refuses to know what follows from them.
-"""
+"""The state of an agent on its thread: its present turn, and the history of the exchange with its model."""
 
 from __future__ import annotations
 
@@ -26,10 +23,10 @@ _UNWRITABLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010fff
 
 @dataclass(frozen=True, slots=True)
 class CallLine:
-    """A call that the model wants to have made.
+    """A call of the model.
 
     Args:
-        id: by which its result is told.
+        id: referenced by its result.
         name: of the tool.
         arguments: JSON text.
     """
@@ -45,8 +42,8 @@ class AgentLine:
     """One message of the exchange with the model.
 
     Args:
-        role: of who says it.
-        text: what is said.
+        role: of the speaker.
+        text: its text.
         calls: of the assistant.
         id: of a result, the id of the call.
         name: of a result, the tool.
@@ -65,16 +62,16 @@ class AgentState:
     """The present turn of an agent.
 
     Args:
-        request: what its caller wants, as the model was told it.
-        key: of the invocation whose calls are waited for.
+        request: the request of its caller, as rendered for the model.
+        key: of the invocation whose calls are open.
         calls: these calls, by their place; without arguments.
-        waiting: how many are not answered.
-        turns: calls of the model for this request.
-        repairs: of these, those that mend.
-        due: whether the model is to be asked once more when ``system.todo`` answers.
-        failing: the kind of failure with which the next delivery ends; empty for none.
+        waiting: how many have no answer yet.
+        turns: completions for this request.
+        repairs: of these, those that correct an answer.
+        due: whether to ask the model again when ``system.todo`` answers.
+        failing: the kind of failure with which the next delivery ends; empty without one.
         why: the reason of that failure: the backends that were asked, and their statuses.
-        summary: of what the history has no room for.
+        summary: of the history that did not fit.
     """
 
     request: str = ""
@@ -90,11 +87,11 @@ class AgentState:
 
 
 KEPT: Final = (AgentLine, AgentState)
-"""The payload classes that an organism with such agents has beside its own."""
+"""The payload classes that such agents add to an organism."""
 
 
 def writable(text: str, limit: int) -> str:
-    """A text as XML can hold it, of at most so many characters of markup; the rest is cut, and said so."""
+    """Cut a text to the characters that XML can hold and to a length in markup, and mark the cut."""
     text = _UNWRITABLE.sub("\ufffd", text).replace("\r\n", "\n").replace("\r", "\n")
     room = limit
     for at, sign in enumerate(text):
@@ -113,25 +110,25 @@ NO_ANSWER = "No answer came."
 
 
 def prompt_of(lines: Sequence[AgentLine], request: str, summary: str = "") -> tuple[PromptMessage, ...]:
-    """The lines as messages of a prompt.
+    """Build the messages of a prompt from lines.
 
     Args:
-        lines: in order. Results stand right behind their calls, whatever came between; a call whose result is not there
-            gets one that says so, and a result whose call is not there is left out.
-        request: what the caller wants; said first where the line that says it was cut.
-        summary: of what was cut.
+        lines: in order. Each result follows its call; a missing result is replaced by a note, and a result without its
+            call is dropped.
+        request: of the caller; repeated first if its own line was cut.
+        summary: of the lines that were cut.
     """
-    messages = [message for unit in units(lines) for message in _told(unit)]
+    messages = [message for unit in units(lines) for message in _to_message(unit)]
     begins = request.partition(" [cut: ")[0]
     if not any(message.role == "user" and message.content.startswith(begins) for message in messages):
         messages = [PromptMessage("user", request), *messages]
     if summary:
-        messages = [PromptMessage("user", f"Of what was said before, this is the sum:\n{summary}"), *messages]
+        messages = [PromptMessage("user", f"Summary of the earlier exchange:\n{summary}"), *messages]
     return tuple(messages)
 
 
 def units(lines: Sequence[AgentLine]) -> list[list[AgentLine]]:
-    """The lines by what belongs together: a request, or an answer of the model with the results of its calls."""
+    """Group the lines that belong together: a request, or an answer with the results of its calls."""
     found: list[list[AgentLine]] = []
     homes: dict[str, list[AgentLine]] = {}
     for line in lines:
@@ -145,7 +142,7 @@ def units(lines: Sequence[AgentLine]) -> list[list[AgentLine]]:
     return found
 
 
-def _told(unit: Sequence[AgentLine]) -> Iterator[PromptMessage]:
+def _to_message(unit: Sequence[AgentLine]) -> Iterator[PromptMessage]:
     first, *results = unit
     calls = tuple(ToolCall(call.id, call.name, call.arguments) for call in first.calls)
     text = first.text if first.text or calls else "(nothing)"
@@ -155,10 +152,10 @@ def _told(unit: Sequence[AgentLine]) -> Iterator[PromptMessage]:
         yield PromptMessage("tool", given.get(call.id, NO_ANSWER), id=call.id, name=call.name)
 
 
-def kept(lines: Sequence[AgentLine], room: int, size: Callable[[AgentLine], int]) -> int:
-    """The number of the last lines that are kept, so that no more than ``room`` is taken and no unit is torn.
+def count_kept(lines: Sequence[AgentLine], room: int, size: Callable[[AgentLine], int]) -> int:
+    """Count the last lines that fit into ``room`` without splitting a unit.
 
-    The last unit is kept in any case: it is what the model is to go on with.
+    The last unit always counts: the model continues from it.
     """
     found = units(lines)
     held = {id(line) for line in found[-1]} if found else set()

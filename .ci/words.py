@@ -60,7 +60,6 @@ UNTRANSLATED: dict[str, tuple[float, float]] = {
     "guards": (29.6, 38.9),
     "handoff": (20.6, 24.8),
     "history": (24.9, 20.3),
-    "mcp": (21.2, 30.7),
     "payload": (12.5, 19.8),
     "ports": (27.0, 19.7),
     "provenance": (20.7, 29.8),

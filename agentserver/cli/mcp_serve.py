@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from agentserver.assembly import Server
     from agentserver.config.organism import McpServing
-    from agentserver.mcp.serving.transport import Offering
+    from agentserver.mcp.serving.transport import ServedOrganism
 
 
 @click.command("serve", short_help="Offer listeners to MCP hosts as tools.")
@@ -70,10 +70,10 @@ def _wire() -> TextIO:
     return os.fdopen(kept, "w", encoding="utf-8")
 
 
-def _offering(ctx: click.Context, server: Server, serving: McpServing) -> Offering:
-    from agentserver.mcp.serving.transport import Offering
+def _offering(ctx: click.Context, server: Server, serving: McpServing) -> ServedOrganism:
+    from agentserver.mcp.serving.transport import ServedOrganism
 
     try:
-        return Offering.of(server, serving)
+        return ServedOrganism.build(server, serving)
     except ValueError as error:
         project.refuse(ctx, str(error))

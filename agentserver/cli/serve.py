@@ -63,20 +63,20 @@ def _mcp(serving: DoorServing) -> Iterable[DoorPart]:
     from agentserver.gateways.http import DoorPart
     from agentserver.gateways.http.parts import CALLER, SHARE
     from agentserver.gateways.principals import Role
-    from agentserver.mcp.serving.transport import Application, HostAccess, Offering, access
+    from agentserver.mcp.serving.transport import Application, HostAccess, ServedOrganism, access
 
-    offering = Offering.of(serving.server, offered, lambda: access().most)
+    offering = ServedOrganism.build(serving.server, offered, lambda: access().most)
     protocol = offering.protocol(lambda: access().principal, serving.organism.name)
 
     def known(scope: Scope) -> HostAccess:
         caller = scope[CALLER]
-        return HostAccess.of(caller.principal, caller.open, scope[SHARE].run)
+        return HostAccess.wrap(caller.principal, caller.open, scope[SHARE].run)
 
     app = Application(protocol, known, serving.body)
 
     @contextlib.asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
-        async with app.running():
+        async with app.run():
             try:
                 yield
             finally:

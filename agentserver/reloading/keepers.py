@@ -296,8 +296,8 @@ async def _tools(organism: Organism, shared: SharedContexts, stack: AsyncExitSta
     """
     if not organism.mcp:
         return {}
-    from agentserver.mcp.client.connection import standing  # with an extra that most do without
-    from agentserver.mcp.client.listeners import listening
+    from agentserver.mcp.client.connection import keep_connected  # with an extra that most do without
+    from agentserver.mcp.client.listeners import open_listeners
     from agentserver.worker.commands import launched, walled
 
     deadlines = {
@@ -309,10 +309,10 @@ async def _tools(organism: Organism, shared: SharedContexts, stack: AsyncExitSta
 
     async def connect(server: McpServer) -> Connection:
         key = await anyio.to_thread.run_sync(connection_key, organism.project, server)
-        make = partial(standing, server, organism.project, launched)
+        make = partial(keep_connected, server, organism.project, launched)
         return await shared.enter(key, make, lambda connection: connection.sound, stack)
 
-    return await stack.enter_async_context(listening(organism.mcp, deadlines, connect))
+    return await stack.enter_async_context(open_listeners(organism.mcp, deadlines, connect))
 
 
 async def _workers(

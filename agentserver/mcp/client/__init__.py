@@ -1,4 +1,1 @@
-"""The organism as a client: one supervised connection for each server, one listener for each tool.
-
-Internal.
-"""
+"""The organism as a client: one supervised connection for each server, one listener for each tool. Internal."""

@@ -1,10 +1,7 @@
-"""One server: connected, compared with what was agreed, kept connected, and called.
+"""The connection to one server: opened, checked against the lock file, reopened after a loss, and used for calls.
 
-Owns the one task in which the library's client is entered and left, the delays between attempts, and the difference
-between a call that was not sent and one that was. Refuses to know payloads.
-
-A call that finds no connection waits for one; a call that was sent and whose server was lost may have been carried out,
-so it is never sent again from here.
+One task enters and leaves the library's client. A call without a connection waits for one. A call that was sent before
+its server was lost may have been carried out, so it is never sent again from here.
 """
 
 from __future__ import annotations
@@ -23,7 +20,7 @@ from agentserver.core.refusals import UnsentError
 from agentserver.extras import require
 from agentserver.foreign_json.threads import ReadingThreads
 from agentserver.mcp.client.messages import UNREADABLE, MessageForms, ServerMessages
-from agentserver.mcp.client.process import piped
+from agentserver.mcp.client.process import open_pipes
 from agentserver.payload.foreign.lock import TOOLS, LockError, ServerLock, differences, tool
 from agentserver.supervision import Ending, start_errand
 
@@ -41,12 +38,12 @@ FIRST: Final = 0.2
 """Seconds before the first further attempt; each one after that doubles them."""
 LONGEST: Final = 30.0
 STEADY: Final = 60.0
-"""Seconds for which a connection has stood that count it as sound: what is lost then is lost for the first time."""
+"""Seconds after which a connection counts as stable: its next loss starts the delays again."""
 SAID: Final = 300
 """Most characters that are logged of what went wrong."""
 
 TERMINATED: Final = "Session terminated"
-"""The library's words for a server over HTTP that does not know the session any more: it was restarted."""
+"""The library's message for a server over HTTP that lost the session: it was restarted."""
 CLOSED: Final = (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream)
 """The ways in which the library's streams end."""
 
@@ -54,7 +51,7 @@ logger = logging.getLogger("agentserver.mcp")
 
 
 class FailedCallError(Exception):
-    """The server answered that a call is none that it can deal with. Holds its own words."""
+    """Error of a call that the server refused, with its message."""
 
 
 class LostError(Exception):
@@ -91,7 +88,7 @@ class Connection:
                 await self._stand()
                 logger.warning("%s: the connection is lost", self.server.name)
             except Exception as error:  # noqa: BLE001 - another program, through a library: anything may go wrong
-                logger.warning("%s: %s", self.server.name, told(error))
+                logger.warning("%s: %s", self.server.name, format_failure(error))
             finally:
                 self._set(None)
             failures = 1 if anyio.current_time() - began > STEADY else failures + 1
@@ -118,11 +115,13 @@ class Connection:
         self._lost = lost = anyio.Event()
         with anyio.CancelScope() as scope:
             scope.deadline = anyio.current_time() + STARTING
-            async with connected(self.server, self._directory, lost, self._launcher, self._heard) as client:
+            async with open_client(
+                self.server, self._directory, lost, self._launcher, self._handle_notification
+            ) as client:
                 while not lost.is_set():
                     scope.deadline = anyio.current_time() + STARTING
                     self._wake = anyio.Event()
-                    self._compare(await listed(client))
+                    self._compare(await list_tools(client))
                     scope.deadline = float("inf")
                     self._set(client)
                     await _first((lost.wait, self._wake.wait), beside=partial(self._listen, client))
@@ -140,8 +139,8 @@ class Connection:
         except (MCPError, RuntimeError, TimeoutError, *CLOSED):
             return  # it tells nothing: its tools are compared when it is connected the next time
 
-    async def _heard(self, message: Any) -> None:
-        """A notification: after one about its tools they are compared again."""
+    async def _handle_notification(self, message: Any) -> None:
+        """Handle a notification: compare the tools again after one about them."""
         root = getattr(message, "root", message)
         if getattr(root, "method", "") == "notifications/tools/list_changed":
             self._wake.set()
@@ -160,20 +159,20 @@ class Connection:
         self._refused = refused
 
     async def call(self, name: str, arguments: dict[str, Any], *, until: float) -> Any:
-        """The result of one call.
+        """Call a tool.
 
         Args:
             name: of the tool.
             arguments: a JSON object.
             until: the event loop's time to which it waits for a connection.
 
-        Raises UnsentError when none came by then, LostError when the server is given up, when the tool is not the
-        one that was agreed on, and when the connection was lost; FailedCallError when the server refuses the call.
+        Raises UnsentError if there was no connection by then; LostError if the server is given up, the tool
+        differs from the locked one, or the connection was lost during the call; FailedCallError if the server refuses the call.
         """
-        client = await self._connected(until)
+        client = await self._supervise(until)
         if name in self._refused:
             raise LostError(
-                f"the tool {name} of {self.server.name} is not what was locked: {self._refused[name]}"
+                f"the tool {name} of {self.server.name} differs from the lock file: {self._refused[name]}"
             )
         lost = self._lost
         from mcp import MCPError
@@ -186,17 +185,19 @@ class Connection:
         except MCPError as error:
             if error.code == UNREADABLE:
                 raise LostError(
-                    f"{self.server.name} gave no answer that can be read: {told(error)}"
+                    f"{self.server.name} gave no answer that can be read: {format_failure(error)}"
                 ) from None
             ended = error.code in {CONNECTION_CLOSED, REQUEST_TIMEOUT} or error.message == TERMINATED
             if not ended and not lost.is_set():
                 raise FailedCallError(error.message) from None
             lost.set()
-            raise LostError(f"{self.server.name} was lost during the call: {told(error)}") from None
+            raise LostError(f"{self.server.name} was lost during the call: {format_failure(error)}") from None
         except (ValueError, RuntimeError, OSError, *CLOSED) as error:
             if self.server.url is not None:
                 lost.set()
-            raise LostError(f"{self.server.name} gave no answer that can be read: {told(error)}") from None
+            raise LostError(
+                f"{self.server.name} gave no answer that can be read: {format_failure(error)}"
+            ) from None
 
     @property
     def sound(self) -> bool:
@@ -208,7 +209,7 @@ class Connection:
         """True when a call can be sent: one that is lost may not have been noticed by ``run`` yet."""
         return self._client is not None and not self._lost.is_set()
 
-    async def _connected(self, until: float) -> Any:
+    async def _supervise(self, until: float) -> Any:
         with anyio.CancelScope(deadline=until):
             while not self._up and not self._given_up:
                 await self._changed.wait()
@@ -223,27 +224,27 @@ Wait: TypeAlias = "Callable[[], Coroutine[Any, Any, object]]"
 
 
 async def _first(waits: tuple[Wait, ...], beside: Wait) -> None:
-    """Wait for the first of several, while something else goes on."""
+    """Wait for the first of several while another wait runs."""
     async with anyio.create_task_group() as tasks:
 
-        async def until(wait: Wait) -> None:
+        async def wait_for(wait: Wait) -> None:
             await wait()
             tasks.cancel_scope.cancel()
 
         start_errand(tasks, "listens to an MCP server", Ending.OWNER, beside)
         for each in waits:
-            start_errand(tasks, "waits for an MCP server", Ending.OWNER, partial(until, each))
+            start_errand(tasks, "waits for an MCP server", Ending.OWNER, partial(wait_for, each))
 
 
-def told(error: BaseException) -> str:
-    """The failure, on one bounded line; the words are a stranger's."""
+def format_failure(error: BaseException) -> str:
+    """Format a failure on one bounded line; its text is untrusted."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return clean_line(f"{type(error).__name__}: {error}", SAID)
 
 
 def answers() -> Any:
-    """The forms of an answer to a call."""
+    """Return the type adapter for the answers to a call."""
     from mcp_types import CallToolResult, InputRequiredResult
     from pydantic import TypeAdapter
 
@@ -251,7 +252,7 @@ def answers() -> Any:
 
 
 @asynccontextmanager
-async def standing(server: McpServer, directory: Path, launcher: Launcher) -> AsyncIterator[Connection]:
+async def keep_connected(server: McpServer, directory: Path, launcher: Launcher) -> AsyncIterator[Connection]:
     """Keep a server connected; calls wait until it is.
 
     Args:
@@ -268,21 +269,21 @@ async def standing(server: McpServer, directory: Path, launcher: Launcher) -> As
 
 
 @asynccontextmanager
-async def connected(
+async def open_client(
     server: McpServer, directory: Path, lost: anyio.Event, launcher: Launcher, heard: Any = None
 ) -> AsyncIterator[Any]:
-    """The library's client of a server. It must be left in the task in which it was entered.
+    """Connect the library's client to a server. It must be left in the task in which it was entered.
 
-    Requests of the server for a model's or a person's words have no callback, so the library declines them.
+    Requests of the server for sampling or elicitation have no callback, so the library declines them.
     """
     from mcp import Client
     from mcp_types import Implementation
 
     messages = ServerMessages(await anyio.to_thread.run_sync(MessageForms))
     transport: Any = (
-        piped(server, directory, lost, launcher, messages)
+        open_pipes(server, directory, lost, launcher, messages)
         if server.url is None
-        else _reached(server, messages)
+        else _open_transport(server, messages)
     )
     info = Implementation(name="agentserver", version="1")
     async with Client(transport, cache=None, client_info=info, message_handler=heard) as client:
@@ -290,7 +291,7 @@ async def connected(
 
 
 @asynccontextmanager
-async def _reached(server: McpServer, messages: ServerMessages) -> AsyncIterator[Any]:
+async def _open_transport(server: McpServer, messages: ServerMessages) -> AsyncIterator[Any]:
     import httpx2
     from mcp.client.streamable_http import streamable_http_client
 
@@ -311,8 +312,8 @@ async def _reached(server: McpServer, messages: ServerMessages) -> AsyncIterator
         yield streams
 
 
-async def listed(client: Any) -> dict[str, LockedTool]:
-    """The tools of a connected server by name. Raises LockError for what is none, and for more than TOOLS."""
+async def list_tools(client: Any) -> dict[str, LockedTool]:
+    """List the tools of a connected server by name. Raises LockError for invalid tools, and for more than TOOLS."""
     found: dict[str, LockedTool] = {}
     cursor = None
     for _ in range(TOOLS):
@@ -336,7 +337,7 @@ def _page(cursor: str | None) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class ServerFound:
-    """A server as it is now: what may be locked, and the instructions that it would like models to follow."""
+    """A server as found: the tools to lock, and its suggested instructions for models."""
 
     lock: ServerLock
     instructions: str = ""
@@ -363,11 +364,11 @@ async def _ask(server: McpServer, directory: Path, launcher: Launcher) -> Server
 
     try:
         with anyio.fail_after(STARTING):
-            async with connected(server, directory, anyio.Event(), launcher) as client:
-                tools = await listed(client)
+            async with open_client(server, directory, anyio.Event(), launcher) as client:
+                tools = await list_tools(client)
                 info = client.server_info
                 name = "a server that does not name itself" if info is None else f"{info.name} {info.version}"
                 lock = ServerLock(name, client.protocol_version, tuple(tools.values()))
                 return ServerFound(lock, client.instructions or "")
     except (ExceptionGroup, ValueError, RuntimeError, OSError, MCPError) as error:
-        raise LostError(f"{server.name}: {told(error)}") from None
+        raise LostError(f"{server.name}: {format_failure(error)}") from None

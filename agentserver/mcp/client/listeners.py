@@ -1,7 +1,6 @@
-"""Tools as handlers: a payload becomes a call, and what the server answers a payload.
+"""Handlers that call tools: a payload becomes a call, and the server's result becomes a payload.
 
-Owns what is held against the server's own schemas, what becomes of each kind of answer, and the lives of connections.
-Refuses to judge: what a tool says is a stranger's until somebody declares otherwise.
+Arguments and results are validated against the server's own schemas. Results are untrusted unless declared otherwise.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ MOST: Final = 1 << 20
 """Most characters and octets of a result."""
 PARTS: Final = 10_000
 """Most parts of a result: one without a character takes room too."""
-DECLINED: Final = "the tool asked for the words of a person or of a model, which it is not given here"
+DECLINED: Final = "the tool asked for input from a person or a model, which is not available here"
 TOO_LARGE: Final = f"the result has more than {MOST} characters or octets, or {PARTS} parts"
 
 
@@ -73,30 +72,30 @@ class ToolListener:
             return HandlerResponse.respond(payload)
         arguments = outward(self._tool.forms.takes.shape, value_from(self._takes, payload))
         if isinstance(arguments, JsonRefusal):
-            return _failed(f"arguments: {arguments}")
+            return _fail(f"arguments: {arguments}")
         if self._tool.forms.takes.loose:
-            fault = await self._against(arguments, self._tool.agreed.takes)
+            fault = await self._validate_foreign(arguments, self._tool.agreed.takes)
             if fault:
-                return _failed(f"arguments: {fault}")
+                return _fail(f"arguments: {fault}")
         try:
             found = await self._connection.call(self._tool.agreed.name, arguments, until=until)
         except FailedCallError as error:
-            return _failed(str(error))
+            return _fail(str(error))
         if not hasattr(found, "content"):
-            return _failed(DECLINED)
-        return await self._told(found)
+            return _fail(DECLINED)
+        return await self._report(found)
 
-    async def _told(self, found: Any) -> HandlerResponse:
+    async def _report(self, found: Any) -> HandlerResponse:
         made = _result(found.content)
         if made is None:
-            return _failed(TOO_LARGE)
+            return _fail(TOO_LARGE)
         if found.is_error:
             return HandlerResponse.respond(ToolFailure(text=made.text))
         if self._gives is None or self._tool.forms.gives is None:
             return HandlerResponse.respond(made)
         value = found.structured_content
         loose = self._tool.forms.gives.loose
-        fault = await self._against(value, self._tool.agreed.gives) if loose else ""
+        fault = await self._validate_foreign(value, self._tool.agreed.gives) if loose else ""
         if fault:
             raise LostError(f"{self._tool.listener} gave a result that its own schema refuses: {fault}")
         element = element_of(self._gives, inward(self._tool.forms.gives.shape, legible_value(value)))
@@ -104,8 +103,8 @@ class ToolListener:
             raise LostError(f"{self._tool.listener} gave a result that no payload can hold: {element}")
         return HandlerResponse.respond(self._gives.decode(element))
 
-    async def _against(self, value: Any, schema: Any) -> str:
-        """The fault of a value by a foreign schema, found in a process of its own; empty without one."""
+    async def _validate_foreign(self, value: Any, schema: Any) -> str:
+        """Validate a value against a foreign schema in a separate process. Returns the fault; empty without one."""
         try:
             # A call that is cancelled does not wait for the worker, which has a bound of its own.
             validate = partial(self._worker.validate, value, schema)
@@ -115,12 +114,12 @@ class ToolListener:
         return ""
 
 
-def _failed(text: str) -> HandlerResponse:
+def _fail(text: str) -> HandlerResponse:
     return HandlerResponse.respond(ToolFailure(text=legible([text[:MOST]])))
 
 
 def _result(content: Sequence[Any]) -> ToolResult | None:
-    """The result of a tool, in order of its kinds; None for more than MOST or PARTS of it."""
+    """Convert the result of a tool, in order of its kinds; None for more than MOST items or PARTS parts."""
     if len(content) > PARTS:
         return None
     texts: list[str] = []
@@ -149,19 +148,19 @@ def _octets(text: str) -> bytes:
 
 
 @asynccontextmanager
-async def listening(
+async def open_listeners(
     servers: Sequence[McpServer],
     deadlines: Mapping[str, float],
     connect: Callable[[McpServer], Awaitable[Connection]],
 ) -> AsyncIterator[Mapping[str, ToolListener]]:
-    """The handlers of all tools by listener.
+    """Build the handlers of all tools, by listener.
 
-    The library is imported in a thread before this gives anything; servers are connected afterwards, and calls wait.
+    The library is imported in a thread first; servers connect in the background, and calls wait for them.
 
     Args:
-        servers: whose tools these are.
-        deadlines: seconds of each listener that is wanted; a server without one is not connected.
-        connect: gives the connection to a server, which stands for longer than this.
+        servers: the servers of these tools.
+        deadlines: seconds, by the listener that is used; a server without one is not connected.
+        connect: returns the connection to a server, which outlives this context.
 
     Raises MissingExtraError.
     """

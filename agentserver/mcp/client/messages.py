@@ -1,7 +1,7 @@
-"""The messages of a foreign server, read under limits and held against their form before the library sees them.
+"""Messages of a foreign server, bounded and validated before the library sees them.
 
-Owns the limits, which request an answer is for, and the error that stands in for an answer that is refused. Refuses to
-know how messages travel. The library validates a result with an error for each bad item, and only after it was parsed.
+A refused answer is replaced by an error for the same request. The library would validate only after parsing, with an
+error for each bad item.
 """
 
 from __future__ import annotations
@@ -74,42 +74,42 @@ class ServerMessages:
             del self._asked[next(iter(self._asked))]
 
     def read(self, data: bytes) -> Any:
-        """Read a message as the library's; one that says why, where it is an answer that is refused.
+        """Parse a message; an invalid answer becomes an error with the reason.
 
-        Returns None for a request or notification that is larger than any has to be. Raises ValueError for what is no
-        message, OverLimitError when it is beyond the limits.
+        Returns None for a request or notification over its limit. Raises ValueError for a malformed message,
+        OverLimitError for one over the limits.
         """
         refused = count_json(data, LIMITS)
         message = refused or self._forms.message.read(data, LIMITS)
         if isinstance(message, RefusedJson):
-            return self._refused(data, message, over=refused is not None)
+            return self._refuse(data, message, over=refused is not None)
         if hasattr(message, "method"):
             return message if count_json(data, UNASKED) is None else None
-        return self._checked(message) if hasattr(message, "result") else message
+        return self._check(message) if hasattr(message, "result") else message
 
-    def _refused(self, data: bytes, why: RefusedJson, *, over: bool) -> Any:
-        """The error in the place of an answer that was not parsed."""
-        key = _answered(data)
+    def _refuse(self, data: bytes, why: RefusedJson, *, over: bool) -> Any:
+        """Build the error that replaces an answer that was not parsed."""
+        key = _find_request(data)
         if key is not None and self._asked.pop(key, ""):
             return error_for(key, INTERNAL if over else UNREADABLE, f"the answer {why.rule}")
         raise OverLimitError(str(why)) if over else ValueError(str(why))
 
-    def _checked(self, answer: Any) -> Any:
-        """An answer whose result has the form that its request asks for, or an error in its place."""
+    def _check(self, answer: Any) -> Any:
+        """Validate an answer against the result type of its request; replace an invalid one with an error."""
         form = self._forms.results.get(self._asked.pop(answer.id, ""))
         found = None if form is None else form.fit(answer.result)
         return error_for(answer.id, UNREADABLE, str(found)) if isinstance(found, RefusedJson) else answer
 
 
 def error_for(key: int | str, code: int, text: str) -> Any:
-    """An error as the answer to a request."""
+    """Build an error as the answer to a request."""
     from mcp_types import ErrorData, JSONRPCError
 
     return JSONRPCError(jsonrpc="2.0", id=key, error=ErrorData(code=code, message=text))
 
 
-def _answered(data: bytes) -> int | str | None:
-    """The id of the request that a message answers, without parsing it; None for an unknown one."""
+def _find_request(data: bytes) -> int | str | None:
+    """Find the id of the request that a message answers, without parsing it; None for an unknown one."""
     found = _FIRST.match(data[:_TAIL]) or _LAST.search(data[-_TAIL:])
     if found is None:
         return None

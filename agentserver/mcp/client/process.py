@@ -1,8 +1,7 @@
-"""A server of the protocol as a process of its own, spoken to over its standard input and output.
+"""A server as a child process, reached over its standard input and output.
 
-Owns the process: exactly the environment that was given, a group of its own that is killed whole, lines of bounded
-length. Refuses to know what is said. The library's own transport hands down six variables of this process and reads
-lines of any length.
+The process gets exactly the environment of the organism, and a process group that is killed whole; its lines have a
+bounded length. The library's own transport passes six variables of this process on and reads lines of any length.
 """
 
 from __future__ import annotations
@@ -60,23 +59,23 @@ class Launch(NamedTuple):
 
 
 class Launcher(Protocol):
-    """Prepares the start of a server's program in a directory; what it has prepared is gone when it is left."""
+    """Prepares the start of a server's program in a directory, and cleans up afterwards."""
 
     def __call__(self, server: McpServer, directory: Path, /) -> AbstractAsyncContextManager[Launch]:
-        """The start."""
+        """Prepare the start."""
         ...
 
 
 @asynccontextmanager
 async def plain(server: McpServer, directory: Path) -> AsyncIterator[Launch]:
-    """The start of a program without a wall. Raises RuntimeError for one that asks for a wall."""
+    """Start a program without a wall. Raises RuntimeError if the program requires a wall."""
     if server.isolation is not None:
         raise RuntimeError(f"{server.name} is not started without its wall")
     yield Launch((_program(server.command[0], directory), *server.command[1:]), server.env)
 
 
 @asynccontextmanager
-async def piped(
+async def open_pipes(
     server: McpServer, directory: Path, lost: anyio.Event, launcher: Launcher, messages: ServerMessages
 ) -> AsyncIterator[Any]:
     """Start the server's program; gives its messages and takes those to it, as the library's transports do.
@@ -92,14 +91,14 @@ async def piped(
     """
     async with (
         launcher(server, directory) as launch,
-        _started(launch, directory, server.name) as process,
-        _spoken(process, lost, server.name, messages) as streams,
+        _start(launch, directory, server.name) as process,
+        _open_streams(process, lost, server.name, messages) as streams,
     ):
         yield streams
 
 
 @asynccontextmanager
-async def _started(launch: Launch, directory: Path, name: str) -> AsyncIterator[Process]:
+async def _start(launch: Launch, directory: Path, name: str) -> AsyncIterator[Process]:
     process = await anyio.open_process(
         list(launch.command),
         env=dict(launch.env),
@@ -121,10 +120,10 @@ async def _started(launch: Launch, directory: Path, name: str) -> AsyncIterator[
 
 
 @asynccontextmanager
-async def _spoken(
+async def _open_streams(
     process: Process, lost: anyio.Event, name: str, messages: ServerMessages
 ) -> AsyncIterator[Any]:
-    """The process's messages and those to it; leaving ends the process."""
+    """Stream messages to and from the process; end it on exit."""
     incoming, given = anyio.create_memory_object_stream[Any](0)
     taken, outgoing = anyio.create_memory_object_stream[Any](0)
     async with anyio.create_task_group() as tasks:
@@ -160,7 +159,7 @@ async def _read(
             async for message in _messages(process.stdout, name, messages):
                 await incoming.send(message)
     except OverLimitError as error:
-        logger.warning("%s and is not listened to any more", error)
+        logger.warning("%s; its output is ignored from now on", error)
     except _GONE:
         pass
     finally:
@@ -179,18 +178,18 @@ async def _messages(
 
 
 async def _message(line: bytes, name: str, messages: ServerMessages, threads: ReadingThreads) -> Any:
-    """The message that a line is; None for one that is dropped. Raises OverLimitError."""
+    """Parse a line; None if it is dropped. Raises OverLimitError."""
     from mcp.shared.message import SessionMessage
 
     try:
         message = await threads.read(messages.read, line)
     except ValueError as error:
-        logger.warning("%s said what is no message: %s", name, _shown(line))
+        logger.warning("%s sent an invalid message: %s", name, _format_line(line))
         return error
     except OverLimitError as error:
         raise OverLimitError(f"{name} sent a message that is refused ({error})") from None
     if message is None:
-        logger.warning("%s sent a message that is larger than any has to be: %s", name, _shown(line))
+        logger.warning("%s sent a message that is larger than any has to be: %s", name, _format_line(line))
     return None if message is None else SessionMessage(message)
 
 
@@ -229,30 +228,30 @@ def _note(message: Any, messages: ServerMessages) -> None:
 
 
 async def _log(process: Process, name: str) -> None:
-    """The server's words about itself, on one line each, with nothing that a terminal would act on."""
+    """Log the server's stderr line by line, without control characters."""
     assert process.stderr is not None
     with suppress(*_GONE, OverLimitError):
         async for line in _lines(process.stderr, name):
-            logger.info("%s: %s", name, _shown(line))
+            logger.info("%s: %s", name, _format_line(line))
 
 
-def _shown(line: bytes) -> str:
+def _format_line(line: bytes) -> str:
     return clean_line(line[: SAID * 4].decode(errors="replace"), SAID)
 
 
 async def _end(process: Process) -> None:
-    """Close the program's input and wait; ask it to end and wait. What is left of its group is killed."""
+    """Close the program's input and wait; send SIGTERM and wait; then kill the rest of its group."""
     assert process.stdin is not None
     with suppress(*_GONE):
         await process.stdin.aclose()
     for number in (signal.SIGTERM, signal.SIGKILL):
-        if await _ended(process):
+        if await _wait_for_end(process):
             break
         _signal(process.pid, number)
-    await _ended(process)
+    await _wait_for_end(process)
 
 
-async def _ended(process: Process) -> bool:
+async def _wait_for_end(process: Process) -> bool:
     # ``wait`` would also wait for the pipes, which a child of the program may hold.
     with anyio.move_on_after(PATIENCE):
         while process.returncode is None:  # noqa: ASYNC110 - nothing tells of it

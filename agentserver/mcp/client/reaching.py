@@ -1,7 +1,7 @@
-"""A transport of HTTP whose answers are counted and checked before the library of the protocol reads them.
+"""An HTTP transport that counts and checks answers before the library reads them.
 
-Owns the bodies: a JSON answer is gathered whole, a stream goes event by event, and compressed ones are refused, since
-their size says nothing. Refuses to know what a message says (``messages.py``). Imports the library's HTTP client.
+A JSON answer is read whole, a stream event by event. Compressed answers are refused: their size proves nothing. Imports
+the library's HTTP client.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request. Raises httpx2.RemoteProtocolError for a body that is compressed or too long."""
-        key = await self._asked(request)
+        key = await self._note_request(request)
         response = await self._inner.handle_async_request(request)
         stream = response.stream
         assert isinstance(stream, httpx2.AsyncByteStream)
@@ -52,7 +52,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
             checked = self._events(stream, key)
         else:
             json = response.headers.get("content-type", "").lower().startswith("application/json")
-            checked = self._whole(stream, key, json=json)
+            checked = self._read_whole(stream, key, json=json)
         headers = [(name, value) for name, value in response.headers.raw if name.lower() != b"content-length"]
         return httpx2.Response(
             response.status_code,
@@ -65,8 +65,8 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         """Close the connections."""
         await self._inner.aclose()
 
-    async def _asked(self, request: httpx2.Request) -> int | str | None:
-        """Note the request of the protocol that a body holds. Returns its id; None where it holds none."""
+    async def _note_request(self, request: httpx2.Request) -> int | str | None:
+        """Note the protocol request in a body. Returns its id, or None."""
         said = parse_json(await request.aread(), JsonLimits(bytes=1 << 26, values=1_000_000))
         key, method = (said.get("id"), said.get("method")) if isinstance(said, dict) else (None, None)
         if not isinstance(key, int | str) or not isinstance(method, str):
@@ -74,7 +74,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         self._messages.ask(key, method)
         return key
 
-    async def _whole(
+    async def _read_whole(
         self, stream: httpx2.AsyncByteStream, key: int | str | None, *, json: bool
     ) -> AsyncIterator[bytes]:
         data = bytearray()
@@ -82,7 +82,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
             data += chunk
             if len(data) > LIMITS.bytes:
                 raise httpx2.RemoteProtocolError(f"the answer has more than {LIMITS.bytes} bytes")
-        yield await self._checked(bytes(data), key) if json and data else bytes(data)
+        yield await self._check(bytes(data), key) if json and data else bytes(data)
 
     async def _events(self, stream: httpx2.AsyncByteStream, key: int | str | None) -> AsyncIterator[bytes]:
         cutter = EventCutter(LIMITS.bytes)
@@ -93,18 +93,18 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
                 raise httpx2.RemoteProtocolError(str(error)) from None
             for event in events:
                 data = data_of(event)
-                checked = await self._checked(data, key) if data else data
+                checked = await self._check(data, key) if data else data
                 if checked == data:
                     yield event
                 elif checked:
                     yield b"event: message\ndata: %b\n\n" % checked
 
-    async def _checked(self, data: bytes, key: int | str | None) -> bytes:
-        """The text of a message, or of the error in its place; empty for one that is dropped."""
+    async def _check(self, data: bytes, key: int | str | None) -> bytes:
+        """Return the text of a message, or of the error that replaces it; empty if it is dropped."""
         try:
             message: Any = await self._threads.read(self._messages.read, data)
         except (ValueError, OverLimitError) as error:
-            logger.warning("a server over HTTP said what is no message: %s", error)
+            logger.warning("a server over HTTP sent an invalid message: %s", error)
             message = None if key is None else error_for(key, UNREADABLE, str(error))
         if message is None:
             return b""

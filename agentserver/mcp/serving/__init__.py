@@ -1,4 +1,1 @@
-"""Listeners as tools of an MCP server: what is offered, whose call it is, what comes of it.
-
-Internal.
-"""
+"""An MCP server that offers listeners as tools. Internal."""

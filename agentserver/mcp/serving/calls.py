@@ -1,7 +1,7 @@
-"""The conversation of each principal that calls tools.
+"""Tool calls of hosts: the offered tools, the conversation of each principal, and the wait for answers.
 
-Owns which one it is: one for each principal, however often its host connects. What was seen in it is known for as long
-as it lasts. Refuses to know the protocol.
+A principal has one conversation, however often its host connects. A call that the host repeats is found by its id and
+not sent twice.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class McpHost(Ingress, Protocol):
 
     @property
     def rules(self) -> Rules:
-        """The rules by which conversations decide."""
+        """Rules of the decisions."""
         ...
 
     @property
@@ -60,7 +60,7 @@ class McpHost(Ingress, Protocol):
         ...
 
     async def left_over(self, principal: str, door: str = "") -> tuple[str, ...]:
-        """The principal's conversations that this door opened and that can be resumed, oldest first."""
+        """List the principal's conversations that this door opened and that can be resumed, oldest first."""
         ...
 
     async def resume(self, principal: str, conversation: str) -> ConversationHandle:
@@ -73,11 +73,11 @@ DOOR: Final = "mcp"
 
 
 class Rooms:
-    """Conversations by principal. One that is over is followed by another.
+    """Conversations by principal. A closed one is replaced.
 
     Args:
         server: running.
-        most: conversations that the principal whose call is served may have open; None for as many as everybody.
+        most: conversations that the principal of the served call may have open; None for the general limit.
     """
 
     def __init__(self, server: McpHost, most: Callable[[], int | None]) -> None:
@@ -85,8 +85,8 @@ class Rooms:
         self._open: dict[str, tuple[Principal, ConversationHandle]] = {}
         self._lock = anyio.Lock()
 
-    async def of(self, principal: Principal) -> ConversationHandle:
-        """The principal's conversation with hosts, which may be one that an earlier server left.
+    async def find(self, principal: Principal) -> ConversationHandle:
+        """Find or open the principal's conversation with hosts, including one from before a restart.
 
         Raises QuotaError and ValueError as ``open`` of the server does, RuntimeError when it stops.
         """
@@ -98,14 +98,14 @@ class Rooms:
             if known is not None and rights != principal:
                 await known.close()
                 known = None
-            found = known or await self._resumed(principal)
+            found = known or await self._resume(principal)
             if found is None:
                 found = await self._server.open(principal, most=self._most(), door=DOOR)
             self._open[principal.name] = principal, found
             return found
 
-    async def _resumed(self, principal: Principal) -> ConversationHandle | None:
-        """The principal's latest conversation with just these rights. One with others ends."""
+    async def _resume(self, principal: Principal) -> ConversationHandle | None:
+        """Resume the principal's latest conversation with exactly these rights; end those with other rights."""
         for key in reversed(await self._server.left_over(principal.name, DOOR)):
             handle = await self._server.resume(principal.name, key)
             conversation = self._server.conversation(key)
@@ -139,7 +139,7 @@ MOST = 1000
 
 @dataclass(slots=True)
 class KnownCalls:
-    """The calls of one conversation that are known again, by the ids under which they were made.
+    """Calls of one conversation, by request id and by the id of the host.
 
     Args:
         conversation: its id.
@@ -151,7 +151,7 @@ class KnownCalls:
     _cancelled: OrderedDict[str, None] = field(default_factory=OrderedDict)
 
     def find(self, call: ToldCall, host: str) -> str:
-        """Find the id under which a call was made before; empty for a new one. ``host`` is its host's id, or empty."""
+        """Find the request id of a repeated call; empty for a new one. ``host`` is its id at the host, or empty."""
         before, own = self._answered.get(host, (call, ""))
         return self._open.get(call, "") or (own if before == call else "")
 
@@ -198,17 +198,17 @@ EARLY: Final = 64
 """Reports that wait for a call whose request is not known yet; beyond them the oldest are dropped."""
 
 
-class ProgressHearing:
-    """Takes words for all calls: those of one conversation share a queue, and each word goes to one taker."""
+class ProgressRouter:
+    """Distributes progress: the calls of one conversation share a queue, and each line goes to one call."""
 
     def __init__(self) -> None:
         self._told: dict[str, Callable[[str], Awaitable[None]]] = {}
         self._early: deque[Progress] = deque(maxlen=EARLY)
 
-    async def hear(
+    async def route(
         self, words: AsyncIterator[Progress], request: str, tell: Callable[[str], Awaitable[None]]
     ) -> None:
-        """Pass words on until it is cancelled: those of this request to ``tell``, others to their calls."""
+        """Distribute lines until cancelled: those of this request to ``tell``, others to their calls."""
         early = [word for word in self._early if word.request == request]
         self._early = deque((word for word in self._early if word.request != request), EARLY)
         self._told[request] = tell
@@ -231,13 +231,13 @@ class ServedTool:
     """A listener's payload as a tool.
 
     Args:
-        name: the listener's; of a listener with several payloads, with the name of the payload behind a dot.
-        listener: whom a call goes to.
-        description: what the listener does, in the organism's words.
+        name: the listener's; with several payloads, followed by a dot and the name of the payload.
+        listener: the target of a call.
+        description: of the listener, from the organism.
         codec: of the payload.
         schema: of the arguments.
-        gives: schema of the answer; None where it is not known, or has several parts that no one schema can name.
-        answers: root elements of the answers that ``gives`` is of.
+        gives: schema of the answer; None if unknown, or if no single schema fits.
+        answers: root elements of the answers that match ``gives``.
     """
 
     name: str
@@ -249,7 +249,7 @@ class ServedTool:
     answers: frozenset[str] = frozenset()
 
     def message(self, arguments: Mapping[str, Any]) -> bytes | JsonRefusal:
-        """The payload that the arguments of a call mean, or what to correct in them."""
+        """Encode the arguments of a call as a payload, or return the corrections."""
         found = element_of(self.codec, dict(arguments))
         return found if isinstance(found, JsonRefusal) else canonical(found)
 
@@ -260,8 +260,8 @@ class ToolAnswer:
 
     Args:
         texts: the replies in order, each as JSON.
-        value: the only reply as an object; None where there is none, several, or an error.
-        error: whether the call came to nothing.
+        value: the only reply as an object; None without a reply, with several, or for an error.
+        error: whether the call failed.
     """
 
     texts: tuple[str, ...]
@@ -270,9 +270,9 @@ class ToolAnswer:
 
 
 def tools_of(rules: Rules, expose: Iterable[str]) -> Mapping[str, ServedTool]:
-    """The tools by name, in the order in which their listeners are exposed.
+    """Build the tools by name, in the order in which their listeners are exposed.
 
-    Raises ValueError for a name that is no listener's, a payload without a JSON form, and two tools of one name.
+    Raises ValueError for an unknown listener, a payload without a JSON form, and two tools of one name.
     """
     found: dict[str, ServedTool] = {}
     for name in expose:
@@ -300,7 +300,7 @@ def _tools(listener: Listener, rules: Rules) -> Iterable[ServedTool]:
 
 
 def _answers(listener: Listener, rules: Rules) -> tuple[Mapping[str, Any] | None, frozenset[str]]:
-    """Give the schema of a listener's answers, and their root elements; None where it has none."""
+    """Return the schema of a listener's answers and their root elements; None without a schema."""
     codecs = [rules.codecs.of(each) for each in listener.answers]
     schemas = [json_schema(codec) for codec in codecs]
     known = [schema for schema in schemas if not isinstance(schema, JsonRefusal)]
@@ -331,7 +331,7 @@ def answer_of(replies: Sequence[Reply], rules: Rules, tool: ServedTool) -> ToolA
 
 
 def _value(reply: Reply, rules: Rules) -> Any:
-    """A reply as a JSON value; as markup where its payload has no JSON form."""
+    """Convert a reply to a JSON value, or to markup where its payload has no JSON form."""
     read = envelope.read_envelope(reply.message)
     if isinstance(read, envelope.Malformed):
         return "An answer that cannot be read."
@@ -341,25 +341,25 @@ def _value(reply: Reply, rules: Rules) -> Any:
 
 
 BEAT = 5.0
-"""Seconds after which a host hears again that its call goes on."""
+"""Seconds between two progress notifications of a running call."""
 
 
-async def _here() -> bool:
+async def _never_gone() -> bool:
     return False
 
 
 @dataclass(frozen=True, slots=True)
 class HostCall:
-    """A call as a host makes it.
+    """A tool call from a host.
 
     Args:
         tool: its target.
         message: the payload.
-        host: id that the host has given it, unique among its calls; empty for none.
-        request: of an earlier call that the host comes back to; empty for none.
-        leaving: whether to come back at once when a person is asked.
-        gone: tells whether the host does not listen any more.
-        progress: whether the host wants to hear how far the call is.
+        host: the host's id of the call, unique among its calls; empty without one.
+        request: of an earlier call that the host asks about again; empty for a new call.
+        leaving: whether to return at once when a person is asked.
+        gone: checks whether the host has disconnected.
+        progress: whether the host wants progress notifications.
     """
 
     tool: ServedTool
@@ -367,17 +367,17 @@ class HostCall:
     host: str = ""
     request: str = ""
     leaving: bool = False
-    gone: Callable[[], Awaitable[bool]] = _here
+    gone: Callable[[], Awaitable[bool]] = _never_gone
     progress: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class CallDone:
-    """A call that came to rest.
+    """A finished call.
 
     Args:
         replies: in order.
-        again: whether the host has made this call before, and it was not made twice.
+        again: whether the host repeated this call, and it was not sent twice.
     """
 
     replies: tuple[Reply, ...]
@@ -386,11 +386,11 @@ class CallDone:
 
 @dataclass(frozen=True, slots=True)
 class CallPending:
-    """A call that goes on.
+    """A call without an answer yet.
 
     Args:
-        request: by which it is asked for again.
-        approval: the id of what a person is asked; empty when nobody is.
+        request: the id for asking again.
+        approval: the id of the open approval; empty without one.
         again: as of ``CallDone``.
     """
 
@@ -401,19 +401,19 @@ class CallPending:
 
 @dataclass
 class Calls:
-    """Sends calls and waits for what comes of them.
+    """Sends calls and waits for their replies.
 
     Args:
         server: running.
         rooms: the conversation of each principal.
-        deadline: seconds for which one is waited for.
+        deadline: maximum wait in seconds.
     """
 
     server: McpHost
     rooms: Rooms
     deadline: float
     _known: dict[str, KnownCalls] = field(default_factory=dict)
-    _hearing: ProgressHearing = field(default_factory=ProgressHearing)
+    _hearing: ProgressRouter = field(default_factory=ProgressRouter)
 
     async def call(self, principal: Principal, call: HostCall, beat: Beat) -> CallDone | CallPending:
         """Send a message and wait for its answers.
@@ -428,7 +428,7 @@ class Calls:
 
         Raises QuotaError, UnkeptError and ValueError as the server does.
         """
-        handle = await self.rooms.of(principal)
+        handle = await self.rooms.find(principal)
         known, told = self._known_of(principal.name, handle.id), (call.tool.listener, call.message)
         own = call.request or known.find(told, call.host) or known.begin(told)
         words = handle.progress() if call.progress else None  # from now on, so that the first is not missed
@@ -436,8 +436,8 @@ class Calls:
         if isinstance(submitted.code, Unkept):
             raise UnkeptError(submitted.code)
         again = submitted.again and not call.request
-        waiting = _Waiting(self.server, handle.id, submitted.request, call.leaving and not call.request)
-        hearing = None if words is None else partial(self._hearing.hear, words, submitted.request, beat)
+        waiting = _PendingCall(self.server, handle.id, submitted.request, call.leaving and not call.request)
+        hearing = None if words is None else partial(self._hearing.route, words, submitted.request, beat)
         with waiting:
             await self._wait(handle.replies(*told[::-1], request=own), waiting, beat, hearing)
         if not waiting.over:
@@ -454,7 +454,7 @@ class Calls:
             known.cancel(host)
 
     def _known_of(self, principal: str, conversation: str) -> KnownCalls:
-        """Find what is known of a principal's calls, which goes with its conversation."""
+        """Return the known calls of a principal; they last as long as its conversation."""
         known = self._known.get(principal)
         if known is None or known.conversation != conversation:
             known = self._known[principal] = KnownCalls(conversation)
@@ -463,7 +463,7 @@ class Calls:
     async def _wait(
         self,
         answers: AsyncIterator[Reply],
-        waiting: _Waiting,
+        waiting: _PendingCall,
         beat: Beat,
         hearing: Callable[[], Coroutine[Any, Any, None]] | None,
     ) -> None:
@@ -473,19 +473,19 @@ class Calls:
                 running = partial(waiting.run, beat, tasks.cancel_scope)
                 start_errand(tasks, "looks after a call", Ending.OWNER, running)
                 if hearing is not None:
-                    start_errand(tasks, "hears the progress of a call", Ending.OWNER, hearing)
-                waiting.replies += await _all(answers)
+                    start_errand(tasks, "follows the progress of a call", Ending.OWNER, hearing)
+                waiting.replies += await _collect(answers)
                 waiting.over = True
                 tasks.cancel_scope.cancel()
 
 
-async def _all(answers: AsyncIterator[Reply]) -> list[Reply]:
-    """All replies; where it is cancelled none counts as taken."""
+async def _collect(answers: AsyncIterator[Reply]) -> list[Reply]:
+    """Collect all replies; if cancelled, none is acknowledged."""
     async with aclosing(answers):  # type: ignore[type-var]
         return [reply async for reply in answers]
 
 
-class _Waiting:
+class _PendingCall:
     """Looks after one call while it is waited for. A context manager.
 
     Args:
@@ -513,13 +513,13 @@ class _Waiting:
             self._stirred.set()
 
     def approval(self) -> str:
-        """The first approval that the call waits for; empty for none."""
+        """Return the first approval that blocks the call; empty without one."""
         conversation = self._server.conversation(self._conversation)
         asked = () if conversation is None else conversation.approvals()
         return next((one.id for one in asked if one.delivery.request == self._request), "")
 
     async def run(self, beat: Beat, scope: anyio.CancelScope) -> None:
-        """Tell that the call goes on, until it is over."""
+        """Send progress notifications until the call is finished."""
         while True:
             asked = self.approval()
             if asked and self._leaving:

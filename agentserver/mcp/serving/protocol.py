@@ -1,7 +1,6 @@
-"""An organism as an MCP server, by the SDK's low-level face.
+"""The protocol side of an organism as an MCP server, on the SDK's low-level API: lists, calls, results, request state.
 
-Owns the protocol's side: lists, calls, results, the state that a host brings back. Refuses to decide: arguments are
-judged by schemas, calls by the server. Imports the SDK, which comes with the extra ``mcp``.
+Imports the SDK, which comes with the extra ``mcp``.
 """
 
 from __future__ import annotations
@@ -46,15 +45,15 @@ AGAIN = "You made this call before and had no answer to it: it was not made a se
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """Everything that is offered to hosts.
+    """The tools and settings that hosts see.
 
     Args:
         name: of the organism.
-        rules: by which answers are read.
+        rules: used to read answers.
         tools: by name, in order.
         calls: carries them out.
-        who: the principal of whoever calls, as the transport has authenticated it.
-        approvals: address of the page on which a person decides, without the id of the approval; empty without one.
+        who: returns the authenticated principal of the caller.
+        approvals: address of the page where a person decides, without the id of the approval; empty without one.
         patience: seconds for which a call that waits for a person may be asked for again.
         version: of the server, as hosts see it.
     """
@@ -70,26 +69,28 @@ class Offer:
 
 
 def protocol_server(offer: Offer) -> Server[Any]:
-    """The SDK's server for an offer."""
+    """Build the SDK's server for an offer."""
     connection = token_hex(8)  # of the one host at standard streams
 
-    async def listed(_ctx: ServerRequestContext[Any], _params: object) -> types.ListToolsResult:
+    async def list_tools(_ctx: ServerRequestContext[Any], _params: object) -> types.ListToolsResult:
         return types.ListToolsResult(tools=[_tool(each) for each in offer.tools.values()])
 
-    async def called(
+    async def call_tool(
         ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
-        return await _called(offer, ctx, params, _host_id(ctx, connection, ctx.request_id))
+        return await _call(offer, ctx, params, _host_id(ctx, connection, ctx.request_id))
 
-    server: Server[Any] = Server(offer.name, version=offer.version, on_list_tools=listed, on_call_tool=called)
+    server: Server[Any] = Server(
+        offer.name, version=offer.version, on_list_tools=list_tools, on_call_tool=call_tool
+    )
 
-    async def watched(ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:
+    async def follow_progress(ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:
         if ctx.method == "notifications/cancelled":
             given_up = _host_id(ctx, connection, (ctx.params or {}).get("requestId"))
             offer.calls.cancel(offer.who().name, given_up)
         return await call_next(ctx)
 
-    server.middleware.append(watched)
+    server.middleware.append(follow_progress)
     security = RequestStateSecurity.ephemeral(ttl=offer.patience)
     server.middleware.append(RequestStateBoundary(security, default_audience=offer.name))
     return server
@@ -102,7 +103,7 @@ def _tool(tool: ServedTool) -> types.Tool:
     )
 
 
-async def _called(
+async def _call(
     offer: Offer, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams, host: str
 ) -> types.CallToolResult | types.InputRequiredResult:
     tool = offer.tools.get(params.name)
@@ -110,7 +111,7 @@ async def _called(
         raise MCPError(code=types.INVALID_PARAMS, message="Unknown tool")
     message = tool.message(params.arguments or {})
     if isinstance(message, JsonRefusal):
-        return _failed(f"The arguments are not accepted.\n{message}")
+        return _fail(f"The arguments are not accepted.\n{message}")
     elicits = bool(offer.approvals) and _elicits(ctx)
     beats = 0
 
@@ -125,19 +126,19 @@ async def _called(
         with link_requests((ctx.meta or {}).get("traceparent")):
             outcome = await offer.calls.call(offer.who(), call, beat)
     except QuotaError:
-        return _failed("Busy. Try again later.")
+        return _fail("Busy. Try again later.")
     except (RuntimeError, ValueError, BaseExceptionGroup):
         logger.exception("a call of %s could not be carried out", tool.name)
         raise MCPError(code=types.INTERNAL_ERROR, message="Internal error") from None
     if isinstance(outcome, CallDone):
         return _result(answer_of(outcome.replies, offer.rules, tool), again=outcome.again)
-    return _asked(offer, outcome) if outcome.approval and elicits else _late(offer, outcome)
+    return _ask_person(offer, outcome) if outcome.approval and elicits else _explain_delay(offer, outcome)
 
 
 def _host_id(ctx: ServerRequestContext[Any], connection: str, request: object) -> str:
-    """The id of a call that no other call of its host has; empty where ids are unique within a request alone.
+    """Derive an id of a call that is unique at its host; empty if ids are unique within a request only.
 
-    It is a digest, so that an id that is kept is small however long the host's is.
+    It is a digest, so that its size is bounded.
     """
     session = connection if ctx.request is None else ctx.request.headers.get(MCP_SESSION_ID_HEADER)
     return "" if session is None else sha256(f"{session} {request!r}".encode()).hexdigest()
@@ -149,19 +150,19 @@ async def _is_gone(ctx: ServerRequestContext[Any]) -> bool:
 
 
 def _request(params: types.CallToolRequestParams) -> str:
-    """The request of the call that a host comes back to. The boundary has opened the seal of what it is in."""
+    """Return the request of the call that a host asks about again. The boundary has verified its seal."""
     return "" if params.request_state is None else str(json.loads(params.request_state)["request"])
 
 
 def _elicits(ctx: ServerRequestContext[Any]) -> bool:
-    """True for a host that can show a person a page and come back."""
+    """Tell whether a host can open a page for a person and call again."""
     capabilities = ctx.session.client_capabilities
     elicitation = None if capabilities is None else capabilities.elicitation
     return ctx.protocol_version >= ROUNDS and elicitation is not None and elicitation.url is not None
 
 
-def _asked(offer: Offer, outcome: CallPending) -> types.InputRequiredResult:
-    """A person decides on a page; the host's word about it is not looked at, it only brings the call back."""
+def _ask_person(offer: Offer, outcome: CallPending) -> types.InputRequiredResult:
+    """Ask the host to open the approval page. The host's claim about the decision is ignored; it only triggers a call."""
     shown = types.ElicitRequestURLParams(
         message=f"A person has to approve this call: approval {outcome.approval}.",
         url=f"{offer.approvals}{outcome.approval}",
@@ -172,19 +173,19 @@ def _asked(offer: Offer, outcome: CallPending) -> types.InputRequiredResult:
     )
 
 
-def _late(offer: Offer, outcome: CallPending) -> types.CallToolResult:
+def _explain_delay(offer: Offer, outcome: CallPending) -> types.CallToolResult:
     why = (
         f"A person has to approve this call: approval {outcome.approval}. Nobody has within {offer.calls.deadline:g} s."
         if outcome.approval
         else f"This call is not done after {offer.calls.deadline:g} s."
     )
     before = f"{AGAIN} " if outcome.again else ""
-    return _failed(
+    return _fail(
         f"{before}{why} It continues. Make the same call again, with the same arguments, to get its result."
     )
 
 
-def _failed(text: str) -> types.CallToolResult:
+def _fail(text: str) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)
 
 

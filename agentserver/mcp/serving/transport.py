@@ -1,7 +1,4 @@
-"""An organism with what it offers to hosts.
-
-Owns how the parts of this package meet. Refuses to know how hosts are reached.
-"""
+"""Transports by which hosts reach an organism: standard streams, and HTTP behind the door."""
 
 from __future__ import annotations
 
@@ -36,7 +33,7 @@ if TYPE_CHECKING:
 
     from agentserver.core.state.principals import Trust
 
-    class Running(Protocol):
+    class ShareRunner(Protocol):
         """Runs work in the share of a principal."""
 
         def __call__(self, work: Coroutine[Any, Any, T], /) -> Awaitable[T]:
@@ -48,7 +45,7 @@ RELEASE: Final = find_version() or "from a checkout"
 """The release of agentserver, as hosts see it: found once, since it is read from a disk."""
 
 
-class Offered(Protocol):
+class OfferedKeys(Protocol):
     """The keys of ``mcp_server:``, as ``McpServing`` of config holds them."""
 
     @property
@@ -73,37 +70,39 @@ class Offered(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Offering:
-    """An organism with what it offers to hosts.
+class ServedOrganism:
+    """An organism and the tools that it offers to hosts.
 
     Args:
-        server: which runs by the time that a host calls.
+        server: running by the first call.
         offered: the keys of the organism.
         tools: by name, in order.
         rooms: the conversations of its hosts.
     """
 
     server: McpHost
-    offered: Offered
+    offered: OfferedKeys
     tools: Mapping[str, ServedTool]
     rooms: Rooms
 
     @classmethod
-    def of(cls, server: McpHost, offered: Offered, most: Callable[[], int | None] = lambda: None) -> Self:
-        """The offering of an organism. Raises ValueError for what cannot be a tool.
+    def build(
+        cls, server: McpHost, offered: OfferedKeys, most: Callable[[], int | None] = lambda: None
+    ) -> Self:
+        """Build the offering of an organism. Raises ValueError for a listener that cannot be a tool.
 
         Args:
-            server: which runs by the time that a host calls.
+            server: running by the first call.
             offered: the keys of the organism.
-            most: conversations that the principal of the host whose request is served may have open.
+            most: conversations that the principal of the served request may have open.
         """
         return cls(server, offered, tools_of(server.rules, offered.expose), Rooms(server, most))
 
     def protocol(self, who: Callable[[], Principal], name: str) -> Server[Any]:
-        """The SDK's server, for hosts of whom the transport knows whose they are.
+        """Build the SDK's server for hosts that the transport authenticates.
 
         Args:
-            who: the principal of the host whose request is served. Its words count for no more than ``trust:`` says.
+            who: returns the principal of the served request; ``trust:`` caps its trust.
             name: of the server, as hosts see it.
         """
         from agentserver.mcp.serving.protocol import Offer, protocol_server  # the SDK is an extra
@@ -111,14 +110,16 @@ class Offering:
         offered, rules = self.offered, self.server.rules
         calls = Calls(self.server, self.rooms, offered.deadline)
 
-        def known() -> Principal:
+        def current_principal() -> Principal:
             own = who()
             may = tuple(each for each in offered.expose if own.may is None or each in own.may)
             return Principal(own.name, weaker(own.trust, offered.trust), may)
 
         limits = rules.blueprint.limits
         return protocol_server(
-            Offer(name, rules, self.tools, calls, known, offered.approvals, limits.approval, RELEASE)
+            Offer(
+                name, rules, self.tools, calls, current_principal, offered.approvals, limits.approval, RELEASE
+            )
         )
 
 
@@ -133,7 +134,7 @@ _PARSERS: Final = (
         "The body is not one JSON-RPC 2.0 request or notification.",
     ),
 )
-"""The refusals in which the SDK passes on the words of its parser: how they begin, and what is answered instead."""
+"""Prefixes of SDK errors that quote its parser, with their replacements."""
 
 VERSION: Final = MCP_PROTOCOL_VERSION_HEADER.encode()
 
@@ -163,13 +164,13 @@ class HostAccess(AccessToken):
     run: Any
 
     @classmethod
-    def of(cls, principal: Principal, most: int, run: Running) -> HostAccess:
-        """The access of a principal that the door has let in."""
+    def wrap(cls, principal: Principal, most: int, run: ShareRunner) -> HostAccess:
+        """Wrap a principal that the door has admitted."""
         return cls(token="", client_id=principal.name, scopes=[], principal=principal, most=most, run=run)
 
 
 def access() -> HostAccess:
-    """The access of the host whose request is served. Raises RuntimeError outside of one."""
+    """Return the access of the served request. Raises RuntimeError outside a request."""
     found = get_access_token()
     if found is None:
         raise RuntimeError("no principal has been authenticated")
@@ -177,14 +178,14 @@ def access() -> HostAccess:
 
 
 class Application:
-    """An organism as an ASGI application behind the door, which has let each request in.
+    """An ASGI application behind the door, which has admitted each request.
 
-    It keeps no sessions: a host can have no more of anything than it has requests. The id of a session that a host of
-    an earlier version is given is kept by the host alone, which sends it with each call (``protocol.py``).
+    It is stateless: a host cannot hold more than its requests. Hosts of an earlier version get a session id, which only
+    they keep and send with each call (``protocol.py``).
 
     Args:
         server: the organism.
-        known: the access of the host whose request it is.
+        known: returns the access of the served request.
         most: bytes of a request.
     """
 
@@ -208,20 +209,20 @@ class Application:
 
         refusals = _PlainRefusals(send)
 
-        async def naming(message: Message) -> None:
+        async def send_named(message: Message) -> None:
             if begins and message["type"] == "http.response.start":
                 message["headers"] = [*message.get("headers", ()), (SESSION, token_hex(16).encode())]
             await refusals.send(message)
 
-        await self._inner(scope, receive, naming)
+        await self._inner(scope, receive, send_named)
 
-    def running(self) -> AbstractAsyncContextManager[Any]:
-        """Run what it needs."""
+    def run(self) -> AbstractAsyncContextManager[Any]:
+        """Run the background tasks of the application."""
         return self._app.router.lifespan_context(self._app)
 
 
 class _PlainRefusals:
-    """The answers to a host, of which a refusal shows nothing of the parser: the SDK passes its words on."""
+    """Middleware that removes parser details from refusals, which the SDK would pass on."""
 
     def __init__(self, send: Send) -> None:
         self._send = send

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from agentserver.core.messages import Progress
-from agentserver.mcp.serving.calls import EARLY, ProgressHearing
+from agentserver.mcp.serving.calls import EARLY, ProgressRouter
 
 pytestmark = pytest.mark.anyio
 
@@ -21,7 +21,7 @@ async def produce(words):
 
 
 async def test_early_words_reach_their_call_while_others_take_the_places_they_had():
-    hearing, told = ProgressHearing(), []
+    hearing, told = ProgressRouter(), []
     await hearing.hear(produce(early("first", 2)), "other", told.append)
 
     async def tell(text):
@@ -33,7 +33,7 @@ async def test_early_words_reach_their_call_while_others_take_the_places_they_ha
 
 
 async def test_a_call_that_comes_again_keeps_its_progress_when_the_one_before_ends():
-    hearing, told, before = ProgressHearing(), [], anyio.CancelScope()
+    hearing, told, before = ProgressRouter(), [], anyio.CancelScope()
     sending, receiving = anyio.create_memory_object_stream[Progress](1)
 
     async def tell(text):

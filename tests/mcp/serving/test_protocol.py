@@ -18,7 +18,7 @@ from agentserver.assembly import Principal, Trust, build
 from agentserver.config import forget, load
 from agentserver.core.records.audit import Event
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
-from agentserver.mcp.serving.transport import Offering
+from agentserver.mcp.serving.transport import ServedOrganism
 from tests.machine import HANGS
 from tests.pump.desk import until
 
@@ -48,7 +48,7 @@ async def desk(home, *, durable=False, **changed):
     server = build(organism, durable=durable, approver=Person())
     try:
         async with server:
-            yield server, Offering.of(server, serving)
+            yield server, ServedOrganism.build(server, serving)
     finally:
         forget(organism)
 

@@ -12,7 +12,7 @@ from mcp import Client
 from agentserver import HandlerMetadata, HandlerResponse, xmlify
 from agentserver.assembly import Principal, Trust, build
 from agentserver.mcp import ToolData, ToolFailure, ToolResult
-from agentserver.mcp.serving.transport import RELEASE, Offering
+from agentserver.mcp.serving.transport import RELEASE, ServedOrganism
 from agentserver.testing import listener, organism_of
 from tests.mcp.serving.test_given_up import book, home, served  # noqa: F401 - fixtures
 
@@ -63,7 +63,7 @@ def organism():
 @pytest.fixture
 async def client(organism):
     async with build(organism) as server:
-        offering = Offering.of(server, Exposed())
+        offering = ServedOrganism.build(server, Exposed())
         async with Client(offering.protocol(lambda: Principal("host"), "desk")) as found:
             yield found
 

@@ -166,8 +166,8 @@ class Connection:
             arguments: a JSON object.
             until: the event loop's time to which it waits for a connection.
 
-        Raises UnsentError if there was no connection by then; LostError if the server is given up, the tool
-        differs from the locked one, or the connection was lost during the call; FailedCallError if the server refuses the call.
+        Raises UnsentError if there was no connection by then; LostError if the server is given up, the tool differs
+        from the locked one, or the connection was lost during the call; FailedCallError if the server refuses.
         """
         client = await self._supervise(until)
         if name in self._refused:

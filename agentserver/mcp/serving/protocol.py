@@ -162,7 +162,7 @@ def _elicits(ctx: ServerRequestContext[Any]) -> bool:
 
 
 def _ask_person(offer: Offer, outcome: CallPending) -> types.InputRequiredResult:
-    """Ask the host to open the approval page. The host's claim about the decision is ignored; it only triggers a call."""
+    """Ask the host to open the approval page. The host's claim about the decision is ignored."""
     shown = types.ElicitRequestURLParams(
         message=f"A person has to approve this call: approval {outcome.approval}.",
         url=f"{offer.approvals}{outcome.approval}",

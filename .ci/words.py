@@ -68,7 +68,6 @@ UNTRANSLATED: dict[str, tuple[float, float]] = {
     "remedies": (12.1, 44.0),
     "telemetry": (34.3, 25.7),
     "testing": (17.5, 21.1),
-    "worker": (16.8, 23.5),
     "(modules)": (18.4, 15.2),
     "docs": (11.5, 0.0),
 }

@@ -121,12 +121,12 @@ def _servers(
 
 def _asked(ctx: click.Context, server: McpServer, directory: Path) -> ServerFound:
     from agentserver.mcp.client.connection import LostError, ask
-    from agentserver.worker.commands import launched, walled
+    from agentserver.worker.commands import check_walls, open_launch
     from agentserver.worker.wall.raising import WallError
 
     try:
-        walled((server,))
-        return ask(server, directory, launched)
+        check_walls((server,))
+        return ask(server, directory, open_launch)
     except (LostError, WallError) as error:
         project.refuse(ctx, str(error))
 

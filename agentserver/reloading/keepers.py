@@ -298,18 +298,18 @@ async def _tools(organism: Organism, shared: SharedContexts, stack: AsyncExitSta
         return {}
     from agentserver.mcp.client.connection import keep_connected  # with an extra that most do without
     from agentserver.mcp.client.listeners import open_listeners
-    from agentserver.worker.commands import launched, walled
+    from agentserver.worker.commands import check_walls, open_launch
 
     deadlines = {
         bound.listener.name: bound.listener.deadline
         for bound in organism.listeners
         if bound.handler is elsewhere  # a test has others in their place
     }
-    walled(server for server in organism.mcp if any(tool.listener in deadlines for tool in server.tools))
+    check_walls(server for server in organism.mcp if any(tool.listener in deadlines for tool in server.tools))
 
     async def connect(server: McpServer) -> Connection:
         key = await anyio.to_thread.run_sync(connection_key, organism.project, server)
-        make = partial(keep_connected, server, organism.project, launched)
+        make = partial(keep_connected, server, organism.project, open_launch)
         return await shared.enter(key, make, lambda connection: connection.sound, stack)
 
     return await stack.enter_async_context(open_listeners(organism.mcp, deadlines, connect))
@@ -327,19 +327,19 @@ async def _workers(
     if not asked and not distant:
         return {}
     from agentserver.worker.planning import plan, walls
-    from agentserver.worker.pool import Walled, Workers
+    from agentserver.worker.pool import WalledListener, Workers
     from agentserver.worker.remote_desk import RemoteListener
 
     walls(asked)
     found: dict[str, Elsewhere] = {}
     for bound in distant:
         name, desk = bound.listener.name, lasting.desk()
-        stack.enter_context(desk.serving(name))
+        stack.enter_context(desk.admit_workers(name))
         found[name] = RemoteListener(desk, name, rules.codecs, rules.bounds, organism.limits.storage)
     for bound in asked:
         planned = await anyio.to_thread.run_sync(plan, organism, bound, rules.bounds)
         key = await anyio.to_thread.run_sync(worker_key, organism.project, planned)
         make = partial(Workers, planned)
         workers = await lasting.shared.enter(key, make, lambda one: not one.futile, stack)
-        found[bound.listener.name] = Walled(workers, rules.codecs, rules.bounds)
+        found[bound.listener.name] = WalledListener(workers, rules.codecs, rules.bounds)
     return found

@@ -1,8 +1,4 @@
-"""The handler inside its process, and one call of it: frames become what a handler in the server would see.
-
-Owns the import of the project's code, and what becomes of anything that it raises. Refuses to know the socket and the
-wall, which stand before any of this runs.
-"""
+"""Runs the handler inside the worker process: imports the project's code, decodes calls and encodes their results."""
 
 from __future__ import annotations
 
@@ -55,7 +51,7 @@ if TYPE_CHECKING:
     from contextlib import AsyncExitStack
 
 
-__all__ = ["Bench", "StartError", "attempted", "equipped"]
+__all__ = ["Bench", "StartError", "open_bench", "run_attempt"]
 
 MOST_DETAIL = 2_000
 
@@ -64,8 +60,8 @@ class StartError(Exception):
     """The worker cannot take calls; the message is for the log of the server."""
 
 
-async def attempted(work: Awaitable[Frame], call: int) -> Frame:
-    """The frame that some work of the project's code gives; whatever it raises instead is told by one."""
+async def run_attempt(work: Awaitable[Frame], call: int) -> Frame:
+    """Run code of the project and return its frame; any exception becomes a FailedFrame."""
     try:
         return await work
     except asyncio.CancelledError:
@@ -77,14 +73,14 @@ async def attempted(work: Awaitable[Frame], call: int) -> Frame:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """A handler with what its calls need.
+    """A handler with the resources of its calls.
 
     Args:
         handler: the author's callable.
-        codecs: of all that it takes, answers with and stores.
+        codecs: of the payloads, replies and stored values.
         bounds: of one payload.
         storage: bytes that a thread may store.
-        supply: gives each call its settings.
+        supply: returns the settings of each call.
         resources: of the worker's own lifespan.
     """
 
@@ -95,8 +91,8 @@ class Bench:
     supply: Supply
     resources: Sequence[object]
 
-    async def call(self, frame: CallFrame, asker: Asker) -> Frame:
-        """Call the handler as the server would, and write down what it gives. Raises what the handler raises."""
+    async def call(self, frame: CallFrame, asker: ServerCompleter) -> Frame:
+        """Call the handler as the server would, and encode its result. Raises the exceptions of the handler."""
         codec = self.codecs.named(frame.root)
         # The server has read it within its bounds, and it fits its schema.
         element = None if codec is None else read_written(frame.markup, self.bounds, regular=codec.regular)
@@ -111,21 +107,21 @@ class Bench:
 
         run_in(current)
         value = await self.handler(codec.decode(element), frame.metadata)
-        written = self._written(value, frame.messages)
+        written = self._encode(value, frame.messages)
         if written is not None:
-            return _returned(frame.call, written, made)
+            return _returned_frame(frame.call, written, made)
         said = normalise(value, self.codecs, self.bounds, Room(frame.messages, frame.bytes))
         if not isinstance(said, Drafts):
             detail = str(said.code) if said.detail is None else WORDING.whole(said.detail)
             faults = () if isinstance(said, Failed) else tuple(said.corrections)
             return FailedFrame(frame.call, detail[:MOST_DETAIL], faults)
-        return _returned(frame.call, tuple(map(_said, said.drafts)), made)
+        return _returned_frame(frame.call, tuple(map(_said_frame, said.drafts)), made)
 
-    def _written(self, value: object, most: int) -> tuple[SaidFrame, ...] | None:
-        """A result as it is sent, which the server holds against its schemas; None of one that needs a longer look.
+    def _encode(self, value: object, most: int) -> tuple[SaidFrame, ...] | None:
+        """Encode a result, which the server validates again; None if it needs the general path.
 
         Args:
-            value: what the handler gave.
+            value: the handler's result.
             most: messages that it may hold.
         """
         each = (value,) if isinstance(value, HandlerResponse) else value
@@ -135,11 +131,11 @@ class Bench:
         if len(some) > most or not all(isinstance(one, HandlerResponse) for one in some):
             return None
         try:
-            return tuple([self._said(one) for one in some])
+            return tuple([self._encode_message(one) for one in some])
         except (PayloadError, Unencodable, TypeError):
             return None
 
-    def _said(self, response: HandlerResponse) -> SaidFrame:
+    def _encode_message(self, response: HandlerResponse) -> SaidFrame:
         to: object = response.to
         if not isinstance(to, str | Target):
             raise TypeError("no target")
@@ -150,7 +146,9 @@ class Bench:
         logs = {name: ThreadLog(entries) for name, entries in frame.logs.items()}
         return ThreadStorage(frame.storage, self.codecs, self.bounds, self.storage, logs)
 
-    def _invocation(self, frame: CallFrame, asker: Asker) -> tuple[Invocation, ThreadStorage, ThreadTodos]:
+    def _invocation(
+        self, frame: CallFrame, asker: ServerCompleter
+    ) -> tuple[Invocation, ThreadStorage, ThreadTodos]:
         storage, todos = self._storage(frame), _todos(frame)
         current = Invocation(
             frame.metadata,
@@ -169,10 +167,10 @@ class Bench:
         return current, storage, todos
 
 
-def _returned(
+def _returned_frame(
     call: int, said: tuple[SaidFrame, ...], made: Sequence[tuple[Invocation, ThreadStorage, ThreadTodos]]
 ) -> ReturnedFrame:
-    """A result with what the invocation changed, if the handler has asked for it."""
+    """Build the frame of a result, with the effects if the handler used the thread."""
     if not made:
         return ReturnedFrame(call, said)
     _, storage, todos = made[0]
@@ -183,33 +181,35 @@ def _todos(frame: CallFrame) -> ThreadTodos:
     return ThreadTodos(frame.metadata.thread_id, frame.metadata.own_name or "", frame.todos)
 
 
-def _said(draft: Draft) -> SaidFrame:
-    named = isinstance(draft.to, str)
-    return SaidFrame(str(draft.to) if named else None, not named and draft.to is not None, draft.markup)
+def _said_frame(draft: Draft) -> SaidFrame:
+    find_named = isinstance(draft.to, str)
+    return SaidFrame(
+        str(draft.to) if find_named else None, not find_named and draft.to is not None, draft.markup
+    )
 
 
-async def equipped(setup: SetupFrame, stack: AsyncExitStack) -> Bench:
-    """Import what is named, and enter the worker's own lifespan. Raises StartError, and what the code raises."""
+async def open_bench(setup: SetupFrame, stack: AsyncExitStack) -> Bench:
+    """Import the handler, and enter the worker's own lifespan. Raises StartError, and the exceptions of the code."""
     importer = Importer(Project(Path(setup.project), Path(setup.project)))
 
-    def named(path: str) -> Any:
+    def find_named(path: str) -> Any:
         found = importer.resolve(path)
         if isinstance(found, Unresolved):
             raise StartError(found.message)
         return found
 
-    handler = named(setup.handler)
+    handler = find_named(setup.handler)
     signature = read_signature(handler)
     if isinstance(signature, SignatureRefusal):
         raise StartError(signature.message)
-    taken = [named(path) for path in (*setup.payloads, *setup.replies)]
+    taken = [find_named(path) for path in (*setup.payloads, *setup.replies)]
     codecs = Codecs(dict.fromkeys((*taken, *Discovery().classes(signature.function))), closed=True)
     made = None
     if setup.settings_class is not None:
-        made = validated(named(setup.settings_class), setup.settings or {})
+        made = validated(find_named(setup.settings_class), setup.settings or {})
     resources: tuple[object, ...] = ()
     if setup.lifespan is not None:
-        provided = await stack.enter_async_context(named(setup.lifespan)())
+        provided = await stack.enter_async_context(find_named(setup.lifespan)())
         resources = tuple(provided) if isinstance(provided, list | tuple) else (provided,)
     bounds = Bounds(**setup.bounds)  # type: ignore[arg-type]  # numbers, and no names
     return Bench(handler, codecs, bounds, setup.storage, supply(made), resources)
@@ -219,7 +219,7 @@ MOST_PROGRESS = 1_000
 
 
 @dataclass(eq=False)
-class Asker:
+class ServerCompleter:
     """The Completer of one call inside a worker.
 
     Args:
@@ -239,7 +239,7 @@ class Asker:
     _telling: asyncio.Future[None] | None = None
 
     async def complete(self, model: str, request: Request) -> Completion:
-        """The answer of a model, as the port has it."""
+        """Ask a model, as the port specifies."""
         number = next(self._numbers)
         tools = tuple(
             [self.codecs.of(tool).name if isinstance(tool, type) else tool for tool in request.tools]
@@ -267,17 +267,17 @@ class Asker:
         return self._completion(told, model)
 
     def tell(self, text: str) -> None:
-        """Pass on a line of progress; may be called from any thread. One that is not gone by the next is let go."""
+        """Send a line of progress, from any thread. It is dropped while an earlier one is being sent."""
         if not isinstance(text, str):
-            raise TypeError(f"progress is told as text, not as {type(text).__name__}")
+            raise TypeError(f"progress must be text, not {type(text).__name__}")
         self.loop.call_soon_threadsafe(self._pass_on, ProgressFrame(self.call, text[:MOST_PROGRESS]))
 
     def _pass_on(self, frame: ProgressFrame) -> None:
         if self._telling is None or self._telling.done():
             self._telling = run_errand(self.write(frame), "tells progress", (OSError,))
 
-    def hear(self, told: CompletedFrame) -> None:
-        """An answer has come."""
+    def deliver(self, told: CompletedFrame) -> None:
+        """Deliver an answer."""
         waiting = self._waiting.get(told.number)
         if waiting is not None and not waiting.done():
             waiting.set_result(told)

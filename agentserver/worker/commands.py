@@ -1,7 +1,7 @@
-"""The files that the kernel opens to start a program, and the libraries that lie beside it.
+"""Starts programs of MCP servers, behind a wall where the organism asks for one.
 
-Owns the two ways in which a file names another that runs it: an ELF's loader (elf(5)) and a script's first line
-(execve(2)). Refuses to start anything. Reads files.
+A walled program may read the files that the kernel opens to start it, an ELF's loader (elf(5)) or a script's
+interpreter (execve(2)), and the libraries near it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import anyio
 import anyio.to_thread
 
 from agentserver.mcp.client.process import Launch, plain
-from agentserver.worker.exec_walled import Becoming
+from agentserver.worker.exec_walled import ProgramStart
 from agentserver.worker.planning import system
 from agentserver.worker.scratch import UNBOUNDED, Scratch
 from agentserver.worker.wall.raising import Wall, WallError, missing
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from agentserver.payload.foreign.servers import CommandIsolation, McpServer
 
-__all__ = ["Parts", "launched", "parts", "walled"]
+__all__ = ["Parts", "check_walls", "open_launch", "parts"]
 
 DEEP = 4
 """Scripts whose interpreter is a script: the kernel follows as many."""
@@ -54,14 +54,14 @@ class Parts(NamedTuple):
 
 
 def parts(program: Path, project: Path, search: str | None) -> Parts:
-    """The files that a program needs to start.
+    """List the files that a program needs to start.
 
     Args:
         program: an existing file, by an absolute path.
-        project: whose own folders are no libraries.
-        search: the ``PATH`` that the program is given.
+        project: excluded from the libraries, with its folders.
+        search: the ``PATH`` of the program.
 
-    Raises OSError for one that cannot be read.
+    Raises OSError for an unreadable file.
     """
     run = tuple(dict.fromkeys(_run(program, search, DEEP)))
     folders = (folder for each in run for folder in (each.parent, each.resolve().parent))
@@ -92,7 +92,7 @@ def _run(program: Path, search: str | None, deep: int) -> Iterator[Path]:
 
 
 def _loader(head: bytes) -> Path | None:
-    """The loader that an ELF of 64 bits names; None of any other file."""
+    """Return the loader of a 64-bit ELF file; None for any other file."""
     if not head.startswith(b"\x7fELF\x02\x01"):
         return None
     try:
@@ -114,7 +114,7 @@ LOOK = 0.5
 logger = logging.getLogger("agentserver.worker")
 
 
-def walled(servers: Iterable[McpServer]) -> None:
+def check_walls(servers: Iterable[McpServer]) -> None:
     """Raises WallError when this system cannot hold the program of one of them."""
     for server in servers:
         if server.isolation is not None:
@@ -124,32 +124,32 @@ def walled(servers: Iterable[McpServer]) -> None:
 
 
 @asynccontextmanager
-async def launched(server: McpServer, directory: Path) -> AsyncIterator[Launch]:
-    """The start of a server's program.
+async def open_launch(server: McpServer, directory: Path) -> AsyncIterator[Launch]:
+    """Prepare the start of a server's program, and clean up afterwards.
 
-    Raises WallError where it asks for a wall and this system has none, OSError for a program that is not there.
+    Raises WallError if it asks for a wall and this system has none, OSError for a missing program.
     """
     isolation = server.isolation
     if isolation is None:
         async with plain(server, directory) as launch:
             yield launch
         return
-    walled((server,))
+    check_walls((server,))
     scratch = await anyio.to_thread.run_sync(Scratch) if isolation.scratch else None
     try:
-        yield await anyio.to_thread.run_sync(_planned, server, isolation, directory, scratch)
+        yield await anyio.to_thread.run_sync(_plan_start, server, isolation, directory, scratch)
     finally:
         if scratch is not None:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(scratch.remove)
 
 
-def _planned(
+def _plan_start(
     server: McpServer, isolation: CommandIsolation, directory: Path, scratch: Scratch | None
 ) -> Launch:
     env = {**server.env, **({} if scratch is None else {"TMPDIR": str(scratch.path)})}
     search = env.get("PATH")
-    program, *others = (_found(name, directory) for name in (server.command[0], *isolation.programs))
+    program, *others = (_find_program(name, directory) for name in (server.command[0], *isolation.programs))
     needed = [parts(each, directory, search) for each in (program, *others)]
     named = (directory / word for word in server.command[1:] if "\0" not in word)
     handed = (path for path in named if path.is_file() and path.resolve().is_relative_to(directory))
@@ -169,13 +169,13 @@ def _planned(
         commands=tuple(path for each in needed for path in each.run),
         fork=isolation.fork,
     )
-    becoming = Becoming(wall, os.getpid(), (str(program), *server.command[1:]), tuple(env))
-    start = (sys.executable, "-I", "-B", "-m", START.decode(), becoming.written())
+    becoming = ProgramStart(wall, os.getpid(), (str(program), *server.command[1:]), tuple(env))
+    start = (sys.executable, "-I", "-B", "-m", START.decode(), becoming.to_argument())
     watch = None if scratch is None else _Watch(server.name, scratch, isolation).watch
     return Launch(start, env, watch)
 
 
-def _found(name: str, directory: Path) -> Path:
+def _find_program(name: str, directory: Path) -> Path:
     found = directory / name if os.sep in name else Path(shutil.which(name) or name)
     if not found.is_file():
         raise FileNotFoundError(f"there is no program {name}")
@@ -184,12 +184,12 @@ def _found(name: str, directory: Path) -> Path:
 
 @dataclass(eq=False, slots=True)
 class _Watch:
-    """The look at what a program keeps in its folder, until the kernel is seen to bound it.
+    """Watches the disk usage of a program until the kernel limits it.
 
     Args:
         name: of the server.
         scratch: its folder.
-        isolation: what it may use.
+        isolation: its limits.
     """
 
     name: str
@@ -198,7 +198,7 @@ class _Watch:
     _told: bool = False
 
     async def watch(self, group: int) -> None:
-        """Kill a program, and what it has started, when it keeps more than it may."""
+        """Kill a program and its children when it exceeds its disk limit."""
         while not self.scratch.bounded:
             await anyio.sleep(LOOK)
             breach = await anyio.to_thread.run_sync(self._look, group)
@@ -211,7 +211,7 @@ class _Watch:
     def _look(self, group: int) -> str:
         with suppress(FileNotFoundError, ProcessLookupError):
             self.scratch.adopt(group)
-            if not (self.scratch.bounded or self._told) and _became(group):
+            if not (self.scratch.bounded or self._told) and _has_become(group):
                 self._told = True
                 logger.warning("%s", f"the disk limit of {self.name} is measured: {UNBOUNDED}")
         return self.scratch.breach(
@@ -219,13 +219,13 @@ class _Watch:
         )
 
 
-def _became(process: int) -> bool:
-    """True once a process has raised its wall and become its program."""
+def _has_become(process: int) -> bool:
+    """Tell whether a process has raised its wall and run its program."""
     return START not in Path(f"/proc/{process}/cmdline").read_bytes()
 
 
 def _members(group: int) -> Iterator[int]:
-    """The processes of a group; none can leave it behind the wall."""
+    """List the processes of a group; no process can leave it behind the wall."""
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
             if int(path.read_text(errors="replace").rpartition(")")[2].split()[2]) == group:

@@ -14,13 +14,13 @@ from agentserver.worker.wall.raising import Wall, WallError, raise_wall
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Becoming", "main"]
+__all__ = ["ProgramStart", "main"]
 
 _PATHS = ("read", "list", "commands")
 
 
 @dataclass(frozen=True, slots=True)
-class Becoming:
+class ProgramStart:
     """The program that a process is to become.
 
     Args:
@@ -35,13 +35,13 @@ class Becoming:
     command: tuple[str, ...]
     env: tuple[str, ...]
 
-    def written(self) -> str:
+    def to_argument(self) -> str:
         """As one argument of a command line; there is no secret in it."""
         return json.dumps(asdict(self), default=str)
 
 
-def read(text: str) -> Becoming:
-    """The inverse of ``written``."""
+def read(text: str) -> ProgramStart:
+    """Parse the text of ``to_argument``."""
     found: dict[str, Any] = json.loads(text)
     wall = found["wall"]
     scratch = wall["scratch"]
@@ -51,7 +51,7 @@ def read(text: str) -> Becoming:
         "ports": tuple(wall["ports"]),
         "scratch": None if scratch is None else Path(scratch),
     }
-    return Becoming(Wall(**made), found["parent"], tuple(found["command"]), tuple(found["env"]))
+    return ProgramStart(Wall(**made), found["parent"], tuple(found["command"]), tuple(found["env"]))
 
 
 def main(argv: Sequence[str]) -> str:

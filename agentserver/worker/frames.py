@@ -1,8 +1,7 @@
-"""The frames between a server and a worker: length, then JSON of one of a closed set of shapes.
+"""Frames between a server and a worker: a length, then the JSON of one of a closed set of types.
 
-Owns the shapes, their bounds and their version. Refuses to know what a frame leads to, and to trust one: whatever comes
-is held against its shape, and what does not fit is a FrameError. Payloads travel as markup, so that the server reads
-them as it reads a stranger's document; nothing is ever unpickled.
+Every frame is counted and validated before it is used; an invalid one raises FrameError. Payloads travel as markup, and
+the server parses them like any untrusted document; nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ class FrameError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SetupFrame:
-    """The first frame: what a worker is to run, and the wall that it raises first.
+    """First frame, with the handler to import and the wall to raise first.
 
     Args:
         version: of these frames.
@@ -84,7 +83,7 @@ class SetupFrame:
         project: the folder that dotted paths resolve from.
         handler: the dotted path of the handler.
         payloads: dotted paths of the classes that it takes.
-        replies: dotted paths of the classes that it answers with or stores, beside those that its code names.
+        replies: dotted paths of further classes that it answers with or stores.
         settings_class: the dotted path of the class of its settings; None without settings.
         settings: their values.
         lifespan: the dotted path of the worker's own lifespan, or None.
@@ -114,17 +113,17 @@ class CallFrame:
     """One invocation.
 
     Args:
-        call: its number; every later frame about it bears the same.
+        call: its number; every later frame about it has the same.
         root: name of the payload element, ``{namespace}local``.
         markup: the payload.
         metadata: as the handler gets it.
         storage: the values of the thread, as markup by payload name.
-        logs: the entries of its logs, likewise.
+        logs: the entries of its logs, in the same form.
         todos: those of the thread.
         answering: the call that the message answers.
-        seconds: until it has to be over.
+        seconds: until the deadline.
         models: whether there are language models to ask.
-        progress: whether what it tells of its progress is shown to anyone.
+        progress: whether its progress is shown anywhere.
         messages: how many the result may hold.
         bytes: how much they may measure together.
         key: the idempotency key.
@@ -159,7 +158,7 @@ class CancelFrame:
 
 @dataclass(frozen=True, slots=True)
 class ReadyFrame:
-    """The wall stands, and the handler is imported."""
+    """Report that the wall is raised and the handler is imported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +167,7 @@ class SaidFrame:
 
     Args:
         to: a listener's name, or None when the root of the payload decides.
-        caller: whether it goes to whoever called; ``to`` is None then.
+        caller: whether it goes to the caller; ``to`` is None then.
         markup: the payload.
     """
 
@@ -186,11 +185,11 @@ class CompleteFrame:
         number: of this question among those of the call.
         model: as the organism calls it.
         messages: the prompt.
-        agent: the name under which it is charged.
-        tools: that the model may call; a text names a payload of the organism, ``{namespace}local``.
-        output: the payload that the answer has to be, likewise.
-        repairs: how often an answer that is not goes back to the model.
-        partial: whether an answer that is not whole is one too.
+        agent: the agent that is charged.
+        tools: available to the model; a text names a payload of the organism, ``{namespace}local``.
+        output: the required payload of the answer, in the same form.
+        repairs: how often an invalid answer goes back to the model.
+        partial: whether a partial answer is accepted.
     """
 
     call: int
@@ -206,18 +205,18 @@ class CompleteFrame:
 
 @dataclass(frozen=True, slots=True)
 class CompletedFrame:
-    """The answer of a model, or the reason why there is none.
+    """The answer of a model, or its failure.
 
     Args:
         call: the number of the call.
         number: of the question.
         content: the text.
-        calls: that the model wants to have made.
-        usage: what it cost.
+        calls: the tool calls of the model.
+        usage: its cost.
         model: the provider's name for it.
         output: the answer as markup.
-        fault: the kind of a failure; "lookup" and "value" for questions that cannot be asked; None of an answer.
-        why: the failure in words of the server's.
+        fault: the kind of a failure; "lookup" and "value" for questions that cannot be asked; None for an answer.
+        why: the server's description of the failure.
         finish: the end of the answer, which may be partial for a failure.
     """
 
@@ -258,13 +257,13 @@ class ReturnedFrame:
 
 @dataclass(frozen=True, slots=True)
 class FailedFrame:
-    """There is no result, or none that can be written down. ``call`` is 0 before the worker is ready.
+    """The failure of a call. ``call`` is 0 before the worker is ready.
 
     Args:
         call: the number of the call.
-        faults: what its schema refuses of a payload that the handler made; empty for any other failure.
+        faults: schema violations of a payload that the handler made; empty for any other failure.
         detail: one line for the log.
-        fault: the kind of a completion that came to nothing and that the handler let pass.
+        fault: the kind of a failed completion that the handler did not catch.
     """
 
     call: int
@@ -427,7 +426,7 @@ class FrameReader:
         self._limits = JsonLimits(bytes=self.longest, values=self.values, members=MEMBERS)
 
     def feed(self, data: bytes | memoryview) -> None:
-        """Take what was read. Nothing more is to be read while ``next`` has a frame."""
+        """Append bytes. Call ``next`` until it returns None before reading more."""
         self._held += data
 
     @property
@@ -435,8 +434,8 @@ class FrameReader:
         """True when there are bytes of a frame that ``next`` has not given."""
         return bool(self._held)
 
-    def next(self) -> Frame | None:
-        """The oldest frame that is there whole. Raises FrameError; the stream is of no use then."""
+    def take_frame(self) -> Frame | None:
+        """Take the oldest complete frame. Raises FrameError, after which the stream is unusable."""
         if len(self._held) < HEAD:
             return None
         length = int.from_bytes(self._held[:HEAD], "big")
@@ -481,7 +480,7 @@ class FrameCodec:
         """Read what asks for a call. Raises FrameError."""
         return read_frame(_TAKE, data, self._limits)
 
-    def spoken(self, data: bytes) -> Spoken:
+    def read_spoken(self, data: bytes) -> Spoken:
         """Read a worker's frame. Raises FrameError."""
         return read_frame(_SPOKEN, data, self._limits)
 
@@ -495,12 +494,12 @@ Heard: TypeAlias = "Frame | FrameError | None"
 
 
 class FrameSocket:
-    """One end.
+    """One end of a socket that carries frames.
 
     Args:
         end: the socket.
-        longest: bytes of a frame; the other end is not listened to any more after a longer one.
-        hear: is called with each frame while the channel listens; it begins without.
+        longest: bytes of a frame; a longer one ends the reading.
+        hear: called with each frame while the channel listens; it starts paused.
     """
 
     def __init__(self, end: socket.socket, longest: int, hear: Callable[[Heard], None]) -> None:
@@ -522,13 +521,13 @@ class FrameSocket:
             self._finish(None)
         elif self._listens and not self._watched:
             self._watched = True
-            self._loop.add_reader(self._end, self._arrived)
+            self._loop.add_reader(self._end, self._read_ready)
 
     def rest(self) -> None:
         """Hear nothing until ``listen``. The socket is looked at once more at most."""
         self._listens = False
 
-    def _arrived(self) -> None:
+    def _read_ready(self) -> None:
         if not self._listens:  # what comes unasked stays with the system, but for this piece
             self._unwatch()
         try:
@@ -546,7 +545,7 @@ class FrameSocket:
     def _take(self) -> None:
         while self._listens:
             try:
-                frame = self._reader.next()
+                frame = self._reader.take_frame()
             except FrameError as error:
                 self._finish(error)
                 return
@@ -572,7 +571,7 @@ class FrameSocket:
         return self._over or self._reader.holds
 
     async def write(self, frame: Frame) -> None:
-        """Send a frame. Raises OSError when there is nobody to take it."""
+        """Send a frame. Raises OSError when the other end is closed."""
         data = pack(frame)
         async with self._turns:
             try:
@@ -583,7 +582,7 @@ class FrameSocket:
                 await self._loop.sock_sendall(self._end, data[sent:])
 
     def close(self) -> None:
-        """Let go of the socket."""
+        """Close the socket."""
         if self._watched:
             self._unwatch()
         self._end.close()

@@ -1,7 +1,4 @@
-"""The workers that an organism asks for, as plans.
-
-Owns what a worker may read for Python to work, and how large its frames may be. Refuses to start anything.
-"""
+"""Plans of workers: the frames, the wall and the limits of each listener with isolation."""
 
 from __future__ import annotations
 
@@ -32,12 +29,12 @@ SLACK = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class WorkerPlan:
-    """The workers of a listener, and what they may use.
+    """The workers of a listener and their limits.
 
     Args:
-        setup: the first frame, but for the scratch folder.
-        wall: the wall, but for the scratch folder.
-        environment: everything of it that a worker gets.
+        setup: the first frame, without the scratch folder.
+        wall: the wall, without the scratch folder.
+        environment: the complete environment of a worker.
         warm: workers that are kept between calls.
         recycle: calls after which a worker is replaced.
         cpu: seconds of processor time of one call.
@@ -55,7 +52,7 @@ class WorkerPlan:
     scratch: bool
 
     def first(self, scratch: Path | None) -> frames.SetupFrame:
-        """The first frame of a worker with this folder to write to."""
+        """Build the first frame of a worker with this scratch folder."""
         values = {**asdict(self.wall), "scratch": scratch}
         return replace(self.setup, wall={name: _plain(value) for name, value in values.items()})
 
@@ -78,7 +75,7 @@ def walls(asked: Iterable[BoundListener]) -> None:
 
 
 def readable(*, net: bool) -> tuple[Path, ...]:
-    """The needs of Python itself and of installed packages, as far as it exists: never the project."""
+    """List the existing paths that Python and installed packages need; never the project."""
     paths = sysconfig.get_paths()
     python = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     python |= {str(Path(sys.base_prefix) / "lib"), str(Path(agentserver.__file__).parent.resolve())}
@@ -86,13 +83,13 @@ def readable(*, net: bool) -> tuple[Path, ...]:
 
 
 def system(*, net: bool) -> tuple[Path, ...]:
-    """The needs of any program from the system, where they exist: libraries, time zones, certificates for the net."""
+    """List the existing system paths that any program needs: libraries, time zones, certificates."""
     paths = (*_LIBRARIES, *_ZONES, *(_CERTIFICATES if net else ()))
     return tuple(Path(path) for path in paths if os.path.exists(path))  # noqa: PTH110 - text in
 
 
 def plan(organism: Organism, bound: BoundListener, bounds: Bounds) -> WorkerPlan:
-    """The workers of a listener that asks for isolation."""
+    """Plan the workers of a listener with isolation."""
     isolation = bound.isolation
     assert isolation is not None  # nobody else is planned
     listener = bound.listener
@@ -144,7 +141,7 @@ def _setup(organism: Organism, listener: str, isolation: Isolation, bounds: Boun
 
 
 def _packages(project: Path, dotted: Iterable[str]) -> Iterator[Path]:
-    """The files and folders of the project that hold the first part of each dotted path."""
+    """List the files and folders of the project that hold the first part of each dotted path."""
     for name in dict.fromkeys(path.split(".", maxsplit=1)[0] for path in dotted):
         for place in (project / name, project / f"{name}.py"):
             if place.exists():

@@ -1,7 +1,4 @@
-"""One worker's process: its socket, what it has used, and its end.
-
-Owns the process. Refuses to know what is asked of it.
-"""
+"""The workers of one listener: processes that are kept warm, and replaced after a failure or enough calls."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ import anyio
 from agentserver.supervision import Ending, run_errand, start_errand, start_helper
 from agentserver.worker import frames, reading
 from agentserver.worker.frames import FrameError, FrameSocket
-from agentserver.worker.reading import answered
+from agentserver.worker.reading import answer_question
 from agentserver.worker.scratch import UNBOUNDED, Scratch
 
 if TYPE_CHECKING:
@@ -40,7 +37,16 @@ if TYPE_CHECKING:
     from agentserver.worker.frames import Heard
     from agentserver.worker.planning import WorkerPlan
 
-__all__ = ["QUESTIONS", "Counterpart", "Here", "Outcome", "Walled", "Worker", "WorkerError", "Workers"]
+__all__ = [
+    "QUESTIONS",
+    "Counterpart",
+    "Outcome",
+    "ServerCallbacks",
+    "WalledListener",
+    "Worker",
+    "WorkerError",
+    "Workers",
+]
 
 THREADS = 64
 CLOSED = -1
@@ -74,23 +80,23 @@ class Worker:
 
     def __post_init__(self, end: socket.socket, longest: int) -> None:
         self._channel = FrameSocket(end, longest, self._hear)
-        self._heard: list[Heard] = []
+        self._follow_call: list[Heard] = []
         self._waiting: asyncio.Future[None] | None = None
         self._began = 0, 0.0
 
     def _hear(self, heard: Heard) -> None:
         self._channel.rest()
-        self._heard.append(heard)
+        self._follow_call.append(heard)
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
 
     async def read(self) -> frames.Frame:
-        """The next frame. Raises WorkerError at the end of the process, and for a frame that is none."""
-        if not self._heard:
+        """Read the next frame. Raises WorkerError at the end of the process, and for an invalid frame."""
+        if not self._follow_call:
             self._waiting = asyncio.get_running_loop().create_future()
             self._channel.listen()
             await self._waiting
-        heard = self._heard.pop()
+        heard = self._follow_call.pop()
         if isinstance(heard, FrameError):
             raise WorkerError(f"it sent {heard}")
         if heard is None:
@@ -100,7 +106,7 @@ class Worker:
         return heard
 
     async def write(self, frame: frames.Frame) -> None:
-        """Send a frame. Raises WorkerError when there is nobody to take it."""
+        """Send a frame. Raises WorkerError when the process has ended."""
         try:
             await self._channel.write(frame)
         except OSError as error:
@@ -108,7 +114,7 @@ class Worker:
 
     @property
     def gone(self) -> bool:
-        """True once it is known to have ended, or to have said what it was not asked for."""
+        """True once the process has ended, or has sent an unexpected frame."""
         return self._channel.spent
 
     def kill(self) -> None:
@@ -118,20 +124,20 @@ class Worker:
                 signal.pidfd_send_signal(self.handle, signal.SIGKILL)
 
     def close(self) -> None:
-        """Let go of its socket and its descriptor."""
+        """Close its socket and its descriptor."""
         self._channel.close()
         handle, self.handle = self.handle, CLOSED  # the number may be another process's by now
         os.close(handle)
 
-    def taken(self, call: int, cpu: float, disk: int) -> str:
-        """The reason why its call has taken too much; empty while it has not. Reads files: not for the event loop.
+    def find_excess(self, call: int, cpu: float, disk: int) -> str:
+        """Return the limit that its call exceeds, or an empty text. Reads files: not for the event loop.
 
         Args:
-            call: which of its calls is meant, from 1; its processor time counts from the first look at it.
+            call: the number of the call, from 1; its processor time counts from the first check.
             cpu: seconds of processor time.
             disk: bytes that may be written at one time.
         """
-        used = self.used()
+        used = self.is_used_up()
         if self._began[0] != call:
             self._began = call, used
         if used - self._began[1] > cpu:
@@ -140,7 +146,7 @@ class Worker:
             return f"it started more than {THREADS} threads"
         return "" if self.scratch is None else self.scratch.breach(disk, self.process.pid)
 
-    def used(self) -> float:
+    def is_used_up(self) -> float:
         """Seconds of processor time so far; none when it is gone."""
         try:
             text = Path(f"/proc/{self.process.pid}/stat").read_text()
@@ -150,7 +156,7 @@ class Worker:
         return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
     def threads(self) -> int:
-        """The threads that it has."""
+        """Count its threads."""
         try:
             text = Path(f"/proc/{self.process.pid}/stat").read_text()
         except OSError:
@@ -165,7 +171,7 @@ MERCY = 1.0
 LOOK = 0.2
 """Seconds between two looks at what running calls have used."""
 FUTILE = 3
-"""Workers in a row that died at their start before no more are started."""
+"""Consecutive failed starts after which no worker is started."""
 QUESTIONS = 64
 """Completions that one call may wait for at once."""
 SPOKEN = 100
@@ -178,7 +184,7 @@ Outcome: TypeAlias = frames.ReturnedFrame | frames.FailedFrame
 
 
 class Counterpart(Protocol):
-    """The party that a call is made for: hears of its progress, and has the language models."""
+    """The party on whose behalf a call is made: receives its progress, and has the language models."""
 
     def tell(self, text: str) -> None:
         """Take a line of progress."""
@@ -191,10 +197,10 @@ class Counterpart(Protocol):
 
 @dataclass(eq=False)
 class Workers:
-    """An async context manager: entering starts the first workers, leaving ends all of them.
+    """An async context manager that starts the first workers on entry and kills all on exit.
 
     Args:
-        plan: what they are.
+        plan: their setup and limits.
     """
 
     plan: WorkerPlan
@@ -221,7 +227,7 @@ class Workers:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        """Kill all of them; what they were doing does not count."""
+        """Kill all of them; the results of running calls are lost."""
         self._group.cancel_scope.cancel()
         with anyio.CancelScope(shield=True):
             for worker in tuple(self._all):
@@ -234,7 +240,7 @@ class Workers:
 
     @property
     def futile(self) -> str:
-        """The reason why the last worker did not start where none is left; empty while there are some, or may be."""
+        """Reason of the last failed start when no worker is left; empty while there are some, or may be."""
         return self._dead or (self._why if self._failures and not self._all else "")
 
     async def _fail(self, reason: str) -> None:
@@ -248,12 +254,12 @@ class Workers:
         start_errand(self._group, f"{name} of {self._name}", Ending.LISTENER, work, self._fail)
 
     async def exchange(self, ask: Callable[[], frames.CallFrame], counterpart: Counterpart) -> Outcome:
-        """Let a worker make a call. One that is cancelled leaves its worker a second to come to an end.
+        """Let a worker make a call. A cancelled call leaves its worker a second to finish.
 
-        Raises WorkerError when no worker starts, and for one that dies or speaks out of turn.
+        Raises WorkerError if no worker starts, or if one dies or sends an unexpected frame.
 
         Args:
-            ask: gives the call once there is a worker for it.
+            ask: returns the call once there is a worker for it.
             counterpart: of the call.
         """
         worker = await self._ready()
@@ -263,7 +269,7 @@ class Workers:
         self._busy.add(worker)
         try:
             await worker.write(frame)
-            answer = await self._heard(worker, frame.call, counterpart)
+            answer = await self._follow_call(worker, frame.call, counterpart)
         except asyncio.CancelledError:
             self._run_errand("ends a late call", partial(self._end_late, worker, frame.call))
             raise
@@ -279,7 +285,7 @@ class Workers:
         return answer
 
     async def _ready(self) -> Worker:
-        """One that takes a call: kept warm, or fresh. One that died while nobody needed it costs no call."""
+        """Take a worker that is warm, or a fresh one. One that died while idle costs no call."""
         while self._idle and not self._dead:
             worker = self._idle.pop()
             if not worker.gone and await self._clean(worker):
@@ -288,13 +294,13 @@ class Workers:
         return await self._fresh()
 
     async def _fresh(self) -> Worker:
-        """One that is started, or that a cancelled call left starting: else none would ever start on a busy machine.
+        """Start a worker, or take one left starting by a cancelled call: a busy machine would start none otherwise.
 
         Raises WorkerError.
         """
         if self._dead:
             raise WorkerError(self._dead)
-        starting = self._left.pop() if self._left else self._starting()
+        starting = self._left.pop() if self._left else self._await_start()
         try:
             return await asyncio.shield(starting)
         except asyncio.CancelledError:
@@ -302,7 +308,7 @@ class Workers:
             self._run_errand("keeps a worker", partial(self._leave, starting))
             raise
 
-    def _starting(self) -> asyncio.Task[Worker]:
+    def _await_start(self) -> asyncio.Task[Worker]:
         return run_errand(self._start(), f"starts a worker of {self._name}", (WorkerError,))
 
     async def _leave(self, starting: asyncio.Task[Worker]) -> None:
@@ -333,8 +339,8 @@ class Workers:
         with suppress(WorkerError):  # it is logged
             self._idle.append(await self._start())
 
-    async def _heard(self, worker: Worker, call: int, counterpart: Counterpart) -> frames.Frame:
-        """The frame that ends a call. Until then its handler may tell of its progress and ask models.
+    async def _follow_call(self, worker: Worker, call: int, counterpart: Counterpart) -> frames.Frame:
+        """Read frames until the one that ends a call; meanwhile pass on progress and ask models.
 
         Raises WorkerError.
         """
@@ -353,14 +359,14 @@ class Workers:
                 task.cancel()
 
     async def _start(self) -> Worker:
-        """A worker that takes calls. Raises WorkerError when it does not come so far."""
+        """Start a worker up to its first call. Raises WorkerError on failure."""
         if self._failures >= FUTILE:
-            raise WorkerError(f"none is started any more, because {FUTILE} did not start: {self._why}")
-        worker = await self._spawned()
+            raise WorkerError(f"further starts are given up: {FUTILE} did not start: {self._why}")
+        worker = await self._spawn()
         ready = False
         try:
             with anyio.fail_after(START):
-                ready = await self._readied(worker)
+                ready = await self._await_ready(worker)
         except (WorkerError, TimeoutError) as error:
             self._why = str(error) or f"it was not ready after {START:g} s"
         finally:
@@ -373,7 +379,7 @@ class Workers:
         logger.error("a worker of %s does not start: %s", self._name, self._why)
         raise WorkerError(self._why)
 
-    async def _readied(self, worker: Worker) -> bool:
+    async def _await_ready(self, worker: Worker) -> bool:
         """Let a process come so far that it takes calls; False when it does not. Raises WorkerError."""
         await worker.write(self.plan.first(None if worker.scratch is None else worker.scratch.path))
         answer = await worker.read()
@@ -390,8 +396,8 @@ class Workers:
                 logger.warning("%s", f"the disk limit of {self._name} is measured: {UNBOUNDED}")
         return True
 
-    async def _spawned(self) -> Worker:
-        """A process that waits for its first frame. Raises WorkerError when the system has no room for it."""
+    async def _spawn(self) -> Worker:
+        """Spawn a process that waits for its first frame. Raises WorkerError if the system refuses."""
         try:
             scratch = await anyio.to_thread.run_sync(Scratch) if self.plan.scratch else None
         except OSError as error:
@@ -418,7 +424,7 @@ class Workers:
         worker = Worker(process, handle, ours, self.plan.setup.longest, scratch)
         self._all.add(worker)
         name, hear = f"logs the output of {self._name}", partial(self._hear, worker)
-        start_errand(self._group, name, Ending.WORKER, hear, partial(_ended, worker))
+        start_errand(self._group, name, Ending.WORKER, hear, partial(_wait_for_end, worker))
         return worker
 
     async def _keep(self, worker: Worker) -> None:
@@ -470,7 +476,7 @@ class Workers:
         while True:
             await anyio.sleep(LOOK)
             for worker in tuple(self._busy):
-                look = partial(worker.taken, call := worker.calls, self.plan.cpu, self.plan.disk)
+                look = partial(worker.find_excess, call := worker.calls, self.plan.cpu, self.plan.disk)
                 breach = await anyio.to_thread.run_sync(look)
                 if breach and worker in self._busy and worker.calls == call:
                     worker.breach = breach
@@ -478,7 +484,7 @@ class Workers:
 
 
 @dataclass(eq=False, slots=True)
-class Walled:
+class WalledListener:
     """A listener whose handler has processes of this machine.
 
     Args:
@@ -494,16 +500,16 @@ class Walled:
 
     async def call(self, accepted: Accepted, current: Invocation) -> Returned | Failed:
         """Let a worker handle a delivery."""
-        ask = partial(reading.asked, next(self._numbers), accepted, current)
+        ask = partial(reading.encode_call, next(self._numbers), accepted, current)
         try:
-            answer = await self.workers.exchange(ask, Here(current, self.codecs))
+            answer = await self.workers.exchange(ask, ServerCallbacks(current, self.codecs))
         except WorkerError as error:
-            return reading.broken(str(error))
-        return reading.believed(answer, accepted, self.codecs, self.bounds, self.workers.plan.setup.storage)
+            return reading.fail_worker(str(error))
+        return reading.decode_end(answer, accepted, self.codecs, self.bounds, self.workers.plan.setup.storage)
 
 
 @dataclass(frozen=True, slots=True)
-class Here:
+class ServerCallbacks:
     """The server as the counterpart of a call.
 
     Args:
@@ -520,10 +526,10 @@ class Here:
 
     async def complete(self, asked: frames.CompleteFrame) -> frames.CompletedFrame:
         """Ask a model, with the keys and the budget of the server."""
-        return await answered(asked, self.current, self.codecs)
+        return await answer_question(asked, self.current, self.codecs)
 
 
-async def _ended(worker: Worker, reason: str) -> None:
+async def _wait_for_end(worker: Worker, reason: str) -> None:
     worker.breach = reason
     worker.kill()
 

@@ -1,7 +1,6 @@
-"""The process behind the wall: reads what it is to run, raises the wall, imports the handler and lets it be called.
+"""The process behind the wall: reads its setup, raises the wall, imports the handler and serves its calls.
 
-Owns the order of its start, the socket to the server and the one call that runs. Refuses to import anything of the
-project before the wall stands, and to know peers, keys and journals: none of them is in this process.
+The project is not imported before the wall is raised. Peers, keys and journals never reach this process.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ConfigDict, TypeAdapter
 
 from agentserver.pump.calls import PromptTask
-from agentserver.worker.bench import Asker, Bench, attempted, equipped
+from agentserver.worker.bench import Bench, ServerCompleter, open_bench, run_attempt
 from agentserver.worker.frames import (
     PIECE,
     VERSION,
@@ -56,9 +55,9 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _first(end: socket.socket) -> Frame:
-    """The first frame, waited for without an event loop. Raises EOFError and FrameError."""
+    """Read the first frame, without an event loop. Raises EOFError and FrameError."""
     reader = FrameReader(LONGEST_SETUP)
-    while (frame := reader.next()) is None:
+    while (frame := reader.take_frame()) is None:
         data = end.recv(PIECE)
         if not data:
             raise EOFError("the server is gone")
@@ -72,16 +71,16 @@ def _wall(values: dict[str, Any]) -> Wall:
 
 
 async def _serve(end: socket.socket, setup: SetupFrame) -> None:
-    """Import what is to be run, say so, and take calls until the server is gone."""
+    """Import the handler, report readiness, and serve calls until the server closes the socket."""
     made: list[Bench] = []
 
     async def start() -> Frame:
-        made.append(await equipped(setup, stack))
+        made.append(await open_bench(setup, stack))
         return ReadyFrame()
 
     async with AsyncExitStack() as stack:
         ours = WorkerEnd(end, setup.longest)
-        await ours.channel.write(await attempted(start(), 0))
+        await ours.channel.write(await run_attempt(start(), 0))
         if made:
             await ours.serve(made[0])
 
@@ -94,7 +93,7 @@ class WorkerEnd:
         self._loop = asyncio.get_running_loop()
         self._over = self._loop.create_future()
         self._bench: Bench | None = None
-        self._asker: Asker | None = None
+        self._asker: ServerCompleter | None = None
         self._running: PromptTask | None = None
 
     async def serve(self, bench: Bench) -> None:
@@ -109,7 +108,7 @@ class WorkerEnd:
             self._running.begin(self._answer(frame), copy_context(), None)
         elif isinstance(frame, CompletedFrame):
             if self._asker is not None and frame.call == self._asker.call:
-                self._asker.hear(frame)
+                self._asker.deliver(frame)
         elif isinstance(frame, CancelFrame):
             if self._running is not None:
                 self._running.cancel()
@@ -118,8 +117,8 @@ class WorkerEnd:
 
     async def _answer(self, call: CallFrame) -> None:
         assert self._bench is not None  # it listens by then
-        self._asker = Asker(call.call, self.channel.write, self._bench.codecs, self._bench.bounds)
-        answer = await attempted(self._bench.call(call, self._asker), call.call)
+        self._asker = ServerCompleter(call.call, self.channel.write, self._bench.codecs, self._bench.bounds)
+        answer = await run_attempt(self._bench.call(call, self._asker), call.call)
         try:
             await self.channel.write(answer)
         except ValueError as error:  # text that no document can hold

@@ -1,8 +1,8 @@
-"""The questions to a worker and its answers, read as a stranger's document is.
+"""The server's side of a call to a worker: encodes the call, and validates the result like any untrusted document.
 
-Owns the way from frames to what the pump knows of a local call. Refuses to believe anything: payloads are parsed within
-bounds and held against their schemas, ids of todos against the thread's. Stored values of classes that the server does
-not know are the worker's own: well-formed, within the bounds, under their own names, and read by the worker alone.
+Payloads are parsed within bounds and validated against their schemas, ids of todos against the thread. Stored values of
+classes that the server does not know belong to the worker: they must be well-formed, within the bounds and under their
+own names, and only the worker reads them.
 """
 
 from __future__ import annotations
@@ -39,53 +39,53 @@ if TYPE_CHECKING:
     from agentserver.wire.envelope import Bounds
     from agentserver.worker import frames
 
-__all__ = ["asked", "believed", "broken", "failed", "returned"]
+__all__ = ["decode_end", "decode_failure", "decode_result", "encode_call", "fail_worker"]
 
 MOST_NAME = 300
 _OWN = re.compile(rf"(?=.{{1,{MOST_NAME}}}$)\{{[!-z|~]+\}}\w[\w.-]*")
 """The names of payloads of a worker's own: a namespace, and a root element."""
 
 
-def broken(why: str) -> Failed:
-    """The failure of a worker that cannot be believed or is gone: ``internal`` to the caller."""
+def fail_worker(why: str) -> Failed:
+    """Build the failure of a worker that is invalid or gone: ``internal`` to the caller."""
     return Failed(Code.INTERNAL, Failure(f"worker: {why}"))
 
 
-def believed(
+def decode_end(
     answer: frames.ReturnedFrame | frames.FailedFrame,
     accepted: Accepted,
     codecs: Codecs,
     bounds: Bounds,
     storage: int,
 ) -> Returned | Failed:
-    """The end of a call, as ``returned`` and ``failed`` have it."""
+    """Decode the end of a call by ``returned`` or ``failed``."""
     if isinstance(answer, FailedFrame):
-        return failed(answer)
-    return returned(answer, accepted, codecs, bounds, storage)
+        return decode_failure(answer)
+    return decode_result(answer, accepted, codecs, bounds, storage)
 
 
-def failed(frame: frames.FailedFrame) -> Failed | Returned:
-    """A handler that gave no result; a payload of its own that its schema refuses is the sender's to correct."""
+def decode_failure(frame: frames.FailedFrame) -> Failed | Returned:
+    """Decode a failure; the caller gets the corrections if the handler made an invalid payload."""
     if not frame.faults:
         fault = next((each for each in CompletionFault if each == frame.fault), None)
         return Failed(failing(fault), Failure(f"worker: {frame.detail}"))
     return Returned(Refusal(Code.VALIDATION, Corrections(frame.faults), corrections=frame.faults))
 
 
-def returned(
+def decode_result(
     frame: frames.ReturnedFrame, accepted: Accepted, codecs: Codecs, bounds: Bounds, storage: int
 ) -> Returned | Failed:
-    """The result of a call, as if the handler had run here.
+    """Decode the result of a call, as if the handler had run here.
 
     Args:
-        frame: as the worker sent it.
-        accepted: the delivery that it was called with.
+        frame: from the worker.
+        accepted: the delivery of the call.
         codecs: of the server, not of the worker.
         bounds: of one payload.
         storage: bytes that the thread may store.
     """
     if any(said.caller and said.to is not None for said in frame.said):
-        return broken("a message names a target and the caller")
+        return fail_worker("a message names a target and the caller")
     targets = ((said.markup, Target.CALLER if said.caller else said.to) for said in frame.said)
     said = written(targets, codecs, bounds, accepted.room)
     if isinstance(said, Failed):
@@ -94,12 +94,12 @@ def returned(
         return Returned(said)
     why = _objection(frame.effects, accepted, codecs, bounds, storage)
     if why:
-        return broken(why)
+        return fail_worker(why)
     return Returned(said, frame.effects._replace(closed=tuple(dict.fromkeys(frame.effects.closed))))
 
 
 def _objection(effects: Effects, accepted: Accepted, codecs: Codecs, bounds: Bounds, storage: int) -> str:
-    """The reason why changes of storage and todos are no changes of this thread's; empty for changes that are."""
+    """Find a violation in changes of storage and todos; empty for valid changes."""
     for name, data in effects.stored.items():
         if not (_nameable(name, codecs) and (data is None or _stores(name, data, codecs, bounds))):
             return f"it stores a {name[:MOST_NAME]} that does not satisfy its schema"
@@ -119,26 +119,26 @@ def _objection(effects: Effects, accepted: Accepted, codecs: Codecs, bounds: Bou
 
 
 def _nameable(name: str, codecs: Codecs) -> bool:
-    """True for a payload of the server's, and for one that a class of the worker's own may have."""
+    """Tell whether a payload is the server's, or may be the name of a class of the worker's own."""
     own = _OWN.fullmatch(name) is not None and not name.startswith(f"{{{SYSTEM}}}")
     return codecs.named(name) is not None or own
 
 
 def _stores(name: str, data: bytes, codecs: Codecs, bounds: Bounds) -> bool:
-    """True for a value of this payload; the schema of one that the server knows accepts it."""
+    """Tell whether a value may be stored under a payload name; the schema of a known one must accept it."""
     codec, element = codecs.named(name), read_payload(data, bounds)
     if isinstance(element, Malformed) or str(element.tag) != name:
         return False
     return codec is None or codec.valid(element)
 
 
-def asked(number: int, accepted: Accepted, current: Invocation) -> CallFrame:
-    """A delivery as a frame for the worker.
+def encode_call(number: int, accepted: Accepted, current: Invocation) -> CallFrame:
+    """Encode a delivery as a frame.
 
     Args:
         number: of the call.
         accepted: the delivery.
-        current: what a handler of this process would have in reach.
+        current: the invocation, as a handler in this process would get it.
     """
     return CallFrame(
         number,
@@ -160,7 +160,7 @@ def asked(number: int, accepted: Accepted, current: Invocation) -> CallFrame:
     )
 
 
-async def answered(asked: CompleteFrame, current: Invocation, codecs: Codecs) -> CompletedFrame:
+async def answer_question(asked: CompleteFrame, current: Invocation, codecs: Codecs) -> CompletedFrame:
     """Ask a model for a worker, at the server. Failures are part of the answer.
 
     Args:
@@ -187,20 +187,24 @@ async def answered(asked: CompleteFrame, current: Invocation, codecs: Codecs) ->
         )
         done = await current.completer.complete(asked.model, question)
     except CompletionError as error:
-        failed = _failed_completion(asked, error.fault.value, error.why)
-        return failed if error.partial is None else _completed(asked, error.partial, failed, None)
+        decode_failure = _failed_completion(asked, error.fault.value, error.why)
+        return (
+            decode_failure
+            if error.partial is None
+            else _completed_frame(asked, error.partial, decode_failure, None)
+        )
     except LookupError as error:
         return _failed_completion(asked, "lookup", str(error))
     except (ValueError, TypeError) as error:
         return _failed_completion(asked, "value", str(error))
     markup = None if done.output is None else codecs.of(type(done.output)).encode(done.output)
-    return _completed(asked, done, None, markup)
+    return _completed_frame(asked, done, None, markup)
 
 
-def _completed(
-    asked: CompleteFrame, done: Completion, failed: CompletedFrame | None, output: str | None
+def _completed_frame(
+    asked: CompleteFrame, done: Completion, decode_failure: CompletedFrame | None, output: str | None
 ) -> CompletedFrame:
-    """An answer as a frame, or the partial one of a failure."""
+    """Build the frame of an answer, or of the partial answer of a failure."""
     return CompletedFrame(
         asked.call,
         asked.number,
@@ -209,8 +213,8 @@ def _completed(
         done.usage,
         done.model,
         output,
-        None if failed is None else failed.fault,
-        "" if failed is None else failed.why,
+        None if decode_failure is None else decode_failure.fault,
+        "" if decode_failure is None else decode_failure.why,
         done.finish,
     )
 

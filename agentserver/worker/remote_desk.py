@@ -1,8 +1,4 @@
-"""The calls that wait for workers on other machines, or are with one: each is answered once, by the worker that has it.
-
-Owns which worker has which call, and for how long a silent one is believed. Refuses to know HTTP, and to believe an
-answer (``worker/reading.py``).
-"""
+"""Calls for workers on other machines: each is answered once, by the worker that holds it, or offered again."""
 
 from __future__ import annotations
 
@@ -19,7 +15,7 @@ from typing import TYPE_CHECKING
 from agentserver.supervision import run_errand
 from agentserver.worker import frames, reading
 from agentserver.worker.frames import AliveFrame, GivenFrame, HeardFrame
-from agentserver.worker.pool import QUESTIONS, Here, Outcome, WorkerError
+from agentserver.worker.pool import QUESTIONS, Outcome, ServerCallbacks, WorkerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["CallDesk", "HeldCall", "RemoteListener", "Silences", "UnwantedError"]
 
 REMEMBERED = 10_000
-"""Calls that are over of which the reason is remembered, for the log."""
+"""Ended calls whose reason is remembered for the log."""
 HELD_UP = 1.0
 """Seconds by which a timer may be late before it counts as the server's own delay."""
 
@@ -93,13 +89,13 @@ class HeldCall:
         self._expect(self.silences.begin, again)
         return GivenFrame(self.key, frame)
 
-    def hear(self, frame: Spoken) -> Answer | None:
-        """Take a frame of its worker; None for one whose answer is waited for by ``awaited``.
+    def handle_frame(self, frame: Spoken) -> Answer | None:
+        """Handle a frame of its worker; None if ``awaited`` has its answer later.
 
-        Raises UnwantedError once the call is over.
+        Raises UnwantedError once the call has ended.
         """
         if self.over.done():
-            raise UnwantedError("the call is over")
+            raise UnwantedError("the call has ended")
         if frame.call != self.number:
             self.break_off("it spoke out of turn")
             raise UnwantedError("this frame is about another call")
@@ -115,18 +111,18 @@ class HeldCall:
             self.over.set_result(frame)
         return HeardFrame(self.number)
 
-    def awaited(self, frame: Spoken) -> tuple[asyncio.Future[object], ...]:
-        """The futures of which one has to be done before a frame is answered."""
+    def list_futures(self, frame: Spoken) -> tuple[asyncio.Future[object], ...]:
+        """List the futures that can complete the answer to a frame."""
         question = self._questions.get(frame.number) if isinstance(frame, frames.CompleteFrame) else None
         return (self.over,) if question is None else (self.over, question)  # type: ignore[return-value]  # are awaited
 
     def break_off(self, why: str) -> None:
-        """End the call as that of a worker which cannot be believed or is gone."""
+        """End the call with the failure of its worker."""
         if not self.over.done():
             self.over.set_exception(WorkerError(why))
 
     def close(self) -> None:
-        """Let go of timers and questions: nobody waits for the call any longer."""
+        """Cancel timers and questions of a call without a waiter."""
         self.over.cancel()
         if self._timer is not None:
             self._timer.cancel()
@@ -161,7 +157,7 @@ class HeldCall:
             then()
 
     def _lose(self) -> None:
-        self.break_off(f"nothing was heard of it for {self.silences.lost:g} s")
+        self.break_off(f"it was silent for {self.silences.lost:g} s")
 
 
 @dataclass(eq=False)
@@ -189,8 +185,8 @@ class CallDesk:
         self._over: dict[str, tuple[str, str, str]] = {}
 
     @contextmanager
-    def serving(self, listener: str) -> Iterator[None]:
-        """While it lasts, workers of a listener may come."""
+    def admit_workers(self, listener: str) -> Iterator[None]:
+        """Let workers of a listener connect while the context lasts."""
         line = self._lines.setdefault(listener, _Line())
         line.editions += 1
         try:
@@ -199,10 +195,10 @@ class CallDesk:
             line.editions -= 1
             for worker in line.workers if not line.editions else ():
                 if not worker.done():
-                    worker.set_exception(UnwantedError("the listener has no isolation: remote any more"))
+                    worker.set_exception(UnwantedError("the listener no longer has isolation: remote"))
 
     def serves(self, listener: str) -> bool:
-        """True for a listener that has workers on other machines."""
+        """Tell whether a listener has workers on other machines."""
         line = self._lines.get(listener)
         return line is not None and line.editions > 0
 
@@ -214,7 +210,7 @@ class CallDesk:
         Raises WorkerError when its worker is lost or cannot be believed.
         """
         call = HeldCall(listener, number, ask, counterpart, self._silences)
-        why = "the call is over: its deadline has passed, or it was cancelled"
+        why = "the call has ended: its deadline has passed, or it was cancelled"
         try:
             self._offer(call)
             found = await call.over
@@ -268,13 +264,13 @@ class CallDesk:
             logger.warning("%s, a worker of %s, has come", worker, listener)
         try:
             while True:
-                call = line.calls.popleft() if line.calls else await self._next(line)
+                call = line.calls.popleft() if line.calls else await self._take_next(line)
                 if not call.over.done():
                     return self._give(call, worker)
         finally:
             line.seen = asyncio.get_running_loop().time()
 
-    async def _next(self, line: _Line) -> HeldCall:
+    async def _take_next(self, line: _Line) -> HeldCall:
         coming: asyncio.Future[HeldCall] = asyncio.get_running_loop().create_future()
         line.workers.append(coming)
         try:
@@ -293,7 +289,7 @@ class CallDesk:
         return given
 
     def _give_back(self, call: HeldCall) -> None:
-        """Offer a call to others whose worker did not begin. From now on it is not that one's any more."""
+        """Offer a call to other workers after its own did not begin. The first worker loses it."""
         logger.warning(
             "a worker of %s has taken a call and does not begin: it is offered again", call.listener
         )
@@ -303,7 +299,7 @@ class CallDesk:
         self._offer(call)
 
     def find(self, listener: str, worker: str, key: str) -> HeldCall:
-        """The call that a worker has. Raises UnwantedError, which says why it has none of this key."""
+        """Find the call that a worker holds. Raises UnwantedError with the reason for an unknown key."""
         call = self._held.get(key)
         if call is not None and (call.listener, call.worker) == (listener, worker):
             if call.over.done():
@@ -337,9 +333,11 @@ class RemoteListener:
     async def call(self, accepted: Accepted, current: Invocation) -> Returned | Failed:
         """Let a worker handle a delivery."""
         number = next(self._numbers)
-        ask = partial(reading.asked, number, accepted, current)
+        ask = partial(reading.encode_call, number, accepted, current)
         try:
-            answer = await self.desk.outcome(self.listener, number, ask, Here(current, self.codecs))
+            answer = await self.desk.outcome(
+                self.listener, number, ask, ServerCallbacks(current, self.codecs)
+            )
         except WorkerError as error:
-            return reading.broken(str(error))
-        return reading.believed(answer, accepted, self.codecs, self.bounds, self.storage)
+            return reading.fail_worker(str(error))
+        return reading.decode_end(answer, accepted, self.codecs, self.bounds, self.storage)

@@ -1,8 +1,4 @@
-"""The routes of the door by which workers on other machines come.
-
-Owns that a worker reaches the calls of its listener alone, and how long a request is held. Refuses to know what a call
-is for.
-"""
+"""HTTP routes for workers on other machines. A worker reaches the calls of its own listener only."""
 
 from __future__ import annotations
 
@@ -36,13 +32,13 @@ T = TypeVar("T")
 HELD: Final = 25.0
 """Seconds for which a worker that waits for a call is held at most: proxies end requests that last longer."""
 BEAT: Final = 2.5
-"""Seconds for which a sign of life or a question is held: a worker hears at once that its call is over."""
+"""Seconds for which a heartbeat or a question is held, so that the worker notices the end of its call at once."""
 
 logger = logging.getLogger("agentserver.worker")
 
 
 def part(desk: CallDesk, body: int) -> DoorPart:
-    """The routes of workers.
+    """Build the routes of workers.
 
     Args:
         desk: their calls.
@@ -52,7 +48,7 @@ def part(desk: CallDesk, body: int) -> DoorPart:
     place = "/v1/workers/{listener}/calls"
     routes = (
         Route(place, these.take, methods=["POST"]),
-        Route(f"{place}/{{key}}", these.hear, methods=["POST"]),
+        Route(f"{place}/{{key}}", these.receive_frame, methods=["POST"]),
     )
     return DoorPart("workers", routes, roles=frozenset({Role.WORKER}))
 
@@ -71,7 +67,7 @@ class WorkerRoutes:
 
     async def take(self, request: Request) -> Response:
         """Give a worker a call, once there is one."""
-        who, listener = self._admitted(request)
+        who, listener = self._admit(request)
         asked = await _frame(request, self.codec.take)
         if asked.version != frames.VERSION:
             told = (
@@ -80,66 +76,66 @@ class WorkerRoutes:
             logger.warning("a worker of %s is refused: %s", listener, told)
             raise ProblemAnswer(409, told)
         try:
-            given = await self._given(request, who, asked)
+            given = await self._give_call(request, who, asked)
         except UnwantedError as error:
             raise ProblemAnswer(404, f"No calls: {error}.") from None
         return Response(status_code=204) if given is None else _json(given)
 
-    async def _given(self, request: Request, who: Caller, asked: TakeFrame) -> GivenFrame | None:
+    async def _give_call(self, request: Request, who: Caller, asked: TakeFrame) -> GivenFrame | None:
         given: list[GivenFrame] = []
-        with _holding(request).hold(who, request.scope, min(asked.wait, HELD)) as one:
+        with _hold(request).hold(who, request.scope, min(asked.wait, HELD)) as one:
             given.append(await self.desk.take(who.listener, who.name))
         if one.why and not given:
             raise stopping() if one.why == STOPPING else nobody()
         return given[0] if given else None
 
-    async def hear(self, request: Request) -> Response:
+    async def receive_frame(self, request: Request) -> Response:
         """Take a frame of the worker that has a call."""
-        who, listener = self._admitted(request)
+        who, listener = self._admit(request)
         key = request.path_params["key"]
         try:
             call = self.desk.find(listener, who.name, key)
-            frame = await self._spoken(request, call)
+            frame = await self._read_spoken(request, call)
             call = self.desk.find(listener, who.name, key)  # reading takes a while
-            answer = call.hear(frame)
+            answer = call.handle_frame(frame)
             if answer is None:
                 await self._wait(request, who, call, frame)
-                answer = call.hear(frame) or HeardFrame(frame.call)
+                answer = call.handle_frame(frame) or HeardFrame(frame.call)
         except UnwantedError as error:
             await self._refuse(request, who, str(error))
             raise ProblemAnswer(410, f"Nobody waits for this: {error}.") from None
         return _json(answer)
 
     async def _refuse(self, request: Request, who: Caller, why: str) -> None:
-        """Log an answer that is refused. Signs of life of a call that is over are no answers."""
+        """Log the refusal of an answer. Heartbeats of an ended call are not answers."""
         try:
-            frame = await read_body(request, self.codec.spoken)
+            frame = await read_body(request, self.codec.read_spoken)
         except frames.FrameError:
             frame = None
         if not isinstance(frame, frames.ReturnedFrame | frames.FailedFrame):
             return
         logger.warning("an answer of %s for %s is refused: %s", who.name, who.listener, why)
 
-    async def _spoken(self, request: Request, call: HeldCall) -> Spoken:
-        """The frame in a request. One that is none ends the call."""
+    async def _read_spoken(self, request: Request, call: HeldCall) -> Spoken:
+        """Read the frame in a request. An invalid one ends the call."""
         try:
-            return await read_body(request, self.codec.spoken)
+            return await read_body(request, self.codec.read_spoken)
         except frames.FrameError as error:
             call.break_off(f"it sent {error}")
             raise ProblemAnswer(422, "This is no frame of a worker.") from None
 
     async def _wait(self, request: Request, who: Caller, call: HeldCall, frame: Spoken) -> None:
-        """Hold a request until it can be answered, for a while, and not at all where no more may be held."""
-        holding = _holding(request)
+        """Hold a request until it can be answered, for a limited time; not at all while no room is left."""
+        holding = _hold(request)
         if not holding.room(who):
             return
         with holding.hold(who, request.scope, BEAT) as one:
-            await asyncio.wait(call.awaited(frame), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(call.list_futures(frame), return_when=asyncio.FIRST_COMPLETED)
         if one.why and one.why != STOPPING:
             raise nobody()
 
-    def _admitted(self, request: Request) -> tuple[Caller, str]:
-        """The worker and its listener. Raises ProblemAnswer for another listener, and one that has no workers here."""
+    def _admit(self, request: Request) -> tuple[Caller, str]:
+        """Return the worker and its listener. Raises ProblemAnswer for a listener that is not its own or not remote."""
         who, listener = caller(request), request.path_params["listener"]
         if listener != who.listener:
             logger.warning("%s, a worker of %s, asks for calls of another listener", who.name, who.listener)
@@ -149,7 +145,7 @@ class WorkerRoutes:
         return who, listener
 
 
-def _holding(request: Request) -> Holding:
+def _hold(request: Request) -> Holding:
     return cast("Holding", request.app.holding)
 
 

@@ -1,7 +1,4 @@
-"""The worker's way to one server: frames as requests, and refusals as errors.
-
-Owns which answers mean that it is tried again. Refuses to know what a frame leads to.
-"""
+"""A worker of remote servers: asks for calls over HTTP, has local processes run them, and sends the results."""
 
 from __future__ import annotations
 
@@ -47,7 +44,7 @@ class AwayError(Exception):
 
 
 class GoneError(Exception):
-    """Nothing is at this address: the call is over, or the listener has no workers elsewhere."""
+    """Error of an address without content: the call has ended, or the listener has no remote workers."""
 
 
 class RefusedError(Exception):
@@ -80,14 +77,14 @@ class ServerLink:
         return str(self.http.base_url).rstrip("/")
 
     async def send(self, frame: Any, key: str = "", wait: float = 0.0) -> Answer | None:
-        """Send a frame; gives the answer, or None where there is nothing yet.
+        """Send a frame; returns the answer, or None if it comes later.
 
         Args:
-            frame: what is sent.
-            key: of the call that it is about; empty to ask for a call.
+            frame: to send.
+            key: of its call; empty to ask for a call.
             wait: seconds for which the server may hold the request.
 
-        Raises AwayError, GoneError, RefusedError, and FrameError for an answer that is none.
+        Raises AwayError, GoneError, RefusedError, and FrameError for an invalid answer.
         """
         path = f"/v1/workers/{quote(self.listener, safe='')}/calls" + (f"/{key}" if key else "")
         headers = {"content-type": "application/json", "accept-encoding": "identity"}
@@ -105,7 +102,7 @@ class ServerLink:
 
 
 async def _problem(response: httpx.Response) -> Exception:
-    """The error that an answer is."""
+    """Convert an answer to its error."""
     try:
         said = parse_json(await _read(response, PROBLEM), JsonLimits(bytes=PROBLEM))
     except frames.FrameError:
@@ -121,7 +118,7 @@ async def _problem(response: httpx.Response) -> Exception:
 
 
 async def _read(response: httpx.Response, most: int) -> bytes:
-    """The body of an answer. Raises FrameError for one that is too long, or packed."""
+    """Read the body of an answer. Raises FrameError if it is too long or compressed."""
     if response.headers.get("content-encoding", "identity").lower() != "identity":
         raise frames.FrameError("a packed answer")
     data = bytearray()
@@ -159,8 +156,8 @@ class Backoff:
 
     pause: float = FIRST
 
-    def next(self, asked: float = 0.0) -> float:
-        """The next pause in seconds; at least as long as the server has asked for."""
+    def next_pause(self, asked: float = 0.0) -> float:
+        """Return the next pause in seconds; at least the one that the server asked for."""
         pause, self.pause = self.pause, min(self.pause * 2, LAST)
         return max(asked, pause * (0.5 + secrets.randbelow(500) / 1000))
 
@@ -174,10 +171,10 @@ class RemoteWorker:
     """Handles calls of one listener, for one or several servers.
 
     Args:
-        links: the ways to the servers.
-        workers: the processes, entered and left by the one who has made them.
-        many: calls of each server at once.
-        tell: is told what is waited for, and from when on calls are handled.
+        links: to the servers.
+        workers: the processes; entered and left by the caller.
+        many: concurrent calls of each server.
+        tell: is called with status lines: the wait for a server, and the start of service.
     """
 
     links: tuple[ServerLink, ...]
@@ -208,7 +205,7 @@ class RemoteWorker:
     async def _serve(self, link: ServerLink) -> None:
         """Handle calls of one server. Raises RefusedError when it does not let this worker in."""
         room, running = asyncio.Semaphore(self.many), set[asyncio.Task[None]]()
-        taking = _Taking(link, self.tell, self.many)
+        taking = _CallTaker(link, self.tell, self.many)
 
         def end(task: asyncio.Task[None]) -> None:
             running.discard(task)
@@ -218,7 +215,7 @@ class RemoteWorker:
 
         try:
             while not (self.ending.is_set() or self.workers.futile):
-                given = await self._unless_ending(_taken(room, taking))
+                given = await self._unless_ending(_take(room, taking))
                 if given is None:
                     continue
                 task = run_errand(
@@ -228,15 +225,15 @@ class RemoteWorker:
                 task.add_done_callback(end)
         except RefusedError as error:
             logger.error("%s refuses this worker: %s", link.url, error)  # noqa: TRY400 - no fault of this code
-            await _all(running)
+            await _join_all(running)
             raise RefusedError(error.status, f"{link.url}: {error}") from None
         except asyncio.CancelledError:
             await ended(running)
             raise
-        await _all(running)
+        await _join_all(running)
 
     async def _unless_ending(self, work: Any) -> GivenFrame | None:
-        """The call that some work gives; None when the worker is to end before."""
+        """Return the call that a task yields; None if the worker ends first."""
         coming = run_errand(work, "waits for a call", (RefusedError,))
         over = run_errand(self.ending.wait(), "waits for the end")
         both: set[asyncio.Future[Any]] = {coming, over}
@@ -248,17 +245,17 @@ class RemoteWorker:
         return found
 
 
-async def _all(running: set[asyncio.Task[None]]) -> None:
+async def _join_all(running: set[asyncio.Task[None]]) -> None:
     if running:
         await asyncio.wait(running)
 
 
-async def _taken(room: asyncio.Semaphore, taking: _Taking) -> GivenFrame | None:
-    """A call, once there is a process for it; None for none yet. Raises RefusedError."""
+async def _take(room: asyncio.Semaphore, taking: _CallTaker) -> GivenFrame | None:
+    """Take a call once there is a process for it; None if there is no call yet. Raises RefusedError."""
     await room.acquire()
     given = None
     try:
-        given = await taking.next()
+        given = await taking.next_call()
     finally:
         if given is None:
             room.release()
@@ -266,7 +263,7 @@ async def _taken(room: asyncio.Semaphore, taking: _Taking) -> GivenFrame | None:
 
 
 @dataclass(eq=False)
-class _Taking:
+class _CallTaker:
     """The asking of one server for calls."""
 
     link: ServerLink
@@ -276,8 +273,8 @@ class _Taking:
     told: str = ""
     backoff: Backoff = field(default_factory=Backoff)
 
-    async def next(self) -> GivenFrame | None:
-        """A call; None for none yet. Waits before it comes back from a server that is away. Raises RefusedError."""
+    async def next_call(self) -> GivenFrame | None:
+        """Take a call; None if the server has none yet. Pauses first while a server is away. Raises RefusedError."""
         wait = WAIT if self.met else 0.0  # at first it is only asked whether it is there
         try:
             answer = await self.link.send(TakeFrame(frames.VERSION, wait), wait=wait)
@@ -298,7 +295,7 @@ class _Taking:
         if self.told != why:
             self.told = why
             self.tell(why)
-        await asyncio.sleep(self.backoff.next(seconds))
+        await asyncio.sleep(self.backoff.next_pause(seconds))
 
 
 class _UnwantedError(Exception):
@@ -326,17 +323,17 @@ class _RemoteCall:
             await self._say(AliveFrame(self._number))
             name = f"says that a call of {self.link.listener} lives"
             living = run_errand(self._live(), name, (_UnwantedError,))
-            await self._bring(await self._made(living))
+            await self._bring(await self._run(living))
             if self._shows:  # the server ends the request now; cut off, its connection would be lost
                 await asyncio.wait({living}, timeout=BEAT)
         except _UnwantedError as error:
-            logger.info("a call of %s is over: %s", self.link.listener, error)
+            logger.info("a call of %s has ended: %s", self.link.listener, error)
         finally:
             if living is not None:
                 await ended([living])
 
-    async def _made(self, living: asyncio.Task[None]) -> Outcome:
-        """The end of the call. Raises _UnwantedError."""
+    async def _run(self, living: asyncio.Task[None]) -> Outcome:
+        """Run the call to its end. Raises _UnwantedError."""
         name = f"handles a call of {self.link.listener}"
         making = run_errand(self.workers.exchange(lambda: self.given.call, self), name, (WorkerError,))
         both: set[asyncio.Future[Any]] = {making, living}
@@ -376,10 +373,10 @@ class _RemoteCall:
             await self._say(frames.FailedFrame(self._number, told))
 
     async def _say(self, frame: Any, wait: float = 0.0) -> Answer | None:
-        """The server's answer to a frame, which is sent again while the server is away.
+        """Send a frame, again while the server is away, and return its answer.
 
-        Raises _UnwantedError when it does not wait for the call, or nothing was heard of it for too long; and
-        RefusedError for a result.
+        Raises _UnwantedError if the server does not expect the call, or stayed away too long; and RefusedError for a
+        result.
         """
         loop = asyncio.get_running_loop()
         last, backoff = loop.time() + wait + LOST, Backoff()
@@ -387,7 +384,7 @@ class _RemoteCall:
             try:
                 return await self.link.send(frame, self.given.key, wait)
             except AwayError as error:
-                pause = backoff.next(error.after)
+                pause = backoff.next_pause(error.after)
                 if loop.time() + pause > last:
                     raise _UnwantedError(f"its server is away: {error}") from None
                 await asyncio.sleep(pause)

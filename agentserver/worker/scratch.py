@@ -1,7 +1,7 @@
-"""Folders of a stranger's making: measured and removed by descriptors, whatever their depth and their modes.
+"""Scratch folders of workers, measured and removed by descriptors, regardless of their depth and modes.
 
-Owns the walk. Refuses to follow a link, to enter a folder through a name that could mean another one by then, and to
-recurse: a process nests folders as deep as it likes. All of it reads or changes files: not for the event loop.
+The walk follows no link, reopens nothing by a name that could have been swapped, and does not recurse: a process can
+nest folders arbitrarily. Everything here blocks, and must not run on the event loop.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
     "Scratch",
     "clear",
     "measure",
-    "unlinked",
+    "measure_unlinked",
 ]
 
 MOST_FILES = 10_000
@@ -64,7 +64,7 @@ def measure(place: int, most: int) -> Measure:
     """
     total = 0
     try:
-        for seen, each in enumerate(_walked(place), 1):
+        for seen, each in enumerate(_walk_sizes(place), 1):
             total += each
             if total > most:
                 break
@@ -81,8 +81,8 @@ class _DeepError(Exception):
     """A folder lies deeper than is walked."""
 
 
-def _walked(place: int) -> Iterator[int]:
-    """The bytes of each entry. Raises OSError for a folder that cannot be read, _DeepError."""
+def _walk_sizes(place: int) -> Iterator[int]:
+    """Yield the bytes of each entry. Raises OSError for an unreadable folder, _DeepError."""
     levels = [_Level(".", place)]
     try:
         while levels:
@@ -91,14 +91,14 @@ def _walked(place: int) -> Iterator[int]:
                 levels.pop().close()
                 continue
             with suppress(*_GONE):  # meanwhile
-                yield from _seen(entry, levels)
+                yield from _visit(entry, levels)
     finally:
         for level in levels:
             level.close()
 
 
-def _seen(entry: os.DirEntry[str], levels: list[_Level]) -> Iterator[int]:
-    """The bytes of an entry; a folder is entered next."""
+def _visit(entry: os.DirEntry[str], levels: list[_Level]) -> Iterator[int]:
+    """Return the bytes of an entry, and descend into a folder."""
     found = entry.stat(follow_symlinks=False)
     yield found.st_blocks * _BLOCK
     if stat.S_ISDIR(found.st_mode):
@@ -115,22 +115,22 @@ class _Level:
         self.entries = os.scandir(self.folder)
 
     def close(self) -> None:
-        """Let go of its descriptors."""
+        """Close its descriptors."""
         self.entries.close()
         os.close(self.folder)
 
 
-def unlinked(pid: int, below: Path, largest: int) -> Measure:
-    """Measure the files of a process that no folder names any more, but that it has open or mapped.
+def measure_unlinked(pid: int, below: Path, largest: int) -> Measure:
+    """Measure the files of a process that have no name any longer, but that it has open or mapped.
 
     Args:
-        pid: of the process; one that is gone holds nothing.
+        pid: of the process; an ended one holds nothing.
         below: the folder in which it makes files.
-        largest: bytes of one file. One that is only mapped counts as many, since no other process can look at it.
+        largest: bytes of one file. One that is only mapped counts as that many, since it cannot be inspected.
     """
     try:
-        opened = dict(_opened(Path(f"/proc/{pid}/fd")))
-        mapped = set(_mapped(Path(f"/proc/{pid}/maps").read_text(errors="replace"), str(below)))
+        opened = dict(_list_open(Path(f"/proc/{pid}/fd")))
+        mapped = set(_list_mapped(Path(f"/proc/{pid}/maps").read_text(errors="replace"), str(below)))
     except _GONE:
         return Measure(0)
     except OSError as error:
@@ -138,8 +138,8 @@ def unlinked(pid: int, below: Path, largest: int) -> Measure:
     return Measure(sum(opened.values()) + len(mapped - opened.keys()) * largest)
 
 
-def _opened(folder: Path) -> Iterator[tuple[int, int]]:
-    """The number and the bytes of each unlinked file that is open."""
+def _list_open(folder: Path) -> Iterator[tuple[int, int]]:
+    """Yield the inode and the bytes of each unlinked file that is open."""
     for each in folder.iterdir():
         with suppress(*_GONE):
             found = each.stat()
@@ -147,8 +147,8 @@ def _opened(folder: Path) -> Iterator[tuple[int, int]]:
                 yield found.st_ino, found.st_blocks * _BLOCK
 
 
-def _mapped(maps: str, below: str) -> Iterator[int]:
-    """The number of each unlinked file that is mapped (proc(5))."""
+def _list_mapped(maps: str, below: str) -> Iterator[int]:
+    """Yield the inode of each unlinked file that is mapped (proc(5))."""
     for line in maps.splitlines():
         _, _, _, _, inode, *path = line.split(maxsplit=5)
         if path and path[0].startswith(below) and path[0].endswith(" (deleted)"):
@@ -156,15 +156,15 @@ def _mapped(maps: str, below: str) -> Iterator[int]:
 
 
 def clear(place: int, most: int | None = None) -> bool:
-    """Remove everything below a folder; True when there was something.
+    """Remove the content of a folder; True if it had any.
 
     The folders in it are moved up to it one by one, so that nothing is ever removed from more than one level below.
 
     Args:
         place: a descriptor of the folder.
-        most: entries to remove, where a process may go on making them; None for all.
+        most: maximum number of entries, in case a process keeps making some; None for all.
 
-    Raises OSError when something cannot be removed, and when there are more.
+    Raises OSError if something cannot be removed, or if there are more.
     """
     removed = 0
     while names := _names(place):
@@ -184,7 +184,7 @@ def _names(place: int) -> list[str]:
 
 def _remove(name: str, place: int) -> None:
     """Remove a file, or a folder once its own folders have been moved up to ``place``."""
-    if not _permitted(name, place):
+    if not _open_up(name, place):
         os.unlink(name, dir_fd=place)
         return
     folder = os.open(name, FOLDER, dir_fd=place)
@@ -199,14 +199,14 @@ def _remove(name: str, place: int) -> None:
 
 def _take_out(name: str, folder: int, place: int) -> None:
     """Remove a file, or move a folder up to ``place``."""
-    if _permitted(name, folder):
+    if _open_up(name, folder):
         os.rename(name, secrets.token_hex(16), src_dir_fd=folder, dst_dir_fd=place)
     else:
         os.unlink(name, dir_fd=folder)
 
 
-def _permitted(name: str, place: int) -> bool:
-    """True for a folder, which is made one that this process may read and change."""
+def _open_up(name: str, place: int) -> bool:
+    """Make a folder accessible to this process; False for any other file."""
     seen = os.open(name, _NAME, dir_fd=place)
     try:
         mode = os.fstat(seen).st_mode
@@ -224,11 +224,11 @@ UNBOUNDED = (
 TICK = 50_000_000
 """Nanoseconds by which the times that a file system writes may be behind, several times over."""
 ROUNDED = 1 << 16
-"""Bytes by which a file system rounds up what is written, and what it keeps of its own for it.
+"""Overhead of a file system in bytes: rounding and metadata.
 
-The kernel refuses to write beyond the limit: the process that it refused has a file of that size, and continues."""
+The kernel refuses writes beyond the limit; the process then has a file of that size, and continues."""
 MOST_REMOVED = 4 * MOST_FILES
-"""Files that are removed between two calls, while the process may go on making some."""
+"""Files that are removed between two calls; the process may keep making some."""
 
 logger = logging.getLogger("agentserver.worker")
 
@@ -241,7 +241,7 @@ class Scratch:
         self._place = os.open(self.path, FOLDER)
         self._unchanged: int | None = None
         self.bounded = False
-        """True once the process has a file system of its own here: the kernel bounds what it holds."""
+        """True once the process has its own file system here, whose size the kernel limits."""
 
     def adopt(self, pid: int) -> None:
         """Take the file system that a process has mounted here for itself, if it has one.
@@ -264,21 +264,21 @@ class Scratch:
         """Remove everything in it. Raises OSError."""
         changed = os.fstat(self._place).st_mtime_ns
         found = clear(self._place, MOST_REMOVED)
-        # What is made within one tick of the file system's clock leaves the folder's time as it was.
+        # A change within one tick of the file system's clock leaves the folder's time as it was.
         settled = time.time_ns() - changed > TICK
         self._unchanged = changed if settled and not found else None
 
     def breach(self, disk: int, *pids: int) -> str:
-        """The reason why processes keep too much in it; empty while they do not, and when the kernel bounds them.
+        """Describe how processes exceed its limit; empty within the limit, and where the kernel enforces it.
 
         Args:
-            disk: bytes that they may keep, and that one file may have.
+            disk: bytes in total, and of one file.
             pids: of the processes.
         """
         if self.bounded:
             return ""
         most = disk + ROUNDED
-        found = [measure(self._place, most), *(unlinked(pid, self.path, disk) for pid in pids)]
+        found = [measure(self._place, most), *(measure_unlinked(pid, self.path, disk) for pid in pids)]
         if sum(each.bytes for each in found) > most:
             return f"it wrote more than {disk} bytes"
         return next((each.breach for each in found if each.breach), "")

@@ -56,7 +56,7 @@ def framed(data):
 
 def framed_or_spoken(data):
     """Read a frame of a local and of a remote worker; raise only where both refuse it."""
-    if refuses(framed, data) and refuses(FrameCodec(1 << 22).spoken, data):
+    if refuses(framed, data) and refuses(FrameCodec(1 << 22).read_spoken, data):
         raise FrameError
 
 

@@ -43,7 +43,7 @@ def fed(reader, data, piece=7):
     found = []
     for at in range(0, len(data), piece):
         reader.feed(data[at : at + piece])
-        while (frame := reader.next()) is not None:
+        while (frame := reader.take_frame()) is not None:
             found.append(frame)
     return found
 

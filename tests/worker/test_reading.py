@@ -33,7 +33,7 @@ def read(paper, accepted, said=(), storage=None, logged=(), closed=()):
     stored = {name: None if text is None else text.encode() for name, text in (storage or {}).items()}
     changes = tuple(LogChange(kind, gone, tuple(map(str.encode, new))) for kind, gone, new in logged)
     frame = ReturnedFrame(1, tuple(said), Effects(stored, tuple(closed), changes))
-    return reading.returned(frame, accepted, paper.rules.codecs, paper.rules.bounds, STORAGE)
+    return reading.decode_result(frame, accepted, paper.rules.codecs, paper.rules.bounds, STORAGE)
 
 
 def markup(paper, payload):
@@ -153,10 +153,10 @@ def test_what_no_class_of_a_workers_own_could_be_is_not_kept(paper, accepted, na
 
 
 def test_a_failure_with_faults_is_the_senders_to_correct():
-    got = reading.failed(FailedFrame(1, "validation", ("text: is missing",)))
+    got = reading.decode_failure(FailedFrame(1, "validation", ("text: is missing",)))
     assert isinstance(got, Returned)
     assert got.said.corrections == ("text: is missing",)
-    assert isinstance(reading.failed(FailedFrame(1, "it broke", ())), Failed)
+    assert isinstance(reading.decode_failure(FailedFrame(1, "it broke", ())), Failed)
 
 
 @pytest.mark.parametrize(
@@ -164,4 +164,4 @@ def test_a_failure_with_faults_is_the_senders_to_correct():
     [("rate", Code.BUSY), ("budget", Code.BUDGET), ("rejected", Code.INTERNAL), ("no such", Code.INTERNAL)],
 )
 def test_a_caller_learns_the_kind_of_a_completion_that_failed(fault, code):
-    assert reading.failed(FailedFrame(1, "it broke", (), fault)).code is code
+    assert reading.decode_failure(FailedFrame(1, "it broke", (), fault)).code is code

@@ -1,1 +1,1 @@
-"""The wall around a process, by the kernel's means that need no privilege. Internal."""
+"""The wall around a process, built with unprivileged kernel features. Internal."""

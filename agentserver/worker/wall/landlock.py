@@ -1,7 +1,6 @@
-"""Landlock: which files a process reaches, and which ports, by rules of the kernel that need no privilege.
+"""Landlock: unprivileged kernel rules for files and ports (linux/landlock.h), and the mount of a scratch folder.
 
-Owns the numbers of its interface (linux/landlock.h) and what each version of it holds. Refuses to know why a path is
-granted. Rules only add: what lies below a granted folder cannot be taken away again.
+Rules only add rights: access below a granted folder cannot be revoked.
 """
 
 from __future__ import annotations
@@ -17,7 +16,16 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["MOST_FILES", "Grant", "Handled", "Right", "handled", "mounted", "restrict", "version"]
+__all__ = [
+    "MOST_FILES",
+    "Grant",
+    "HandledRights",
+    "Right",
+    "list_handled",
+    "mount_scratch",
+    "restrict",
+    "version",
+]
 
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
 _ASK_VERSION = 1
@@ -54,19 +62,19 @@ _SINCE = ((5, Right.IOCTL_DEV), (3, Right.TRUNCATE), (2, Right.REFER))
 
 
 class Grant(NamedTuple):
-    """A path and what may be done there, and below it where it is a folder."""
+    """A path with its access rights, which include everything below a folder."""
 
     path: Path
     files: Right
 
 
 def version() -> int:
-    """The version of the kernel's Landlock; 0 where there is none."""
+    """Return the Landlock version of the kernel; 0 without Landlock."""
     found = ctypes.CDLL(None, use_errno=True).syscall(_CREATE, None, ctypes.c_size_t(0), _ASK_VERSION)
     return max(int(found), 0)
 
 
-class Handled(NamedTuple):
+class HandledRights(NamedTuple):
     """The acts that a version of Landlock refuses unless a rule allows them.
 
     Args:
@@ -82,30 +90,30 @@ class Handled(NamedTuple):
     size: int
 
 
-def handled(version: int) -> Handled:
-    """Everything that a version can refuse and that these rules know of."""
+def list_handled(version: int) -> HandledRights:
+    """Return all access rights that a version can restrict, of those known here."""
     files = Right((1 << 16) - 1)
     for since, right in _SINCE:
         if version < since:
             files &= ~right
     net = _BIND | _CONNECT if version >= _NET_SINCE else 0
     scoped = _NAMED_SOCKETS_AND_SIGNALS if version >= _SCOPES_SINCE else 0
-    return Handled(files, net, scoped, 24 if scoped else 16 if net else 8)
+    return HandledRights(files, net, scoped, 24 if scoped else 16 if net else 8)
 
 
 def restrict(grants: Iterable[Grant], ports: Iterable[int] = ()) -> None:
-    """Hold this thread, and what it starts from now on, to the grants and to TCP connections to the ports.
+    """Restrict this thread and its later children to the grants, and to TCP connections to the ports.
 
-    Everything of files and of TCP that this version of Landlock can refuse is refused otherwise, and where it can,
-    signals to processes and abstract sockets outside.
+    All other file and TCP access that this Landlock version covers is refused, and where supported, signals to outside
+    processes and outside abstract sockets.
 
     Args:
         grants: existing paths.
         ports: 1 to 65535.
 
-    Raises OSError when the kernel does not take a rule, FileNotFoundError for a path that is not there.
+    Raises OSError if the kernel rejects a rule, FileNotFoundError for a missing path.
     """
-    ruled = handled(version())
+    ruled = list_handled(version())
     attributes = struct.pack("=QQQ", *ruled[:3])[: ruled.size]
     rules = _call(_CREATE, attributes, ctypes.c_size_t(ruled.size), 0, what="Landlock takes no rules")
     try:
@@ -119,10 +127,10 @@ def restrict(grants: Iterable[Grant], ports: Iterable[int] = ()) -> None:
         os.close(rules)
 
 
-def _grant(rules: int, grant: Grant, handled: Right) -> None:
+def _grant(rules: int, grant: Grant, list_handled: Right) -> None:
     place = os.open(grant.path, os.O_PATH | os.O_CLOEXEC)
     try:
-        allowed = grant.files & handled
+        allowed = grant.files & list_handled
         if not stat.S_ISDIR(os.fstat(place).st_mode):
             allowed &= Right.OF_A_FILE
         if allowed:
@@ -146,7 +154,7 @@ _NEW_MOUNTS, _NEW_USERS = 0x00020000, 0x10000000
 _NO_SETUID, _NO_DEVICES = 2, 4
 
 
-def mounted(folder: Path, size: int) -> bool:
+def mount_scratch(folder: Path, size: int) -> bool:
     """Give this process a file system of its own at a folder. False, with nothing changed, where it may not.
 
     The process must have one thread. It keeps its user and group, and has every capability of its own namespace.

@@ -1,7 +1,7 @@
-"""Which system calls a walled process may make, and with which arguments.
+"""Raises the wall in the process itself, before it runs code of the project, and rules on system calls with arguments.
 
-Owns the conditions and the reason of each. Refuses to know how a filter is written (``seccomp``) and whether files may
-be opened: Landlock rules paths, this rules what Landlock does not know of.
+It is raised completely or not at all: a system that lacks a part is refused. Landlock rules files and TCP ports; the
+conditions here cover the rest.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.worker.wall import landlock, seccomp
-from agentserver.worker.wall.landlock import Grant, Right, mounted
+from agentserver.worker.wall.landlock import Grant, Right, mount_scratch
 from agentserver.worker.wall.seccomp import Machine
 
 if TYPE_CHECKING:
@@ -62,13 +62,13 @@ _PRCTL = (15, 16, 0x53564D41)  # the names of threads and of memory
 
 
 class Check(NamedTuple):
-    """One argument, as far as a mask leaves it, is one of some values.
+    """A condition on one argument: its masked value is in a set.
 
     Args:
         argument: 0 to 5.
-        values: what its lower 32 bits may be.
+        values: allowed values of its lower 32 bits.
         mask: the bits that count.
-        wide: True where the kernel reads 64 bits: the upper ones are 0 then.
+        wide: True where the kernel reads 64 bits: the upper ones must be 0.
     """
 
     argument: int
@@ -108,19 +108,19 @@ _FREE = CallRule(())
 
 
 def conditions(permits: Permits) -> Mapping[str, CallRule]:
-    """The rule of each call of the judged table; one that is missing here is refused.
+    """Build the condition of each call of the judged table; a call without one is refused.
 
-    - ``socket``: without ports none at all, since Landlock rules neither UDP nor named sockets of the file system. With
-      ports TCP alone, by its own protocol: MPTCP would pass Landlock by, and so would TCP Fast Open.
+    - ``socket``: none without ports, since Landlock rules neither UDP nor named sockets of the file system. With
+      ports TCP alone, by its own protocol: MPTCP would bypass Landlock, and so would TCP Fast Open.
     - ``socketpair``: streams, which event loops need. A pair of datagrams can be aimed at named sockets.
-    - ``sendmsg``: only for those whose bytes the kernel bounds. It hands descriptors on, and a filter cannot see
+    - ``sendmsg``: only for processes whose bytes the kernel bounds. It can pass descriptors, and a filter cannot see
       whether it does; a file on its way from one socket to another is in no list of the system's.
     - ``clone``: threads. ``clone3`` keeps its flags in memory where no filter can read them.
     - ``kill``, ``tgkill``: oneself, which ``abort`` does.
     - ``fcntl``, ``ioctl``: without those that make the kernel send signals to an owner.
     - ``prlimit64``: reading, of oneself: with a pid a process would set its parent's limits.
-    - ``execve``: the programs that Landlock names; what a fresh program does first comes with it.
-    - ``prctl``: names. With more it would stop dying with its parent.
+    - ``execve``: the programs that Landlock names; the first steps of a new program need it.
+    - ``prctl``: names. Further options would let it outlive its parent.
     """
     own = Check(0, (permits.pid,))
     tcp = (
@@ -159,7 +159,7 @@ _LANDLOCK, _LANDLOCK_PORTS, _LANDLOCK_FORK = 3, 4, 6
 
 
 class WallError(Exception):
-    """The wall does not stand, and nothing may run behind it."""
+    """Error of a wall that is not raised, after which nothing may run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,13 +170,13 @@ class Wall:
         memory: bytes of address space.
         cpu: seconds of processor time in its whole life, None without a bound; the caller measures single calls.
         files: open files at once.
-        disk: bytes of one file, and of the scratch folder where the kernel bounds it; the caller measures it elsewhere.
-        read: files, and folders with all that is below them.
-        list: folders of which the names alone may be read.
-        scratch: a folder of its own to write to; None for none.
+        disk: bytes of one file, and of the scratch folder where the kernel bounds it; otherwise the caller measures it.
+        read: files, and folders with everything below them.
+        list: folders whose names alone may be read.
+        scratch: a folder of its own to write to; None without one.
         ports: TCP ports that it may connect to, at any address.
         commands: programs that it may become.
-        fork: whether it may make processes; only with Landlock 6 or later, which keeps their signals within.
+        fork: whether it may make processes; only with Landlock 6 or later, which confines their signals.
     """
 
     memory: int
@@ -191,7 +191,7 @@ class Wall:
     fork: bool = False
 
     def grants(self) -> Iterator[Grant]:
-        """Everything that Landlock is told."""
+        """List all Landlock grants."""
         yield from (Grant(path, Right.READ) for path in self.read)
         yield from (Grant(path, Right.LIST) for path in self.list)
         yield from (Grant(path, Right.RUN) for path in self.commands)
@@ -202,14 +202,14 @@ class Wall:
 
 
 def machine() -> Machine | None:
-    """The machine of this process; None when the wall has no table for it."""
+    """Identify the machine of this process; None if the wall has no table for it."""
     name = platform.machine()
     known = sys.platform == "linux" and sys.byteorder == "little" and sys.maxsize > 2**32
     return Machine(name) if known and name in set(Machine) else None
 
 
 def missing(*, ports: bool = False, fork: bool = False) -> tuple[str, ...]:
-    """The parts of the wall that this system lacks, in words; empty when the wall can be raised."""
+    """List the parts of the wall that this system lacks; empty if it can be raised."""
     here = machine()
     if here is None:
         return (
@@ -227,16 +227,16 @@ def missing(*, ports: bool = False, fork: bool = False) -> tuple[str, ...]:
 
 
 def raise_wall(wall: Wall, parent: int) -> None:
-    """Hold this process to the wall, for good; it dies when its parent does.
+    """Restrict this process to the wall for good; it dies when its parent does.
 
     The file system, privileges, limits, Landlock and the filter come in this order, since each needs what the next
-    takes away. Without a file system of its own the process may not hand descriptors on, which nobody could count then.
+    takes away. Without its own file system the process may not pass descriptors, which could not be counted then.
 
     Args:
-        wall: what the process may use.
-        parent: the process id of the one that started it.
+        wall: the resources of the process.
+        parent: the process id of its parent.
 
-    Raises WallError, with nothing or a part of it raised: the process must end then.
+    Raises WallError, with the wall partly raised or not at all: the process must end then.
     """
     here, lacks = machine(), missing(ports=bool(wall.ports), fork=wall.fork)
     if here is None or lacks:
@@ -245,7 +245,7 @@ def raise_wall(wall: Wall, parent: int) -> None:
         raise WallError("a thread runs already, which Landlock would not hold")
     libc = ctypes.CDLL(None, use_errno=True)
     try:
-        bounded = wall.scratch is None or mounted(wall.scratch, wall.disk)
+        bounded = wall.scratch is None or mount_scratch(wall.scratch, wall.disk)
         libc.prctl(_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:
             raise WallError("the process that asked for it is gone")  # before the signal could be arranged

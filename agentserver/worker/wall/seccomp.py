@@ -1,8 +1,6 @@
-"""System calls by name, with their numbers on each machine that the wall knows.
+"""The filter of system calls, written for seccomp, and the numbers of the calls on each supported machine.
 
-Owns the two tables: calls that a walled process may make with any arguments, and those whose arguments or whose caller
-decide. Refuses to know why a call is in one of them: ``rules`` has the conditions. Everything that stands in neither
-is refused.
+Two tables list the calls: those allowed with any arguments, and those with a condition. All other calls are refused.
 """
 
 from __future__ import annotations
@@ -45,7 +43,7 @@ class Machine(StrEnum):
 
     @property
     def audit(self) -> int:
-        """The word by which a filter is told the machine of a call (AUDIT_ARCH_* of linux/audit.h)."""
+        """Constant that identifies the machine of a call to a filter (AUDIT_ARCH_* of linux/audit.h)."""
         return {Machine.X86_64: 0xC000003E, Machine.AARCH64: 0xC00000B7}[self]
 
 
@@ -92,7 +90,7 @@ JUDGED = """
 
 
 def numbers(table: str, machine: Machine) -> Mapping[str, int]:
-    """The numbers of a table's calls on a machine; a call that the machine does not have is left out."""
+    """Return the numbers of a table's calls on a machine, without those that it lacks."""
     column = 1 if machine is Machine.X86_64 else 2
     entries = (entry.split() for entry in table.replace("\n", " ").split(";"))
     return MappingProxyType(
@@ -124,26 +122,31 @@ class Instruction(NamedTuple):
     no: int
     operand: int
 
-    def packed(self) -> bytes:
+    def pack(self) -> bytes:
         """As the kernel reads it (``struct sock_filter``)."""
         return struct.pack("=HBBI", self.code, self.yes, self.no, self.operand)
 
 
 def refusal(error: int) -> int:
-    """The value of a filter that lets a call fail with an error."""
+    """Build the filter value that fails a call with an error."""
     return _ERRNO | error
 
 
 def program(machine: Machine, permits: Permits) -> tuple[Instruction, ...]:
-    """The filter of a process."""
+    """Assemble the filter of a process."""
     judged, rules = numbers(JUDGED, machine), conditions(permits)
     return (
         _load(_MACHINE),
         Instruction(EQUAL, 1, 0, machine.audit),
         _end(KILL),
         _load(_NUMBER),
-        *(each for number in numbers(FREE, machine).values() for each in _ruled(number, CallRule(()))),
-        *(each for name, rule in rules.items() if name in judged for each in _ruled(judged[name], rule)),
+        *(each for number in numbers(FREE, machine).values() for each in _compile_rule(number, CallRule(()))),
+        *(
+            each
+            for name, rule in rules.items()
+            if name in judged
+            for each in _compile_rule(judged[name], rule)
+        ),
         Instruction(AT_LEAST, 0, 1, NEWEST + 1),
         _end(refusal(errno.ENOSYS)),
         _end(refusal(errno.EPERM)),
@@ -158,13 +161,13 @@ def _end(action: int) -> Instruction:
     return Instruction(RETURN, 0, 0, action)
 
 
-def _ruled(number: int, rule: CallRule) -> tuple[Instruction, ...]:
-    block = (*(each for check in rule.checks for each in _checked(check, rule.error)), _end(ALLOW))
+def _compile_rule(number: int, rule: CallRule) -> tuple[Instruction, ...]:
+    block = (*(each for check in rule.checks for each in _compile_check(check, rule.error)), _end(ALLOW))
     return Instruction(EQUAL, 0, len(block), number), *block
 
 
-def _checked(check: Check, error: int) -> Iterator[Instruction]:
-    """Go on when the argument is one of the values, and end with the error otherwise."""
+def _compile_check(check: Check, error: int) -> Iterator[Instruction]:
+    """Continue if the argument has one of the values, else fail."""
     place = _ARGUMENTS + 8 * check.argument
     if check.wide:
         yield from (_load(place + 4), Instruction(EQUAL, 1, 0, 0), _end(refusal(error)))
@@ -181,7 +184,7 @@ class _Program(ctypes.Structure):
 
 
 def available(machine: Machine) -> bool:
-    """True when the kernel can let calls fail and can end a process by a filter."""
+    """Tell whether the kernel supports failing calls and killing a process by a filter."""
     libc = ctypes.CDLL(None, use_errno=True)
     wanted = (ctypes.c_uint32(_ERRNO), ctypes.c_uint32(KILL))
     return all(
@@ -191,7 +194,7 @@ def available(machine: Machine) -> bool:
 
 def install(machine: Machine, permits: Permits) -> None:
     """Hold every thread of this process to the filter, for good. Raises OSError when the kernel does not."""
-    code = b"".join(each.packed() for each in program(machine, permits))
+    code = b"".join(each.pack() for each in program(machine, permits))
     kept = ctypes.create_string_buffer(code, len(code))
     given = _Program(len(code) // 8, ctypes.cast(kept, ctypes.c_void_p))
     libc = ctypes.CDLL(None, use_errno=True)

@@ -23,7 +23,7 @@ from agentserver.mcp.client.process import plain
 from agentserver.payload.foreign.lock import written
 from agentserver.payload.foreign.servers import CommandIsolation, McpServer
 from agentserver.worker import commands
-from agentserver.worker.commands import launched
+from agentserver.worker.commands import open_launch
 from agentserver.worker.wall.raising import WallError, missing
 from tests.machine import HANGS
 from tests.mcp.client.projects import alive, soon
@@ -107,7 +107,7 @@ def organism_in(folder, isolation, lock=None):
     if lock is True:
         found, directory, mistakes = servers(folder / "organism.yaml", {})
         assert mistakes == ()
-        lock = written(ask(found[0], directory, launched).lock)
+        lock = written(ask(found[0], directory, open_launch).lock)
     path.write_text(lock)
     return lock
 

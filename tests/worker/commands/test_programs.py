@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentserver.worker.commands import _loader, parts
-from agentserver.worker.exec_walled import Becoming, read
+from agentserver.worker.exec_walled import ProgramStart, read
 from agentserver.worker.wall.raising import Wall
 
 PYTHON = Path(sys.executable)
@@ -54,5 +54,5 @@ def test_any_bytes_name_a_loader_or_none(data):
 
 def test_what_is_to_be_started_is_read_as_it_was_written():
     wall = Wall(1, None, 2, 3, (Path("/a"),), (), Path("/s"), (80,), (Path("/bin/x"),), fork=True)
-    asked = Becoming(wall, 7, ("/bin/x", "a b", "ü"), ("PATH",))
-    assert read(asked.written()) == asked
+    asked = ProgramStart(wall, 7, ("/bin/x", "a b", "ü"), ("PATH",))
+    assert read(asked.to_argument()) == asked

@@ -41,13 +41,13 @@ def call(counterpart, silences=None):
 async def test_a_question_that_is_asked_again_is_put_to_the_model_once():
     counterpart = Asked()
     held = call(counterpart)
-    assert held.hear(question(7)) is None
+    assert held.handle_frame(question(7)) is None
     await asyncio.sleep(0)
-    assert held.hear(question(7)) is None
+    assert held.handle_frame(question(7)) is None
     counterpart.may.set()
-    await asyncio.wait(held.awaited(question(7)), return_when=asyncio.FIRST_COMPLETED)
-    assert held.hear(question(7)).content == "yes"
-    assert held.hear(question(7)).content == "yes", "the answer was lost on the way"
+    await asyncio.wait(held.list_futures(question(7)), return_when=asyncio.FIRST_COMPLETED)
+    assert held.handle_frame(question(7)).content == "yes"
+    assert held.handle_frame(question(7)).content == "yes", "the answer was lost on the way"
     assert counterpart.numbers == [7]
     held.close()
 
@@ -55,9 +55,9 @@ async def test_a_question_that_is_asked_again_is_put_to_the_model_once():
 async def test_too_many_open_questions_end_the_call():
     held = call(Asked())
     for number in range(QUESTIONS):
-        assert held.hear(question(number)) is None
+        assert held.handle_frame(question(number)) is None
     with pytest.raises(UnwantedError):
-        held.hear(question(QUESTIONS))
+        held.handle_frame(question(QUESTIONS))
     with pytest.raises(WorkerError, match="it asked out of turn"):
         await held.over
     held.close()
@@ -66,9 +66,9 @@ async def test_too_many_open_questions_end_the_call():
 async def test_only_the_first_sign_of_life_is_answered_at_once_and_progress_is_passed_on():
     counterpart = Asked()
     held = call(counterpart)
-    assert held.hear(AliveFrame(1)) == HeardFrame(1)
-    assert held.hear(AliveFrame(1)) is None
-    assert held.hear(frames.ProgressFrame(1, "half")) == HeardFrame(1)
+    assert held.handle_frame(AliveFrame(1)) == HeardFrame(1)
+    assert held.handle_frame(AliveFrame(1)) is None
+    assert held.handle_frame(frames.ProgressFrame(1, "half")) == HeardFrame(1)
     assert counterpart.lines == ["half"]
     held.close()
 
@@ -76,7 +76,7 @@ async def test_only_the_first_sign_of_life_is_answered_at_once_and_progress_is_p
 async def test_a_server_that_was_held_up_itself_takes_no_worker_for_dead(monkeypatch):
     """Timers that are late by more than a second say that the process did not run, so that it could hear nobody."""
     held = call(Asked(), Silences(100.0, 100.0))
-    held.hear(AliveFrame(1))
+    held.handle_frame(AliveFrame(1))
     held._miss(asyncio.get_running_loop().time() - remote_desk.HELD_UP - 0.1, 100.0, held._lose)
     assert not held.over.done()
     held._miss(asyncio.get_running_loop().time(), 100.0, held._lose)

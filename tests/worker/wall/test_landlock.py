@@ -27,20 +27,20 @@ def test_the_library_names_the_rights_that_have_no_name_here():
 
 @pytest.mark.parametrize("version", range(1, abi.MAX_KNOWN_ABI + 3))
 def test_each_version_refuses_all_that_the_library_says_it_can(version):
-    ruled = landlock.handled(version)
+    ruled = landlock.list_handled(version)
     assert ruled.files == abi.get_supported_fs(version)
     assert ruled.net == abi.get_supported_net(version)
     assert ruled.scoped == abi.get_supported_scope(version)
 
 
 def test_ports_and_scopes_have_the_librarys_numbers():
-    assert landlock.handled(abi.MIN_NET_ABI).net == AccessNet.BIND_TCP | AccessNet.CONNECT_TCP
-    assert landlock.handled(abi.MIN_SCOPE_ABI).scoped == Scope.ABSTRACT_UNIX_SOCKET | Scope.SIGNAL
+    assert landlock.list_handled(abi.MIN_NET_ABI).net == AccessNet.BIND_TCP | AccessNet.CONNECT_TCP
+    assert landlock.list_handled(abi.MIN_SCOPE_ABI).scoped == Scope.ABSTRACT_UNIX_SOCKET | Scope.SIGNAL
     assert landlock._CONNECT == AccessNet.CONNECT_TCP
 
 
 def test_the_largest_structure_is_the_librarys():
-    assert landlock.handled(abi.MAX_KNOWN_ABI).size == ctypes.sizeof(py_landlock.RulesetAttr)
+    assert landlock.list_handled(abi.MAX_KNOWN_ABI).size == ctypes.sizeof(py_landlock.RulesetAttr)
 
 
 @pytest.mark.skipif(bool(missing()), reason="no Landlock here")

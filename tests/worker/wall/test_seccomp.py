@@ -11,14 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentserver.worker.wall import seccomp
-from agentserver.worker.wall.raising import CLONE_THREAD, MSG_FASTOPEN, Permits
 from agentserver.worker.wall.seccomp import (
     ALLOW,
+    CLONE_THREAD,
     FREE,
     JUDGED,
     KILL,
+    MSG_FASTOPEN,
     NEWEST,
     Machine,
+    Permits,
     numbers,
     program,
     refusal,

@@ -30,8 +30,8 @@ from agentserver.llm.prompts import messages_of
 from agentserver.payload.codec import Codecs
 from agentserver.payload.generate import Unencodable
 from agentserver.payload.xmlify import PayloadError
-from agentserver.pump.invoke import told
 from agentserver.pump.editions import Supply, supply
+from agentserver.pump.invoke import told
 from agentserver.supervision import run_errand
 from agentserver.wire.envelope import Bounds, Malformed, read_payload, read_written
 from agentserver.worker.frames import (

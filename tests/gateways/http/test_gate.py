@@ -14,7 +14,7 @@ from starlette.routing import Route
 from agentserver.gateways.http import DoorPart
 from agentserver.gateways.http.parts import caller
 from agentserver.gateways.principals import Rate, Rates, Role
-from agentserver.gateways.principals.tokens import REFUSALS
+from agentserver.gateways.principals.callers import REFUSALS
 from tests.foreign_json.bombs import PLAIN
 from tests.gateways.http.desk import NoPace, desk, opened
 from tests.machine import HANGS

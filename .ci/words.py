@@ -63,7 +63,6 @@ UNTRANSLATED: dict[str, tuple[float, float]] = {
     "payload": (12.5, 19.8),
     "ports": (27.0, 19.7),
     "provenance": (20.7, 29.8),
-    "pump": (35.5, 18.9),
     "reloading": (32.1, 20.2),
     "remedies": (12.1, 44.0),
     "telemetry": (34.3, 25.7),

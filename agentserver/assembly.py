@@ -24,9 +24,9 @@ from agentserver.extras import installed, installing, require
 from agentserver.guards.intents import HandoffRecord
 from agentserver.handoff.edge.copying import copying
 from agentserver.pump.editions import Callee, Edition
+from agentserver.pump.ingress import ServerIngress
 from agentserver.pump.pump import Pump, PumpHooks
 from agentserver.pump.records import RecordStream, check_observer, run_observers
-from agentserver.pump.serving import Serving
 from agentserver.reloading.fixed import (
     STOPPED,
     Adopting,
@@ -116,7 +116,7 @@ class SystemClock:
 
 
 @dataclass
-class Server(Serving):
+class Server(ServerIngress):
     """An organism at work. An async context manager: entering starts it, leaving drains and stops it.
 
     Args:
@@ -261,7 +261,9 @@ class Server(Serving):
             adopting.adopt(decided_by.guards)
         finishing = pump.reloads.swap(edition)
         self.organism, self.rules = organism, decided_by
-        self._keepers.retire(pump.reloads.moved, (lambda: None) if passing is None else passing.carry_out())
+        self._keepers.retire(
+            pump.reloads.wait_moved, (lambda: None) if passing is None else passing.carry_out()
+        )
         return Reloaded(organism.name, finishing)
 
     async def __aexit__(

@@ -78,7 +78,7 @@ class Accounts:
         """Principals with an open conversation or a message at work."""
         return frozenset(self._accounts)
 
-    def of(self, principal: str) -> tuple[int, int, int]:
+    def counts_of(self, principal: str) -> tuple[int, int, int]:
         """Return the messages, bytes and open conversations of a principal."""
         account = self._accounts.get(principal)
         return (0, 0, 0) if account is None else (account.messages, account.bytes, account.conversations)
@@ -96,7 +96,7 @@ class Accounts:
             most, why = own, "as many as this principal may have"
         else:
             why = "which is limits.principal_conversations"
-        if (self.of(principal)[2] if count is None else count) >= most:
+        if (self.counts_of(principal)[2] if count is None else count) >= most:
             raise QuotaError(f"{principal} has {most} conversations open, {why}: close some first")
 
     def open(self, conversation: str, principal: str) -> None:
@@ -138,7 +138,7 @@ class Accounts:
         """Count a message that is on its way in, until ``arrived``; by then it is committed, or refused."""
         self._change(principal, 1, size)
 
-    def arrived(self, principal: str, size: int) -> None:
+    def finish_arrival(self, principal: str, size: int) -> None:
         """Stop counting a message as arriving: it is counted with its conversation."""
         self._change(principal, -1, -size)
         self._tidy(principal)

@@ -38,7 +38,7 @@ ANSWERS_NAP = 1.0
 """Seconds after which answers are looked for again while something waits."""
 
 
-class Waiting:
+class PendingApprovals:
     """Approvals of the conversations at work.
 
     Args:
@@ -63,7 +63,7 @@ class Waiting:
         """Return the messages that wait, those of ``others`` included, oldest first."""
         return tuple(sorted([*self.known.values(), *others], key=lambda approval: approval.at))
 
-    def hear(self, outcome: Outcome) -> None:
+    def record(self, outcome: Outcome) -> None:
         """Record the questions and answers of a committed step."""
         self.add(outcome.asked)
         self.settle(outcome.records)
@@ -109,7 +109,7 @@ class Waiting:
             if self.known or others():
                 await self._take_answers(time, answer, others)
             now = await time.look()
-            for approval in self._overdue(time, now):
+            for approval in self._find_overdue(time, now):
                 why = Unasked.NOBODY if self._nobody else Unasked.LATE
                 said = ApprovalAnswer(approval.id, approval.digest, Answer.DENY, why)
                 with suppress(
@@ -119,9 +119,9 @@ class Waiting:
                 self.known.pop(approval.delivery.id, None)
             await self._sleep(time, now, elsewhere=self._answers is not None and bool(others()))
 
-    def _overdue(self, time: Timekeeper, at: float) -> list[Approval]:
+    def _find_overdue(self, time: Timekeeper, at: float) -> list[Approval]:
         known = self.known.values()
-        return [one for one in known if self._nobody or time.left(self._limit, one.at, at) <= 0]
+        return [one for one in known if self._nobody or time.seconds_left(self._limit, one.at, at) <= 0]
 
     async def _take_answers(self, time: Timekeeper, answer: Commit, others: Others) -> None:
         if self._answers is None:
@@ -131,7 +131,7 @@ class Waiting:
             for answered, at in found:
                 known = (*self.known.values(), *others())
                 approval = next((one for one in known if one.id == answered.approval), None)
-                if approval is None or approval in self._overdue(time, at):
+                if approval is None or approval in self._find_overdue(time, at):
                     continue
                 if not await answer(approval.delivery.conversation, answered):
                     logger.warning("the answer of %s to approval %s does not count", answered.by, approval.id)
@@ -144,6 +144,6 @@ class Waiting:
         oldest = min((one.at for one in self.known.values()), default=None)
         nap = LONGEST_NAP if self._answers is None else ANSWERS_NAP
         if oldest is not None:
-            nap = min(time.left(self._limit, oldest, now), nap)
+            nap = min(time.seconds_left(self._limit, oldest, now), nap)
         with anyio.move_on_after(None if oldest is None and not elsewhere else nap):
             await self._news.wait()

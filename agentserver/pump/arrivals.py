@@ -13,7 +13,7 @@ from agentserver.core.messages import Cancelling, Closing, Outside, Requeued
 from agentserver.core.state.approvals import ApprovalAnswer
 from agentserver.ports import EngineError, Fate, FencedError, OtherMessageError, Unkept
 from agentserver.pump.owners import NO, OTHER, OVER, UNFIT, UNKNOWN
-from agentserver.pump.schedule import Alone, backoff
+from agentserver.pump.schedule import KeyedLock, backoff
 from agentserver.supervision import Ending, start_errand
 
 if TYPE_CHECKING:
@@ -22,30 +22,30 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Delivery
     from agentserver.ports import Arrival, ConversationFound, Engine, Submitted
 
-    class Deciding(Protocol):
+    class RequestDecider(Protocol):
         """Decisions about requests of gateways. Each method raises EngineError, which includes FencedError."""
 
         async def standing(self, principal: str | None, conversation: str) -> ConversationFound:
             """Return the owner of a conversation. Raises LookupError."""
             ...
 
-        async def received(self, principal: str, conversation: str, outside: Outside) -> Submitted:
+        async def receive_here(self, principal: str, conversation: str, outside: Outside) -> Submitted:
             """Commit a message. Raises OtherMessageError."""
             ...
 
-        async def cancelled(self, conversation: str, cancelling: Cancelling) -> bool:
+        async def cancel_here(self, conversation: str, cancelling: Cancelling) -> bool:
             """End a request."""
             ...
 
-        async def closed(self, principal: str | None, conversation: str, closing: Closing) -> None:
+        async def close_here(self, principal: str | None, conversation: str, closing: Closing) -> None:
             """End a conversation."""
             ...
 
-        async def answered(self, conversation: str, answered: ApprovalAnswer) -> bool:
+        async def answer_here(self, conversation: str, answered: ApprovalAnswer) -> bool:
             """Commit an answer."""
             ...
 
-        async def requeued(self, letter: Delivery) -> bool:
+        async def requeue_here(self, letter: Delivery) -> bool:
             """Queue a dead letter again. Raises LookupError."""
             ...
 
@@ -67,9 +67,9 @@ class Arrivals:
         deciding: decides and commits.
     """
 
-    def __init__(self, engine: Engine, deciding: Deciding) -> None:
+    def __init__(self, engine: Engine, deciding: RequestDecider) -> None:
         self._engine, self._deciding = engine, deciding
-        self._alone = Alone()
+        self._alone = KeyedLock()
         self._fates: dict[str, Fate] = {}
 
     async def take(self) -> None:
@@ -85,7 +85,7 @@ class Arrivals:
         """Decide one arrival, in order within its conversation."""
         await self._alone.enter(arrival.conversation)
         try:
-            fate = await self._decided(arrival)
+            fate = await self._decide(arrival)
             if fate is not None:
                 self._remember(arrival.id, fate)
                 self._engine.settle(arrival, fate)
@@ -93,21 +93,21 @@ class Arrivals:
             self._alone.leave(arrival.conversation)
             room.release()
 
-    async def _decided(self, arrival: Arrival) -> Fate | None:
+    async def _decide(self, arrival: Arrival) -> Fate | None:
         """Decide, with retries until the fate can be kept; None if another process owns the conversation."""
         failures = 0
         while True:
             try:
-                if not await self._mine(arrival.conversation):
+                if not await self._is_mine(arrival.conversation):
                     return None
                 return self._fates.get(arrival.id) or await self._fate(arrival)
             except EngineError as error:
                 failures += 1
                 if not isinstance(error, FencedError):  # else it is lost, or about to be taken up
-                    logger.error("what was handed in waits until it can be kept: %s", error)  # noqa: TRY400 - the text says it all
+                    logger.error("a request of another process is retried until it can be kept: %s", error)  # noqa: TRY400 - the text says it all
                 await asyncio.sleep(backoff(failures))
 
-    async def _mine(self, conversation: str) -> bool:
+    async def _is_mine(self, conversation: str) -> bool:
         """Return whether the conversation is this process's, or is closed so that any process may say so."""
         if self._engine.held(conversation) is not None:
             return True
@@ -129,27 +129,27 @@ class Arrivals:
             return Fate(UNKNOWN)
         match content:
             case Outside():
-                return await self._received(found.principal, conversation, content)
+                return await self._receive(found.principal, conversation, content)
             case Requeued():
-                return await self._requeued(content)
+                return await self._requeue(content)
             case Cancelling():
-                done = await self._deciding.cancelled(conversation, content)
+                done = await self._deciding.cancel_here(conversation, content)
             case Closing():
-                await self._deciding.closed(arrival.principal, conversation, content)
+                await self._deciding.close_here(arrival.principal, conversation, content)
             case ApprovalAnswer():
-                done = await self._deciding.answered(conversation, content)
+                done = await self._deciding.answer_here(conversation, content)
         return Fate("" if done else NO)
 
-    async def _requeued(self, requeued: Requeued) -> Fate:
+    async def _requeue(self, requeued: Requeued) -> Fate:
         try:
-            return Fate() if await self._deciding.requeued(requeued.delivery) else Fate(NO)
+            return Fate() if await self._deciding.requeue_here(requeued.delivery) else Fate(NO)
         except LookupError:
             return Fate(UNFIT)
 
-    async def _received(self, principal: str, conversation: str, outside: Outside) -> Fate | None:
+    async def _receive(self, principal: str, conversation: str, outside: Outside) -> Fate | None:
         """Commit a message; its key says whether an earlier owner did. Raises EngineError."""
         try:
-            submitted = await self._deciding.received(principal, conversation, outside)
+            submitted = await self._deciding.receive_here(principal, conversation, outside)
         except OtherMessageError:
             return Fate(OTHER)
         match submitted.code:

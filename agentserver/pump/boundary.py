@@ -22,8 +22,8 @@ from agentserver.core.receipts import Receipt
 from agentserver.core.records.details import Failure, Ground
 from agentserver.core.state.approvals import Answer
 from agentserver.ports import DamagedError, EngineError, FencedError, RepeatedError
-from agentserver.pump.invoke import told
-from agentserver.pump.slices import entirely, shielded
+from agentserver.pump.invoke import format_error
+from agentserver.pump.slices import run_shielded, run_uncancelled
 from agentserver.pump.steps import UndecidedError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from agentserver.core.state.conversation import Conversation
     from agentserver.ports import Clock, Engine
     from agentserver.pump.editions import Editions
-    from agentserver.pump.parsing import ReadApart
+    from agentserver.pump.parsing import ParsedOutside
     from agentserver.pump.slices import Decision
     from agentserver.pump.steps import ToItsEnd
 
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
             decide: Decision,
             *,
             patient: bool = True,
-            to_its_end: ToItsEnd = shielded,
+            to_its_end: ToItsEnd = run_shielded,
         ) -> bool:
             """Decide and commit. Returns False if the conversation is closed. Raises UndecidedError and EngineError."""
             ...
@@ -111,7 +111,7 @@ class Boundary:
         element = None
         try:
             editions = self._editions
-            rules = editions.of(conversation.id) if editions.earlier else editions.rules
+            rules = editions.rules_of(conversation.id) if editions.earlier else editions.rules
             accepted = decisions.accept(conversation, delivery, rules, parsed)
             if accepted is None:
                 return
@@ -135,7 +135,7 @@ class Boundary:
 
         def decide(now: Conversation) -> Outcome | PreparedPieces[Outcome]:
             moment = self._clock.moment()
-            rules = editions.of(now.id) if editions.earlier else editions.rules
+            rules = editions.rules_of(now.id) if editions.earlier else editions.rules
             work = rules.prepare(now, finished)
             if work is not None:
                 return prepared(work, spread.concluding(now, finished, rules, moment))
@@ -146,7 +146,7 @@ class Boundary:
         conversation, hand_over = finished.delivery.conversation, None if waiting else self._hand_over
         try:
             if hand_over is None or not await hand_over(
-                conversation, decide, partial(self._settled, finished)
+                conversation, decide, partial(self._note_commit, finished)
             ):
                 await self._step(conversation, decide)
                 self._failed.clear()
@@ -156,7 +156,7 @@ class Boundary:
         except EngineError as error:
             _let_go(finished.delivery, error)
 
-    def _settled(self, finished: Finished, kept: bool) -> None:  # noqa: FBT001 - a callback
+    def _note_commit(self, finished: Finished, kept: bool) -> None:  # noqa: FBT001 - a callback
         """Note the result of a commit that was handed over. A failed one is repeated and waited for."""
         if kept:
             self._failed.clear()
@@ -171,7 +171,7 @@ class Boundary:
         finally:
             self._editions.working.pop(finished.delivery.id, None)
             if self._editions.earlier:
-                self._editions.rested()
+                self._editions.notify_rest()
 
     async def bury(self, delivery: Delivery) -> None:
         """End a delivery whose handler ends the process. It is not parsed again: that may be the cause."""
@@ -188,7 +188,7 @@ class Boundary:
         A conversation in which even that cannot be decided is set aside.
         """
         self._count(delivery, error)
-        given_up = GivenUp(delivery, Failure(told(error)), element)
+        given_up = GivenUp(delivery, Failure(format_error(error)), element)
         try:
             await self._end(given_up)
         except UndecidedError as again:
@@ -205,7 +205,9 @@ class Boundary:
     async def _end(self, given_up: GivenUp) -> None:
         await self._step(
             given_up.delivery.conversation,
-            lambda now: decisions.give_up(now, given_up, self._editions.of(now.id), self._clock.moment()),
+            lambda now: decisions.give_up(
+                now, given_up, self._editions.rules_of(now.id), self._clock.moment()
+            ),
         )
 
     def _count(self, delivery: Delivery, error: Exception) -> None:
@@ -214,7 +216,7 @@ class Boundary:
         if len(self._failed) >= STREAK:
             error.add_note(f"{STREAK} conversations in a row failed: the server stops and keeps its queue")
             raise error
-        text = "%s could not be dealt with by the server: it is given up"
+        text = "the server could not handle the delivery to %s: it is given up"
         logger.error(text, delivery.to, exc_info=error, extra=_place(delivery))
 
     # What comes from outside of a conversation
@@ -224,7 +226,7 @@ class Boundary:
         conversation: str,
         outside: Outside,
         refused: Code | None = None,
-        reading: ReadApart | None = None,
+        reading: ParsedOutside | None = None,
     ) -> Outcome | None:
         """Admit an outside message, or reject it unread with the code ``refused``.
 
@@ -234,7 +236,7 @@ class Boundary:
 
         def turn_away(now: Conversation, code: Code) -> Outcome:
             nonlocal outcome
-            rules = self._editions.of(now.id)
+            rules = self._editions.rules_of(now.id)
             outcome = decisions.turn_away(now, outside, code, rules, self._clock.moment())
             return outcome
 
@@ -247,15 +249,15 @@ class Boundary:
             if refused is not None:
                 return turn_away(now, refused)
             editions = self._editions
-            rules = editions.of(now.id) if editions.earlier else editions.rules
+            rules = editions.rules_of(now.id) if editions.earlier else editions.rules
             read = None if reading is None or reading.rules is not rules else reading.read
             outcome = decisions.receive(now, outside, rules, self._clock.moment(), read)
             return outcome
 
         try:
-            goes_on = await self._step(conversation, decide, patient=False, to_its_end=entirely)
+            goes_on = await self._step(conversation, decide, patient=False, to_its_end=run_uncancelled)
         except UndecidedError as error:
-            text = "a message from outside could not be dealt with by the server: it is turned away"
+            text = "the server could not handle a message from outside: it is refused"
             logger.error(text, exc_info=_cause(error), extra={"conversation": conversation})  # noqa: TRY400 - the cause, not the wrapping
             goes_on = await self._or_aside(
                 conversation, lambda now: turn_away(now, Code.INTERNAL), patient=False
@@ -271,7 +273,7 @@ class Boundary:
 
         def decide(now: Conversation) -> Outcome | None:
             nonlocal found
-            outcome = decisions.cancel(now, cancelled, self._editions.of(now.id), self._clock.moment())
+            outcome = decisions.cancel(now, cancelled, self._editions.rules_of(now.id), self._clock.moment())
             found = outcome is not None
             return outcome
 
@@ -286,9 +288,9 @@ class Boundary:
         def decide(now: Conversation) -> Outcome | None:
             if not requeueing.lives(now, letter):
                 return None
-            return requeueing.requeue(now, letter, self._editions.of(now.id), self._clock.moment())
+            return requeueing.requeue(now, letter, self._editions.rules_of(now.id), self._clock.moment())
 
-        return await self._again(letter.conversation, decide)
+        return await self._decide_again(letter.conversation, decide)
 
     async def open(self, conversation: str) -> bool:
         """Commit the opening of a conversation, unless a step of it is committed. Raises EngineError."""
@@ -296,10 +298,10 @@ class Boundary:
         def decide(now: Conversation) -> Outcome | None:
             if now.version:
                 return None
-            return decisions.open_conversation(now, self._editions.of(now.id), self._clock.moment())
+            return decisions.open_conversation(now, self._editions.rules_of(now.id), self._clock.moment())
 
         try:
-            return await self._step(conversation, decide, patient=False, to_its_end=entirely)
+            return await self._step(conversation, decide, patient=False, to_its_end=run_uncancelled)
         except UndecidedError as error:
             raise EngineError(str(_cause(error))) from error
 
@@ -307,21 +309,26 @@ class Boundary:
         """Make a dead letter the first request of a conversation. Raises LookupError and EngineError."""
 
         def decide(now: Conversation) -> Outcome:
-            return requeueing.redrive(now, redriven, self._editions.of(now.id), self._clock.moment())
+            return requeueing.redrive(now, redriven, self._editions.rules_of(now.id), self._clock.moment())
 
-        await self._again(conversation, decide)
+        await self._decide_again(conversation, decide)
 
-    async def _again(self, conversation: str, decide: Callable[[Conversation], Outcome | None]) -> bool:
+    async def _decide_again(
+        self, conversation: str, decide: Callable[[Conversation], Outcome | None]
+    ) -> bool:
         taken = False
 
-        def deciding(now: Conversation) -> Outcome | None:
+        def decide_once(now: Conversation) -> Outcome | None:
             nonlocal taken
             outcome = decide(now)
             taken = outcome is not None
             return outcome
 
         try:
-            return await self._step(conversation, deciding, patient=False, to_its_end=entirely) and taken
+            return (
+                await self._step(conversation, decide_once, patient=False, to_its_end=run_uncancelled)
+                and taken
+            )
         except UndecidedError as error:
             raise LookupError(*map(str, _cause(error).args)) from error
 
@@ -335,14 +342,14 @@ class Boundary:
         def answer(said: ApprovalAnswer) -> Callable[[Conversation], Outcome | None]:
             def decide(now: Conversation) -> Outcome | None:
                 nonlocal spent
-                outcome = approving.decide(now, said, self._editions.of(now.id), self._clock.moment())
+                outcome = approving.decide(now, said, self._editions.rules_of(now.id), self._clock.moment())
                 spent = outcome is not None
                 return outcome
 
             return decide
 
         try:
-            return await self._step(conversation, answer(answered), to_its_end=entirely) and spent
+            return await self._step(conversation, answer(answered), to_its_end=run_uncancelled) and spent
         except UndecidedError as error:
             text = "an answer could not be carried out by the server: it is a denial"
             logger.error(text, exc_info=_cause(error), extra={"conversation": conversation})  # noqa: TRY400 - the cause, not the wrapping
@@ -362,7 +369,7 @@ class Boundary:
         def decide(now: Conversation) -> Outcome | None:
             if not if_(now):
                 return None
-            return decisions.close(now, self._editions.of(now.id), self._clock.moment(), reason)
+            return decisions.close(now, self._editions.rules_of(now.id), self._clock.moment(), reason)
 
         await self._or_aside(conversation, decide, patient=patient)
 
@@ -376,7 +383,7 @@ class Boundary:
     ) -> bool:
         """Take a step that must be possible in any open conversation, or set it aside. Returns whether it was taken."""
         try:
-            return await self._step(conversation, decide, patient=patient, to_its_end=entirely)
+            return await self._step(conversation, decide, patient=patient, to_its_end=run_uncancelled)
         except UndecidedError as error:
             await self._set_aside(conversation, _cause(error))
             return False
@@ -409,7 +416,7 @@ def _letting_go(delivery: Delivery) -> Iterator[None]:
 
 
 def _let_go(delivery: Delivery, error: EngineError) -> None:
-    logger.info("what became of a delivery is not kept here: %s", error, extra=_place(delivery))
+    logger.info("the outcome of a delivery is not kept here: %s", error, extra=_place(delivery))
 
 
 def _place(delivery: Delivery) -> dict[str, str]:
@@ -425,9 +432,9 @@ async def set_aside(
     """
     text = "a conversation is set aside: agentserver journal aside lists it"
     logger.error(text, exc_info=error, extra={"conversation": conversation})
-    reason = str(error) if isinstance(error, DamagedError) else told(error)
+    reason = str(error) if isinstance(error, DamagedError) else format_error(error)
     try:
         return await engine.set_aside(conversation, reason, at)
     except EngineError as failure:
-        logger.error("that cannot be kept, so the next start meets it again: %s", failure)  # noqa: TRY400 - the text says it all
+        logger.error("that cannot be kept, so the next start tries again: %s", failure)  # noqa: TRY400 - the text says it all
         return ()

@@ -32,7 +32,7 @@ class PromptTask(asyncio.Future[None]):
     ``cancels`` counts its cancellations, minus the ones that were undone.
     """
 
-    # Most tasks are over before any of these is set.
+    # Most tasks end before any of these is set.
     _coro: Coroutine[Any, Any, None] | None = None
     _name = ""
     _why: tuple[Any, ...] = ()
@@ -215,7 +215,7 @@ class Keeper(Protocol[T]):
         ...
 
     def watch(self, call: RunningCall[T]) -> None:
-        """Call ``late`` of a call at its deadline."""
+        """Call ``expire`` of a call at its deadline."""
         ...
 
     def abandon(self, call: RunningCall[T]) -> None:
@@ -226,9 +226,9 @@ class Keeper(Protocol[T]):
 class RunningCall(PromptTask, Generic[T]):
     """Call of a handler. Its result counts if it comes before the deadline and before a cancellation.
 
-    ``due`` is the deadline by the loop's clock, set once the call has to be waited for; the keeper calls ``late`` then.
-    ``until`` is the same by ``time.monotonic()``, from the start. ``epoch`` is the one of its conversation's claim at
-    the start.
+    ``due`` is the deadline by the loop's clock, set once the call has to be waited for: the keeper calls ``expire``
+    then. ``until`` is the same by ``time.monotonic()``, from the start. ``epoch`` is the one of its conversation's
+    claim at the start.
 
     Args:
         keeper: its owner, which a call may need in its first step: a handler can close its own thread there.
@@ -256,7 +256,7 @@ class RunningCall(PromptTask, Generic[T]):
         """True once it was cancelled."""
         return self.stage is not Stage.RUNNING
 
-    async def ended(self) -> Stage:
+    async def wait_end(self) -> Stage:
         """Wait until the call ends or is abandoned. Returns its stage. Cancelling the waiter cancels the call."""
         self._ended = self._loop.create_future()
         self.due = self._loop.time() + self.until - monotonic()
@@ -271,7 +271,7 @@ class RunningCall(PromptTask, Generic[T]):
         stage, self.stage = self.stage, Stage.OVER
         return stage
 
-    def returned(self, said: T) -> None:
+    def take_result(self, said: T) -> None:
         """Record the result. A handler that never yielded is late all the same after its deadline."""
         self.said = said
         if self.stage is Stage.RUNNING and monotonic() > self.until:
@@ -286,7 +286,7 @@ class RunningCall(PromptTask, Generic[T]):
         elif self.stage is Stage.LATE:
             self.stage = Stage.VOID
 
-    def late(self) -> None:
+    def expire(self) -> None:
         """Cancel the call at its deadline, unless that is done already."""
         if self.stage is Stage.RUNNING:
             self._stop(Stage.LATE)

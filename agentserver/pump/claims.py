@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from agentserver.core.state.conversation import Conversation
     from agentserver.ports import Claim, Clock, Engine, Lost
     from agentserver.pump.accounts import Accounts
-    from agentserver.pump.approvals import Waiting
+    from agentserver.pump.approvals import PendingApprovals
     from agentserver.pump.dispatch import Dispatcher
     from agentserver.pump.editions import Editions
-    from agentserver.pump.owners import Elsewhere
+    from agentserver.pump.owners import RemoteConversations
     from agentserver.pump.parsing import ParsedPayloads
     from agentserver.pump.poison_search import Probation
     from agentserver.pump.schedule import RunQueue, Schedule
@@ -64,7 +64,7 @@ class Copies:
 
     kept: tuple[Engine, ClaimTable]
     work: tuple[MutableMapping[str, Conversation], ParsedPayloads, Editions]
-    bounds: tuple[Accounts, Waiting]
+    bounds: tuple[Accounts, PendingApprovals]
     turns: tuple[RunQueue, Schedule, Probation]
     cancel: Callable[[str], None]
     moved: Callable[[Sequence[Conversation]], None]
@@ -99,7 +99,7 @@ class Copies:
         queue, schedule, probation = self.turns
         schedule.drop(gone)
         for delivery in queue.drop(gone):
-            schedule.done(delivery.to)
+            schedule.release(delivery.to)
         probation.drop(gone)
         self.moved(found)
 
@@ -133,13 +133,13 @@ class Finder:
         copies: those at work.
         set_aside: suspends a conversation that cannot be read.
         gained: passes earlier events of claimed conversations to gateways, before new ones occur.
-        elsewhere: conversations that another process owned a moment ago.
+        remote: conversations that another process owned a moment ago.
     """
 
     copies: Copies
     set_aside: Callable[[str, Exception], Awaitable[None]]
     gained: Callable[[Collection[str]], Awaitable[None]]
-    elsewhere: Elsewhere
+    remote: RemoteConversations
 
     async def find(self, conversation: str) -> Conversation | None:
         """Return an open conversation, claimed; None if it is closed or unknown.
@@ -168,16 +168,16 @@ class Finder:
     async def _claim(self, conversation: str) -> Claim | None:
         """Claim a conversation; None if it is closed or unknown."""
         engine, _ = self.copies.kept
-        if engine.held(conversation) is None and self.elsewhere.find(conversation) is not None:
+        if engine.held(conversation) is None and self.remote.find(conversation) is not None:
             raise FencedError("another process has the conversation")
         claim = await engine.claim(conversation)
         if claim is None:
             standing = await engine.standing(conversation)
             if standing is not None and not standing.over:
-                self.elsewhere.note(standing)
+                self.remote.note(standing)
                 raise FencedError("another process has the conversation")
         elif engine.shared:
-            self.elsewhere.forget(conversation)
+            self.remote.forget(conversation)
             await self.gained([conversation])
         return claim
 
@@ -192,7 +192,7 @@ class Finder:
             await engine.release([conversation])
         return found
 
-    async def still(self, conversation: str) -> Conversation | None:
+    async def find_own(self, conversation: str) -> Conversation | None:
         """Return an open conversation that this process owns, otherwise None. Claims nothing. Raises EngineError."""
         _, claims = self.copies.kept
         with suppress(FencedError):
@@ -201,7 +201,7 @@ class Finder:
 
 
 @dataclass(slots=True)
-class Taking:
+class Takeover:
     """Takes over conversations that this process gains, and drops those that it loses.
 
     Args:
@@ -268,12 +268,12 @@ class Taking:
         queued = [each.delivery.id for one in found for each in _tickets(one) if each.delivery.to in bound]
         calls = limits.concurrency + sum(at_once(bound).values())
         verdict = await probation.look(
-            gained.previous, queued, limits.fatal_ends, calls, anew=not self._begun
+            gained.previous, queued, limits.fatal_ends, calls, starting=not self._begun
         )
         self._begun = True
         tickets: dict[str, tuple[Ticket, float]] = {}
         for one in found:
-            if self._outdated(one.id, gained.claims[one.id]):
+            if self._is_outdated(one.id, gained.claims[one.id]):
                 continue
             self.copies.keep(one, gained.claims[one.id])
             for ticket in _tickets(one):
@@ -291,7 +291,7 @@ class Taking:
         """Read the conversations that are still claimed."""
         engine, _ = self.copies.kept
         self.copies.lose_outdated(claims)
-        there = [key for key, claim in claims.items() if not self._outdated(key, claim)]
+        there = [key for key, claim in claims.items() if not self._is_outdated(key, claim)]
         if engine.shared:
             await self.gained(there)
         found: list[Conversation] = []
@@ -305,7 +305,7 @@ class Taking:
                 found.append(one)
         return found
 
-    def _outdated(self, conversation: str, claim: Claim) -> bool:
+    def _is_outdated(self, conversation: str, claim: Claim) -> bool:
         """Return whether a conversation was lost since it was gained, or is at work already."""
         engine, claims = self.copies.kept
         return engine.held(conversation) != claim or claims.get(conversation) == claim
@@ -327,7 +327,7 @@ LOOK: Final = 5.0
 """Seconds between two checks for such conversations."""
 
 
-class Releasing:
+class IdleReleaser:
     """Releases conversations that have no message at work and no recent step.
 
     Args:

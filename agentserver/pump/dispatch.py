@@ -55,7 +55,7 @@ class Dispatcher:
         else:
             self.fail(ticket.delivery)
 
-    def later(self, ticket: Ticket, delay: float) -> None:
+    def dispatch_later(self, ticket: Ticket, delay: float) -> None:
         """Dispatch after some seconds."""
         self.spawn(partial(self._wait, ticket, delay))
 
@@ -68,11 +68,11 @@ class Dispatcher:
         delay = backoff(attempt) if attempt else 0.0
         rest = min(delay, touched + delay - now)
         if rest > 0:
-            self.later(ticket, rest)
+            self.dispatch_later(ticket, rest)
         else:
             self.dispatch(ticket)
 
-    def again(self, ticket: Ticket) -> None:
+    def dispatch_again(self, ticket: Ticket) -> None:
         """Dispatch a delivery whose turn had come and that was held."""
         if ticket.delivery.to in self.editions.bound:
             self.schedule.put(ticket)
@@ -82,7 +82,7 @@ class Dispatcher:
     def fail(self, delivery: Delivery) -> None:
         """Fail a delivery because its listener no longer exists."""
         if self.probation is not None:
-            self.probation.done(delivery)
+            self.probation.finish(delivery)
         gone = Failed(Code.INTERNAL, Ground.GONE.of(delivery.to))
         self.spawn(partial(self.conclude, Finished(delivery, None, gone)))
 

@@ -66,7 +66,7 @@ def unchangeable(value: object) -> bool:
     )
 
 
-class Elsewhere(Protocol):
+class RemoteHandler(Protocol):
     """Handler that runs outside this process."""
 
     async def call(self, accepted: Accepted, current: Invocation) -> Returned | Failed:
@@ -94,7 +94,7 @@ class Callee:
     handler: Handler
     settings: object | None = None
     completer: Completer | None = None
-    remote: Elsewhere | None = None
+    remote: RemoteHandler | None = None
     enter: Callable[[Delivery], object] | None = None
     supply: Supply = field(init=False)
 
@@ -145,7 +145,7 @@ class Editions:
         if unknown:
             raise ValueError(f"{principal} may address {', '.join(unknown)}: there is no such listener")
 
-    def of(self, conversation: str) -> Rules:
+    def rules_of(self, conversation: str) -> Rules:
         """Return the rules that a conversation decides by."""
         found = self.earlier.get(conversation)
         return self.rules if found is None else found.rules
@@ -170,10 +170,10 @@ class Editions:
     def forget(self, conversation: str) -> list[Delivery]:
         """Forget the earlier edition of a conversation that moved or closed. Returns its held deliveries."""
         self.earlier.pop(conversation, None)
-        self.rested()
+        self.notify_rest()
         return self._held.pop(conversation, [])
 
-    def rested(self) -> None:
+    def notify_rest(self) -> None:
         """Wake ``rest``: a piece of work is done, or a conversation has moved."""
         self._rest.set()
         self._rest = asyncio.Event()

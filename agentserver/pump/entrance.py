@@ -17,7 +17,7 @@ from agentserver.pump.boundary import CLOSED, staying_open
 from agentserver.pump.handles import Handles
 from agentserver.pump.owners import Owners
 from agentserver.pump.views import Views
-from agentserver.pump.watches import Watches, nobody
+from agentserver.pump.watches import Watches, ignore_catch_up
 from agentserver.wire import envelope
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from agentserver.pump.boundary import Boundary
     from agentserver.pump.editions import Editions
     from agentserver.pump.handle import ServerHandle
-    from agentserver.pump.owners import Elsewhere
+    from agentserver.pump.owners import RemoteConversations
     from agentserver.pump.records import RecordStream
     from agentserver.pump.schedule import Door
 
@@ -52,7 +52,7 @@ class Conversations(NamedTuple):
         find: claims one and reads it, if it is open.
         engine: where they are kept.
         accounts: quotas of their principals.
-        elsewhere: those that another process owned a moment ago.
+        remote: those that another process owned a moment ago.
         stream: of the records of their committed steps.
     """
 
@@ -61,7 +61,7 @@ class Conversations(NamedTuple):
     find: Callable[[str], Awaitable[Conversation | None]]
     engine: Engine
     accounts: Accounts
-    elsewhere: Elsewhere
+    remote: RemoteConversations
     stream: RecordStream
 
 
@@ -87,13 +87,13 @@ class Entrance:
         receive: Callable[[str, str, Outside], Awaitable[Submitted]],
     ) -> None:
         self._editions = editions
-        self._live, self._claims, self._find, self._engine, self._accounts, self._elsewhere, self.stream = (
+        self._live, self._claims, self._find, self._engine, self._accounts, self._remote, self.stream = (
             conversations
         )
         self._clock, self._boundary = clock, boundary
         self._door = door
         self.receive = receive
-        self._owners = Owners(self._engine, clock, self._elsewhere)
+        self._owners = Owners(self._engine, clock, self._remote)
         self.handles = handles = Handles(self._engine, clock, self, self._owners)
         self.watches = Watches(self._engine, self._live, self._claims)
         self.views = Views(self._engine, handles, self.watches, self.stream.miss)
@@ -125,7 +125,7 @@ class Entrance:
             if named is None:
                 handle = await self._begin(conversation, most)
             else:
-                handle = await self._named(conversation, named, most)
+                handle = await self._open_named(conversation, named, most)
             if kept or self._engine.shared:
                 await self._keep(handle)
         except EngineError as error:
@@ -175,7 +175,7 @@ class Entrance:
         self._accounts.open(conversation.id, principal)
         return self.handles.open(principal, conversation.id)
 
-    async def _named(self, fresh: Conversation, name: str, most: int | None) -> ServerHandle:
+    async def _open_named(self, fresh: Conversation, name: str, most: int | None) -> ServerHandle:
         """Return the conversation with a name. One that an earlier server named and never opened is opened now."""
         known = await self._engine.named(name)
         if known is None:
@@ -195,14 +195,14 @@ class Entrance:
             return ConversationFound(conversation, live.principal, over=False)
         found = await self._engine.standing(conversation)
         if found is None or found.over:
-            self._elsewhere.forget(conversation)
+            self._remote.forget(conversation)
         if found is None or principal not in {None, found.principal}:
             raise LookupError("no such conversation")
         return found
 
     async def _standing(self, principal: str | None, conversation: str) -> ConversationFound:
         """Return what ``standing`` does; may miss that another process closed it a moment ago."""
-        found = self._elsewhere.find(conversation)
+        found = self._remote.find(conversation)
         if found is None or conversation in self._live or principal not in {None, found.principal}:
             return await self.standing(principal, conversation)
         return found
@@ -213,7 +213,7 @@ class Entrance:
         if not standing.over:
             closing = Closing(CLOSED if principal is not None else f"closed by {by or OPERATOR}")
             try:
-                await self.closed(principal, conversation, closing)
+                await self.close_here(principal, conversation, closing)
             except FencedError:
                 await self._owners.close(principal, conversation, closing)
         elif principal is not None:
@@ -260,7 +260,7 @@ class Entrance:
         principal: str | None,
         conversation: str,
         after: EventPlace,
-        caught_up: Callable[[], None] = nobody,
+        caught_up: Callable[[], None] = ignore_catch_up,
     ) -> AsyncIterator[Reply | Done | Progress | Ended]:
         """Yield everything after a place as it occurs. Raises LookupError, and EngineError, at the first item."""
         standing = partial(self._standing, principal, conversation)
@@ -272,40 +272,43 @@ class Entrance:
         self, principal: str, conversation: str, data: bytes, to: str | None, own: str | None
     ) -> Submitted:
         """Submit a message. Raises LookupError, OtherMessageError, and ValueError if ``own`` is no id."""
-        outside = self.handles.outside(principal, conversation, data, to, own)
+        outside = self.handles.make_outside(principal, conversation, data, to, own)
         try:
             await self._standing(principal, conversation)
             return await self.handles.submit(principal, conversation, outside)
         except EngineError as error:
-            return unkept(outside, error)
+            return make_unkept(outside, error)
 
     async def find_answer(self, principal: str, conversation: str, request: str) -> Reply | Done | None:
-        """Return the first event of a request with a key; None if there is none. Raises LookupError, EngineError."""
+        """Return the first event of a request with a key; None while it has none.
+
+        Raises LookupError, EngineError.
+        """
         await self.standing(principal, conversation)
-        told = await self.handles.told(conversation, request)
+        told = await self.handles.events_of(conversation, request)
         return told[0] if told else None
 
     # What other processes hand in
 
-    async def received(self, principal: str, conversation: str, outside: Outside) -> Submitted:
+    async def receive_here(self, principal: str, conversation: str, outside: Outside) -> Submitted:
         """Commit a message here. Raises OtherMessageError and EngineError."""
         return await self.handles.keep(principal, conversation, outside)
 
-    async def cancelled(self, conversation: str, cancelling: Cancelling) -> bool:
+    async def cancel_here(self, conversation: str, cancelling: Cancelling) -> bool:
         """End one request here. Raises EngineError."""
         return await self._boundary.cancel(conversation, cancelling)
 
-    async def closed(self, principal: str | None, conversation: str, closing: Closing) -> None:
+    async def close_here(self, principal: str | None, conversation: str, closing: Closing) -> None:
         """Close a conversation here and discard its events for its principal. Raises EngineError."""
         await self._boundary.close(conversation, closing.reason, patient=False)
         if principal is not None:
             self.handles.abandon(conversation)
 
-    async def answered(self, conversation: str, answered: ApprovalAnswer) -> bool:
+    async def answer_here(self, conversation: str, answered: ApprovalAnswer) -> bool:
         """Commit an answer here. Raises EngineError."""
         return await self._boundary.answer(conversation, answered)
 
-    async def requeued(self, letter: Delivery) -> bool:
+    async def requeue_here(self, letter: Delivery) -> bool:
         """Queue a dead letter again here. Raises LookupError and EngineError."""
         return await self._boundary.requeue(letter)
 
@@ -317,7 +320,7 @@ class Entrance:
         self.stream.stop()
 
 
-def unkept(outside: Outside, error: EngineError) -> Submitted:
+def make_unkept(outside: Outside, error: EngineError) -> Submitted:
     """Return the result of a message that the engine cannot keep at present. The log has the reason."""
     logger.error("a message from outside cannot be kept at present: %s", error)
     return Submitted(outside.request, Unkept.UNKEPT)
@@ -347,18 +350,18 @@ class DeadLetters:
 
     async def requeue(self, delivery: str, by: str) -> str:
         """Queue one again. Returns its conversation. Raises LookupError and EngineError."""
-        letter, opener = await self._engine.read(lambda reader: _found(reader, delivery))
-        if letter.open and await self._requeued(letter.delivery):
+        letter, opener = await self._engine.read(lambda reader: _find_letter(reader, delivery))
+        if letter.open and await self._requeue(letter.delivery):
             return letter.delivery.conversation
         opened = Conversation.opened(opener, self._clock.moment())
         redriven = Redriven(letter.delivery, next(self._clock.moment().ids()), by)
-        # Decided here first, so that no conversation begins for one that may not go.
+        # Decided here first, so that no conversation begins for a refused one.
         redrive(opened, redriven, self._editions.rules, self._clock.moment())
         (await self._begin(opened, None)).detach()  # what it is answered waits for its principal
         await self._boundary.redrive(opened.id, redriven)
         return opened.id
 
-    async def _requeued(self, letter: Delivery) -> bool:
+    async def _requeue(self, letter: Delivery) -> bool:
         try:
             return await self._boundary.requeue(letter)
         except FencedError:
@@ -370,7 +373,7 @@ class DeadLetters:
             raise LookupError("no such dead letter")
 
 
-def _found(reader: EngineReader, delivery: str) -> tuple[DeadLetter, Principal]:
+def _find_letter(reader: EngineReader, delivery: str) -> tuple[DeadLetter, Principal]:
     """Return a dead letter and the principal of its conversation."""
     for letter in reader.dead(prefix=delivery):
         if letter.delivery.id == delivery:

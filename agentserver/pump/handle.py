@@ -11,7 +11,7 @@ from weakref import WeakSet
 
 from agentserver.core.messages import UNDECIDED, Done, Reply
 from agentserver.ports import Unkept, UnkeptError
-from agentserver.pump.streams import Away, Backlog, ProgressQueue, Stream
+from agentserver.pump.streams import Backlog, ProgressQueue, Stream, UnreadEvent
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
@@ -25,7 +25,7 @@ class TaskEnds(Protocol):
     """Registry of tasks whose end matters to unacknowledged events."""
 
     def tell(self, hands: Any, task: asyncio.Task[object]) -> None:
-        """Call ``ended`` of these hands, if they still exist, when the task ends."""
+        """Call ``end_task`` of these hands, if they still exist, when the task ends."""
         ...
 
 
@@ -37,7 +37,7 @@ class HandleHost(Protocol):
         """Registry of the tasks that hold events."""
         ...
 
-    def outside(
+    def make_outside(
         self, principal: str, conversation: str, data: bytes, to: str | None, own: str | None
     ) -> Outside:
         """Make a message with an id of the server's, and of the sender's."""
@@ -47,7 +47,7 @@ class HandleHost(Protocol):
         """Commit an outside message. One that was sent before returns its earlier result."""
         ...
 
-    async def told(self, conversation: str, request: str) -> list[Event]:
+    async def events_of(self, conversation: str, request: str) -> list[Event]:
         """Return all events of a request with a key, acknowledged or not."""
         ...
 
@@ -55,7 +55,7 @@ class HandleHost(Protocol):
         """Return the unacknowledged events of the conversation."""
         ...
 
-    async def left(self, conversation: str, after: EventPlace) -> Sequence[Event] | None:
+    async def next_events(self, conversation: str, after: EventPlace) -> Sequence[Event] | None:
         """Return the next kept events after a place, acknowledged or not; None if the server has stopped."""
         ...
 
@@ -86,36 +86,36 @@ class Returns:
         self._waiting: dict[asyncio.Task[object], WeakSet[Hands]] = {}
 
     def tell(self, hands: Hands, task: asyncio.Task[object]) -> None:
-        """Call ``ended`` of these hands, if they still exist, when the task ends."""
+        """Call ``end_task`` of these hands, if they still exist, when the task ends."""
         if task not in self._waiting:
             self._waiting[task] = WeakSet()
-            task.add_done_callback(self._over)
+            task.add_done_callback(self._end_task)
         self._waiting[task].add(hands)
 
-    def _over(self, task: asyncio.Task[object]) -> None:
+    def _end_task(self, task: asyncio.Task[object]) -> None:
         for hands in self._waiting.pop(task):
-            hands.ended(task)
+            hands.end_task(task)
 
 
 class Hands:
     """Events that the tasks of a gateway have received and not acknowledged.
 
     Only this class acknowledges. An event is acknowledged when the task that received it calls the handle again, or the
-    gateway leaves cleanly. Events of a task that returned wait for the gateway's next call; those of a task that failed
-    or was cancelled are redelivered and marked.
+    gateway leaves cleanly. If a task returns, its events wait for the gateway's next call; if it fails or is cancelled,
+    they are redelivered and marked.
 
     Args:
         host: the server, to which each place is acknowledged once.
         conversation: of the events.
-        told: places of events that were delivered before and not acknowledged.
+        delivered: places of events that were delivered before and not acknowledged.
     """
 
     __slots__ = ("__weakref__", "_conversation", "_held", "_host", "_returned", "_returns", "told")
 
-    def __init__(self, host: HandleHost, conversation: str, told: set[EventPlace]) -> None:
+    def __init__(self, host: HandleHost, conversation: str, delivered: set[EventPlace]) -> None:
         self._host = host
         self._conversation = conversation
-        self.told = told
+        self.told = delivered
         self._returns = host.returns
         self._held: dict[asyncio.Task[object] | None, list[EventPlace]] = {}
         self._returned: list[EventPlace] = []
@@ -133,7 +133,7 @@ class Hands:
         self.told.add(event.place)
         return event if again == event.redelivered else event._replace(redelivered=again)
 
-    def back(self) -> None:
+    def acknowledge_returned(self) -> None:
         """Acknowledge the events of the current task, and of every task that has returned."""
         self._settle(self._returned)
         self._settle(self._held.pop(asyncio.current_task(), []))
@@ -155,7 +155,7 @@ class Hands:
             self._host.acknowledge(self._conversation, place)
         places.clear()
 
-    def ended(self, task: asyncio.Task[object]) -> None:
+    def end_task(self, task: asyncio.Task[object]) -> None:
         """Note the end of a task."""
         places = self._held.pop(task, [])
         if not places or task.cancelled():
@@ -164,7 +164,7 @@ class Hands:
         if error is None:
             self._returned += places
         else:
-            logger.error("a gateway failed with something in hand; it is told again", exc_info=error)
+            logger.error("a gateway failed with unacknowledged events; they are redelivered", exc_info=error)
 
 
 class ServerHandle:
@@ -177,7 +177,7 @@ class ServerHandle:
         host: the server.
         principal: whose it is.
         conversation: its id.
-        told: places of events that an earlier handle delivered and that were not acknowledged.
+        delivered: places of events that an earlier handle delivered and that were not acknowledged.
 
     ``latest`` is the place up to which everything was passed on.
     """
@@ -195,11 +195,13 @@ class ServerHandle:
         "latest",
     )
 
-    def __init__(self, host: HandleHost, principal: str, conversation: str, told: set[EventPlace]) -> None:
+    def __init__(
+        self, host: HandleHost, principal: str, conversation: str, delivered: set[EventPlace]
+    ) -> None:
         self._host = host
         self._principal = principal
         self._conversation = conversation
-        self._hands = Hands(host, conversation, told)
+        self._hands = Hands(host, conversation, delivered)
         self._all: Backlog | None = None
         self._asked: dict[str, list[Stream]] = {}
         self.latest = UNDECIDED
@@ -225,7 +227,7 @@ class ServerHandle:
         Raises RuntimeError if this handle was detached, OtherMessageError if another message was sent with ``request``,
         ValueError if it is no id.
         """
-        submitted = await self._hand_in(self._outside(data, to, request))
+        submitted = await self._hand_in(self._make_outside(data, to, request))
         if submitted.again:
             await self._tell_again(submitted.request)
         return submitted
@@ -233,25 +235,25 @@ class ServerHandle:
     async def replies(
         self, data: bytes, to: str | None = None, *, request: str | None = None
     ) -> AsyncIterator[Reply]:
-        """Send a message and yield its replies as they come, until no more can come.
+        """Send a message and yield its replies as they come, until it is settled.
 
         A request that was sent before yields all its replies again, acknowledged or not. Takes and raises what ``send``
         does, and UnkeptError if the message was not kept.
         """
-        async with self._answers(self._outside(data, to, request)) as answers:
-            while (event := await self._next(answers)) is not None:
+        async with self._answers(self._make_outside(data, to, request)) as answers:
+            while (event := await self._next_event(answers)) is not None:
                 if isinstance(event, Done):
                     return
                 yield event
-                self._hands.back()
+                self._hands.acknowledge_returned()
 
     async def ask(self, data: bytes, to: str | None = None, *, request: str | None = None) -> Reply | None:
         """Send a message and return its first reply; None if it settles without one. Otherwise as ``replies``.
 
         Later events of the request come in ``events``, also after the conversation was resumed.
         """
-        async with self._answers(self._outside(data, to, request)) as answers:
-            event = await self._next(answers)
+        async with self._answers(self._make_outside(data, to, request)) as answers:
+            event = await self._next_event(answers)
             if not isinstance(event, Reply):
                 return None
             end = answers.next_there()
@@ -261,13 +263,13 @@ class ServerHandle:
                 answers.put_back([end, *answers.rest()])
             return event
 
-    def _outside(self, data: bytes, to: str | None, own: str | None) -> Outside:
-        return self._host.outside(self._principal, self._conversation, data, to, own)
+    def _make_outside(self, data: bytes, to: str | None, own: str | None) -> Outside:
+        return self._host.make_outside(self._principal, self._conversation, data, to, own)
 
     async def _hand_in(self, outside: Outside) -> Submitted:
         if self._left:
             raise RuntimeError("the handle was detached: resume the conversation")
-        self._hands.back()
+        self._hands.acknowledge_returned()
         return await self._host.submit(self._principal, self._conversation, outside)
 
     @asynccontextmanager
@@ -298,7 +300,7 @@ class ServerHandle:
     async def _repeat(self, request: str, stream: Stream) -> set[EventPlace]:
         """Fill a stream with the earlier events of a request. Returns the places that no other stream needs."""
         await self._host.catch_up(self._conversation)
-        told = await self._host.told(self._conversation, request)
+        told = await self._host.events_of(self._conversation, request)
         told = [each for each in told if self._over or each.place <= self.latest]  # the rest comes by itself
         if len(self._asked[request]) > 1:  # another task has it first, and may be done with it by then
             told = [event._replace(redelivered=True) for event in told]
@@ -306,9 +308,9 @@ class ServerHandle:
         known = {event.place for event in told}
         if self._all is not None:  # those that the engine does not tell of any more
             self._all.put_back(
-                event for event in mine if isinstance(event, Away) and event.place not in known
+                event for event in mine if isinstance(event, UnreadEvent) and event.place not in known
             )
-        stream.catch_up((*(event for event in mine if not isinstance(event, Away)), *told))
+        stream.catch_up((*(event for event in mine if not isinstance(event, UnreadEvent)), *told))
         if self._over:
             stream.end()
         return known - {event.place for event in mine}
@@ -318,13 +320,13 @@ class ServerHandle:
         if self._all is None:
             return
         left = [event for event in await self._host.outbox(self._conversation) if event.request == request]
-        known: dict[EventPlace, Event | Away] = {
+        known: dict[EventPlace, Event | UnreadEvent] = {
             event.place: event for event in left if event.place <= self.latest
         }
         known.update((event.place, event) for event in self._all.take(request))
         self._all.put_back(known[place] for place in sorted(known))
 
-    async def _next(self, stream: Stream) -> Event | None:
+    async def _next_event(self, stream: Stream) -> Event | None:
         if (event := await stream.get()) is not None:
             return self._give(event)
         self._let_go()
@@ -345,10 +347,10 @@ class ServerHandle:
         return self._events(self.listen())
 
     async def _events(self, stream: Stream) -> AsyncIterator[Reply | Done]:
-        self._hands.back()
-        while (event := await self._next(stream)) is not None:
+        self._hands.acknowledge_returned()
+        while (event := await self._next_event(stream)) is not None:
             yield event
-            self._hands.back()
+            self._hands.acknowledge_returned()
 
     def progress(self) -> AsyncIterator[Progress]:
         """Yield progress of listeners from now on, until the conversation is closed.
@@ -359,10 +361,10 @@ class ServerHandle:
 
     def waiting(self) -> Iterator[Reply | Done]:
         """Yield the events that ``events`` would yield without waiting. More may follow after ``fetch``."""
-        self._hands.back()
+        self._hands.acknowledge_returned()
         while self._all is not None and (event := self._all.next_there()) is not None:
             yield self._give(event)
-            self._hands.back()
+            self._hands.acknowledge_returned()
 
     async def fetch(self) -> bool:
         """Read the next events for ``waiting`` from the engine. Returns whether there are any. Raises EngineError."""
@@ -384,7 +386,7 @@ class ServerHandle:
 
     @property
     def over(self) -> bool:
-        """True when no more events can come."""
+        """True after the last event."""
         return self._over
 
     @property
@@ -410,7 +412,7 @@ class ServerHandle:
     def listen(self) -> Backlog:
         """Keep events from now on, before they are asked for."""
         if self._all is None:
-            self._all = Backlog(partial(self._host.left, self._conversation))
+            self._all = Backlog(partial(self._host.next_events, self._conversation))
             if self._over:
                 self._all.end()
         return self._all
@@ -431,7 +433,7 @@ class ServerHandle:
         self._hands.clean()
 
     def finish(self) -> None:
-        """Release every waiting caller: no more events come."""
+        """Release every waiting caller after the last event."""
         if not self._over:
             self._over = True
             self._progress.end()
@@ -441,7 +443,7 @@ class ServerHandle:
 
     def _let_go(self) -> None:
         """Let others resume the conversation once it is closed and everything was delivered."""
-        if self._over and all(stream.drained() for stream in self._streams()):
+        if self._over and all(stream.is_drained() for stream in self._streams()):
             self._host.detach(self._conversation)
 
     def _streams(self) -> Iterator[Stream]:

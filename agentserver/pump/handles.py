@@ -134,7 +134,7 @@ class Handles:
         if handle is not None:
             handle.tell(progress)
 
-    def over(self, conversation: str) -> None:
+    def finish(self, conversation: str) -> None:
         """Finish the handle of a closed conversation: its gateway keeps it until it has the last events."""
         self._told.pop(conversation, None)
         handle = self.known.get(conversation)
@@ -159,7 +159,7 @@ class Handles:
         """Registry of the tasks that hold events."""
         return self._returns
 
-    def outside(
+    def make_outside(
         self, principal: str, conversation: str, data: bytes, to: str | None, own: str | None
     ) -> Outside:
         """Make a message with an id of the server's, and of the sender's. Raises ValueError if ``own`` is no id."""
@@ -185,18 +185,18 @@ class Handles:
         try:
             submitted = await self._receiver.receive(principal, conversation, outside)
         except RepeatedError as repeated:
-            return await self._again(conversation, outside) or _same(repeated.receipt, outside)
+            return await self._find_result(conversation, outside) or _repeat_result(repeated.receipt, outside)
         if submitted.code is Unkept.OVER:
-            return await self._again(conversation, outside) or submitted
+            return await self._find_result(conversation, outside) or submitted
         return submitted
 
-    async def _again(self, conversation: str, outside: Outside) -> Submitted | None:
+    async def _find_result(self, conversation: str, outside: Outside) -> Submitted | None:
         """Return the result of a message that was sent before; None if it is unknown."""
         key = outside.key
         receipt = None if key is None else await self._engine.receipt(conversation, key.name)
-        return None if receipt is None else _same(receipt, outside)
+        return None if receipt is None else _repeat_result(receipt, outside)
 
-    async def told(self, conversation: str, request: str) -> list[Reply | Done]:
+    async def events_of(self, conversation: str, request: str) -> list[Reply | Done]:
         """Return all events of a request with a key."""
         return [event async for event in self._engine.told(conversation, request)]
 
@@ -204,7 +204,7 @@ class Handles:
         """Return the unacknowledged events of the conversation."""
         return [event async for event in self._engine.outbox(conversation)]
 
-    async def left(self, conversation: str, after: EventPlace) -> Sequence[Reply | Done] | None:
+    async def next_events(self, conversation: str, after: EventPlace) -> Sequence[Reply | Done] | None:
         """Return the next kept events after a place; None once the engine is closed. Raises EngineError."""
         try:
             return await self._engine.left(conversation, after, AT_ONCE, gaps=True)
@@ -239,8 +239,8 @@ class Handles:
         self._told.pop(conversation, None)
 
 
-def _same(receipt: Receipt, outside: Outside) -> Submitted:
+def _repeat_result(receipt: Receipt, outside: Outside) -> Submitted:
     """Return the result of a message that was sent before. Raises OtherMessageError if that was another message."""
     if outside.key is None or receipt.content != outside.key.content:
-        raise OtherMessageError("another message was sent under this id; nothing of this one is kept")
+        raise OtherMessageError("another message was sent under this id; this one is not kept")
     return Submitted(receipt.request, Code(receipt.code) if receipt.code else None, again=True)

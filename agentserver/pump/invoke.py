@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Call
     from agentserver.ports import Marks
     from agentserver.pump.editions import Callee, Editions
-    from agentserver.pump.parsing import Apart
+    from agentserver.pump.parsing import OffloadedParser
     from agentserver.pump.purse import Purses
     from agentserver.pump.steps import ClaimTable
 
@@ -69,11 +69,11 @@ class CleanContext:
                 self._clean.run(variable.set, value)
         usual = repr(arithmetic) == repr(decimal.Context())
         self.fresh: Callable[[], Context] = (
-            self._clean.copy if usual else partial(self._calculating, arithmetic)
+            self._clean.copy if usual else partial(self._copy_with_decimal, arithmetic)
         )
         """Gives a copy that nothing else has."""
 
-    def _calculating(self, arithmetic: decimal.Context) -> Context:
+    def _copy_with_decimal(self, arithmetic: decimal.Context) -> Context:
         context = self._clean.copy()
         context.run(decimal.setcontext, arithmetic.copy())
         return context
@@ -114,7 +114,7 @@ class Deadlines:
         calls = [call for call in self._running() if not call.stopped]
         for call in calls:
             if call.due <= now:
-                call.late()
+                call.expire()
         left = [call.due for call in calls if call.due > now]
         if left:
             self._set(min(left))
@@ -178,7 +178,7 @@ class Teller:
     def __call__(self, text: str) -> None:
         """Send a line of text, or drop it. Raises TypeError for anything but text."""
         if not isinstance(text, str):
-            raise TypeError(f"progress is told in text, not as {type(text).__name__}")
+            raise TypeError(f"progress is text, not {type(text).__name__}")
         if self._call.stopped or self._call.done() or not self._spend():
             return
         said = (
@@ -190,12 +190,12 @@ class Teller:
         delivery = self._accepted.delivery
         shown = line if len(line) <= LINE else f"{line[: LINE - 1]}\u2026"
         progress = Progress(delivery.conversation, delivery.request, delivery.to, shown)
-        if self._here():
+        if self._on_loop():
             self._tell(self._accepted, progress)  # later the handler may have come back
         else:
             self._loop.call_soon_threadsafe(self._tell, self._accepted, progress)
 
-    def _here(self) -> bool:
+    def _on_loop(self) -> bool:
         try:
             return asyncio.get_running_loop() is self._loop
         except RuntimeError:
@@ -233,7 +233,7 @@ class Invoker:
     Args:
         editions: codecs and bounds of what handlers answer and store.
         resources: provided by the organism's lifespan.
-        apart: parses results.
+        parser: parses results.
         seen: the marks of running deliveries, and the claims on conversations at work.
         purses: for the charges of invocations. Their clock also measures how long an invocation took.
         tell: passes progress on.
@@ -243,7 +243,7 @@ class Invoker:
         self,
         editions: Editions,
         resources: Sequence[object],
-        apart: Apart,
+        parser: OffloadedParser,
         seen: tuple[Marks, ClaimTable],
         purses: Purses,
         tell: Callable[[Accepted, Progress], None],
@@ -253,7 +253,7 @@ class Invoker:
         self._steady = purses.clock.steady
         self._marks, self._claims = seen
         self._editions = editions
-        self._apart = apart
+        self._parser = parser
         self._resources = tuple(resources)
         self._clean = CleanContext()
         self._calls: dict[str, _Call] = {}
@@ -273,7 +273,7 @@ class Invoker:
         return frozenset(self._calls)
 
     def watch(self, call: _Call) -> None:
-        """Call ``late`` of a call at its deadline."""
+        """Call ``expire`` of a call at its deadline."""
         self._deadlines.watch(call)
 
     def cancel(self, thread: str) -> None:
@@ -313,12 +313,12 @@ class Invoker:
         call.epoch = self._claims[delivery.conversation].epoch
         self._calls[delivery.thread] = call
         try:
-            run = self._run if bound.remote is None else self._run_elsewhere
+            run = self._run if bound.remote is None else self._run_remote
             context = self._clean.fresh()
             if bound.enter is not None:
                 context.run(bound.enter, delivery)
             over = call.begin(run(bound, accepted, call), context, worker)
-            stage = call.stage if over else await call.ended()
+            stage = call.stage if over else await call.wait_end()
         finally:
             if self._calls.get(delivery.thread) is call:
                 del self._calls[delivery.thread]
@@ -363,46 +363,47 @@ class Invoker:
                 _check_unharmed(call)
             if isinstance(value, HandlerResponse):
                 editions, conversation = self._editions, accepted.delivery.conversation
-                rules = editions.of(conversation) if editions.earlier else editions.rules
+                rules = editions.rules_of(conversation) if editions.earlier else editions.rules
                 said = single(value, rules.codecs, rules.bounds)
             else:
-                said = await self._apart.result(accepted.delivery.conversation, value, accepted.room)
+                said = await self._parser.parse_result(accepted.delivery.conversation, value, accepted.room)
         except BaseException as error:  # noqa: BLE001 - one of the two places that turn any exception into a value
             if isinstance(error, UnsentError):
-                call.returned(Failed(Code.BUSY, Failure(told(error))))
+                call.take_result(Failed(Code.BUSY, Failure(format_error(error))))
             elif not isinstance(error, asyncio.CancelledError):
-                call.returned(self._crashed(accepted, error))
+                call.take_result(self._record_crash(accepted, error))
             elif not call.stopped:
-                call.returned(self._crashed(accepted, _CancelledItselfError()))
+                call.take_result(self._record_crash(accepted, _CancelledItselfError()))
             return
         if isinstance(said, Failed):
-            call.returned(said)
+            call.take_result(said)
         else:
-            call.returned(_new(Returned, (said, collect(*made[0][1:]) if made else NO_EFFECTS)))
+            call.take_result(_new(Returned, (said, collect(*made[0][1:]) if made else NO_EFFECTS)))
 
-    async def _run_elsewhere(self, bound: Callee, accepted: Accepted, call: _Call) -> None:
+    async def _run_remote(self, bound: Callee, accepted: Accepted, call: _Call) -> None:
         """Have another process call the handler. Its failures are values; a cancelled call has no result."""
         assert bound.remote is not None  # the caller has looked
         current, _, _ = self._invocation(bound, accepted, call)
-        call.returned(await bound.remote.call(accepted, current))
+        call.take_result(await bound.remote.call(accepted, current))
 
-    def _crashed(self, accepted: Accepted, error: BaseException) -> Failed:
+    def _record_crash(self, accepted: Accepted, error: BaseException) -> Failed:
         delivery = accepted.delivery
         shown = writable(error)
         if isinstance(shown, SpentError) or isinstance(_cause(shown), SpentError):
-            return Failed(Code.BUDGET, Failure(told(shown)))
+            return Failed(Code.BUDGET, Failure(format_error(shown)))
         place = {"conversation": delivery.conversation, "thread_id": delivery.thread}
         logger.error("%s crashed", delivery.to, exc_info=shown, extra=place)
         self.crashes.append(delivery.id)
         return Failed(
-            failing(error.fault if isinstance(error, CompletionError) else None), Failure(told(shown))
+            code_of_failure(error.fault if isinstance(error, CompletionError) else None),
+            Failure(format_error(shown)),
         )
 
     def _invocation(
         self, bound: Callee, accepted: Accepted, call: _Call
     ) -> tuple[Invocation, ThreadStorage, ThreadTodos]:
         delivery = accepted.delivery
-        rules = self._editions.of(delivery.conversation)
+        rules = self._editions.rules_of(delivery.conversation)
         room = rules.blueprint.limits.storage
         storage = ThreadStorage(accepted.storage, rules.codecs, rules.bounds, room, accepted.logs)
         todos = ThreadTodos(delivery.thread, bound.listener.name, accepted.todos)
@@ -414,11 +415,11 @@ class Invoker:
             self._resources,
             delivery.id,
             delivery.attempt,
-            answering(accepted.call),
+            make_answering(accepted.call),
             call.until,
             bound.completer,
             self._teller(bound, accepted, call),
-            self._purses.of(delivery),
+            self._purses.purse_of(delivery),
             call.epoch,
         )
         return current, storage, todos
@@ -427,11 +428,11 @@ class Invoker:
         """Return the sender of a handler's progress, if its listener may send any."""
         if not bound.listener.progress:
             return None
-        redact = self._editions.of(accepted.delivery.conversation).redact
+        redact = self._editions.rules_of(accepted.delivery.conversation).redact
         return Teller(self._tell, accepted, call, call.get_loop(), redact, self._steady)
 
 
-def answering(call: Call | None) -> Answering | None:
+def make_answering(call: Call | None) -> Answering | None:
     """Return a call as the handler sees it that gets its answer."""
     return Answering(call.key, call.place, call.refused) if call is not None and call.key else None
 
@@ -462,7 +463,7 @@ _CODES = MappingProxyType(
 """The code for a caller after a completion that failed and that the handler let pass, where it is not ``internal``."""
 
 
-def failing(fault: CompletionFault | None) -> Code:
+def code_of_failure(fault: CompletionFault | None) -> Code:
     """Return the code for a caller after a failed handler: for a completion by its fault, otherwise ``internal``."""
     return Code.INTERNAL if fault is None else _CODES.get(fault, Code.INTERNAL)
 
@@ -486,6 +487,6 @@ def writable(error: BaseException) -> BaseException:
     return error
 
 
-def told(error: BaseException) -> str:
+def format_error(error: BaseException) -> str:
     """Format an exception in a line. Its own repr() and str() may raise."""
     return "".join(traceback.format_exception_only(writable(error))).strip()

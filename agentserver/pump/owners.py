@@ -27,7 +27,7 @@ MOST: Final = 10_000
 """Conversations that are remembered."""
 
 
-class Elsewhere:
+class RemoteConversations:
     """Cache of open conversations that could not be claimed, so that not every message asks the engine.
 
     A wrong entry is harmless: a request goes to the current owner, or to this process if there is no owner.
@@ -89,11 +89,11 @@ class Owners:
     Args:
         engine: keeps them for the owners.
         clock: time and randomness.
-        elsewhere: conversations that other processes owned a moment ago.
+        remote: conversations that other processes owned a moment ago.
     """
 
-    def __init__(self, engine: Engine, clock: Clock, elsewhere: Elsewhere) -> None:
-        self._engine, self._clock, self._elsewhere = engine, clock, elsewhere
+    def __init__(self, engine: Engine, clock: Clock, remote: RemoteConversations) -> None:
+        self._engine, self._clock, self._remote = engine, clock, remote
         self.patience = PATIENCE
         self._stopped = False
         self._waits: set[asyncio.Future[None]] = set()
@@ -124,9 +124,9 @@ class Owners:
         except UnheardError:
             return Submitted(outside.request, Unkept.UNKEPT if named else None)
         if fate.word == OTHER:
-            raise OtherMessageError("another message was sent under this id; nothing of this one is kept")
+            raise OtherMessageError("another message was sent under this id; this one is not kept")
         if fate.word == OVER:
-            self._elsewhere.forget(conversation)
+            self._remote.forget(conversation)
             return Submitted(outside.request, Unkept.OVER)
         after = UNDECIDED if fate.again else EventPlace(fate.version, LAST)
         return Submitted(fate.request, Code(fate.word) if fate.word else None, fate.again, after)
@@ -147,10 +147,10 @@ class Owners:
         try:
             await self._ask(principal, conversation, closing)
         finally:
-            self._elsewhere.forget(conversation)
+            self._remote.forget(conversation)
 
     async def answer(self, conversation: str, answered: ApprovalAnswer) -> bool:
-        """Answer an approval. Returns False if none waits for it. Raises EngineError."""
+        """Answer an approval. Returns False if it does not wait. Raises EngineError."""
         try:
             return (await self._ask(None, conversation, answered)).word != NO
         except LookupError:
@@ -172,13 +172,13 @@ class Owners:
             self._waits.remove(stopped)
             coming.cancel()  # unless it is there
         if coming.cancelled():
-            logger.warning("what was handed in for another process was not decided about in time: it is kept")
+            logger.warning("another process did not decide a request in time: the request is kept")
             raise UnheardError
         fate = coming.result()
         if fate.word == UNKNOWN:
-            self._elsewhere.forget(conversation)
+            self._remote.forget(conversation)
             raise LookupError("no such conversation")
         if fate.word == UNFIT:
-            raise LookupError("it may not go again")
-        self._elsewhere.renew(conversation)
+            raise LookupError("it may not be requeued")
+        self._remote.renew(conversation)
         return fate

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from agentserver.core.decide import intake
 from agentserver.core.drafts import replies
 from agentserver.pump.schedule import Rounds
-from agentserver.pump.slices import unhurried
+from agentserver.pump.slices import run_in_slices
 from agentserver.wire.familiar import familiar
 
 if TYPE_CHECKING:
@@ -38,14 +38,14 @@ SHORT = 1 << 15
 """Bytes of the longest message that is parsed on the event loop."""
 
 
-class ReadApart(NamedTuple):
+class ParsedOutside(NamedTuple):
     """Parsed message, valid under these rules."""
 
     rules: Rules
     read: Draft | Refusal
 
 
-class Apart:
+class OffloadedParser:
     """Parses long messages, and those with names outside the server's schemas, in threads.
 
     Args:
@@ -57,26 +57,30 @@ class Apart:
         self._free = THREADS
         self._waiting: Rounds[asyncio.Future[None]] = Rounds()
 
-    async def outside(self, principal: str, conversation: str, outside: Outside) -> ReadApart | None:
+    async def parse_outside(
+        self, principal: str, conversation: str, outside: Outside
+    ) -> ParsedOutside | None:
         """Parse an outside message in a thread. Returns None if that is unnecessary, or parsing raises."""
         editions = self._editions
-        rules = editions.of(conversation) if editions.earlier else editions.rules
+        rules = editions.rules_of(conversation) if editions.earlier else editions.rules
         if len(outside.data) <= SHORT and familiar(outside.data, rules.bounds.names):
             return None
         read = partial(intake.read_outside, outside.data, outside.to, rules)
-        done = await self._done(principal, conversation, read)
-        return None if done.exception() is not None else ReadApart(rules, done.result())
+        done = await self._run_in_thread(principal, conversation, read)
+        return None if done.exception() is not None else ParsedOutside(rules, done.result())
 
-    async def result(self, conversation: str, value: object, room: Room) -> Drafts | Refusal | Failed:
+    async def parse_result(self, conversation: str, value: object, room: Room) -> Drafts | Refusal | Failed:
         """Parse the result of a handler, in a thread if necessary. Raises what parsing raises."""
-        rules = self._editions.of(conversation)
+        rules = self._editions.rules_of(conversation)
         codecs, bounds = rules.codecs, rules.bounds
         if not isinstance(value, bytes) or (len(value) <= SHORT and familiar(value, bounds.names)):
-            return await unhurried(replies.reading(value, codecs, bounds, room))
+            return await run_in_slices(replies.reading(value, codecs, bounds, room))
         read = partial(replies.normalise, value, codecs, bounds, room)
-        return (await self._done("", conversation, read)).result()
+        return (await self._run_in_thread("", conversation, read)).result()
 
-    async def _done(self, principal: str, conversation: str, work: Callable[[], T]) -> asyncio.Future[T]:
+    async def _run_in_thread(
+        self, principal: str, conversation: str, work: Callable[[], T]
+    ) -> asyncio.Future[T]:
         """Run a function in a new thread."""
         await self._enter(principal, conversation)
         thread = ThreadPoolExecutor(1, "apart")

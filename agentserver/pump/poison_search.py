@@ -83,20 +83,20 @@ class Probation:
         self._now: str | None = None
 
     async def look(
-        self, previous: int, queued: Sequence[str], fatal: int, calls: int, *, anew: bool
+        self, previous: int, queued: Sequence[str], fatal: int, calls: int, *, starting: bool
     ) -> SuspectVerdict:
         """Decide about the deliveries of another server; none of them may run yet. Raises EngineError.
 
         Args:
-            previous: the lease of that server; 0 if there was none.
+            previous: the lease of that server; 0 without an earlier server.
             queued: deliveries that may run now.
             fatal: ends after which a delivery is given up.
             calls: how many may run at once.
-            anew: whether this server starts.
+            starting: whether this server starts.
         """
-        past = await self._marks.past(previous) if previous and (queued or anew) else NO_PAST
+        past = await self._marks.past(previous) if previous and (queued or starting) else NO_PAST
         verdict = judge(past, queued, fatal)
-        if anew or verdict.ends:
+        if starting or verdict.ends:
             await self._marks.begin(verdict.ends, calls)
         return verdict
 
@@ -113,7 +113,7 @@ class Probation:
             logger.warning(text, to, key, verdict.ends[key])
         if alone:
             self._holding = True
-            self._next()
+            self._run_next()
         return dead, list(known.values())
 
     def put(self, ticket: Ticket) -> None:
@@ -124,7 +124,7 @@ class Probation:
             self._out[ticket.delivery.id] = ticket.delivery
             self._hand_on(ticket)
 
-    def done(self, delivery: Delivery) -> None:
+    def finish(self, delivery: Delivery) -> None:
         """Acquit a delivery that ran while the process survived.
 
         A delivery whose conversation was lost and that runs again since is another one.
@@ -138,7 +138,7 @@ class Probation:
         if self._out.get(delivery.id) is delivery:
             del self._out[delivery.id]
             if self._holding:
-                self._next()
+                self._run_next()
 
     def drop(self, conversations: set[str]) -> None:
         """Forget the deliveries of conversations that another process owns."""
@@ -148,9 +148,9 @@ class Probation:
         self._others = [one for one in self._others if one.delivery.conversation not in conversations]
         self._out = {key: one for key, one in self._out.items() if one.conversation not in conversations}
         if self._holding:
-            self._next()
+            self._run_next()
 
-    def _next(self) -> None:
+    def _run_next(self) -> None:
         """Run the next suspect once nothing else runs, or pass on all held deliveries after the last."""
         if self._out:
             return
@@ -166,7 +166,7 @@ class Probation:
             self.put(ticket)
 
 
-class Unmarked:
+class NoMarks:
     """Marks of an engine that does not outlive the process."""
 
     at_once = True
@@ -199,7 +199,7 @@ class Unmarked:
 
 
 @contextmanager
-def acquitting(marks: Marks, work: CancelScope) -> Iterator[None]:
+def mark_requested_end(marks: Marks, work: CancelScope) -> Iterator[None]:
     """Mark a requested end of the server as no delivery's fault.
 
     An end is requested if the block returns or raises, or is cancelled alone or with everything around the server. It

@@ -21,24 +21,24 @@ from agentserver.core.receipts import refused_with
 from agentserver.core.records.audit import Event
 from agentserver.ports import EngineError, FencedError, RepeatedError, Submitted, Unkept
 from agentserver.pump.accounts import Accounts
-from agentserver.pump.approvals import Waiting
+from agentserver.pump.approvals import PendingApprovals
 from agentserver.pump.boundary import Boundary, set_aside
-from agentserver.pump.claims import Copies, Finder, Releasing, Taking
+from agentserver.pump.claims import Copies, Finder, IdleReleaser, Takeover
 from agentserver.pump.dispatch import Dispatcher, TokenHolder
 from agentserver.pump.editions import Editions, at_once
-from agentserver.pump.entrance import Conversations, Entrance, unkept
+from agentserver.pump.entrance import Conversations, Entrance, make_unkept
 from agentserver.pump.invoke import Invoker
-from agentserver.pump.owners import Elsewhere
-from agentserver.pump.parsing import Apart, ParsedPayloads
-from agentserver.pump.poison_search import Probation, Unmarked, acquitting
+from agentserver.pump.owners import RemoteConversations
+from agentserver.pump.parsing import OffloadedParser, ParsedPayloads
+from agentserver.pump.poison_search import NoMarks, Probation, mark_requested_end
 from agentserver.pump.purse import Purses
 from agentserver.pump.records import LogSink, RecordStream
 from agentserver.pump.reloads import Reloads
 from agentserver.pump.schedule import Door, RunQueue, Schedule, Ticket, backoff
-from agentserver.pump.slices import entirely
+from agentserver.pump.slices import run_uncancelled
 from agentserver.pump.steps import ClaimTable, Steps
 from agentserver.pump.timekeeper import Timekeeper, sweep
-from agentserver.pump.watchdog import Watchdog, only_here
+from agentserver.pump.watchdog import Watchdog, end_forks
 from agentserver.supervision import Ending, start_errand, start_helper
 
 if TYPE_CHECKING:
@@ -112,20 +112,20 @@ class Pump:
         self._editions = editions = Editions(rules, bound)
         self._engine = engine
         self._clock = clock
-        self._waiting = Waiting(rules.blueprint.limits.approval, hooks.approver, hooks.answers)
-        self._apart = Apart(editions)
+        self._waiting = PendingApprovals(rules.blueprint.limits.approval, hooks.approver, hooks.answers)
+        self._parser = OffloadedParser(editions)
         self._time = Timekeeper(clock, engine)
-        self._marks: Marks = engine.marks or Unmarked()
+        self._marks: Marks = engine.marks or NoMarks()
         self._marked = engine.marks is not None
         self._waits = not self._marks.at_once
         purses = Purses(editions, clock, self._charge)
         self._live: dict[str, Conversation] = {}
         self._claims = ClaimTable()
         seen = self._marks, self._claims
-        self._invoker = Invoker(editions, resources, self._apart, seen, purses, self._tell)
+        self._invoker = Invoker(editions, resources, self._parser, seen, purses, self._tell)
         self._lay_out(editions)
-        elsewhere = Elsewhere()
-        self._finder = Finder(self._copies, self._set_aside, self._gained, elsewhere)
+        remote = RemoteConversations()
+        self._finder = Finder(self._copies, self._set_aside, self._show_gained, remote)
         self._steps = Steps(engine, self._claims, self._live, self._finder.find, self._release, self._forget)
         self._boundary = Boundary(
             editions,
@@ -141,7 +141,7 @@ class Pump:
         self._stream = RecordStream() if hooks.stream is None else hooks.stream
         self._stream.attach(LogSink(self._invoker.crashes))
         kept = Conversations(
-            self._live, self._claims, self._finder.find, engine, self._accounts, elsewhere, self._stream
+            self._live, self._claims, self._finder.find, engine, self._accounts, remote, self._stream
         )
         self.entrance = Entrance(editions, kept, clock, self._boundary, self._door, self.receive)
         self._handles, self._watches = self.entrance.handles, self.entrance.watches
@@ -162,7 +162,7 @@ class Pump:
         self._parsed = ParsedPayloads()
         kept, bounds = (self._engine, self._claims), (self._accounts, self._waiting)
         work, turns = (self._live, self._parsed, editions), (self._queue, self._schedule, self._probation)
-        self._copies = Copies(kept, work, bounds, turns, self._invoker.cancel, self._moved)
+        self._copies = Copies(kept, work, bounds, turns, self._invoker.cancel, self._show_moved)
         self._claims.lost = self._copies.lose
 
     def _connect(self, editions: Editions) -> None:
@@ -172,8 +172,8 @@ class Pump:
             editions, self._schedule, probation, conclude, self._spawn, self._claims
         )
         ways = self._dispatcher, self._probation, self._boundary.bury
-        self._taking = Taking(self._copies, self._set_aside, self._gained, ways, self._clock)
-        self.releasing = Releasing(self._copies, self._steps.alone.inside)
+        self._taking = Takeover(self._copies, self._set_aside, self._show_gained, ways, self._clock)
+        self.releasing = IdleReleaser(self._copies, self._steps.alone.inside)
         self.reloads = Reloads(
             editions,
             (self._live, self._steps.alone, self._parsed),
@@ -206,7 +206,7 @@ class Pump:
             await self.entrance.views.begin()
             self._start_helpers()
             try:
-                with self._watchdog, only_here(), acquitting(self._marks, self._tasks.cancel_scope):
+                with self._watchdog, end_forks(), mark_requested_end(self._marks, self._tasks.cancel_scope):
                     yield
                     await self.drain()
                 self._handles.settle()
@@ -293,7 +293,7 @@ class Pump:
         busy = not accounts.admits(principal, size)
         accounts.arrive(principal, size)
         try:
-            read = None if busy else await self._apart.outside(principal, conversation, outside)
+            read = None if busy else await self._parser.parse_outside(principal, conversation, outside)
             refused = Code.BUSY if busy else None
             await alone.enter(conversation)
             try:
@@ -303,9 +303,9 @@ class Pump:
         except (RepeatedError, FencedError):
             raise
         except EngineError as error:
-            return unkept(outside, error)
+            return make_unkept(outside, error)
         finally:
-            accounts.arrived(principal, size)
+            accounts.finish_arrival(principal, size)
         if outcome is None:
             return Submitted(outside.request, Unkept.OVER)
         code = "" if outcome.added else refused_with(outcome.records)
@@ -325,7 +325,7 @@ class Pump:
         return self._invoker.running
 
     def approvals(self) -> tuple[Approval, ...]:
-        """Return the messages that wait for a person, here or elsewhere, oldest first."""
+        """Return the messages that wait for a person, here or remote, oldest first."""
         return self._waiting.oldest(self.entrance.views.approvals())
 
     async def answer(self, conversation: str, answered: ApprovalAnswer) -> bool:
@@ -336,7 +336,7 @@ class Pump:
 
     async def _charge(self, conversation: str, decide: Decision) -> bool:
         """Take a step for a running invocation, once. Raises EngineError and UndecidedError."""
-        return await self._steps.take(conversation, decide, patient=False, to_its_end=entirely)
+        return await self._steps.take(conversation, decide, patient=False, to_its_end=run_uncancelled)
 
     async def _work(self) -> None:
         # A worker that never waits outside of a commit would never be cancelled.
@@ -349,7 +349,7 @@ class Pump:
                 self._tokens.ask(delivery)
                 continue
             if delivery.to not in editions.bound or delivery.conversation in editions.earlier:
-                self._schedule.done(delivery.to)
+                self._schedule.release(delivery.to)
                 self.reloads.put_off(delivery)
                 continue
             work = delivery.id, worker  # one that is back may still be ending in another worker
@@ -361,7 +361,7 @@ class Pump:
                     self._probation.withdraw(delivery)
                     marks.leave(mark)
                     continue
-                conversation = self._live.get(delivery.conversation) or await self._finder.still(
+                conversation = self._live.get(delivery.conversation) or await self._finder.find_own(
                     delivery.conversation
                 )
                 parsed = self._parsed.pop(delivery.id, None)
@@ -369,35 +369,35 @@ class Pump:
                     call = partial(self._invoker.call, bound, worker)
                     await self._boundary.handle(conversation, delivery, parsed, call)
                 if self._marked:
-                    self._probation.done(delivery)
+                    self._probation.finish(delivery)
                     marks.leave(mark)
             finally:
                 del editions.working[work]
-                self._schedule.done(delivery.to)
+                self._schedule.release(delivery.to)
                 if editions.earlier:
-                    editions.rested()
+                    editions.notify_rest()
 
     def _tell(self, accepted: Accepted, progress: Progress) -> None:
         """Pass on a handler's progress, unless its thread is gone or a guard silences it."""
         delivery, now = accepted.delivery, self._live.get(progress.conversation)
         if now is None or now.working_on(delivery) is None:
             return
-        rules = self._editions.of(now.id)
+        rules = self._editions.rules_of(now.id)
         if not silenced(rules.guards, rules.recall(now), delivery, accepted.element, now.touched):
             self._handles.tell(progress)
             self._watches.tell(progress)
 
-    def _moved(self, conversations: Sequence[Conversation]) -> None:
+    def _show_moved(self, conversations: Sequence[Conversation]) -> None:
         """Keep showing gateways conversations that this process lost."""
-        self.entrance.views.lost(conversations)
+        self.entrance.views.keep_showing(conversations)
 
-    async def _gained(self, conversations: Collection[str]) -> None:
+    async def _show_gained(self, conversations: Collection[str]) -> None:
         """Show gateways the earlier events of conversations before new ones occur here."""
-        await self.entrance.views.gained(conversations)
+        await self.entrance.views.show_gained(conversations)
 
     async def _set_aside(self, conversation: str, error: Exception) -> None:
         """Set aside a conversation that cannot continue: its principal is informed, the others are served."""
-        await entirely(self._put_aside(conversation, error))
+        await run_uncancelled(self._put_aside(conversation, error))
 
     async def _put_aside(self, conversation: str, error: Exception) -> None:
         events = await set_aside(self._engine, conversation, error, self._clock.moment().now)
@@ -416,7 +416,7 @@ class Pump:
             self._parsed.keep(outcome)
         self._accounts.book(outcome)
         if outcome.asked or self._waiting.known:
-            self._waiting.hear(outcome)
+            self._waiting.record(outcome)
         for delivery in outcome.ready:
             if delivery.to in self._editions.bound:  # as the dispatcher does
                 self._put(_new(Ticket, (conversation.principal, delivery)))
@@ -424,7 +424,7 @@ class Pump:
                 self._dispatcher.fail(delivery)
         if outcome.retry is not None:
             ticket = Ticket(conversation.principal, outcome.retry)
-            self._dispatcher.later(ticket, backoff(outcome.retry.attempt))
+            self._dispatcher.dispatch_later(ticket, backoff(outcome.retry.attempt))
         if outcome.replies:
             self._handles.deliver(conversation.id, outcome.replies)
         self._watches.pass_on(outcome)
@@ -446,5 +446,5 @@ class Pump:
         if self._editions.earlier:
             self._editions.forget(conversation)
         self._accounts.close(conversation)
-        self._handles.over(conversation)
-        self._watches.over(conversation)
+        self._handles.finish(conversation)
+        self._watches.close(conversation)

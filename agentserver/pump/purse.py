@@ -46,7 +46,7 @@ class Purses:
     clock: Clock
     take: Take
 
-    def of(self, delivery: Delivery) -> DeliveryPurse:
+    def purse_of(self, delivery: Delivery) -> DeliveryPurse:
         """Return the purse of the invocation that handles a delivery."""
         return DeliveryPurse(self, delivery)
 
@@ -65,7 +65,7 @@ class DeliveryPurse:
 
         def decide(now: Conversation) -> Outcome | None:
             nonlocal reserved, why
-            rules = self.purses.editions.of(now.id)
+            rules = self.purses.editions.rules_of(now.id)
             why = charges.objection(now, asked, rules)
             outcome = charges.reserve(now, asked, rules, self.purses.clock.moment())
             reserved = "" if outcome is None else [*outcome.conversation.spending.open][-1]
@@ -76,7 +76,7 @@ class DeliveryPurse:
         except (EngineError, UndecidedError) as error:
             raise RuntimeError("the server cannot keep a charge at present") from error
         if not kept or not reserved:
-            raise SpentError(why or "the conversation is over")
+            raise SpentError(why or "the conversation is closed")
         return reserved
 
     async def settle(self, reservation: str, cost: Amount) -> None:
@@ -84,7 +84,7 @@ class DeliveryPurse:
         done = Settling(self.delivery, reservation, cost)
 
         def decide(now: Conversation) -> Outcome | None:
-            rules = self.purses.editions.of(now.id)
+            rules = self.purses.editions.rules_of(now.id)
             return charges.settle(now, done, rules, self.purses.clock.moment())
 
         try:

@@ -40,7 +40,7 @@ PATIENCE: Final = 5.0
 logger = logging.getLogger("agentserver.pump")
 
 
-class _Attached(NamedTuple):
+class _SinkEntry(NamedTuple):
     """Sink of a stream.
 
     Args:
@@ -58,15 +58,15 @@ class RecordStream:
     """Stream of the records of committed steps. Sinks are called in the order in which they were attached."""
 
     def __init__(self, *sinks: Sink) -> None:
-        self._attached = tuple(map(_Attached, sinks))
+        self._attached = tuple(map(_SinkEntry, sinks))
         self._readers: set[RecordReader] = set()
         self._stopped = False
 
     def attach(self, sink: Sink) -> Callable[[], None]:
         """Call a sink with the records of each later step. Returns a function that detaches it."""
-        return self._attach(_Attached(sink))
+        return self._attach(_SinkEntry(sink))
 
-    def _attach(self, attached: _Attached) -> Callable[[], None]:
+    def _attach(self, attached: _SinkEntry) -> Callable[[], None]:
         self._attached = (*self._attached, attached)
 
         def detach() -> None:
@@ -94,10 +94,10 @@ class RecordStream:
         if self._stopped:
             return
         reader = RecordReader()
-        detach = self._attach(_Attached(reader.put, principal, reader.miss))
+        detach = self._attach(_SinkEntry(reader.put, principal, reader.miss))
         self._readers.add(reader)
         try:
-            while (item := await reader.next()) is not None:
+            while (item := await reader.next_item()) is not None:
                 yield item
         finally:
             self._readers.remove(reader)
@@ -150,7 +150,7 @@ class RecordReader:
         self._finished = True
         self._stirred.set()
 
-    async def next(self) -> Records | Lagged | None:
+    async def next_item(self) -> Records | Lagged | None:
         """Return the next item; None at the end."""
         while not self._waiting:
             if self._finished:

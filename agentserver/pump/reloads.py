@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Delivery
     from agentserver.core.state.conversation import Conversation
     from agentserver.pump.accounts import Accounts
-    from agentserver.pump.approvals import Waiting
+    from agentserver.pump.approvals import PendingApprovals
     from agentserver.pump.dispatch import Dispatcher
     from agentserver.pump.editions import Edition, Editions
     from agentserver.pump.parsing import ParsedPayloads
-    from agentserver.pump.schedule import Alone, Schedule
+    from agentserver.pump.schedule import KeyedLock, Schedule
 
 
 @dataclass(slots=True)
@@ -38,8 +38,8 @@ class Reloads:
     """
 
     editions: Editions
-    work: tuple[MutableMapping[str, Conversation], Alone, ParsedPayloads]
-    bounds: tuple[Accounts, Waiting, Schedule]
+    work: tuple[MutableMapping[str, Conversation], KeyedLock, ParsedPayloads]
+    bounds: tuple[Accounts, PendingApprovals, Schedule]
     dispatcher: Dispatcher
     spawn: Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
 
@@ -65,7 +65,7 @@ class Reloads:
             self.spawn(partial(self._move, key))
         return len(editions.earlier)
 
-    async def moved(self) -> None:
+    async def wait_moved(self) -> None:
         """Wait until every conversation uses the current edition."""
         while self.editions.earlier:
             await self.editions.rest()
@@ -78,18 +78,18 @@ class Reloads:
             self.dispatcher.fail(delivery)
 
     async def _move(self, conversation: str) -> None:
-        """Move a conversation once nothing of it is at work in an earlier edition."""
+        """Move a conversation once it has no work in an earlier edition."""
         _, alone, _ = self.work
         while conversation in self.editions.earlier:
             await alone.enter(conversation)
             try:
-                moved = self._moved(conversation)
+                moved = self._try_move(conversation)
             finally:
                 alone.leave(conversation)
             if not moved:
                 await self.editions.rest()
 
-    def _moved(self, conversation: str) -> bool:
+    def _try_move(self, conversation: str) -> bool:
         """Move a locked conversation. Returns whether it has moved."""
         live, _, parsed = self.work
         held, now = self.editions.move(conversation), live.get(conversation)
@@ -99,5 +99,5 @@ class Reloads:
         for thread in now.tree.nodes.values():
             parsed.forget(thread.waiting())
         for delivery in held:
-            self.dispatcher.again(Ticket(now.principal, delivery))
+            self.dispatcher.dispatch_again(Ticket(now.principal, delivery))
         return True

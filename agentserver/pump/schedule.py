@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Delivery
 
 
-class Alone:
+class KeyedLock:
     """Lock by key, first come first served. A key without holder takes no memory."""
 
     def __init__(self) -> None:
@@ -133,7 +133,7 @@ class Schedule:
 
     Args:
         limits: concurrency by listener.
-        hand_on: receives a delivery whose turn has come; it counts as running until ``done``.
+        hand_on: receives a delivery whose turn has come; it counts as running until ``release``.
 
     ``tokens`` has the tokens of exclusive listeners that this process holds, each until an invocation is done.
     """
@@ -153,7 +153,7 @@ class Schedule:
         else:
             self._parked[listener].put(ticket.principal, ticket.delivery.conversation, ticket)
 
-    def done(self, listener: str) -> None:
+    def release(self, listener: str) -> None:
         """Give the room of a finished invocation to the next parked delivery."""
         if listener in self.tokens:
             self.tokens.pop(listener).set()
@@ -273,16 +273,16 @@ ARRIVALS = 2
 class Door:
     """Place where outside messages wait for the event loop to turn; their principals take turns.
 
-    Each is admitted in a later turn of the loop than it came in, so that sending without a pause starves nothing. Those
-    of one conversation are handled one after another (``alone``): its messages at work and its workers never wait for
-    more than one of them.
+    Each is admitted in a later turn of the loop than it came in, so that sending without a pause starves nothing.
+    Messages of one conversation are handled one after another (``alone``): its messages at work and its workers never
+    wait for more than one of them.
     """
 
     def __init__(self) -> None:
         self._waiting: Rounds[asyncio.Future[None]] = Rounds()
         self._entering = 0
         self._opening = False
-        self.alone = Alone()
+        self.alone = KeyedLock()
 
     async def enter(self, principal: str, conversation: str) -> None:
         """Wait for admission."""

@@ -26,7 +26,7 @@ PIECES = 8
 """Pieces of work, of some twenty microseconds each, between two turns of the loop."""
 
 
-async def unhurried(pieces: PreparedPieces[T], limiter: anyio.CapacityLimiter | None = None) -> T:
+async def run_in_slices(pieces: PreparedPieces[T], limiter: anyio.CapacityLimiter | None = None) -> T:
     """Run all pieces, letting the loop turn after every few. Raises what the work raises.
 
     Args:
@@ -47,7 +47,7 @@ async def unhurried(pieces: PreparedPieces[T], limiter: anyio.CapacityLimiter | 
             await asyncio.sleep(0)
 
 
-async def shielded(work: Coroutine[Any, Any, T]) -> T:
+async def run_shielded(work: Coroutine[Any, Any, T]) -> T:
     """Await a coroutine to its end, even in a cancelled scope. Raises what the work raises."""
     with anyio.CancelScope(shield=True):
         result: T = await work
@@ -101,7 +101,7 @@ class _Rest(Awaitable[T]):
             return result
 
 
-async def entirely(work: Coroutine[None, None, T]) -> T:
+async def run_uncancelled(work: Coroutine[None, None, T]) -> T:
     """Run a coroutine to its end, and make even a cancelled caller wait for it. Raises what the work raises.
 
     Cancellation by asyncio itself, as in ``asyncio.wait_for``, interrupts a shielded scope of anyio as well.

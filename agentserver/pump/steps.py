@@ -12,8 +12,8 @@ import anyio
 
 from agentserver.core.records.outcome import Outcome
 from agentserver.ports import Claim, ConflictError, EngineError, FencedError, UnfitError
-from agentserver.pump.schedule import Alone, backoff
-from agentserver.pump.slices import begin, shielded, unhurried
+from agentserver.pump.schedule import KeyedLock, backoff
+from agentserver.pump.slices import begin, run_in_slices, run_shielded
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
@@ -65,7 +65,7 @@ class Steps:
     ) -> None:
         self._engine, self._claims, self._live = engine, claims, live
         self._find, self._release, self._forget = find, release, forget
-        self.alone = Alone()
+        self.alone = KeyedLock()
         self._thread = anyio.CapacityLimiter(1)
         self._committing: dict[str, asyncio.Future[None]] = {}
         self._settled: deque[_HandedOver] = deque()
@@ -86,7 +86,7 @@ class Steps:
         self.alone.take(conversation)
         try:
             begun = begin(self._attempt(current, decide, settled))
-            failure = begun if begun is None or isinstance(begun, EngineError) else await shielded(begun)
+            failure = begun if begun is None or isinstance(begun, EngineError) else await run_shielded(begun)
         finally:
             if conversation not in self._committing:
                 self.alone.leave(conversation)
@@ -142,7 +142,12 @@ class Steps:
                 settled(kept)
 
     async def take(
-        self, conversation: str, decide: Decision, *, patient: bool = True, to_its_end: ToItsEnd = shielded
+        self,
+        conversation: str,
+        decide: Decision,
+        *,
+        patient: bool = True,
+        to_its_end: ToItsEnd = run_shielded,
     ) -> bool:
         """Decide and commit, then release the step. A stale decision is repeated.
 
@@ -150,8 +155,8 @@ class Steps:
         top of another one. ``decide`` returns None to change nothing. Returns False if the conversation is closed.
         While the engine cannot commit, a patient step is retried until the pump ends, since the work of a handler
         cannot be refused; any other raises EngineError. Either raises FencedError if another process owns the
-        conversation. ``to_its_end`` keeps a cancelled caller from interrupting an attempt: ``entirely`` for callers
-        that are no tasks of the pump. Raises UndecidedError if the step is impossible.
+        conversation. ``to_its_end`` keeps a cancelled caller from interrupting an attempt: ``run_uncancelled`` for
+        callers that are no tasks of the pump. Raises UndecidedError if the step is impossible.
         """
         begun: Begun = None
         current = self._live.get(conversation)
@@ -163,16 +168,14 @@ class Steps:
         else:
             await self.alone.enter(conversation)
         try:
-            goes_on = await self._repeatedly(
-                conversation, decide, begun, patient=patient, to_its_end=to_its_end
-            )
+            goes_on = await self._retry(conversation, decide, begun, patient=patient, to_its_end=to_its_end)
         finally:
             self.alone.leave(conversation)
         if not goes_on:
             self._forget(conversation)
         return goes_on
 
-    async def _repeatedly(
+    async def _retry(
         self,
         conversation: str,
         decide: Decision,
@@ -230,7 +233,9 @@ class Steps:
             claim = self._claims[current.id]
             found = decide(current)
             outcome = (
-                found if found is None or isinstance(found, Outcome) else await unhurried(found, self._thread)
+                found
+                if found is None or isinstance(found, Outcome)
+                else await run_in_slices(found, self._thread)
             )
             if outcome is None:
                 return None

@@ -80,7 +80,7 @@ class Stream:
         while (event := self.next_there()) is not None:
             yield event
 
-    def drained(self) -> bool:
+    def is_drained(self) -> bool:
         """Return whether no event is there."""
         return not self._events
 
@@ -88,7 +88,7 @@ class Stream:
 logger = logging.getLogger("agentserver.pump")
 
 
-class Away(NamedTuple):
+class UnreadEvent(NamedTuple):
     """Place of an event that only the engine holds."""
 
     place: EventPlace
@@ -109,7 +109,7 @@ class Backlog(Stream):
         super().__init__()
         self._read = read
         self._reading = asyncio.Lock()
-        self._away: deque[Away] = deque()  # behind all that is held whole
+        self._away: deque[UnreadEvent] = deque()  # behind all that is held whole
         self._bytes = 0
 
     @property
@@ -117,11 +117,11 @@ class Backlog(Stream):
         """Events that are held, bytes of their messages, and places of others."""
         return len(self._events), self._bytes, len(self._away)
 
-    def put_back(self, events: Iterable[Event | Away]) -> None:
+    def put_back(self, events: Iterable[Event | UnreadEvent]) -> None:
         """Add events again."""
         for event in events:
-            if isinstance(event, Away) or not self._room(event):
-                self._away.append(Away(event.place, event.request, event.redelivered))
+            if isinstance(event, UnreadEvent) or not self._room(event):
+                self._away.append(UnreadEvent(event.place, event.request, event.redelivered))
             else:
                 self._hold(event)
         self._stirred.set()
@@ -152,7 +152,7 @@ class Backlog(Stream):
         async with self._reading:
             if self._away and not self._events:
                 await self._fetch()
-        return not self.drained()
+        return not self.is_drained()
 
     async def _fetch(self) -> None:
         first, latest = self._away[0].place, max(self._away[0].place, self._away[-1].place)
@@ -172,7 +172,7 @@ class Backlog(Stream):
             else:
                 self._hold(event._replace(redelivered=away.redelivered))
         if gone:
-            logger.warning("%d events that were not taken are not kept any more", gone)
+            logger.warning("%d unacknowledged events have expired", gone)
 
     def next_there(self) -> Event | None:
         """Return the next event if it is held."""
@@ -183,22 +183,22 @@ class Backlog(Stream):
 
     def catch_up(self, before: Iterable[Event]) -> None:
         """Insert earlier events in front of those that have come since."""
-        known = {event.place: event for event in self._all()} | {event.place: event for event in before}
+        known = {event.place: event for event in self._take_all()} | {event.place: event for event in before}
         self.put_back(known[place] for place in sorted(known))
         self._since = max(known, default=UNDECIDED)
 
-    def take(self, request: str) -> list[Event | Away]:
+    def take(self, request: str) -> list[Event | UnreadEvent]:
         """Remove and return the events of one request."""
-        there = self._all()
+        there = self._take_all()
         self.put_back(event for event in there if event.request != request)
         return [event for event in there if event.request == request]
 
-    def _all(self) -> list[Event | Away]:
+    def _take_all(self) -> list[Event | UnreadEvent]:
         there = [*self.rest(), *self._away]
         self._away.clear()
         return there
 
-    def drained(self) -> bool:
+    def is_drained(self) -> bool:
         """Return whether no event waits."""
         return not self._events and not self._away
 

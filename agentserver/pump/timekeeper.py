@@ -54,12 +54,12 @@ class Timekeeper:
         await self._turn(self._calendar.looked(now, passed))
         return now
 
-    async def before(self, limit: float) -> float:
+    async def time_before(self, limit: float) -> float:
         """Return the time before which everything is older than ``limit`` seconds."""
         now = await self.look()
         return self._calendar.before(limit, now)
 
-    def left(self, limit: float, at: float, now: float) -> float:
+    def seconds_left(self, limit: float, at: float, now: float) -> float:
         """Return the most seconds that remain of a limit that began ``at``, at a time that may be long ago."""
         return at - self._calendar.before(limit, now)
 
@@ -72,9 +72,7 @@ class Timekeeper:
         jumped = calendar.jumps != self._calendar.jumps
         if jumped:
             at, to = calendar.jumps[-1]
-            logger.error(
-                "the clock went from %.0f to %.0f at once: what has a deadline waits as if it had not", at, to
-            )
+            logger.error("the clock jumped from %.0f to %.0f: deadlines are extended by the jump", at, to)
         self._calendar = calendar
         last, kept = calendar.last or 0.0, self._kept.last or 0.0
         if jumped or abs(last - kept) >= KEPT_EVERY:
@@ -114,11 +112,11 @@ async def tidy(
     time: Timekeeper,
     limit: float,
 ) -> None:
-    """Close conversations without a step for ``limit`` seconds, including those of an earlier server.
+    """Close conversations without a step for ``limit`` seconds, also those that an earlier server left open.
 
     Expires those that were kept long enough.
     """
-    before = await time.before(limit)
+    before = await time.time_before(limit)
 
     def idle(conversation: Conversation) -> bool:
         return conversation.touched < before and not conversation.requests

@@ -64,10 +64,10 @@ class Views:
     async def follow(self, stir: Callable[[], None]) -> None:
         """Show news from the engine until it closes; ``stir`` is called when a person is asked."""
         async with anyio.create_task_group() as tasks:
-            start_helper(tasks, "shows what has moved", Ending.SERVER, self._follow_moves)
-            start_helper(tasks, "shows missed news", Ending.SERVER, partial(self._hear_again, stir))
-            async for news in self._engine.news(self._wanted):
-                await self.hear(news)
+            start_helper(tasks, "shows moved conversations", Ending.SERVER, self._follow_moves)
+            start_helper(tasks, "shows missed news", Ending.SERVER, partial(self._show_again, stir))
+            async for news in self._engine.news(self._list_wanted):
+                await self.show(news)
                 if news.asks:
                     stir()
             tasks.cancel_scope.cancel()
@@ -78,7 +78,7 @@ class Views:
             one = await self._gone.get()
             await self._see(News(one.id, UNDECIDED, asks=bool(one.approvals())))
 
-    async def _hear_again(self, stir: Callable[[], None]) -> None:
+    async def _show_again(self, stir: Callable[[], None]) -> None:
         """Retry news that could not be read when it came."""
         failures = 1
         while True:
@@ -87,12 +87,12 @@ class Views:
             self._missed.clear()
             unread, self._unread = self._unread, {}
             for conversation, asks in unread.items():
-                await self.hear(News(conversation, UNDECIDED, asks=asks))
+                await self.show(News(conversation, UNDECIDED, asks=asks))
                 if asks:
                     stir()
             failures = failures + 1 if self._unread else 1
 
-    async def hear(self, news: News) -> None:
+    async def show(self, news: News) -> None:
         """Show news of a conversation, later if it cannot be read now."""
         found = await self._see(news)
         if news.asks and found is not None:
@@ -110,9 +110,9 @@ class Views:
             if asks or conversation in self.known or conversation in self._handles.known:
                 return await self.look(conversation)
         except DamagedError as error:
-            logger.error("what left elsewhere cannot be read: %s", error)  # noqa: TRY400 - the text says it all
+            logger.error("events of another process cannot be read: %s", error)  # noqa: TRY400 - the text says it all
         except EngineError as error:
-            logger.error("what left elsewhere cannot be read at present: %s", error)  # noqa: TRY400 - the text says it all
+            logger.error("events of another process cannot be read at present: %s", error)  # noqa: TRY400 - the text says it all
             self._unread[conversation] = asks or self._unread.get(conversation, False)
             self._missed.set()
         return None
@@ -126,8 +126,8 @@ class Views:
         self._watches.nudge(conversation, news.place)
         await self._handles.catch_up(conversation)
         if over:
-            self._handles.over(conversation)
-            self._watches.over(conversation)
+            self._handles.finish(conversation)
+            self._watches.close(conversation)
 
     async def look(self, conversation: str) -> Conversation | None:
         """Load a conversation of another process. Raises EngineError."""
@@ -150,21 +150,21 @@ class Views:
     def _looked_at(self, conversation: str) -> bool:
         return conversation in self._handles.known or conversation in self._watches.of
 
-    def _wanted(self) -> list[str]:
+    def _list_wanted(self) -> list[str]:
         """Return the conversations of other processes that gateways here hold or watch."""
         looked_at = {*self._handles.known, *self._watches.of}
         return [key for key in looked_at if self._engine.held(key) is None]
 
     # Moves
 
-    async def gained(self, conversations: Collection[str]) -> None:
+    async def show_gained(self, conversations: Collection[str]) -> None:
         """Show the earlier events of conversations that this process has gained. Raises EngineError."""
         for conversation in conversations:
             if self._looked_at(conversation):
                 await self._show(News(conversation, UNDECIDED))
             self.known.pop(conversation, None)
 
-    def lost(self, conversations: Iterable[Conversation]) -> None:
+    def keep_showing(self, conversations: Iterable[Conversation]) -> None:
         """Keep showing conversations that this process has lost."""
         for one in conversations:
             if self._looked_at(one.id) or one.approvals():

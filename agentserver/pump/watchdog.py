@@ -161,19 +161,19 @@ ASTRAY = 70
 
 
 @contextmanager
-def only_here() -> Iterator[None]:
+def end_forks() -> Iterator[None]:
     """End every fork of this process that returns to the event loop. Must be entered on the loop.
 
     A copy that does its work and exits, or executes another program, is the handler's own.
     """
     serving = [(asyncio.get_running_loop(), threading.get_ident())]
 
-    def forked() -> None:
+    def end_fork() -> None:
         for loop, thread in serving:
             if thread == threading.get_ident():
                 loop.call_soon(os._exit, ASTRAY)
 
-    os.register_at_fork(after_in_child=forked)  # for good, so it is told when there is nothing left to do
+    os.register_at_fork(after_in_child=end_fork)  # for good, so it is told when there is nothing left to do
     try:
         yield
     finally:

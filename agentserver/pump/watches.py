@@ -40,10 +40,10 @@ RECENT_BYTES: Final = 16_384
 
 
 FRESH: Final = 1.0
-"""Seconds for which the latest events of a conversation of another process are taken for all that there are."""
+"""Seconds for which the latest events of a conversation of another process count as complete."""
 
 
-def nobody() -> None:
+def ignore_catch_up() -> None:
     """Ignore that a watcher has caught up."""
 
 
@@ -110,7 +110,7 @@ class WatchQueue:
         self.behind = self.missed = True  # also while a read is under way
         self._stirred.set()
 
-    async def next(self) -> Event | Progress | None:
+    async def next_item(self) -> Event | Progress | None:
         """The next item; None at the end, and when there is something to be read from the engine before."""
         while True:
             if self.behind:
@@ -133,7 +133,7 @@ class RecentEvents:
     """Latest events of a conversation at work.
 
     Args:
-        claim: under which its steps were taken.
+        claim: of its steps.
         version: of the conversation after the last of them.
         since: a place; every later event is among the events.
         events: in order.
@@ -249,7 +249,7 @@ class Watches:
             if place == UNDECIDED or place.version > watch.last.version:  # a step's events leave together
                 watch.nudge()
 
-    def over(self, conversation: str) -> None:
+    def close(self, conversation: str) -> None:
         """End the watchers of a closed conversation once they have its last events."""
         self._recent.pop(conversation, None)
         for watch in self.of.get(conversation, ()):
@@ -267,7 +267,7 @@ class Watches:
         conversation: str,
         after: EventPlace,
         standing: Callable[[], Awaitable[ConversationFound]],
-        caught_up: Callable[[], None] = nobody,
+        caught_up: Callable[[], None] = ignore_catch_up,
     ) -> AsyncIterator[Event | Progress | Ended]:
         """Yield everything after a place, then new events as they occur, and the end.
 
@@ -282,10 +282,10 @@ class Watches:
             elif (await standing()).over:
                 watch.finish(WatchEnd.CLOSED)
             while watch.end is None or (watch.behind and watch.end is not WatchEnd.STOPPING):
-                async for event in self._before(conversation, watch):
+                async for event in self._read_earlier(conversation, watch):
                     yield event
                 caught_up()
-                while (item := await watch.next()) is not None:
+                while (item := await watch.next_item()) is not None:
                     yield item
             yield Ended(watch.end, watch.last)
         finally:
@@ -293,7 +293,7 @@ class Watches:
             if not self.of[conversation]:
                 del self.of[conversation]
 
-    async def _before(self, conversation: str, watch: WatchQueue) -> AsyncIterator[Event]:
+    async def _read_earlier(self, conversation: str, watch: WatchQueue) -> AsyncIterator[Event]:
         """Yield the earlier events until the watcher has caught up."""
         while watch.behind and watch.end is not WatchEnd.STOPPING:
             for event in await self._page(conversation, watch):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from agentserver.mcp.client.connection import Connection
     from agentserver.payload.foreign.servers import McpServer
     from agentserver.ports import Completer
-    from agentserver.pump.editions import Elsewhere
+    from agentserver.pump.editions import RemoteHandler
     from agentserver.telemetry.tracing import Tracing
     from agentserver.worker.remote_desk import CallDesk
 
@@ -317,7 +317,7 @@ async def _tools(organism: Organism, shared: SharedContexts, stack: AsyncExitSta
 
 async def _workers(
     organism: Organism, rules: Rules, lasting: Lasting, stack: AsyncExitStack
-) -> Mapping[str, Elsewhere]:
+) -> Mapping[str, RemoteHandler]:
     """The workers of the listeners that have processes of their own, by the listener's name.
 
     Raises WallError when this system cannot hold one of them.
@@ -331,7 +331,7 @@ async def _workers(
     from agentserver.worker.remote_desk import RemoteListener
 
     walls(asked)
-    found: dict[str, Elsewhere] = {}
+    found: dict[str, RemoteHandler] = {}
     for bound in distant:
         name, desk = bound.listener.name, lasting.desk()
         stack.enter_context(desk.admit_workers(name))

@@ -31,7 +31,7 @@ from agentserver.payload.codec import Codecs
 from agentserver.payload.generate import Unencodable
 from agentserver.payload.xmlify import PayloadError
 from agentserver.pump.editions import Supply, supply
-from agentserver.pump.invoke import told
+from agentserver.pump.invoke import format_error
 from agentserver.supervision import run_errand
 from agentserver.wire.envelope import Bounds, Malformed, read_payload, read_written
 from agentserver.worker.frames import (
@@ -68,7 +68,7 @@ async def run_attempt(work: Awaitable[Frame], call: int) -> Frame:
         return FailedFrame(call, "cancelled")
     except BaseException as error:  # noqa: BLE001 - the project's code may raise anything
         fault = error.fault.value if isinstance(error, CompletionError) else None
-        return FailedFrame(call, " ".join(told(error).split())[:MOST_DETAIL], (), fault)
+        return FailedFrame(call, " ".join(format_error(error).split())[:MOST_DETAIL], (), fault)
 
 
 @dataclass(frozen=True, slots=True)

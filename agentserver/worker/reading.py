@@ -27,7 +27,7 @@ from agentserver.core.records.details import Corrections, Failure
 from agentserver.core.refusals import Refusal
 from agentserver.core.state.growing.logs import changed
 from agentserver.payload.codec import SYSTEM
-from agentserver.pump.invoke import failing
+from agentserver.pump.invoke import code_of_failure
 from agentserver.wire.envelope import Malformed, read_payload
 from agentserver.worker.frames import CallFrame, CompletedFrame, CompleteFrame, FailedFrame
 
@@ -68,7 +68,7 @@ def decode_failure(frame: frames.FailedFrame) -> Failed | Returned:
     """Decode a failure; the caller gets the corrections if the handler made an invalid payload."""
     if not frame.faults:
         fault = next((each for each in CompletionFault if each == frame.fault), None)
-        return Failed(failing(fault), Failure(f"worker: {frame.detail}"))
+        return Failed(code_of_failure(fault), Failure(f"worker: {frame.detail}"))
     return Returned(Refusal(Code.VALIDATION, Corrections(frame.faults), corrections=frame.faults))
 
 

@@ -46,7 +46,7 @@ def arriving(accounts, principal, size):
     """A message on its way in."""
     accounts.arrive(principal, size)
     yield
-    accounts.arrived(principal, size)
+    accounts.finish_arrival(principal, size)
 
 
 def counted(conversation):
@@ -83,14 +83,14 @@ def test_what_is_counted_is_what_there_is_after_every_step(data):
         for outcome in paper.outcomes[seen:]:
             accounts.book(outcome)
         seen = len(paper.outcomes)
-        assert (accounts.of("console"), accounts.pending) == counted(paper.conversation)
+        assert (accounts.counts_of("console"), accounts.pending) == counted(paper.conversation)
         again = Accounts(shop.blueprint.limits)
         again.recount(paper.conversation)
         assert (again.of("console"), again.pending) == counted(paper.conversation)
     accounts.book(decisions.close(paper.conversation, shop, paper.moment(), "enough"))
-    assert (accounts.of("console"), accounts.pending) == ((0, 0, 1), 0)
+    assert (accounts.counts_of("console"), accounts.pending) == ((0, 0, 1), 0)
     accounts.close(paper.conversation.id)
-    assert accounts.of("console") == (0, 0, 0)
+    assert accounts.counts_of("console") == (0, 0, 0)
     assert accounts.rest.is_set()
 
 
@@ -111,7 +111,7 @@ def test_bytes_are_bounded_and_a_single_message_always_fits():
         assert accounts.admits("p", 40)
         assert not accounts.admits("p", 41)
         assert accounts.admits("q", 41)
-    assert accounts.of("p") == (0, 0, 0)
+    assert accounts.counts_of("p") == (0, 0, 0)
 
 
 async def test_a_flooding_principal_is_busy_and_another_is_served():
@@ -204,9 +204,9 @@ async def test_a_restart_counts_again():
         for _ in range(3):
             await d.send(handle, Ask("x"))
         await d.send(idle, Ask("nobody"), "nobody")
-        before = d.pump._accounts.of("console")
+        before = d.pump._accounts.counts_of("console")
     async with desk((listener("a"), stuck), engine=engine, drain=0.0) as d:
-        assert d.pump._accounts.of("console") == before
+        assert d.pump._accounts.counts_of("console") == before
         assert before[0::2] == (3, 2)
 
 
@@ -220,4 +220,4 @@ def test_a_failed_delivery_is_counted_once():
     finished = paper.invoke(delivery)._replace(result=Failed(Code.INTERNAL))
     for _ in range(2):
         accounts.book(paper.conclude(finished))
-    assert accounts.of("console") == (0, 0, 1)
+    assert accounts.counts_of("console") == (0, 0, 1)

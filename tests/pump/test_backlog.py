@@ -52,7 +52,7 @@ async def test_little_is_held_and_everything_comes_in_order(count, size):
     for event in kept.events:
         assert await stream.get() == event
         assert stream.size[0] <= EVENTS
-    assert stream.drained()
+    assert stream.is_drained()
     assert stream.size == (0, 0, 0)
     assert kept.reads <= count // AT_ONCE + 1
 

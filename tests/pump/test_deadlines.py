@@ -62,7 +62,7 @@ async def late(d, payload, handle=None):
         tasks.start_soon(ask)
         await until(lambda: d.pump._invoker._calls)
         (call,) = d.pump._invoker._calls.values()
-        call.late()
+        call.expire()
     return answers[0]
 
 
@@ -180,7 +180,7 @@ class Due:
     def __init__(self, due):
         self.due, self.stopped = due, False
 
-    def late(self):
+    def expire(self):
         self.stopped = True
 
 

@@ -81,7 +81,7 @@ async def test_a_server_that_is_fenced_drops_its_copy_and_its_gateways_hear_of_t
         assert seen[0].request
         await watch.aclose()
         assert not one.pump._live
-        assert one.pump._accounts.of("console") == (0, 0, 0)
+        assert one.pump._accounts.counts_of("console") == (0, 0, 0)
         assert not [one for one in one.records if one.event is Event.HANDLED]
 
 
@@ -117,7 +117,7 @@ async def test_other_conversations_are_left_alone_by_a_loss():
             storage.move(key, "b")
         await until(lambda: stuck.cancelled == len(gone))
         assert set(one.pump._live) == {handle.id for handle in handles} - gone
-        assert one.pump._accounts.of("console")[2] == 20 - len(gone)
+        assert one.pump._accounts.counts_of("console")[2] == 20 - len(gone)
         stuck.go.set()
         await until(lambda: stuck.ended == 20 - len(gone))
 

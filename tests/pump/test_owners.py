@@ -229,20 +229,20 @@ async def test_a_reply_that_was_read_before_its_news_came_does_not_come_again_wi
         for _ in handle.waiting():
             pass
         views, handles, late = two.b.pump.entrance.views, two.b.pump.entrance.handles, asyncio.Event()
-        hear, told = views.hear, handles.told
+        show, events_of = views.show, handles.events_of
 
         async def held_up(news):
             await late.wait()
-            await hear(news)
+            await show(news)
 
         async def read(conversation, request):
-            while len(found := await told(conversation, request)) < 2:  # noqa: ASYNC110 - it has no event
+            while len(found := await events_of(conversation, request)) < 2:  # noqa: ASYNC110 - it has no event
                 await asyncio.sleep(0)
             late.set()
             return found
 
-        monkeypatch.setattr(views, "hear", held_up)
-        monkeypatch.setattr(handles, "told", read)
+        monkeypatch.setattr(views, "show", held_up)
+        monkeypatch.setattr(handles, "events_of", read)
         data = two.b.markup(Note("2"))
         first = await handle.send(data, "a", request="mine")
         async with asyncio.timeout(HANGS):
@@ -271,13 +271,13 @@ async def test_an_opening_that_cannot_be_kept_leaves_nothing_behind():
         two.storage.away = False
         pump = two.a.pump
         assert (pump._live, pump._claims, pump._handles.known, two.engines["a"].mine) == ({}, {}, {}, {})
-        assert pump._accounts.of("console") == (0, 0, 0)
+        assert pump._accounts.counts_of("console") == (0, 0, 0)
 
 
 async def test_a_message_that_an_owner_before_has_decided_meanwhile_is_not_decided_again():
     async with pair((A, answer)) as two:
         handle = await two.a.open()
-        outside = two.a.pump.entrance.handles.outside(
+        outside = two.a.pump.entrance.handles.make_outside(
             "console", handle.id, two.a.markup(Note("1")), "a", "mine"
         )
         first = await two.a.pump.entrance.received("console", handle.id, outside)

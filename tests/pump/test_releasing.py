@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from agentserver.pump.claims import Releasing
+from agentserver.pump.claims import IdleReleaser
 from agentserver.pump.timekeeper import Timekeeper
 from tests.core.paper import Ask, listener
 from tests.machine import HANGS
@@ -30,7 +30,7 @@ async def test_what_rests_is_given_back_and_claimed_where_the_next_message_arriv
         two.a.pump.releasing.rest = 0.0
         await two.a.pump.releasing.release()
         assert (two.owner(handle.id), two.a.pump._live, two.a.pump._claims) == ("", {}, {})
-        assert two.a.pump._accounts.of("console") == (0, 0, 0)
+        assert two.a.pump._accounts.counts_of("console") == (0, 0, 0)
         there = await two.b.pump.resume("console", (await _detached(handle)).id)
         assert (await two.b.ask(Ask("2"), handle=there)).text == "re: 2"
         assert (two.owner(there.id), two.storage.inbox) == ("b", {})
@@ -127,6 +127,8 @@ async def test_it_goes_on_by_itself():
         handle = await two.a.open()
         assert (await two.a.ask(Ask("1"), handle=handle)).text == "re: 1"
         pump = two.a.pump
-        running = asyncio.ensure_future(Releasing(pump._copies, pump._steps.alone.inside, 0.01, 0.001).run())
+        running = asyncio.ensure_future(
+            IdleReleaser(pump._copies, pump._steps.alone.inside, 0.01, 0.001).run()
+        )
         await until(lambda: two.owner(handle.id) == "")
         running.cancel()

@@ -64,7 +64,7 @@ async def test_the_next_message_meets_the_new_code(engine):
         d.pump.reloads.swap(edition((listener("a"), saying("new"))))
         assert (await d.ask(Ask("2"), handle=handle)).text == "new: 2"
         assert (await d.ask(Ask("3"))).text == "new: 3"
-        await d.pump.reloads.moved()
+        await d.pump.reloads.wait_moved()
 
 
 async def test_what_runs_finishes_in_the_old_code_and_what_waits_in_its_conversation_meets_the_new(engine):
@@ -74,13 +74,13 @@ async def test_what_runs_finishes_in_the_old_code_and_what_waits_in_its_conversa
         first, other = await d.open(), await d.open()
         asked = [asyncio.create_task(d.ask(Ask(text), handle=first)) for text in ("1", "2")]
         await until(lambda: slow.began)
-        elsewhere = asyncio.create_task(d.ask(Ask("3"), handle=other))
+        remote = asyncio.create_task(d.ask(Ask("3"), handle=other))
         d.pump.reloads.swap(edition((listener("a", concurrency=2), saying("new"))))
-        assert (await elsewhere).text == "new: 3"  # nobody else waits for the handler
+        assert (await remote).text == "new: 3"  # nobody else waits for the handler
         assert not any(task.done() for task in asked)
         slow.go.set()
         assert [(await task).text for task in asked] == ["old: 1", "new: 2"]
-        await d.pump.reloads.moved()
+        await d.pump.reloads.wait_moved()
         assert slow.began == 1
 
 
@@ -167,7 +167,7 @@ async def test_what_waits_for_a_person_during_a_reload_is_answered_once_by_the_n
         asked = asyncio.create_task(d.ask(Ask("hi"), "a"))
         await until(d.pump.approvals)
         d.pump.reloads.swap(edition(*later, guards=guards))
-        await d.pump.reloads.moved()
+        await d.pump.reloads.wait_moved()
         (one,) = d.pump.approvals()
         answered = ApprovalAnswer(one.id, one.digest, Said(said), "somebody")
         both = [d.pump.answer(one.delivery.conversation, answered) for _ in range(2)]
@@ -205,7 +205,7 @@ async def test_two_reloads_while_a_handler_runs(engine):
         d.pump.reloads.swap(edition((listener("a"), saying("third"))))
         slow.go.set()
         assert [(await task).text for task in asked] == ["old: 1", "third: 2"]
-        await d.pump.reloads.moved()
+        await d.pump.reloads.wait_moved()
 
 
 async def test_a_conversation_that_ends_meanwhile_keeps_nobody_waiting(engine):
@@ -216,7 +216,7 @@ async def test_a_conversation_that_ends_meanwhile_keeps_nobody_waiting(engine):
         await until(lambda: slow.began)
         d.pump.reloads.swap(edition((listener("a"), saying("new"))))
         await handle.close()
-        await d.pump.reloads.moved()
+        await d.pump.reloads.wait_moved()
         await asyncio.wait([asked])
         assert (await d.ask(Ask("2"))).text == "new: 2"
 

@@ -93,7 +93,7 @@ async def worked(engine, seed, conversations, messages, reloads):
 
         asked = [ask(at, number) for at in range(conversations) for number in range(messages)]
         answers, _ = await asyncio.gather(asyncio.gather(*asked), reload())
-        await d.pump.reloads.moved()
+        await d.pump.reloads.wait_moved()
         last = (await d.ask(Ask("last m"), handle=handles[0])).text
         editions = d.pump._editions
         assert not (editions.earlier)

@@ -35,11 +35,11 @@ def test_no_listener_runs_more_than_its_limit_and_everything_runs_in_order(scrip
             schedule.put(ticket(number, name))
         elif running[name]:
             running[name] -= 1
-            schedule.done(name)
+            schedule.release(name)
     for name in limits:
         while running[name]:
             running[name] -= 1
-            schedule.done(name)
+            schedule.release(name)
         assert started[name] == put[name]
 
 
@@ -132,7 +132,7 @@ async def test_a_parked_stranger_goes_before_the_rest_of_a_fan_out():
         schedule.put(ticket(number, principal="flood", conversation=f"c{number % 3}"))
     schedule.put(ticket("stranger", principal="other", conversation="d"))
     for _ in range(2):
-        schedule.done("a")
+        schedule.release("a")
     assert "stranger" in [one.delivery.id for one in started]
 
 

@@ -15,7 +15,7 @@ from agentserver.pump.pump import PumpHooks
 from agentserver.pump.watchdog import Looks, Sign
 from tests.core.paper import Answer, Ask, listener
 from tests.pump.desk import desk
-from tests.pump.test_suspects import Noted
+from tests.pump.test_poison_search import Noted
 
 NONE, NAME, END = Sign.NONE, Sign.NAME, Sign.END
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from agentserver.core.messages import UNDECIDED
 from agentserver.ports import Submitted, Unkept, UnkeptError
-from agentserver.pump.watches import nobody
+from agentserver.pump.watches import ignore_catch_up
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from agentserver.pump.pump import Pump
 
 
-class Serving:
+class ServerIngress:
     """Methods of a server for gateways. Each looks up the conversation that it is given: no state is required."""
 
     _pump: Pump | None
@@ -91,7 +91,7 @@ class Serving:
         principal: str | None,
         conversation: str,
         after: EventPlace = UNDECIDED,
-        caught_up: Callable[[], None] = nobody,
+        caught_up: Callable[[], None] = ignore_catch_up,
     ) -> AsyncIterator[Reply | Done | Progress | Ended]:
         """Yield every event of a conversation after a place, then new ones as they occur; an Ended at the end.
 

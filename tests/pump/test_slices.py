@@ -8,7 +8,7 @@ import pytest
 
 from agentserver import HandlerResponse
 from agentserver.core.pieces import prepared, whole
-from agentserver.pump.slices import PIECES, begin, entirely, shielded, unhurried
+from agentserver.pump.slices import PIECES, begin, run_in_slices, run_shielded, run_uncancelled
 from tests.core.paper import Answer, Ask, listener
 from tests.pump.desk import desk, until
 
@@ -45,14 +45,14 @@ def pieces(count):
 async def test_the_event_loop_turns_between_pieces():
     async with Turns() as turns:
         before = turns.count
-        assert await unhurried(pieces(10 * PIECES)) == 10 * PIECES
+        assert await run_in_slices(pieces(10 * PIECES)) == 10 * PIECES
         assert turns.count - before >= 9
 
 
 async def test_what_is_short_is_done_at_once():
     async with Turns() as turns:
         before = turns.count
-        assert await unhurried(pieces(PIECES - 1)) == PIECES - 1
+        assert await run_in_slices(pieces(PIECES - 1)) == PIECES - 1
         assert turns.count == before
 
 
@@ -69,12 +69,12 @@ async def test_offered_work_is_done_by_a_thread_before_the_next_piece():
     limiter = anyio.CapacityLimiter(1)
     async with Turns() as turns:
         before = turns.count
-        found = await unhurried(prepared(work, decide()), limiter)
+        found = await run_in_slices(prepared(work, decide()), limiter)
         assert turns.count > before
     assert len(found) == 1
     assert threading.get_ident() not in found
     assert whole(prepared(work, decide())) == found
-    assert await unhurried(prepared(work, decide())) == found
+    assert await run_in_slices(prepared(work, decide())) == found
 
 
 async def test_a_fan_out_lets_the_event_loop_turn_while_it_is_read_and_decided_about():
@@ -117,7 +117,7 @@ async def test_what_does_not_wait_is_done_at_once():
     assert begin(adding(1, 2, nothing)) == 3
 
 
-@pytest.mark.parametrize("way", [shielded, entirely])
+@pytest.mark.parametrize("way", [run_shielded, run_uncancelled])
 async def test_what_waits_is_done_later_even_by_another_task(way):
     gate = asyncio.get_running_loop().create_future()
     rest = begin(adding(1, 2, lambda: gate))
@@ -125,7 +125,7 @@ async def test_what_waits_is_done_later_even_by_another_task(way):
     assert await way(rest) == 3
 
 
-@pytest.mark.parametrize("way", [shielded, entirely])
+@pytest.mark.parametrize("way", [run_shielded, run_uncancelled])
 async def test_what_fails_after_it_has_waited_fails(way):
     async def failing():
         await asyncio.sleep(0)

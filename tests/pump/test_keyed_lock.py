@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
-from agentserver.pump.schedule import Alone
+from agentserver.pump.schedule import KeyedLock
 from tests.pump.desk import until
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_one_at_a_time_in_order_and_nothing_is_kept():
-    alone, inside, order = Alone(), [], []
+    alone, inside, order = KeyedLock(), [], []
 
     async def work(number):
         await alone.enter("ab"[number % 2])
@@ -32,7 +32,7 @@ async def test_one_at_a_time_in_order_and_nothing_is_kept():
 
 @pytest.mark.parametrize("late", [False, True])
 async def test_who_gives_up_leaves_the_turn_to_the_next(late):
-    alone, entered = Alone(), []
+    alone, entered = KeyedLock(), []
 
     async def work(number):
         await alone.enter("a")

@@ -18,7 +18,7 @@ from agentserver.core.messages import Draft, Drafts, Outside
 from agentserver.core.state.budget import Room
 from agentserver.pump import parsing as module
 from agentserver.pump.editions import Editions
-from agentserver.pump.parsing import THREADS, Apart
+from agentserver.pump.parsing import THREADS, OffloadedParser
 from tests.core.paper import Answer, Ask, errors, listener, rules
 from tests.machine import HANGS
 from tests.pump.desk import desk, until
@@ -86,7 +86,7 @@ def test_documents_with_names_of_their_own_leave_no_memory_behind(soak_scale):
     """300 of them, or as many thousands as fit the soak scale: what is left does not depend on how many there were."""
     count = min(300 * soak_scale, 3000)
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "tests.pump.test_apart", str(count)],
+        [sys.executable, "-W", "ignore", "-m", "tests.pump.test_parsing", str(count)],
         cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -94,16 +94,18 @@ def test_documents_with_names_of_their_own_leave_no_memory_behind(soak_scale):
 
 
 async def test_what_is_familiar_is_read_where_it_is_decided_about(monkeypatch):
-    reader = Apart(Editions(SHOP, {}))
+    reader = OffloadedParser(Editions(SHOP, {}))
     monkeypatch.setattr(module, "ThreadPoolExecutor", None)
     codec = SHOP.codecs.of(Ask)
-    assert await reader.outside("p", "c", STRANGE._replace(data=codec.encode(Ask("hi")).encode())) is None
-    said = await reader.result("c", HandlerResponse.respond(Answer("x")), Room(1, 1000))
+    assert (
+        await reader.parse_outside("p", "c", STRANGE._replace(data=codec.encode(Ask("hi")).encode())) is None
+    )
+    said = await reader.parse_result("c", HandlerResponse.respond(Answer("x")), Room(1, 1000))
     assert isinstance(said, Drafts)
 
 
 async def test_anything_else_is_read_in_a_thread_of_its_own(monkeypatch):
-    reader, threads = Apart(Editions(SHOP, {})), []
+    reader, threads = OffloadedParser(Editions(SHOP, {})), []
     whole = intake.read_outside
 
     def noted(*args):
@@ -112,17 +114,17 @@ async def test_anything_else_is_read_in_a_thread_of_its_own(monkeypatch):
 
     monkeypatch.setattr(intake, "read_outside", noted)
     for _ in range(3):
-        assert (await reader.outside("p", "c", STRANGE)).read.root == SHOP.codecs.of(Ask).name
+        assert (await reader.parse_outside("p", "c", STRANGE)).read.root == SHOP.codecs.of(Ask).name
     assert len(set(threads)) == 3
     assert threading.main_thread() not in threads
 
 
 async def test_what_is_long_is_read_in_a_thread_as_well(monkeypatch):
-    reader, threads = Apart(Editions(SHOP, {})), []
+    reader, threads = OffloadedParser(Editions(SHOP, {})), []
     monkeypatch.setattr(module, "familiar", lambda *_: threads.append("asked") or True)
     long = SHOP.codecs.of(Ask).encode(Ask("x" * module.SHORT)).encode()
-    assert isinstance((await reader.outside("p", "c", STRANGE._replace(data=long))).read, Draft)
-    assert isinstance(await reader.result("c", long, Room(1, 1 << 20)), Drafts)
+    assert isinstance((await reader.parse_outside("p", "c", STRANGE._replace(data=long))).read, Draft)
+    assert isinstance(await reader.parse_result("c", long, Room(1, 1 << 20)), Drafts)
     assert not threads  # not even looked through where the event loop waits
 
 
@@ -131,11 +133,11 @@ async def test_what_cannot_be_read_apart_is_left_to_the_decision(monkeypatch):
         raise LookupError
 
     monkeypatch.setattr(intake, "read_outside", fails)
-    assert await Apart(Editions(SHOP, {})).outside("p", "c", STRANGE) is None
+    assert await OffloadedParser(Editions(SHOP, {})).parse_outside("p", "c", STRANGE) is None
 
 
 async def test_a_few_are_read_at_once_and_principals_take_turns():
-    reader, running, most, order = Apart(Editions(SHOP, {})), 0, 0, []
+    reader, running, most, order = OffloadedParser(Editions(SHOP, {})), 0, 0, []
     gate, lock = threading.Event(), threading.Lock()
 
     async def one(principal):
@@ -149,7 +151,7 @@ async def test_a_few_are_read_at_once_and_principals_take_turns():
                 running -= 1
                 order.append(principal)
 
-        (await reader._done(principal, principal, work)).result()
+        (await reader._run_in_thread(principal, principal, work)).result()
 
     async with anyio.create_task_group() as tasks:
         for _ in range(20):

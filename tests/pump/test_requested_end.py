@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from agentserver.pump.poison_search import Unmarked, acquitting
+from agentserver.pump.poison_search import NoMarks, mark_requested_end
 
 ROOT = Path(__file__).parents[2]
 
@@ -111,7 +111,7 @@ def test_who_ends_the_server_in_good_order_is_given_up_and_the_others_are_answer
     assert ("internal" in told) == (starts > 1)
 
 
-class Noted(Unmarked):
+class Noted(NoMarks):
     def __init__(self):
         self.asked = False
 
@@ -139,7 +139,7 @@ async def test_whoever_is_around_a_server_may_cancel_it(cancel):
     marks = Noted()
 
     async def within():
-        with anyio.CancelScope() as work, acquitting(marks, work):
+        with anyio.CancelScope() as work, mark_requested_end(marks, work):
             await asyncio.Event().wait()
 
     await cancel(within)
@@ -150,7 +150,7 @@ async def test_whoever_is_around_a_server_may_cancel_it(cancel):
 @pytest.mark.parametrize("error", [ValueError, SystemExit, KeyboardInterrupt])
 async def test_what_is_inside_may_end_it(error):
     marks = Noted()
-    with suppress(error), acquitting(marks, anyio.CancelScope()):
+    with suppress(error), mark_requested_end(marks, anyio.CancelScope()):
         raise error
     assert marks.asked
 
@@ -164,7 +164,7 @@ async def test_a_worker_that_fails_is_no_end_that_was_asked_for():
 
     with suppress(ExceptionGroup):
         async with anyio.create_task_group() as tasks:
-            with acquitting(marks, tasks.cancel_scope):
+            with mark_requested_end(marks, tasks.cancel_scope):
                 tasks.start_soon(failing)
                 await asyncio.Event().wait()
     assert not marks.asked

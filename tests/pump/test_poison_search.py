@@ -13,7 +13,7 @@ from agentserver.core.messages import Delivery
 from agentserver.core.records.audit import Event
 from agentserver.engines.memory import MemoryEngine
 from agentserver.ports import NO_PAST, Past
-from agentserver.pump.poison_search import Probation, Unmarked, judge
+from agentserver.pump.poison_search import NoMarks, Probation, judge
 from agentserver.pump.schedule import Ticket
 from tests.core.paper import Answer, Ask, listener
 from tests.pump.desk import answer, desk, until
@@ -94,7 +94,7 @@ def test_every_culprit_is_given_up_every_other_is_served_and_the_starts_are_boun
     assert sorted(served) == sorted({str(n) for n in range(12)} - bad)
 
 
-class Noted(Unmarked):
+class Noted(NoMarks):
     """Marks in memory, of a server before, and of this one."""
 
     def __init__(self, found=NO_PAST):
@@ -199,14 +199,14 @@ class Ward:
 
     async def gain(self, previous, running, *queued):
         self.pasts[previous] = past(*running)
-        verdict = await self.probation.look(previous, queued, 3, 9, anew=False)
+        verdict = await self.probation.look(previous, queued, 3, 9, starting=False)
         dead, rest = self.probation.begin(verdict, [ticket(key) for key in queued])
         for one in rest:
             self.probation.put(one)
         return [one.delivery.id for one in dead]
 
     def done(self, key):
-        self.probation.done(self.given[key])
+        self.probation.finish(self.given[key])
 
 
 def ticket(key):
@@ -267,7 +267,7 @@ async def test_one_that_was_lost_and_is_back_is_not_done_when_the_worker_that_ha
     before = ward.given["a1"]
     ward.probation.drop({"a", "b"})
     await ward.gain(1, ("a1",), "a1", "b1")
-    ward.probation.done(before)
+    ward.probation.finish(before)
     assert (ward.ran, ward.acquitted) == (["a1", "a1"], [])
     ward.done("a1")
     assert (ward.ran, ward.acquitted) == (["a1", "a1", "b1"], ["a1"])
@@ -290,7 +290,7 @@ async def test_one_that_does_not_run_any_more_holds_nothing_up_and_acquits_nobod
 async def test_nothing_that_is_gained_runs_before_it_is_known_to_be_kept():
     ward = Ward()
     ward.pasts[1] = past("a1")
-    verdict = await ward.probation.look(1, ("a1", "b1"), 3, 9, anew=False)
+    verdict = await ward.probation.look(1, ("a1", "b1"), 3, 9, starting=False)
     ward.probation.put(ticket("c1"))
     assert (verdict.alone, ward.ran) == (("a1",), ["c1"])
 

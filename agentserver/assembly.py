@@ -27,19 +27,19 @@ from agentserver.pump.editions import Callee, Edition
 from agentserver.pump.ingress import ServerIngress
 from agentserver.pump.pump import Pump, PumpHooks
 from agentserver.pump.records import RecordStream, check_observer, run_observers
-from agentserver.reloading.fixed import (
+from agentserver.reloading.keepers import Keepers, SharedResources, attempt, bound_listeners
+from agentserver.reloading.obstacles import (
     STOPPED,
-    Adopting,
-    NotReloaded,
-    Reloaded,
-    fixed,
-    fixed_rules,
+    GuardAdopter,
+    ReloadRefusal,
+    ReloadResult,
+    find_obstacles,
+    find_rule_obstacles,
     in_use,
     named_alike,
-    refused,
+    refuse_reload,
     succession,
 )
-from agentserver.reloading.keepers import Keepers, Lasting, attempted, bound_listeners
 from agentserver.rulebook import NO_GUARDS, rules
 from agentserver.supervision import Ending, start_helper
 from agentserver.trace.store import TraceBook
@@ -64,10 +64,10 @@ if TYPE_CHECKING:
     from agentserver.observers import Observer
     from agentserver.ports import Approver, Clock, Completer, Engine, EngineReader
     from agentserver.ports.principals import PaceStore, PrincipalStore
-    from agentserver.telemetry.tracing import Tracing
+    from agentserver.telemetry.tracing import Tracer
     from agentserver.worker.remote_desk import CallDesk
 
-__all__ = ["NotReloaded", "Principal", "Reloaded", "Server", "Trust", "build"]
+__all__ = ["Principal", "ReloadRefusal", "ReloadResult", "Server", "Trust", "build"]
 
 T = TypeVar("T")
 
@@ -152,7 +152,7 @@ class Server(ServerIngress):
     _calls: CallDesk | None = None
     _resources: tuple[object, ...] = ()
     _pump: Pump | None = None
-    _tracing: Tracing | None = None
+    _tracing: Tracer | None = None
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
     _keepers: Keepers[Mapping[str, Callee]] = field(default_factory=Keepers)
     _reloading: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -196,7 +196,7 @@ class Server(ServerIngress):
             decided_by,
             self.completer,
             self._tracing,
-            Lasting(self._keepers.shared, lambda: self.calls),
+            SharedResources(self._keepers.shared, lambda: self.calls),
         )
 
     @property
@@ -208,7 +208,7 @@ class Server(ServerIngress):
             self._calls = CallDesk()
         return self._calls
 
-    async def reload(self, organism: Organism) -> Reloaded | NotReloaded:
+    async def reload(self, organism: Organism) -> ReloadResult | ReloadRefusal:
         """Replace the organism by another one, which was loaded ``after`` it, without a pause.
 
         What runs finishes in the old code. What waits meets the new one as after a restart; where a handler of the same
@@ -216,20 +216,20 @@ class Server(ServerIngress):
         """
         async with self._reloading:
             organism = replace(organism, secrets=self.organism.secrets.also(organism.secrets))
-            looked = await attempted(anyio.to_thread.run_sync(self._look, organism))
-            found: Reloaded | NotReloaded
+            looked = await attempt(anyio.to_thread.run_sync(self._look, organism))
+            found: ReloadResult | ReloadRefusal
             if isinstance(looked, BaseException):
-                found = refused(looked)
+                found = refuse_reload(looked)
             else:
                 passing, why = looked
-                found = NotReloaded(why) if why else await self._reload(organism, passing)
-            if isinstance(found, NotReloaded):
+                found = ReloadRefusal(why) if why else await self._reload(organism, passing)
+            if isinstance(found, ReloadRefusal):
                 forget(organism)
             return found
 
     def _look(self, organism: Organism) -> tuple[Succession | None, tuple[str, ...]]:
         """The passing of names to another organism, and a line for each obstacle."""
-        passing, why = succession(self.organism, organism), (*fixed(self.organism, organism),)
+        passing, why = succession(self.organism, organism), (*find_obstacles(self.organism, organism),)
         if passing is None:
             return None, why
         stays: list[tuple[str, object]] = [("a resource of lifespan:", each) for each in self._resources]
@@ -237,26 +237,26 @@ class Server(ServerIngress):
         stays += [("an observer of the program", each) for each in self.observers]
         return passing, (*why, *in_use(passing, stays))
 
-    async def _reload(self, organism: Organism, passing: Succession | None) -> Reloaded | NotReloaded:
-        decided_by = await attempted(anyio.to_thread.run_sync(rules, organism, self.guards))
+    async def _reload(self, organism: Organism, passing: Succession | None) -> ReloadResult | ReloadRefusal:
+        decided_by = await attempt(anyio.to_thread.run_sync(rules, organism, self.guards))
         if isinstance(decided_by, BaseException):
-            return refused(decided_by)
+            return refuse_reload(decided_by)
         offered = () if self.organism.serving is None else self.organism.serving.expose
-        adopting = self.engine if isinstance(self.engine, Adopting) else None
+        adopting = self.engine if isinstance(self.engine, GuardAdopter) else None
         blind = self.engine.durable and adopting is None
-        why = tuple(fixed_rules(self.rules, decided_by, offered, blind=blind))
+        why = tuple(find_rule_obstacles(self.rules, decided_by, offered, blind=blind))
         if why:
-            return NotReloaded(why)
-        bound = await attempted(self._keepers.open(self._opening(organism, decided_by)))
+            return ReloadRefusal(why)
+        bound = await attempt(self._keepers.open(self._opening(organism, decided_by)))
         if isinstance(bound, BaseException):
-            return refused(bound)
+            return refuse_reload(bound)
         edition, pump = Edition(decided_by, bound), self._pump
         why = STOPPED if pump is None else tuple(map(named_alike, pump.reloads.unfit(edition)))
         if pump is None or why:
-            failed = await attempted(self._keepers.drop())
+            failed = await attempt(self._keepers.drop())
             if failed is not None:
                 logger.error("an edition that did not begin could not be closed", exc_info=failed)
-            return NotReloaded(why)
+            return ReloadRefusal(why)
         if adopting is not None:
             adopting.adopt(decided_by.guards)
         finishing = pump.reloads.swap(edition)
@@ -264,7 +264,7 @@ class Server(ServerIngress):
         self._keepers.retire(
             pump.reloads.wait_moved, (lambda: None) if passing is None else passing.carry_out()
         )
-        return Reloaded(organism.name, finishing)
+        return ReloadResult(organism.name, finishing)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -337,7 +337,7 @@ async def _resources(organism: Organism, stack: AsyncExitStack) -> tuple[object,
     return tuple(provided) if isinstance(provided, list | tuple) else (provided,)
 
 
-async def traced(organism: Organism, engine: Engine, stack: AsyncExitStack, *, asks: bool) -> Tracing | None:
+async def traced(organism: Organism, engine: Engine, stack: AsyncExitStack, *, asks: bool) -> Tracer | None:
     """Open what sends spans and metrics of an organism, until the stack is left; None where nothing is sent.
 
     ``asks`` says whether its handlers may ask language models.
@@ -351,11 +351,11 @@ async def traced(organism: Organism, engine: Engine, stack: AsyncExitStack, *, a
         logger.warning("the environment asks for spans, and there are none: %s", installing("otel"))
         return None
     require("otel:", "otel")
-    from agentserver.telemetry.tracing import tracing  # with an extra that most do without
+    from agentserver.telemetry.tracing import open_tracing  # with an extra that most do without
 
     agents = {bound.listener.name: bound.listener.agent for bound in organism.listeners}
     found = await stack.enter_async_context(
-        tracing(organism.name, agents, otel, organism.secrets.redact, asks=asks)
+        open_tracing(organism.name, agents, otel, organism.secrets.redact, asks=asks)
     )
     if engine.durable:
         await found.take_up(engine)

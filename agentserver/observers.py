@@ -1,7 +1,4 @@
-"""Observers: what a program is told of everything that happens.
-
-Owns the names that the author of an observer imports. Refuses to know how one is told.
-"""
+"""Names for authors of observers."""
 
 from __future__ import annotations
 
@@ -15,20 +12,20 @@ from agentserver.core.records.wording import WORDING
 if TYPE_CHECKING:
     from agentserver.core.records.details import Detail
 
-__all__ = ["AuditRecord", "Event", "Observer", "fields", "told"]
+__all__ = ["AuditRecord", "Event", "Observer", "describe", "fields"]
 
 Observer: TypeAlias = Callable[[tuple[AuditRecord, ...]], object]
-"""Called with the records of a committed step, those of one conversation in order, in a thread of the observer's own.
+"""Function that is called with the records of each committed step, in a thread of its own.
 
-The result is not looked at. It can neither stop nor change a message.
+The records of one conversation come in order. The result is ignored: an observer can neither stop nor change a message.
 """
 
 
-def told(record: AuditRecord) -> str:
-    """The detail of a record in words, by lines; empty for none. ``fields`` gives the same detail by name."""
+def describe(record: AuditRecord) -> str:
+    """Return the detail of a record as lines of text, empty without one. ``fields`` returns it by name."""
     return WORDING.whole(record.detail)
 
 
 def fields(detail: Detail | None) -> Any:
-    """Give a detail by name, its kind and its fields, as values for JSON; None for no detail."""
+    """Return a detail by name, its kind and its fields, as values for JSON; None without a detail."""
     return DETAILS.plain(detail)

@@ -1,8 +1,7 @@
-"""Background work that cannot end unseen: every helper has a name, and a stated consequence for when it ends by itself.
+"""Supervised background work: every task and thread has a name, and a stated consequence of its end.
 
-Owns the start of tasks and threads for the whole package: the bare forms are refused by a rule in tests/test_shape.py.
-Refuses to know what the work is. A helper lasts until its owner ends it; an errand comes to an end of its own. The
-consequence is part of the name of the task or thread, so that whoever lists them reads it.
+A helper lasts until its owner ends it; an errand ends by itself. The consequence is part of the name of the task or
+thread, for lists of them. tests/test_shape.py refuses tasks and threads that are started in other ways.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ logger = logging.getLogger("agentserver.helpers")
 
 
 class Ending(StrEnum):
-    """The consequence of the end of a helper that its owner did not end."""
+    """Consequence of the end of a helper that its owner did not end."""
 
     SERVER = "the server ends"
     LISTENER = "its listener answers internal"
@@ -57,7 +56,7 @@ class Ending(StrEnum):
 
 
 class HelperError(Exception):
-    """A helper ended that its owner cannot do without."""
+    """A helper ended that its owner needs."""
 
 
 def start_helper(
@@ -69,17 +68,17 @@ def start_helper(
 ) -> None:
     """Start work that lasts until its group is cancelled.
 
-    When it raises or returns before, the group fails with what it raised, or a HelperError. With ``RESTART`` it is
-    logged and started again instead; with ``end`` it is logged, and ``end`` has the consequence.
+    If it raises or returns before, the group fails with its exception, or a HelperError. With ``RESTART`` it is logged
+    and restarted instead; with ``end`` it is logged and ``end`` is called.
 
     Args:
         tasks: the group.
         name: what the helper does, as in "sends spans".
         ending: the consequence of its end.
         work: is called to start it.
-        end: brings the consequence about, and is given the reason.
+        end: carries out the consequence, and is called with the reason.
     """
-    tasks.start_soon(_helping, (name, ending, False), work, end, name=_named("helper", name, ending))
+    tasks.start_soon(_run_helper, (name, ending, False), work, end, name=_label("helper", name, ending))
 
 
 def start_errand(
@@ -89,11 +88,11 @@ def start_errand(
     work: Callable[[], Awaitable[object]],
     end: Callable[[str], Awaitable[object]] | None = None,
 ) -> None:
-    """Start work that comes to an end by itself. What it raises has the consequence of a helper's end.
+    """Start work that ends by itself. Its exception has the consequence of a helper's end.
 
     Args are those of ``start_helper``.
     """
-    tasks.start_soon(_helping, (name, ending, True), work, end, name=_named("errand", name, ending))
+    tasks.start_soon(_run_helper, (name, ending, True), work, end, name=_label("errand", name, ending))
 
 
 def run_errand(
@@ -102,15 +101,15 @@ def run_errand(
     expected: tuple[type[Exception], ...] = (),
     ending: Ending = Ending.TOLD,
 ) -> asyncio.Task[T]:
-    """Start a task that comes to an end, and that a caller may await.
+    """Start a task that ends by itself and that a caller may await.
 
     Args:
         work: of the task.
         name: for people.
-        expected: exceptions that are an answer to the one who awaits it; any other is logged at once.
-        ending: the consequence of its end, which its owner brings about.
+        expected: exceptions that its caller handles; any other is logged at once.
+        ending: the consequence of its end, which its owner carries out.
     """
-    task = asyncio.get_running_loop().create_task(work, name=_named("errand", name, ending))
+    task = asyncio.get_running_loop().create_task(work, name=_label("errand", name, ending))
     task.add_done_callback(partial(_see, name, expected))
     return task
 
@@ -118,13 +117,13 @@ def run_errand(
 def start_thread(
     name: str, ending: Ending, work: Callable[[], object], end: Callable[[str], object] | None = None
 ) -> threading.Thread:
-    """Start a daemon thread. It may return; what it raises is logged and has its consequence.
+    """Start a daemon thread. It may return; its exception is logged and has its consequence.
 
     Args:
         name: for people.
-        ending: ``RESTART``, or the consequence of what ``end`` does.
+        ending: ``RESTART``, or the consequence that ``end`` carries out.
         work: of the thread.
-        end: brings the consequence about in the thread; without one it is started again.
+        end: carries out the consequence in the thread; without it the thread is restarted.
     """
 
     def run() -> None:
@@ -145,7 +144,7 @@ def start_thread(
             time.sleep(_pause(failures))
             failures += 1
 
-    thread = threading.Thread(target=run, name=_named("helper", name, ending), daemon=True)
+    thread = threading.Thread(target=run, name=_label("helper", name, ending), daemon=True)
     thread.start()
     return thread
 
@@ -219,11 +218,11 @@ class QueueThread(Generic[T]):
                 self._take([waiting.popleft() for _ in range(min(self._batch, len(waiting)))])
 
 
-def _named(kind: str, name: str, ending: Ending) -> str:
+def _label(kind: str, name: str, ending: Ending) -> str:
     return f"{kind} {name}: {ending.value}"
 
 
-async def _helping(
+async def _run_helper(
     told: tuple[str, Ending, bool],
     work: Callable[[], Awaitable[object]],
     end: Callable[[str], Awaitable[object]] | None,
@@ -245,7 +244,7 @@ async def _helping(
             return
         reason = _reason(name, ending, error)
         if ending is not Ending.RESTART and end is None:
-            raise _noted(error, reason)
+            raise _add_reason(error, reason)
         logger.error("%s", reason, exc_info=error)
         if end is not None:
             await end(reason)
@@ -255,8 +254,8 @@ async def _helping(
         failures += 1
 
 
-def _noted(error: BaseException | None, reason: str) -> Exception:
-    """The exception for the owner: what the work raised, with a note, since owners know its kind."""
+def _add_reason(error: BaseException | None, reason: str) -> Exception:
+    """Return the exception for the owner: the work's own with a note, since owners know its type."""
     if not isinstance(error, Exception):
         return HelperError(reason)
     error.add_note(reason)

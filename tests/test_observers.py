@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from agentserver.core.records.details import GuardNote
-from agentserver.observers import AuditRecord, Event, fields, told
+from agentserver.observers import AuditRecord, Event, describe, fields
 
 
 def test_an_observer_gets_a_detail_by_name_and_in_words():
@@ -12,5 +12,5 @@ def test_an_observer_gets_a_detail_by_name_and_in_words():
         "text": "closed\nuntil nine",
         "how": "",
     }
-    assert told(record) == "closed\nuntil nine"
-    assert told(record._replace(detail=None)) == ""
+    assert describe(record) == "closed\nuntil nine"
+    assert describe(record._replace(detail=None)) == ""

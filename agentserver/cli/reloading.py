@@ -47,20 +47,20 @@ async def reload(server: Server, path: Path) -> tuple[str, ...]:
     import anyio
 
     from agentserver import config
-    from agentserver.assembly import Reloaded
-    from agentserver.reloading.fixed import refused
-    from agentserver.reloading.keepers import attempted
+    from agentserver.assembly import ReloadResult
+    from agentserver.reloading.keepers import attempt
+    from agentserver.reloading.obstacles import refuse_reload
 
     kept = f"{path} is not reloaded, and everything goes on as before:"
     read = partial(config.load, path, environ=os.environ, after=server.organism)
-    organism = await attempted(anyio.to_thread.run_sync(read, abandon_on_cancel=True))
+    organism = await attempt(anyio.to_thread.run_sync(read, abandon_on_cancel=True))
     if isinstance(organism, config.ConfigError):
         return (kept, *(each.coded() for each in organism.findings))
     if isinstance(organism, BaseException):  # of the project's code, where none is looked for
-        return (kept, *refused(organism).why)
+        return (kept, *refuse_reload(organism).why)
     found = await server.reload(organism)
     hide(organism.secrets)
-    if isinstance(found, Reloaded):
+    if isinstance(found, ReloadResult):
         collecting.replaced()
         finish = "finishes" if found.finishing == 1 else "finish"
         rest = f"; {format_amount(found.finishing, 'conversation')} {finish} a step in the old code"

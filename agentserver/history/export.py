@@ -1,8 +1,4 @@
-"""A recorded conversation as one file that people can read, review and keep with their tests.
-
-Owns the format of the file and its versions: every version that was ever written can be read. Refuses to know where
-the file is and which values in it are not for reading.
-"""
+"""Export of a recorded conversation as one file that people can read, review and keep with their tests."""
 
 from __future__ import annotations
 
@@ -34,9 +30,9 @@ _ENDS: Final[ValueCodec[Done]] = ValueCodec(Done, codecs.TYPES, NAMES)
 
 
 def dump(recorded: RecordedConversation) -> bytes:
-    """The conversation as JSON text in UTF-8, one message or record a line.
+    """Return the conversation as JSON text in UTF-8, one message or record a line.
 
-    What is not printable is escaped, so that a reviewer sees every character. The chain of digests stays behind.
+    Unprintable characters are escaped, so that a reviewer sees each. The chain of digests is omitted.
     """
     head = {"kind": KIND, "format": FORMAT, **_ORIGINS.plain(recorded.beginning)}
     lines = [f"  {_line(name)}: {_line(value)}" for name, value in head.items()]
@@ -46,9 +42,9 @@ def dump(recorded: RecordedConversation) -> bytes:
 
 
 def texts(recorded: RecordedConversation) -> Iterator[tuple[int, str]]:
-    """Everything that ``dump`` writes of each step, by the step's version: as written, and as it was said.
+    """Return the texts that ``dump`` writes of each step, by its version: as written, and as they were sent.
 
-    What was said has each text of a cause and of its records on lines of its own: where it ends it may have been cut.
+    The second form has each text of a cause and of its records on lines of its own, which may have been cut.
     """
     for step in recorded.steps:
         yield step.version, _object(_step_row(step), 0)
@@ -74,7 +70,7 @@ LIMITS: Final = JsonLimits(bytes=1 << 29, values=10_000_000, members=100_000)
 
 
 def load(data: bytes) -> RecordedConversation:
-    """The conversation that ``dump`` wrote. Raises UnreadableError when there is none, or one of a later version."""
+    """Read a conversation that ``dump`` wrote. Raises UnreadableError for anything else, or a later version."""
     try:
         read = read_json(data, LIMITS)
         if isinstance(read, RefusedJson):
@@ -123,7 +119,7 @@ def _leave_out(row: Mapping[str, object], *names: str) -> dict[str, object]:
 
 
 def _object(fields: Mapping[str, object], indent: int) -> str:
-    """An object with a line for each field, and for each item of a list of lists or objects."""
+    """Format an object with a line for each field, and for each item of a list of lists or objects."""
     margin = " " * (indent + 2)
     return (
         "{\n"

@@ -1,10 +1,8 @@
-"""The decisions of other rules about what really happened.
+"""Comparison of a recorded conversation with the decisions of other rules. No handler runs.
 
-Owns the walk through a recorded conversation under the rules it was decided by, with other rules asked beside it.
-Refuses to know where the other rules come from. No handler runs.
-
-At each step the conversation is the recorded one; only the guards' memories are those of the other rules, which see
-what listeners really were given. So each message is judged as it stood, also after one that would have been blocked.
+At each step the conversation is the recorded one; only the guards' memories are those of the other rules, which observe
+the messages that listeners received. So each message is judged in its recorded state, also after a message that would
+have been blocked.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from agentserver.core.encoding import recording
 from agentserver.core.messages import SYSTEM
 from agentserver.core.records.audit import Event
 from agentserver.core.records.details import Ground, KeptText
-from agentserver.history.replay import Deviation, again
+from agentserver.history.replay import Deviation, decide_again
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -40,15 +38,15 @@ class Disposition(StrEnum):
 
 
 class Difference(NamedTuple):
-    """The fate of one message, and its fate under the other rules.
+    """Recorded decision about one message, and the decision of the other rules.
 
     Args:
         version: of the conversation after the step.
         at: when, in seconds since the epoch.
-        sender: who wanted to send it.
-        to: to whom, empty when a blocked message named no target.
-        root: local name of its payload; empty when it was blocked by both.
-        why: why it would have been treated so, or why it was when that is what would be gone; None for no reason.
+        sender: of the message.
+        to: its target, empty if a blocked message named none.
+        root: local name of its payload; empty if both blocked it.
+        why: reason of the other decision, or of the recorded one that would no longer apply; None without a reason.
     """
 
     version: int
@@ -87,20 +85,17 @@ class PolicyDiff:
 
     @property
     def differs(self) -> bool:
-        """True when anything would have been treated otherwise, or cannot be told."""
+        """True if a decision differs, or cannot be compared."""
         return self.lost is not None or any(difference.differs for difference in self.differences)
 
 
 def what_if(recorded: RecordedConversation, rules: Rules, other: Rules) -> PolicyDiff:
-    """The decisions of ``other`` in a conversation decided by ``rules``: blocked, asked about, let through.
-
-    Raises UnreadableError.
-    """
+    """Compare the decisions of ``other`` in a conversation decided by ``rules``: blocked, asked about, passed."""
     conversation = recorded.beginning.conversation()
     memory: Mapping[str, object] = conversation.memory
     differences: list[Difference] = []
     for number, step in enumerate(recorded.steps):
-        outcome = again(recorded, step, conversation, rules)
+        outcome = decide_again(recorded, step, conversation, rules)
         if isinstance(outcome, Deviation):
             return PolicyDiff(tuple(differences), number, outcome)
         beside = recording.decide(
@@ -132,15 +127,15 @@ def _differences(step: RecordedStep, then: Outcome, now: Outcome) -> Iterator[Di
     """One for each message that either let through or, when neither did, for what both refused."""
     before, after = _fates(then.records), _fates(now.records)
     for message in {**before, **after}:
-        old = before.get(message) or _missing(then.records)
-        new = after.get(message) or _missing(now.records)
+        old = before.get(message) or _find_block(then.records)
+        new = after.get(message) or _find_block(now.records)
         why = new.why or (old.why if new.disposition is not old.disposition else None)
         yield Difference(step.version, step.moment.now, *message[:3], old.disposition, new.disposition, why)
     if not before and not after:
-        yield from _unsent(step, then.records, now.records)
+        yield from _compare_unsent(step, then.records, now.records)
 
 
-def _unsent(
+def _compare_unsent(
     step: RecordedStep, then: Iterable[AuditRecord], now: Iterable[AuditRecord]
 ) -> Iterator[Difference]:
     """On what neither let through, and on messages to services, which are recorded only when they are refused."""
@@ -150,7 +145,7 @@ def _unsent(
         return
     before, after = (Disposition.PASSED if each is None else Disposition.BLOCKED for each in (old, new))
     yield Difference(
-        step.version, step.moment.now, refused.sender, refused.to, "", before, after, _why(refused)
+        step.version, step.moment.now, refused.sender, refused.to, "", before, after, _reason_of(refused)
     )
 
 
@@ -159,7 +154,7 @@ def _refusal(records: Iterable[AuditRecord]) -> AuditRecord | None:
 
 
 def _fates(records: tuple[AuditRecord, ...]) -> dict[_Message, _Fate]:
-    """The fate of each message that a listener or the principal got sent in a step. The system's own have none."""
+    """Return the fate of each message that a listener or the principal got sent in a step."""
     asked = {record.delivery: record.detail for record in records if record.event is Event.ASKED}
     noted = {record.to: record.detail for record in records if record.event is Event.FLAGGED}
     seen: Counter[tuple[str, str, str]] = Counter()
@@ -186,12 +181,12 @@ def _of_the_system(sender: str) -> bool:
 _REASONS = (Event.REFUSED, Event.FAILED)
 
 
-def _missing(records: tuple[AuditRecord, ...]) -> _Fate:
-    """The reason why a message was not sent in a step where another decision sent it."""
-    reasons = [_why(record) for record in records if record.event in _REASONS]
+def _find_block(records: tuple[AuditRecord, ...]) -> _Fate:
+    """Return the reason why a message was not sent in a step where another decision sent it."""
+    reasons = [_reason_of(record) for record in records if record.event in _REASONS]
     return _Fate(Disposition.BLOCKED, reasons[0] if reasons else Ground.NO_RECEIVER.of())
 
 
-def _why(record: AuditRecord) -> Detail:
-    """The reason of a refusal or a failure; its code where it has no other."""
+def _reason_of(record: AuditRecord) -> Detail:
+    """Return the reason of a refusal or a failure; its code without a reason."""
     return record.detail or KeptText(record.code)

@@ -1,8 +1,4 @@
-"""Recorded conversations decided once more.
-
-Owns the comparison of what was decided then with what these rules decide now. No handler runs. Refuses to know
-where a record is kept.
-"""
+"""Replay of recorded conversations: compares recorded decisions with those of the present rules. No handler runs."""
 
 from __future__ import annotations
 
@@ -44,13 +40,13 @@ AROUND = 40
 
 
 class Deviation(NamedTuple):
-    """A step that would be decided otherwise.
+    """Step that would be decided differently.
 
     Args:
         version: of the conversation after it.
-        about: what was to be decided, in words.
-        then: what was decided, where the two part.
-        now: what would be.
+        about: the subject of the step, as text.
+        then: the recorded decision, where the two differ.
+        now: the present decision.
     """
 
     version: int
@@ -63,42 +59,44 @@ class Deviation(NamedTuple):
 
 
 def replay(recorded: RecordedConversation, rules: Rules) -> Deviation | None:
-    """The first step that differs; None when every step is decided as it was.
+    """Return the first step that differs; None if every step is decided as recorded.
 
-    After a difference the two conversations are no longer the same, so nothing is said about later steps. What is
-    compared: every message that was sent, where to, on which thread; every refusal and its code; what left and what
-    came to rest. What a record says for operators only may differ. Raises UnreadableError.
+    After a difference the two conversations are no longer the same, so later steps are not compared. Compared are every
+    sent message with its target and thread, every refusal and its code, every event that left, and every settled
+    request. Text for operators may differ. Raises UnreadableError.
     """
     conversation = recorded.beginning.conversation()
     for step in recorded.steps:
-        decided = again(recorded, step, conversation, rules)
+        decided = decide_again(recorded, step, conversation, rules)
         if isinstance(decided, Deviation):
             return decided
         conversation = decided.conversation
     return None
 
 
-def again(
+def decide_again(
     recorded: RecordedConversation, step: RecordedStep, conversation: Conversation, rules: Rules
 ) -> Outcome | Deviation:
-    """A recorded step decided once more: its outcome when that is what was recorded. Raises UnreadableError.
+    """Decide a recorded step again: its outcome if that is the recorded one. Raises UnreadableError.
 
     Args:
         recorded: whose step it is.
         step: the step.
-        conversation: as it was before it.
+        conversation: in the state before it.
         rules: to decide by.
     """
     cause = recorded.cause(step, rules)
     try:
         outcome = recording.decide(conversation, cause, rules, step.moment)
     except LookupError as error:
-        return Deviation(step.version, told(cause), "a decision", f"none can be taken: {error.args[0]}")
-    return _difference(recorded, step, outcome, told(cause), rules.redact) or outcome
+        return Deviation(
+            step.version, describe_step(cause), "a decision", f"none can be taken: {error.args[0]}"
+        )
+    return _difference(recorded, step, outcome, describe_step(cause), rules.redact) or outcome
 
 
-def told(cause: Cause) -> str:  # noqa: PLR0911 - one for each kind
-    """The subject of a step, in words."""
+def describe_step(cause: Cause) -> str:  # noqa: PLR0911 - one for each kind
+    """Describe the subject of a step."""
     match cause:
         case Outside():
             return "a message from outside"
@@ -140,7 +138,7 @@ def _difference(
 ) -> Deviation | None:
     for then, now in zip_longest(recorded.records_of(step), outcome.records):
         if (then and _essence(then, redact)) != (now and _essence(now, redact)):
-            return Deviation(step.version, about, *_parted(then, now, redact))
+            return Deviation(step.version, about, *_describe_difference(then, now, redact))
     if tuple(outcome.replies) != step.events:
         return Deviation(step.version, about, "what left the conversation", "something else leaves it")
     if outcome.conversation.version != step.version:
@@ -156,10 +154,10 @@ def _essence(record: AuditRecord, redact: Callable[[str], str]) -> AuditRecord:
     )
 
 
-def _parted(
+def _describe_difference(
     then: AuditRecord | None, now: AuditRecord | None, redact: Callable[[str], str]
 ) -> tuple[str, str]:
-    """Two records that are not the same, in words that are not the same."""
+    """Describe two different records by texts that differ."""
     if then is None or now is None or _words(then) != _words(now):
         return _record(then), _record(now)
     if then.message != now.message:
@@ -180,7 +178,7 @@ def _record(record: AuditRecord | None) -> str:
 
 
 def _words(record: AuditRecord) -> str:
-    """From whom, to whom and what."""
+    """Describe a record by sender, target and content."""
     sender = (record.sender, "->") if record.sender else ()
     parts = (record.event, *sender, record.to or "?", record.root, record.code)
     return " ".join(part for part in map(str, parts) if part)

@@ -1,1 +1,1 @@
-"""Another edition of an organism that runs: what may change, and what is open for it. Internal."""
+"""Reloads of a running organism: obstacles to a change, and the resources of each edition. Internal."""

@@ -1,6 +1,6 @@
-"""Everything open for one edition of an organism: connections, processes, language models.
+"""Resources of one edition of an organism: connections, processes, language models.
 
-Owns the task that keeps them until no conversation needs them. Refuses to know when conversations move.
+A task keeps them open until no conversation needs them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from agentserver.payload.foreign.servers import McpServer
     from agentserver.ports import Completer
     from agentserver.pump.editions import RemoteHandler
-    from agentserver.telemetry.tracing import Tracing
+    from agentserver.telemetry.tracing import Tracer
     from agentserver.worker.remote_desk import CallDesk
 
 T = TypeVar("T")
@@ -39,16 +39,16 @@ T = TypeVar("T")
 logger = logging.getLogger("agentserver")
 
 
-async def attempted(work: Coroutine[Any, Any, T]) -> T | BaseException:
-    """The value that some work gives, or the exception that it raises."""
+async def attempt(work: Coroutine[Any, Any, T]) -> T | BaseException:
+    """Return the result of some work, or the exception that it raises."""
 
-    async def trying() -> T | BaseException:
+    async def run() -> T | BaseException:
         try:
             return await work
         except BaseException as error:  # noqa: BLE001 - a task that ends with SystemExit ends the event loop
             return error
 
-    task = run_errand(trying(), "does work of an edition")
+    task = run_errand(run(), "does work of an edition")
     try:
         await asyncio.wait([task])
     finally:
@@ -58,10 +58,10 @@ async def attempted(work: Coroutine[Any, Any, T]) -> T | BaseException:
 
 @dataclass(eq=False, slots=True)
 class EditionKeeper(Generic[T]):
-    """Keeps open what one edition needs, in a task of its own, so that it may be closed at any time.
+    """Task that keeps the resources of one edition open, so that they may be closed at any time.
 
     Args:
-        enter: enters contexts of a stack and gives what was made of them.
+        enter: enters contexts of a stack and returns the result.
     """
 
     enter: Callable[[AsyncExitStack], Coroutine[Any, Any, T]]
@@ -69,10 +69,10 @@ class EditionKeeper(Generic[T]):
     _task: asyncio.Task[None] | None = None
 
     async def open(self, lost: Callable[[BaseException | None], None]) -> T:
-        """Enter, and give what was made. Raises what entering raises.
+        """Enter the contexts and return the result. Raises their errors.
 
         Args:
-            lost: is given the reason when everything was left again without being closed.
+            lost: is called with the reason if the contexts were left without ``close``.
         """
         made: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._task = run_errand(self._keep(made), "keeps an edition open", (Exception,), Ending.SERVER)
@@ -107,7 +107,7 @@ class EditionKeeper(Generic[T]):
 
 
 @dataclass(eq=False, slots=True)
-class _Shared:
+class _SharedContext:
     """A context that editions share.
 
     Args:
@@ -122,15 +122,15 @@ class _Shared:
 
 
 class SharedContexts:
-    """Contexts that several editions use: processes and connections of which nothing has changed.
+    """Contexts that several editions use: unchanged processes and connections.
 
     Args:
-        lost: is given the reason when one was left without being closed.
+        lost: is called with the reason if one was left without being closed.
     """
 
     def __init__(self, lost: Callable[[BaseException | None], None]) -> None:
         self._lost = lost
-        self._open: dict[str, _Shared] = {}
+        self._open: dict[str, _SharedContext] = {}
 
     async def enter(
         self,
@@ -139,24 +139,24 @@ class SharedContexts:
         sound: Callable[[T], bool],
         stack: AsyncExitStack,
     ) -> T:
-        """Give the context of this key, entered here or by an earlier edition; it is left after its last edition.
+        """Return the context of this key, entered here or by an earlier edition. Its last edition leaves it.
 
         Args:
-            key: says all that it depends on.
-            make: the context.
-            sound: False for one that is not to be used again.
+            key: holds everything that it depends on.
+            make: makes the context.
+            sound: returns False if the context must not be used again.
             stack: of the edition.
         """
         shared = self._open.get(key)
         if shared is None or not sound(shared.made):
             keeper: EditionKeeper[T] = EditionKeeper(lambda inner: inner.enter_async_context(make()))
-            shared = self._open[key] = _Shared(keeper, await keeper.open(self._lost))
+            shared = self._open[key] = _SharedContext(keeper, await keeper.open(self._lost))
         shared.users += 1
         stack.push_async_callback(self._leave, key, shared)
         made: T = shared.made
         return made
 
-    async def _leave(self, key: str, shared: _Shared) -> None:
+    async def _leave(self, key: str, shared: _SharedContext) -> None:
         shared.users -= 1
         if shared.users:
             return
@@ -165,12 +165,12 @@ class SharedContexts:
         await shared.keeper.close()
 
 
-class Lasting(NamedTuple):
-    """Things that several editions use.
+class SharedResources(NamedTuple):
+    """Resources that several editions use.
 
     Args:
         shared: processes and connections.
-        desk: gives what has the calls for workers on other machines.
+        desk: returns the queue of calls for workers on other machines.
     """
 
     shared: SharedContexts
@@ -178,7 +178,7 @@ class Lasting(NamedTuple):
 
 
 class Keepers(Generic[T]):
-    """Everything open for the editions of a server. The last is that of the present one."""
+    """Resources of all editions of a server. The last is the current one."""
 
     def __init__(self) -> None:
         self.shared = SharedContexts(self._lose)
@@ -205,11 +205,11 @@ class Keepers(Generic[T]):
             raise self._why
 
     async def drop(self) -> None:
-        """Close what was opened last: nothing goes by it."""
+        """Close the resources of the newest edition, which is not used."""
         await self._open.pop().close()
 
     def retire(self, moved: Callable[[], Coroutine[Any, Any, None]], then: Callable[[], None]) -> None:
-        """Close what was opened before the last, once conversations have moved; ``then`` comes after it."""
+        """Close the resources of earlier editions once conversations have moved; then call ``then``."""
         task = run_errand(self._retire(moved, self._open[:-1], then), "closes an earlier edition")
         self._retiring.add(task)
         task.add_done_callback(self._retiring.discard)
@@ -230,9 +230,9 @@ class Keepers(Generic[T]):
     ) -> None:
         await moved()
         for keeper in earlier:
-            failed = await attempted(keeper.close())
+            failed = await attempt(keeper.close())
             if failed is not None:
-                logger.error("an edition that is over could not be closed", exc_info=failed)
+                logger.error("a finished edition could not be closed", exc_info=failed)
             if keeper in self._open:
                 self._open.remove(keeper)
         then()
@@ -242,26 +242,26 @@ async def bound_listeners(
     organism: Organism,
     rules: Rules,
     completer: Completer | None,
-    tracing: Tracing | None,
-    lasting: Lasting,
+    tracing: Tracer | None,
+    lasting: SharedResources,
     stack: AsyncExitStack,
 ) -> Mapping[str, Callee]:
-    """The listeners with their handlers, and what these need for as long as the stack is open.
+    """Return the listeners with their handlers, and open their resources on the stack.
 
     Args:
         organism: whose listeners they are.
         rules: its own.
         completer: answers in place of the organism's language models.
-        tracing: told of calls and completions; None where nobody is.
+        tracing: of calls and completions; None without tracing.
         lasting: over editions.
-        stack: left when none of the listeners runs any more.
+        stack: left when none of the listeners runs any longer.
     """
     if completer is None and organism.models is not None:
         from agentserver.llm.completer import Models  # most organisms have none
 
         completer = await stack.enter_async_context(Models(organism.models))
     if completer is not None and tracing is not None:
-        completer = tracing.asked(completer, organism.models)
+        completer = tracing.wrap_completer(completer, organism.models)
     if tracing is not None:
         tracing.know({bound.listener.name: bound.listener.agent for bound in organism.listeners})
     tools = await _tools(organism, lasting.shared, stack)
@@ -316,7 +316,7 @@ async def _tools(organism: Organism, shared: SharedContexts, stack: AsyncExitSta
 
 
 async def _workers(
-    organism: Organism, rules: Rules, lasting: Lasting, stack: AsyncExitStack
+    organism: Organism, rules: Rules, lasting: SharedResources, stack: AsyncExitStack
 ) -> Mapping[str, RemoteHandler]:
     """The workers of the listeners that have processes of their own, by the listener's name.
 

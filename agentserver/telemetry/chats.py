@@ -1,8 +1,4 @@
-"""The spans and metrics of completions.
-
-Owns their facts: the models, the backends that were asked, tokens, the end of the answer. Refuses to hold a word of the
-prompt or of the answer.
-"""
+"""Spans and metrics of completions: models, backends, tokens and the end of the answer, never its text."""
 
 from __future__ import annotations
 
@@ -16,8 +12,7 @@ from opentelemetry import context as contexts
 from opentelemetry.trace import NonRecordingSpan, SpanContext, get_current_span, set_span_in_context
 
 from agentserver.completion import CompletionError, Finish
-from agentserver.telemetry.names import Attribute, Operation
-from agentserver.telemetry.spans import About, Span, SpanEvent
+from agentserver.telemetry.spans import Attribute, Operation, Span, SpanEvent, SpanKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -28,15 +23,15 @@ if TYPE_CHECKING:
     from agentserver.telemetry.spans import Pair
 
 FAILED: Final = "backend_failed"
-"""The event of a span for a backend that gave no whole answer."""
+"""Span event of a backend that returned no whole answer."""
 
 FINISHES: Final[Mapping[Finish, str]] = MappingProxyType({Finish.FILTER: "content_filter"})
-"""The ends of an answer that the conventions call otherwise."""
+"""Finish reasons that the conventions name differently."""
 
 
 @dataclass(slots=True)
 class _Outcome:
-    """A completion that is over: its answer or its failure."""
+    """Finished completion: its answer or its failure."""
 
     done: Completion | None = None
     error: BaseException | None = None
@@ -48,14 +43,14 @@ class _Outcome:
 
     @property
     def attempts(self) -> Sequence[Attempt]:
-        """The backends that were asked."""
+        """Backends that were asked."""
         if isinstance(self.error, CompletionError):
             return self.error.attempts
         return () if self.done is None else self.done.attempts
 
     @property
     def fault(self) -> str:
-        """The kind of the failure; empty for none."""
+        """Kind of the failure; empty if it succeeded."""
         if self.error is None:
             return ""
         return (
@@ -64,8 +59,8 @@ class _Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A completer whose completions have spans and count in metrics."""
+class TracedCompleter:
+    """Completer whose completions have spans and count in metrics."""
 
     completer: Completer
     models: LanguageModels | None
@@ -73,13 +68,13 @@ class Asked:
     metrics: ClientMetrics | None
 
     async def complete(self, model: str, request: Request) -> Completion:
-        """The answer of the completer. Raises what it does."""
-        with _Observed(self, model) as observed:
+        """Return the answer of the completer. Raises its errors."""
+        with _RunningCompletion(self, model) as observed:
             observed.outcome.done = await self.completer.complete(model, request)
             return observed.outcome.done
 
-    def over(self, observed: _Observed, seconds: float) -> None:
-        """Tell of a completion that is over."""
+    def finish(self, observed: _RunningCompletion, seconds: float) -> None:
+        """Export a finished completion."""
         model, outcome, above = observed.model, observed.outcome, observed.above
         if observed.sampled:
             ids = above.trace_id.to_bytes(16), observed.own, above.span_id.to_bytes(8)
@@ -89,17 +84,17 @@ class Asked:
     def _span(self, model: str, outcome: _Outcome, ids: tuple[bytes, bytes, bytes], began: float) -> Span:
         backend = self._backend(model, outcome)
         asked = model if backend is None else backend.model
-        about = About(
+        about = SpanKind(
             f"{Operation.CHAT} {asked}",
             ((Attribute.OPERATION, Operation.CHAT), (Attribute.REQUEST_MODEL, asked)),
         )
         ended = time.time()
-        events = [_failed(one, ended) for one in outcome.attempts if one.fault is not None]
+        events = [_failure_event(one, ended) for one in outcome.attempts if one.fault is not None]
         more = self._facts(model, backend, outcome.answer)
         return Span(*ids, about, began, ended, more, events, outcome.fault, client=True)
 
     def _facts(self, model: str, backend: Backend | None, answer: Completion | None) -> list[Pair]:
-        """The attributes of a span, those of a partial answer among them."""
+        """Return the attributes of a span, also for a partial answer."""
         more: list[Pair] = [(Attribute.PROVIDER, _provider(backend))]
         choice = None if self.models is None else self.models.models.get(model)
         if choice is not None:
@@ -119,7 +114,7 @@ class Asked:
         return more
 
     def _backend(self, model: str, outcome: _Outcome) -> Backend | None:
-        """The backend that was asked last, or else the first one of the model."""
+        """Return the backend that was asked last, otherwise the first one of the model."""
         choice = None if self.models is None else self.models.models.get(model)
         if choice is None or self.models is None or not choice.backends:
             return None
@@ -130,28 +125,28 @@ class Asked:
     def _count(self, model: str, outcome: _Outcome, seconds: float) -> None:
         if self.metrics is None:
             return
-        from agentserver.telemetry.client import Operated  # is there since the metrics are
+        from agentserver.telemetry.client import FinishedCompletion  # is there since the metrics are
 
         backend, answer = self._backend(model, outcome), outcome.answer
         asked = model if backend is None else backend.model
         read, written = (0, 0) if answer is None else (answer.usage.input_tokens, answer.usage.output_tokens)
         answered = "" if answer is None else answer.model
         self.metrics.record(
-            Operated(_provider(backend), asked, answered, seconds, read, written, outcome.fault)
+            FinishedCompletion(_provider(backend), asked, answered, seconds, read, written, outcome.fault)
         )
 
 
-class _Observed:
-    """A completion that runs. Its span is the current one, if the request around it is sampled."""
+class _RunningCompletion:
+    """Running completion. Its span is the current one if the request around it is sampled."""
 
-    def __init__(self, asked: Asked, model: str) -> None:
+    def __init__(self, asked: TracedCompleter, model: str) -> None:
         self.model, self.outcome = model, _Outcome()
         self.above, self.own = get_current_span().get_span_context(), os.urandom(8)
         self.sampled = self.above.is_valid and self.above.trace_flags.sampled
         self._asked = asked
 
     def __enter__(self) -> Self:
-        self._token = contexts.attach(_within(self.above, self.own)) if self.sampled else None
+        self._token = contexts.attach(_make_context(self.above, self.own)) if self.sampled else None
         self.began, self._since = time.time(), time.monotonic()
         return self
 
@@ -161,22 +156,22 @@ class _Observed:
         self.outcome.error = error
         if self._token is not None:
             contexts.detach(self._token)
-        self._asked.over(self, time.monotonic() - self._since)
+        self._asked.finish(self, time.monotonic() - self._since)
 
 
 def _provider(backend: Backend | None) -> str:
     return "unknown" if backend is None else backend.provider
 
 
-def _within(above: SpanContext, own: bytes) -> contexts.Context:
-    """The context in which a span of this id is the current one."""
+def _make_context(above: SpanContext, own: bytes) -> contexts.Context:
+    """Return a context in which the span with this id is the current one."""
     number = int.from_bytes(own)
     spanned = SpanContext(above.trace_id, number, is_remote=False, trace_flags=above.trace_flags)
     return set_span_in_context(NonRecordingSpan(spanned))
 
 
-def _failed(one: Attempt, at: float) -> SpanEvent:
-    """The event for a backend that gave no whole answer."""
+def _failure_event(one: Attempt, at: float) -> SpanEvent:
+    """Return the event of a backend that returned no whole answer."""
     told: list[Pair] = [(Attribute.BACKEND, one.backend)]
     if one.fault is not None:
         told.append((Attribute.ERROR, one.fault.value))

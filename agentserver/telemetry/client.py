@@ -1,7 +1,7 @@
-"""The metrics of completions, as the semantic conventions have them for clients of language models.
+"""Metrics of completions, as the semantic conventions define them for clients of language models.
 
-Owns their names, units and buckets, and the reader that sends them by OTLP over HTTP, all of the SDK of OpenTelemetry.
-Refuses to set anything that is global. A collector that is gone costs metrics and never a message.
+The SDK of OpenTelemetry sends them by OTLP over HTTP; nothing global is set. A collector that is gone costs metrics and
+never a message.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 
-from agentserver.telemetry.names import Attribute, Operation
+from agentserver.telemetry.spans import Attribute, Operation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,20 +23,20 @@ TOKENS: Final = "gen_ai.client.token.usage"
 DURATION: Final = "gen_ai.client.operation.duration"
 
 TIMEOUT: Final = 5.0
-"""Seconds that a collector may be silent for."""
+"""Seconds to wait for a collector."""
 
 TOKEN_BOUNDS: Final = tuple(float(4**power) for power in range(14))
 SECOND_BOUNDS: Final = tuple(0.01 * 2**power for power in range(14))
-"""Upper bounds of the buckets that the conventions ask for."""
+"""Upper bounds of the buckets that the conventions define."""
 
 
-class Wanted(NamedTuple):
-    """The place to which metrics go.
+class MetricsDestination(NamedTuple):
+    """Destination of metrics.
 
     Args:
         url: of the collector, whole.
-        headers: that it asks for; they may hold secrets.
-        certificate: the path of the certificates that its own is checked by; empty for those of the system.
+        headers: that it requires; they may hold secrets.
+        certificate: path of the certificates that verify its own; empty for those of the system.
     """
 
     url: str
@@ -44,8 +44,8 @@ class Wanted(NamedTuple):
     certificate: str
 
 
-class Operated(NamedTuple):
-    """A completion that is over."""
+class FinishedCompletion(NamedTuple):
+    """Finished completion."""
 
     provider: str
     asked: str
@@ -57,9 +57,9 @@ class Operated(NamedTuple):
 
 
 class ClientMetrics:
-    """Records completions. Blocks for its imports and certificates: make it in a thread."""
+    """Recorder of completions. Blocks for its imports and certificates: make it in a thread."""
 
-    def __init__(self, wanted: Wanted, resource: Mapping[str, Any], version: str) -> None:
+    def __init__(self, wanted: MetricsDestination, resource: Mapping[str, Any], version: str) -> None:
         session = requests.Session()
         session.max_redirects = 0  # the headers are for this collector alone
         exporter = OTLPMetricExporter(
@@ -85,7 +85,7 @@ class ClientMetrics:
             explicit_bucket_boundaries_advisory=SECOND_BOUNDS,
         )
 
-    def record(self, done: Operated) -> None:
+    def record(self, done: FinishedCompletion) -> None:
         """Record one completion. Neither blocks nor raises."""
         named: dict[str, str] = {
             Attribute.OPERATION.value: Operation.CHAT.value,
@@ -102,5 +102,5 @@ class ClientMetrics:
         self._seconds.record(done.seconds, named)
 
     def end(self, seconds: float) -> None:
-        """Send the rest, within so many seconds."""
+        """Send the rest, within this time."""
         self._provider.shutdown(timeout_millis=seconds * 1000)

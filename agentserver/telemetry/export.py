@@ -1,4 +1,4 @@
-"""The way of spans to a collector, by OTLP over HTTP.
+"""Export of spans to a collector, by OTLP over HTTP.
 
 Two threads have a bounded queue each: one makes spans of committed steps, the other sends them. A collector that is
 slow or gone costs spans, which are counted and logged once, and never a message.
@@ -16,7 +16,7 @@ from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from agentserver.supervision import QueueThread
-from agentserver.telemetry.otlp import Encoder, rejected
+from agentserver.telemetry.otlp import Encoder, count_rejected
 from agentserver.trace.traceparent import caller
 
 if TYPE_CHECKING:
@@ -37,47 +37,47 @@ SPANS: Final = 8_192
 """Spans that may wait to be sent."""
 
 BATCH: Final = 512
-"""Spans that are sent at once."""
+"""Spans in one request."""
 
 PAUSE: Final = 0.5
 """Seconds before another attempt, doubled with each."""
 
 TIMEOUT: Final = 10.0
-"""Seconds that a collector may be silent for."""
+"""Seconds to wait for a collector."""
 
 ATTEMPTS: Final = 3
-"""Times that spans are sent to a collector that is busy or not there."""
+"""Times that spans are sent to a collector that is busy or gone."""
 
 ANSWER: Final = 1 << 16
 """Bytes of its answer that are read."""
 
 BUSY: Final = frozenset({429, 502, 503, 504})
-"""Statuses of a collector that wants to be asked again."""
+"""Statuses after which a request is repeated."""
 
 logger = logging.getLogger("agentserver.telemetry")
 
 
 class Collector(Protocol):
-    """A place that takes spans."""
+    """Collector of spans."""
 
     @property
     def url(self) -> str:
-        """The address to which they go, whole."""
+        """Address for spans, whole."""
         ...
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The headers that it asks for; they may hold secrets."""
+        """Headers that it requires; they may hold secrets."""
         ...
 
     @property
     def certificate(self) -> str:
-        """The path of the certificates that its own is checked by; empty for those of the system."""
+        """Path of the certificates that verify its own; empty for those of the system."""
         ...
 
 
 class UnsentSpansError(Exception):
-    """A collector did not take spans.
+    """A collector did not accept spans.
 
     Args:
         again: whether another attempt may succeed.
@@ -89,14 +89,14 @@ class UnsentSpansError(Exception):
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Goes nowhere else: the headers are for this collector."""
+    """Handler that refuses redirects: the headers are for this collector."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
 
 
 class Sender:
-    """Sends to one collector. Raises OSError where its certificates cannot be read."""
+    """Sender to one collector. Raises OSError if its certificates cannot be read."""
 
     def __init__(self, collector: Collector) -> None:
         self._collector = collector
@@ -104,12 +104,12 @@ class Sender:
         self._opener = urllib.request.build_opener(_NoRedirect, urllib.request.HTTPSHandler(context=context))
 
     def send(self, body: bytes) -> int:
-        """Send a request; gives how many of its spans were not taken. Raises UnsentSpansError."""
+        """Send a request. Returns how many of its spans were rejected. Raises UnsentSpansError."""
         headers = {**self._collector.headers, "Content-Type": "application/x-protobuf"}
         request = urllib.request.Request(self._collector.url, body, headers, method="POST")  # noqa: S310 - the loader has checked that it is HTTP
         try:
             with self._opener.open(request, timeout=TIMEOUT) as answer:
-                return rejected(answer.read(ANSWER))
+                return count_rejected(answer.read(ANSWER))
         except urllib.error.HTTPError as error:
             error.close()
             raise UnsentSpansError(f"it answered {error.code}", again=error.code in BUSY) from None
@@ -140,7 +140,7 @@ class Export:
 
     @property
     def lost(self) -> int:
-        """Spans that were lost, and steps whose spans were."""
+        """Lost spans, and steps without spans."""
         return self._steps.dropped + self._failed + self._unsent + self._story.forgotten
 
     def start(self) -> None:
@@ -179,7 +179,7 @@ class Export:
                 logger.exception("the spans of a step could not be made")
 
     def _deliver(self, batch: Sequence[bytes]) -> None:
-        """Send a batch, more than once where that may help; what is not taken is lost."""
+        """Send a batch, repeatedly if that may help; otherwise it is lost."""
         body = self._encoder.request(batch)
         for attempt in range(1, ATTEMPTS + 1):
             try:

@@ -1,8 +1,7 @@
 """Metrics of a server in the text format of Prometheus.
 
-Owns their names, and that every label is a word of the configuration or of a closed set: a name that a message brings
-counts under ``other``. Refuses to know HTTP and who may read them. Imports ``prometheus_client``, of the extra
-``http``, when a text is asked for.
+Every label is a name of the configuration or of a closed set: a name that a message brings counts as ``other``. Imports
+``prometheus_client``, of the extra ``http``, when a text is requested.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ if TYPE_CHECKING:
     Labels: TypeAlias = tuple[str, ...]
 
 OTHER: Final = "other"
-"""The label of what no configuration names. A listener may bear the name as well: then both count together."""
+"""Label of names that no configuration has. A listener of this name is counted with them."""
 
 BOUNDS: Final = (0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
-"""Upper bounds, in seconds, of the buckets of a handler's time."""
+"""Upper bounds of the buckets of a handler's time, in seconds."""
 
 _CODES: Final = frozenset(map(str, Code))
 _QUEUES: Final = (
@@ -59,7 +58,7 @@ class Metrics:
         self._money: Counter[Labels] = Counter()
 
     def _know(self, listeners: Iterable[str]) -> None:
-        """Count listeners by name that a reload has brought, too."""
+        """Count listeners by name that a reload has added."""
         for name in listeners:
             if self._names.setdefault(name, name) not in self._buckets:
                 self._buckets[name], self._seconds[name] = [0] * (len(BOUNDS) + 1), 0.0
@@ -81,7 +80,7 @@ class Metrics:
                 self._seconds[listener] += record.took
 
     def _rarer(self, record: AuditRecord, listener: str) -> None:
-        """Count what does not happen at every hop."""
+        """Count events that do not occur at every hop."""
         match record.event:
             case Event.RECEIVED:
                 self._requests += 1
@@ -105,20 +104,20 @@ class Metrics:
         watchers: int,
         lost: int | None = None,
     ) -> bytes:
-        """Everything as text. Raises ImportError without the extra ``http``.
+        """Return all metrics as text. Raises ImportError without the extra ``http``.
 
         Args:
-            queues: by listener, the deliveries that wait for it and those that it has, at present. Listeners that it
-                names count by name from now on.
+            queues: for each listener the deliveries that wait for it, and those that it has. Its listeners count by
+                name from now on.
             approvals: messages that wait for a person.
             watchers: readers of conversations.
-            lost: spans that no collector took; None where none are told.
+            lost: spans that no collector accepted; None without tracing.
         """
         from prometheus_client import CollectorRegistry, generate_latest
 
         self._know(queues)
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(_Collected(lambda: self._families(queues, approvals, watchers, lost)))
+        registry.register(_FamilyCollector(lambda: self._families(queues, approvals, watchers, lost)))
         return generate_latest(registry)
 
     def _families(
@@ -143,14 +142,20 @@ class Metrics:
         yield _counter("commits", "Committed steps.", self._commits)
         yield _counter("requests", "Messages from outside that were accepted.", self._requests)
         over = ("listener", "result")
-        yield _counted("deliveries", "Deliveries that are over.", over, self._deliveries)
+        yield _labelled_counter("deliveries", "Finished deliveries.", over, self._deliveries)
         failed = ("listener", "code")
-        yield _counted("failures", "Deliveries that their listener failed at.", failed, self._failures)
-        yield _counted("retries", "Deliveries that are attempted again.", ("listener",), self._retries)
-        yield _counted("refusals", "Messages that were not admitted.", ("code",), self._refusals)
-        yield _counted("tokens", "Tokens of language models, where known.", ("listener",), self._tokens)
+        yield _labelled_counter(
+            "failures", "Deliveries that their listener failed at.", failed, self._failures
+        )
+        yield _labelled_counter(
+            "retries", "Deliveries that are attempted again.", ("listener",), self._retries
+        )
+        yield _labelled_counter("refusals", "Messages that were not admitted.", ("code",), self._refusals)
+        yield _labelled_counter(
+            "tokens", "Tokens of language models, where known.", ("listener",), self._tokens
+        )
         dollars = {labels: money / 1e6 for labels, money in self._money.items()}
-        yield _counted("cost_usd", "US dollars of priced work.", ("listener",), dollars)
+        yield _labelled_counter("cost_usd", "US dollars of priced work.", ("listener",), dollars)
 
     def _times(self) -> Metric:
         from prometheus_client.core import HistogramMetricFamily
@@ -168,8 +173,8 @@ class Metrics:
         return family
 
 
-class _Collected:
-    """Families, as a registry asks for them."""
+class _FamilyCollector:
+    """Collector of metric families for a registry."""
 
     def __init__(self, families: Callable[[], Iterator[Metric]]) -> None:
         self.collect = families
@@ -181,7 +186,7 @@ def _counter(name: str, what: str, value: float) -> Metric:
     return CounterMetricFamily(f"agentserver_{name}", what, value)
 
 
-def _counted(name: str, what: str, labels: Labels, values: Mapping[Labels, float]) -> Metric:
+def _labelled_counter(name: str, what: str, labels: Labels, values: Mapping[Labels, float]) -> Metric:
     from prometheus_client.core import CounterMetricFamily
 
     family = CounterMetricFamily(f"agentserver_{name}", what, labels=labels)

@@ -1,8 +1,7 @@
-"""Spans as OTLP writes them: protobuf, by the messages of ``opentelemetry-proto``.
+"""Encoding of spans as OTLP: protobuf, by the messages of ``opentelemetry-proto``.
 
-Owns the bytes. What spans have in common is encoded once: messages of protobuf that stand one after the other are
-merged by who reads them. Refuses to know where they go. Total: a text that UTF-8 cannot hold is told without what it
-cannot hold.
+Common parts are encoded once: readers of protobuf merge messages that follow each other. Never fails: a text that UTF-8
+cannot encode loses those characters.
 """
 
 from __future__ import annotations
@@ -19,29 +18,29 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Status
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as Written
 
-from agentserver.telemetry.names import Attribute
+from agentserver.telemetry.spans import Attribute
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from agentserver.telemetry.spans import About, Pair, Span, SpanEvent, Value
+    from agentserver.telemetry.spans import Pair, Span, SpanEvent, SpanKind, Value
 
 LONGEST: Final = 10_000
 """Characters of a text in a span."""
 
 KNOWN: Final = 4096
-"""Attributes whose bytes are kept."""
+"""Attributes whose bytes are cached."""
 
 _DOUBLE: Final = struct.Struct("<d")
 _HEAD: Final = struct.Struct("<2s16s2s8scQcQ")
-"""Trace, span, beginning and end, by the numbers of their fields."""
+"""Trace, span, start and end, with the numbers of their fields."""
 
 _LAST: Final = 1.8e10
-"""Seconds since the epoch, beyond which a time cannot be written."""
+"""Seconds since the epoch, after which a time cannot be encoded."""
 
 
 class Encoder:
-    """Writes spans.
+    """Encoder of spans.
 
     Args:
         resource: attributes of the server.
@@ -58,12 +57,12 @@ class Encoder:
         self._scope = ScopeSpans(scope=scope).SerializeToString()
 
     def request(self, spans: Iterable[bytes]) -> bytes:
-        """The body of a request with these spans, as ``span`` gives them."""
+        """Return the body of a request with these spans, as ``span`` returns them."""
         scoped = _field(2, self._scope + b"".join([_field(2, span) for span in spans]))
         return _field(1, self._resource + scoped)
 
     def span(self, span: Span) -> bytes:
-        """One span."""
+        """Encode one span."""
         trace, own, parent, about, began, ended, attributes, events, error, link, client = span
         parts = [
             _HEAD.pack(
@@ -77,7 +76,7 @@ class Encoder:
                 _nanoseconds(ended),
             ),
             b"\x22\x08" + parent if parent else b"",
-            self._abouts.get(about.name) or self._about(about),
+            self._abouts.get(about.name) or self._encode_kind(about),
             b"\x30\x03" if client else b"\x30\x01",
         ]
         known = self._pairs
@@ -90,7 +89,7 @@ class Encoder:
             parts.append(rest.SerializeToString())
         return b"".join(parts)
 
-    def _about(self, about: About) -> bytes:
+    def _encode_kind(self, about: SpanKind) -> bytes:
         made: bytes = Written(
             name=_text(about.name), attributes=map(_pair, about.attributes)
         ).SerializeToString()
@@ -99,7 +98,7 @@ class Encoder:
         return made
 
     def _number(self, name: str, value: float) -> bytes:
-        """An attribute whose last 8 bytes are a number."""
+        """Encode an attribute whose last 8 bytes are a number."""
         before = self._numbers.get(name)
         if before is None:
             before = Written(attributes=[_pair((name, 1.0))]).SerializeToString()[:-8]
@@ -119,8 +118,8 @@ class Encoder:
         return made
 
 
-def rejected(answer: bytes) -> int:
-    """The number of spans that a collector says it did not take. Raises ValueError for what is no answer of one."""
+def count_rejected(answer: bytes) -> int:
+    """Return the number of spans that a collector rejected. Raises ValueError for anything but a collector's answer."""
     try:
         told = ExportTraceServiceResponse.FromString(answer)
     except DecodeError as error:
@@ -129,7 +128,7 @@ def rejected(answer: bytes) -> int:
 
 
 def _field(number: int, data: bytes) -> bytes:
-    """A field of bytes."""
+    """Encode a field of bytes."""
     size, length = len(data), bytearray()
     while size > 0x7F:  # noqa: PLR2004 - seven bits each
         length.append(size & 0x7F | 0x80)

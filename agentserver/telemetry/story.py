@@ -1,36 +1,70 @@
-"""From committed records to spans: one for each request, for each delivery that is over, and for each turn of an agent.
+"""Spans of committed records: one for each request, each finished delivery, and each turn of an agent.
 
-Owns the tree: the trace is the request, a delivery's parent is the one that was handled in the step that sent it, or
-the turn of the agent that sent it. Ids are those of messages, so that nothing is stored and a server that takes up a
-request tells it under the same ids. Refuses to know how spans are written and sent. Memory is bounded; no clock, no
-I/O.
+The trace is the request; a delivery's parent is the delivery that was handled in the step that sent it, or the turn of
+the agent that sent it. Ids derive from those of messages: nothing is stored, and a server that takes over a request
+uses the same ids. Memory is bounded; no clock, no I/O.
 """
 
 from __future__ import annotations
 
+import json
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.core.records.audit import Event
-from agentserver.core.records.details import Charge
+from agentserver.core.records.details import NAMES, Charge, Grounds, GuardNote, GuardQuestions, HandoffAttempt
 from agentserver.core.records.wording import WORDING
-from agentserver.telemetry.names import Attribute, Operation
-from agentserver.telemetry.spans import About, Span, SpanEvent
-from agentserver.telemetry.told import CONTENT, content, rule
-from agentserver.telemetry.turns import Begun, Turn
+from agentserver.findings import Findings
+from agentserver.telemetry.spans import Attribute, Operation, Span, SpanEvent, SpanKind
+from agentserver.telemetry.turns import KnownTurn, Turn
 from agentserver.trace.redact import redact_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from agentserver.core.records.audit import AuditRecord
+    from agentserver.core.records.details import Detail
     from agentserver.telemetry.spans import Pair
     from agentserver.trace.redact import Redaction
     from agentserver.trace.traceparent import Traceparent
 
 
+CONTENT: Final = 8_000
+"""Characters of a message, if spans hold content."""
+
+
+def content(agent: bool, asked: bytes, said: Sequence[bytes]) -> tuple[tuple[str, str], ...]:  # noqa: FBT001 - within this module
+    """Return the messages of a delivery as attributes of its kind of span."""
+    given = asked.decode("utf-8", "replace")[:CONTENT]
+    answered = b"\n".join(said).decode("utf-8", "replace")[:CONTENT]
+    if agent:
+        return (Attribute.INPUT, _message("user", given)), (Attribute.OUTPUT, _message("assistant", answered))
+    return (Attribute.ARGUMENTS, given), (Attribute.RESULT, answered)
+
+
+def _message(role: str, text: str) -> str:
+    return json.dumps([{"role": role, "parts": [{"type": "text", "content": text}]}])
+
+
+def rule(detail: Detail) -> str:
+    """Return the rule that a detail names, from the closed sets of the server and its guards."""
+    match detail:
+        case Findings():
+            return ",".join(dict.fromkeys(one.rule for one in detail.findings)) or detail.decision
+        case GuardNote():
+            return detail.guard
+        case GuardQuestions():
+            return ",".join(one.guard for one in detail.asked)
+        case Grounds():
+            return detail.ground.value
+        case HandoffAttempt():
+            return detail.reason or detail.result
+        case _:
+            return NAMES[type(detail)]
+
+
 REQUESTS: Final = 10_000
-"""Requests at work that are known at a time; of the oldest beyond them no span of the request itself is told."""
+"""Requests that are tracked at a time; the oldest ones beyond them lose their own span."""
 
 EVENTS: Final = 100
 """Events of one span."""
@@ -47,7 +81,7 @@ _new = tuple.__new__
 
 
 def trace_id(request: str) -> bytes:
-    """The 16 bytes of a request's id. One that is no id of ours has others of its own."""
+    """Return the 16 bytes of a request's id. An id of another form is hashed."""
     try:
         found = bytes.fromhex(request.replace("-", ""))
     except ValueError:
@@ -56,7 +90,7 @@ def trace_id(request: str) -> bytes:
 
 
 def span_id(delivery: str) -> bytes:
-    """The first 8 bytes of a delivery's id, or of a request's for the span of the request itself."""
+    """Return the first 8 bytes of a delivery's id, or of a request's for its own span."""
     found = trace_id(delivery)[:8]
     return found if any(found) else _digest(delivery, 8)
 
@@ -65,13 +99,13 @@ def _digest(text: str, size: int) -> bytes:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).digest()
 
 
-def sampled(trace: bytes, share: float) -> bool:
-    """True for this share of all traces; always the same for the same trace."""
+def is_sampled(trace: bytes, share: float) -> bool:
+    """Return whether a trace is sampled; always the same for the same trace."""
     return share >= 1 or int.from_bytes(trace[8:]) < share * 2**64
 
 
-class _Waiting:
-    """A delivery that is not over."""
+class _OpenDelivery:
+    """Delivery that is not finished."""
 
     __slots__ = ("attempts", "events", "message", "money", "origin", "parent", "sent", "tokens")
 
@@ -82,13 +116,13 @@ class _Waiting:
 
 
 class _Request:
-    """A request that is not at rest. ``began`` is None for one whose beginning is not known."""
+    """Request that is not settled. ``began`` is None if its start is unknown."""
 
     __slots__ = ("began", "error", "events", "id", "link", "live", "pair", "sender", "trace", "turns")
 
     def __init__(self, request: str, conversation: str) -> None:
         self.trace, self.id = trace_id(request), span_id(request)
-        self.live: dict[str, _Waiting] = {}
+        self.live: dict[str, _OpenDelivery] = {}
         self.turns: dict[str, Turn] = {}
         self.events: list[SpanEvent] = []
         self.began: float | None = None
@@ -98,13 +132,13 @@ class _Request:
 
 
 class Story:
-    """The known facts of the requests at work.
+    """State of the requests that are not settled.
 
     Args:
         organism: its name.
-        agents: by the name of each listener, whether it is an agent.
-        share: of the requests that are told, from 0 to 1.
-        content: what is taken out of messages before spans hold them; None holds none of them.
+        agents: for each listener whether it is an agent.
+        share: of the requests that are sampled, from 0 to 1.
+        content: redacts messages before spans hold them; without it spans hold none.
     """
 
     def __init__(
@@ -116,7 +150,7 @@ class Story:
     ) -> None:
         self._share, self._content = share, content
         operation: tuple[Pair, ...] = ((Attribute.OPERATION, Operation.WORKFLOW),)
-        self._workflow = About(
+        self._workflow = SpanKind(
             f"{Operation.WORKFLOW} {organism}", (*operation, (Attribute.WORKFLOW, organism))
         )
         self.know(agents)
@@ -124,26 +158,26 @@ class Story:
         self.forgotten = 0
 
     def know(self, agents: Mapping[str, bool]) -> None:
-        """Tell of these listeners from now on; ``agents`` is as of the constructor. May be called from any thread."""
+        """Use these listeners from now on; ``agents`` is as in the constructor. May be called from any thread."""
         self.agents = agents
         self._kinds = {name: _kind(name, agent=agent) for name, agent in agents.items()}
 
     @property
     def holds(self) -> bool:
-        """True where spans hold messages."""
+        """True if spans hold messages."""
         return self._content is not None
 
     @property
     def open(self) -> frozenset[bytes]:
-        """The traces of the requests that are not at rest."""
+        """Traces of the requests that are not settled."""
         return frozenset(request.trace for request in self._requests.values())
 
     def take(self, records: Sequence[AuditRecord], link: Traceparent | None = None) -> list[Span]:
-        """The spans that are over with one committed step.
+        """Return the spans that end with one committed step.
 
         Args:
             records: of the step, in order.
-            link: whence its request came, where that is known.
+            link: the span that sent its request, if it is known.
         """
         if self._content is not None:
             records = redact_records(records, self._content)
@@ -152,21 +186,21 @@ class Story:
             request = self._requests.get(done.request)
             if request is not None and sent.request == done.request and not self.agents.get(done.to):
                 own = span_id(done.delivery)
-                request.live[sent.delivery] = _Waiting(own, sent.at, done.thread)
-                return [self.delivered(done, request, own, _NOTHING)]
+                request.live[sent.delivery] = _OpenDelivery(own, sent.at, done.thread)
+                return [self.end_delivery(done, request, own, _NOTHING)]
         return _Step(self, self._requests, records, link).spans() if records else []
 
-    def begun(self, request: str, thread: str) -> Begun | None:
-        """Find the turn of an agent on a thread. May be called from any thread of the process."""
+    def find_turn(self, request: str, thread: str) -> KnownTurn | None:
+        """Return the turn of an agent on a thread. May be called from any thread of the process."""
         known = self._requests.get(request)
         turn = None if known is None else known.turns.get(thread)
-        return None if turn is None else Begun(turn.id, turn.caller)
+        return None if turn is None else KnownTurn(turn.id, turn.caller)
 
-    def at(self, record: AuditRecord, *, acting: bool) -> _Request | None:
-        """The request that a record is of; None for none, and for one that is not told."""
+    def request_of(self, record: AuditRecord, *, acting: bool) -> _Request | None:
+        """Return the request of a record; None if it has none or is not sampled."""
         request = self._requests.get(record.request)
         if request is None and record.request:
-            if not sampled(trace_id(record.request), self._share):
+            if not is_sampled(trace_id(record.request), self._share):
                 return None
             request = self._requests[record.request] = _Request(record.request, record.conversation)
             if record.event in _OPENING and not acting:
@@ -176,8 +210,8 @@ class Story:
                 self.forgotten += 1
         return request
 
-    def delivered(self, record: AuditRecord, request: _Request, own: bytes, said: _Said) -> Span:
-        """The span of a delivery that is over with this record, under its id."""
+    def end_delivery(self, record: AuditRecord, request: _Request, own: bytes, said: _StepContent) -> Span:
+        """Return the span of the delivery that ends with this record, under its id."""
         waiting = request.live.pop(record.delivery, None)
         began = record.at if record.took is None else record.at - record.took
         kind = self._kinds.get(record.to) or _kind(record.to, agent=False)
@@ -189,7 +223,7 @@ class Story:
         if record.event is Event.DROPPED:
             more.append((Attribute.RESULTED, Event.DROPPED.value))
         if waiting is None:
-            waiting = _Waiting(request.id, None, "")
+            waiting = _OpenDelivery(request.id, None, "")
         if waiting.sent is not None:
             more.append((_WAITED, round(began - waiting.sent, 6)))
         if waiting.attempts:
@@ -204,7 +238,7 @@ class Story:
         return _new(Span, (*ids, kind, began, record.at, more, events, error, None, False))
 
     def turn(self, record: AuditRecord, request: _Request) -> tuple[Turn, Turn | None]:
-        """Find the turn that a delivery to an agent belongs to, or begin one; and give the one that it ends."""
+        """Return the turn that a delivery to an agent belongs to, and the turn that it ends."""
         waiting = request.live.get(record.delivery)
         known = request.turns.get(record.thread)
         if known is not None and (waiting is None or waiting.origin != known.caller):
@@ -212,7 +246,7 @@ class Story:
         if known is not None and known.first == record.delivery:
             return known, None
         if waiting is None:
-            waiting = _Waiting(request.id, None, "")
+            waiting = _OpenDelivery(request.id, None, "")
         began = record.at if record.began is None else record.began
         waited = None if waiting.sent is None else began - waiting.sent
         own = span_id(record.delivery)
@@ -220,8 +254,8 @@ class Story:
         request.turns[record.thread] = turn
         return turn, known
 
-    def worked(self, record: AuditRecord, request: _Request, turn: Turn, said: _Said) -> None:
-        """Add a delivery that is over to the turn of its agent."""
+    def add_work(self, record: AuditRecord, request: _Request, turn: Turn, said: _StepContent) -> None:
+        """Add a finished delivery to the turn of its agent."""
         waiting = request.live.pop(record.delivery, None)
         if waiting is not None:
             turn.attempts += waiting.attempts
@@ -234,8 +268,8 @@ class Story:
         if record.event is Event.FAILED:
             turn.error = record.code
 
-    def turned(self, turn: Turn, request: _Request) -> Span:
-        """The span of a turn that is over."""
+    def end_turn(self, turn: Turn, request: _Request) -> Span:
+        """Return the span of a finished turn."""
         more: list[Pair] = [request.pair, (_SENDER, turn.sender), (_PAYLOAD, turn.payload)]
         if turn.waited is not None:
             more.append((_WAITED, round(turn.waited, 6)))
@@ -249,8 +283,8 @@ class Story:
         ids = request.trace, turn.id, turn.parent
         return Span(*ids, kind, turn.began, turn.ended, more, turn.events[:EVENTS], turn.error)
 
-    def rested(self, request: _Request, at: float) -> Span | None:
-        """The span of a request that is at rest; None where its beginning is not known."""
+    def end_request(self, request: _Request, at: float) -> Span | None:
+        """Return the span of a settled request; None if its start is unknown."""
         if request.began is None:
             return None
         more = (request.pair, (_SENDER, request.sender))
@@ -268,18 +302,18 @@ class Story:
         )
 
 
-class _Said(NamedTuple):
-    """The words of a step about its delivery."""
+class _StepContent(NamedTuple):
+    """Events and messages of a step, for its delivery."""
 
     events: Sequence[SpanEvent]
     messages: Sequence[bytes]
 
 
-_NOTHING: Final = _Said((), ())
+_NOTHING: Final = _StepContent((), ())
 
 
 class _Step:
-    """The records of one step, one after the other."""
+    """Reader of the records of one step."""
 
     def __init__(
         self,
@@ -289,7 +323,7 @@ class _Step:
         link: Traceparent | None,
     ) -> None:
         self._story, self._requests, self._records, self._link = story, requests, records, link
-        acting = _acting(records)
+        acting = _find_acting(records)
         self._by = b""
         self._acting, self._origin = "", ""
         self._over: dict[str, tuple[AuditRecord, _Request]] = {}
@@ -302,22 +336,22 @@ class _Step:
         self._answered, self._from = False, ""
         self._events: list[SpanEvent] = []
         self._messages: list[bytes] = []
-        self._said = _Said(self._events, self._messages)
+        self._said = _StepContent(self._events, self._messages)
 
     def _begin(self, acting: AuditRecord) -> None:
-        """Have the turn of an agent stand for the delivery that the step is about."""
-        request = self._story.at(acting, acting=True) if self._story.agents.get(acting.to) else None
+        """Use the turn of an agent in place of the delivery that the step handled."""
+        request = self._story.request_of(acting, acting=True) if self._story.agents.get(acting.to) else None
         if request is None or acting.event is Event.WITHDRAWN:
             return
         self._turn, before = self._story.turn(acting, request)
         self._by = self._turn.id
         if before is not None:
-            self._ended.append(self._story.turned(before, request))
+            self._ended.append(self._story.end_turn(before, request))
 
     def spans(self) -> list[Span]:
-        """The spans that are over."""
+        """Return the finished spans."""
         for record in self._records:
-            request = self._story.at(record, acting=bool(self._acting))
+            request = self._story.request_of(record, acting=bool(self._acting))
             if request is None:
                 continue
             self._touched[record.request] = request
@@ -326,18 +360,18 @@ class _Step:
         for delivery, (record, request) in self._over.items():
             said = self._said if delivery == self._acting else _NOTHING
             if self._turn is not None and delivery == self._acting:
-                self._story.worked(record, request, self._turn, said)
+                self._story.add_work(record, request, self._turn, said)
                 if self._answered or record.event is Event.FAILED:
                     request.turns.pop(record.thread, None)
-                    found.append(self._story.turned(self._turn, request))
+                    found.append(self._story.end_turn(self._turn, request))
             elif record.event is Event.DROPPED and record.thread in request.turns:
                 request.live.pop(delivery, None)
             else:
-                found.append(self._story.delivered(record, request, span_id(delivery), said))
+                found.append(self._story.end_delivery(record, request, span_id(delivery), said))
         for name, request in self._touched.items():
             if not request.live:
-                found += [self._story.turned(turn, request) for turn in request.turns.values()]
-                span = self._story.rested(request, self._records[0].at)
+                found += [self._story.end_turn(turn, request) for turn in request.turns.values()]
+                span = self._story.end_request(request, self._records[0].at)
                 found += () if span is None else (span,)
                 self._requests.pop(name, None)
         return found
@@ -348,7 +382,9 @@ class _Step:
             kept = record.message if self._story.holds else b""
             if not self._acting:
                 self._origin = self._from or record.thread
-            request.live[record.delivery] = _Waiting(self._by or request.id, record.at, self._origin, kept)
+            request.live[record.delivery] = _OpenDelivery(
+                self._by or request.id, record.at, self._origin, kept
+            )
             self._answered |= self._turn is not None and record.thread == self._turn.caller
             self._messages.append(record.message)
         elif event is Event.HANDLED or event is Event.FAILED or event is Event.DROPPED:
@@ -357,7 +393,7 @@ class _Step:
             self._rarer(record, request)
 
     def _rarer(self, record: AuditRecord, request: _Request) -> None:
-        """Take in what does not happen at every hop."""
+        """Read an event that does not occur at every hop."""
         waiting = request.live.get(record.delivery)
         match record.event:
             case Event.RECEIVED | Event.REDRIVEN:
@@ -374,11 +410,11 @@ class _Step:
                 self._note(request.events, record)
             case Event.ANSWERED | Event.ENDED:
                 self._answered = True
-                self._left(record, request)
+                self._read_event(record, request)
             case Event.REFUSED | Event.FLAGGED | Event.ATTEMPTED | Event.REPAIRED:
                 self._note(self._events if self._acting else request.events, record)
 
-    def _left(self, record: AuditRecord, request: _Request) -> None:
+    def _read_event(self, record: AuditRecord, request: _Request) -> None:
         self._messages.append(record.message)
         self._note(request.events, record)
         if record.root == SYSTEM_ERROR and not request.error:
@@ -386,7 +422,7 @@ class _Step:
             request.error = codes[0] if codes else SYSTEM_ERROR
 
     def _note(self, events: list[SpanEvent], record: AuditRecord) -> None:
-        """Add an event, with code and rule; in words only where spans hold content."""
+        """Add an event with code and rule; with its wording only if spans hold content."""
         if len(events) >= EVENTS:
             return
         told: list[Pair] = []
@@ -400,11 +436,11 @@ class _Step:
 
 
 _OPENING: Final = frozenset({Event.RECEIVED, Event.REDRIVEN, Event.REFUSED, Event.FLAGGED, Event.ATTEMPTED})
-"""Events with which a request begins, where no delivery was handled in the step."""
+"""Events that begin a request if the step handled no delivery."""
 
 
-def _acting(records: Iterable[AuditRecord]) -> AuditRecord | None:
-    """The record of the delivery that a step is about; None for a message from outside."""
+def _find_acting(records: Iterable[AuditRecord]) -> AuditRecord | None:
+    """Return the record of the delivery that a step handled; None for a message from outside."""
     withdrawn = None
     for record in records:
         event = record.event
@@ -415,6 +451,6 @@ def _acting(records: Iterable[AuditRecord]) -> AuditRecord | None:
     return withdrawn
 
 
-def _kind(name: str, *, agent: bool) -> About:
+def _kind(name: str, *, agent: bool) -> SpanKind:
     operation, named = (Operation.AGENT, Attribute.AGENT) if agent else (Operation.TOOL, Attribute.TOOL)
-    return About(f"{operation} {name}", ((Attribute.OPERATION, operation), (named, name)))
+    return SpanKind(f"{operation} {name}", ((Attribute.OPERATION, operation), (named, name)))

@@ -1,7 +1,7 @@
-"""The spans of a running server: made of what it commits, and current while its handlers run.
+"""Spans of a running server: made of its commits, and current while its handlers run.
 
-Owns the context that a handler starts in, so that spans of its own lie below its delivery's, and the spans of
-completions. Refuses to set anything that is global: another server in the process has another one of all this.
+A handler starts in a context whose current span is its delivery's, so that its own spans become children. Nothing
+global is set: another server in the process has its own tracing.
 """
 
 from __future__ import annotations
@@ -14,47 +14,67 @@ from typing import TYPE_CHECKING, Final, Protocol
 import anyio
 from anyio import to_thread
 from opentelemetry import context as contexts
-from opentelemetry.trace import (
-    NonRecordingSpan,
-    SpanContext,
-    TraceFlags,
-    set_span_in_context,
-)
+from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
 
+from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.extras import find_version
 from agentserver.supervision import Ending, start_errand
-from agentserver.telemetry.chats import Asked
+from agentserver.telemetry.chats import TracedCompleter
 from agentserver.telemetry.export import Collector, Export, Sender
-from agentserver.telemetry.names import Attribute
 from agentserver.telemetry.otlp import Encoder
-from agentserver.telemetry.past import left
-from agentserver.telemetry.story import Story, sampled, span_id, trace_id
+from agentserver.telemetry.spans import Attribute
+from agentserver.telemetry.story import Story, is_sampled, span_id, trace_id
 from agentserver.telemetry.turns import RunningTurns
 from agentserver.trace.redact import Redaction
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from agentserver.completion import Completer, LanguageModels
     from agentserver.core.messages import Delivery
-    from agentserver.ports import Engine
+    from agentserver.core.records.audit import AuditRecord
+    from agentserver.ports import Engine, EngineReader
     from agentserver.telemetry.client import ClientMetrics
 
+
+STEPS: Final = 20_000
+"""Steps of earlier servers that are read, of all conversations together."""
+
+
+def read_unsettled(reader: EngineReader) -> list[list[Sequence[AuditRecord]]]:
+    """Return the records of conversations with waiting messages, step by step."""
+    found: list[list[Sequence[AuditRecord]]] = []
+    if not reader.recorded:
+        return found
+    room = STEPS
+    for key in reader.active():
+        try:
+            now = reader.load(key)
+            if now is None or now.version > room:
+                continue
+            room -= now.version
+            kept = reader.recorded_conversation(key)
+            found.append([kept.records_of(step) for step in kept.steps])
+        except (UnreadableError, LookupError):
+            continue  # what cannot be read is set aside, and told of elsewhere
+    return found
+
+
 CHECKOUT: Final = "0+checkout"
-"""The version of a server that is not installed."""
+"""Version of a server that is not installed."""
 
 PATIENCE: Final = 5.0
-"""Seconds that a server which stops gives its spans."""
+"""Seconds that a server which stops waits for its spans."""
 
 _TOLD, _UNTOLD = TraceFlags(TraceFlags.SAMPLED), TraceFlags(TraceFlags.DEFAULT)
 
 
-class Wanted(Collector, Protocol):
-    """The choice of what is told, and where."""
+class TelemetrySettings(Collector, Protocol):
+    """Settings of telemetry."""
 
     @property
     def metrics(self) -> str:
-        """The address to which metrics go, whole; empty for none."""
+        """Address for metrics, whole; empty without a destination."""
         ...
 
     @property
@@ -64,35 +84,35 @@ class Wanted(Collector, Protocol):
 
     @property
     def sample(self) -> float:
-        """The share of requests that are told, from 0 to 1."""
+        """Share of requests that are sampled, from 0 to 1."""
         ...
 
     @property
     def content(self) -> bool:
-        """True when spans hold messages."""
+        """True if spans hold messages."""
         ...
 
     @property
     def redact(self) -> tuple[str, ...]:
-        """Patterns of the names of fields that are taken out of them."""
+        """Patterns of the names of fields that are removed from messages."""
         ...
 
 
-class Tracing:
-    """Tells spans.
+class Tracer:
+    """Tracing of a server.
 
     Args:
-        share: of the requests that are told, from 0 to 1.
-        story: what is told.
-        export: the way to the collector.
-        metrics: of completions; None where they go nowhere.
+        share: of the requests that are sampled, from 0 to 1.
+        story: makes spans.
+        export: sends them.
+        metrics: of completions; None without a destination.
     """
 
     def __init__(
         self, share: float, story: Story, export: Export, metrics: ClientMetrics | None = None
     ) -> None:
         self._share, self._story, self._export, self._metrics = share, story, export, metrics
-        self._turns = RunningTurns(story.begun)
+        self._turns = RunningTurns(story.find_turn)
         self.sink = export.put
 
     @property
@@ -101,9 +121,9 @@ class Tracing:
         return self._export.lost
 
     def enter(self, delivery: Delivery) -> None:
-        """Make a delivery's span, or that of its agent's turn, the current one of this context."""
+        """Make the span of a delivery, or of its agent's turn, the current span of this context."""
         trace = trace_id(delivery.request)
-        flags = _TOLD if sampled(trace, self._share) else _UNTOLD
+        flags = _TOLD if is_sampled(trace, self._share) else _UNTOLD
         own = span_id(delivery.id)
         if self._story.agents.get(delivery.to):
             own = self._turns.span(delivery, own)
@@ -112,43 +132,43 @@ class Tracing:
         contexts.attach(set_span_in_context(NonRecordingSpan(spanned)))
 
     def know(self, agents: Mapping[str, bool]) -> None:
-        """Learn of the listeners of an organism that was reloaded; see ``tracing``."""
+        """Use the listeners of a reloaded organism; see ``open_tracing``."""
         self._story.know(agents)
 
     async def take_up(self, engine: Engine) -> None:
-        """Learn what an earlier server has kept of requests that are not at rest, before anything else is told.
+        """Read the records of an earlier server's unsettled requests, before any other step.
 
-        Their spans that are over are told again, under the same ids: the earlier server may not have come to send
-        them. Raises EngineError.
+        Their finished spans are exported again, with the same ids, because the earlier server may not have sent them.
+        Raises EngineError.
         """
-        for steps in await engine.read(left):
+        for steps in await engine.read(read_unsettled):
             over = [span for records in steps for span in self._story.take(records)]
             still = self._story.open
             for span in over:
                 if span.trace in still:
                     self._export.add(span)
 
-    def asked(self, completer: Completer, models: LanguageModels | None) -> Completer:
-        """The completer, each of whose completions has a span and counts in the metrics."""
-        return Asked(completer, models, self._export.add, self._metrics)
+    def wrap_completer(self, completer: Completer, models: LanguageModels | None) -> Completer:
+        """Wrap a completer so that its completions have spans and metrics."""
+        return TracedCompleter(completer, models, self._export.add, self._metrics)
 
 
 @asynccontextmanager
-async def tracing(
+async def open_tracing(
     organism: str,
     agents: Mapping[str, bool],
-    wanted: Wanted,
+    wanted: TelemetrySettings,
     secrets: Callable[[str], str],
     *,
     asks: bool = False,
-) -> AsyncIterator[Tracing]:
-    """Spans for as long as the context is open; leaving it waits for PATIENCE at most.
+) -> AsyncIterator[Tracer]:
+    """Open tracing for the context; leaving it waits for PATIENCE at most.
 
     Args:
         organism: its name.
-        agents: by the name of each listener, whether it is an agent.
-        wanted: what is told, and where.
-        secrets: takes values that are not for reading out of a text.
+        agents: for each listener whether it is an agent.
+        wanted: settings.
+        secrets: removes secrets from a text.
         asks: whether there are language models, whose metrics are sent.
 
     Raises OSError for certificates that cannot be read.
@@ -165,14 +185,14 @@ async def tracing(
         metrics = await to_thread.run_sync(_metrics, wanted, resource, own)
     export.start()
     try:
-        yield Tracing(wanted.sample, story, export, metrics)
+        yield Tracer(wanted.sample, story, export, metrics)
     finally:
         with anyio.CancelScope(shield=True):
             await _end(export, metrics)
 
 
 async def _end(export: Export, metrics: ClientMetrics | None) -> None:
-    """Send what waits, both at once."""
+    """Send the queued spans and metrics, both at once."""
     alone = anyio.CapacityLimiter(2)  # handlers that hang may hold every thread of the usual one
     end = partial(to_thread.run_sync, limiter=alone)
     async with anyio.create_task_group() as ending:
@@ -182,7 +202,12 @@ async def _end(export: Export, metrics: ClientMetrics | None) -> None:
             start_errand(ending, "sends the last metrics", Ending.OWNER, partial(end, metrics.end, PATIENCE))
 
 
-def _metrics(wanted: Wanted, resource: Mapping[str, str], own: str) -> ClientMetrics:
-    from agentserver.telemetry.client import ClientMetrics, Wanted  # takes long, and most ask no model
+def _metrics(wanted: TelemetrySettings, resource: Mapping[str, str], own: str) -> ClientMetrics:
+    from agentserver.telemetry.client import (  # takes long, and most ask no model
+        ClientMetrics,
+        MetricsDestination,
+    )
 
-    return ClientMetrics(Wanted(wanted.metrics, wanted.headers, wanted.certificate), resource, own)
+    return ClientMetrics(
+        MetricsDestination(wanted.metrics, wanted.headers, wanted.certificate), resource, own
+    )

@@ -1,9 +1,7 @@
-"""One span for each request of an agent, for any number of deliveries.
+"""Turns of agents: one span for each request of an agent, with any number of deliveries.
 
-Owns which deliveries belong together: a request of the agent's caller begins a turn, and all that reaches the agent on
-the same thread until it has answered belongs to it. Two parties need that: spans made of committed records, and the
-context in which a handler runs. Both come to the same id, that of the first delivery. Refuses to know how spans are
-sent.
+A request of the agent's caller begins a turn, and every delivery on its thread belongs to it until the agent has
+answered. Committed records and the context of running handlers derive the same span id from the first delivery.
 """
 
 from __future__ import annotations
@@ -18,19 +16,19 @@ if TYPE_CHECKING:
     from agentserver.telemetry.spans import SpanEvent
 
 TURNS: Final = 10_000
-"""Turns of running agents that are known at a time."""
+"""Turns of running agents that are tracked at a time."""
 
 
 class Turn:
-    """The work of an agent on one request, so far.
+    """Work of an agent on one request so far.
 
     Args:
         id: of its span.
         parent: of the span around it.
-        caller: the thread from which the request came.
-        record: of the first delivery that is known of it.
-        waited: seconds until that was handled; None where that is not known.
-        message: the request, where spans hold messages.
+        caller: the thread that sent the request.
+        record: of its first known delivery.
+        waited: seconds until that was handled; None if unknown.
+        message: the request, if spans hold messages.
     """
 
     __slots__ = (
@@ -77,30 +75,30 @@ class Turn:
         self.error = ""
 
 
-class Begun(NamedTuple):
-    """A turn as the running handlers know it: the id of its span, and the thread of its caller."""
+class KnownTurn(NamedTuple):
+    """Turn as running handlers see it: the id of its span, and the thread of its caller."""
 
     id: bytes
     caller: str
 
 
 class RunningTurns:
-    """The turns of the agents that run, by request and thread.
+    """Turns of the running agents, by request and thread.
 
     Args:
-        kept: gives a turn that an earlier server began; None for an unknown one.
+        kept: returns a turn that an earlier server began; None if unknown.
     """
 
-    def __init__(self, kept: Callable[[str, str], Begun | None]) -> None:
+    def __init__(self, kept: Callable[[str, str], KnownTurn | None]) -> None:
         self._kept = kept
-        self._begun: dict[tuple[str, str], Begun] = {}
+        self._begun: dict[tuple[str, str], KnownTurn] = {}
 
     def span(self, delivery: Delivery, own: bytes) -> bytes:
-        """Find the id of the span that a delivery to an agent belongs to; ``own`` is that of a first one."""
+        """Return the id of the span of a delivery to an agent; ``own`` is the one of a first delivery."""
         key = delivery.request, delivery.thread
         begun = self._begun.get(key) or self._kept(*key)
         if begun is None or begun.caller == delivery.origin:
-            begun = Begun(own, delivery.origin)
+            begun = KnownTurn(own, delivery.origin)
         self._begun[key] = begun
         if len(self._begun) > TURNS:
             del self._begun[next(iter(self._begun))]

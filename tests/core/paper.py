@@ -33,7 +33,7 @@ from agentserver.core.state.effects import ThreadStorage, ThreadTodos, collect
 from agentserver.core.usage import usage_instructions
 from agentserver.guards.peers import PeersGuard
 from agentserver.payload.codec import Codecs
-from agentserver.pump.invoke import answering
+from agentserver.pump.invoke import make_answering
 from agentserver.wire import familiar
 from agentserver.wire.canonical import canonical
 from agentserver.wire.envelope import SCHEMA, Bounds, read_envelope
@@ -164,7 +164,7 @@ class Paper:
         )
         todos = ThreadTodos(delivery.thread, delivery.to, accepted.todos)
         payload = accepted.codec.decode(accepted.shown)
-        named = answering(accepted.call)
+        named = make_answering(accepted.call)
         call = Call(payload, accepted.metadata, storage, todos, delivery.attempt, delivery.id, named)
         self.calls.append((delivery.to, call))
         try:

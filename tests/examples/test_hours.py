@@ -9,7 +9,7 @@ import pytest
 
 from agentserver.assembly import build
 from agentserver.config import ConfigError, load
-from agentserver.observers import told
+from agentserver.observers import describe
 from agentserver.testing import FakeClock
 from tests.examples.conftest import PROJECT, Running
 
@@ -33,7 +33,7 @@ async def test_letters_go_out_while_the_post_is_open(office, hour, sent):
         conversation = await running.open()
         answer = await conversation.ask(running.make("Letter", "Dear Ada"), "clerk")
         assert answer.done is sent
-        refused = [told(record) for record in conversation.records("refused")]
+        refused = [describe(record) for record in conversation.records("refused")]
         assert refused == ([] if sent else ["the guard OpeningHours denies it: post opens at 08:00"])
 
 

@@ -14,7 +14,7 @@ from agentserver.core.messages import Closing, Outside, Requeued, TurnedAway
 from agentserver.core.records.audit import Event
 from agentserver.core.records.details import KeptText
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
-from agentserver.history.replay import replay, told
+from agentserver.history.replay import describe_step, replay
 from tests.core.paper import Answer as Reply
 from tests.core.paper import Ask, Note, Paper, listener, rules
 from tests.engines.stories import story_of
@@ -128,7 +128,7 @@ def test_the_names_of_causes():
     paper = Paper(SHOP, HANDLERS)
     paper.say(Ask("tea"), "agent")
     (delivery,) = paper.waiting
-    assert [told(cause) for cause in (TurnedAway(b"", "r", None, Code.BUSY), Closing("idle"), Requeued(delivery),
+    assert [describe_step(cause) for cause in (TurnedAway(b"", "r", None, Code.BUSY), Closing("idle"), Requeued(delivery),
                                       ApprovalAnswer("a", "d", Answer.DENY, "ann"))] == [
         "a message from outside, turned away", "the end: idle", "a dead letter to agent, queued again",
         "the answer deny of ann",

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from agentserver.assembly import NotReloaded, Reloaded
+from agentserver.assembly import ReloadRefusal, ReloadResult
 from agentserver.config import ConfigError
 from tests.reloading.projects import ask, modules, settled
 from tests.reloading.projects import project as _project
@@ -72,7 +72,7 @@ async def test_a_reload_without_a_change_finds_the_resources_and_keeps_each_modu
     async with await library.server() as server:
         before = plainly_named()
         for _ in range(3):
-            assert await library.reload(server) == Reloaded("demo", 0)
+            assert await library.reload(server) == ReloadResult("demo", 0)
             assert await ask(server, "1", "reader") == "WORD first True"
         assert plainly_named() == before
 
@@ -82,7 +82,7 @@ async def test_a_change_of_a_leaf_finds_the_resources(library):
         kept = {name: sys.modules[f"listeners.{name}"] for name in ("books", "pages", "forms")}
         for word in ("new", "newer"):
             library.change("listeners/reader.py", "WORD" if word == "new" else "new", word)
-            assert await library.reload(server) == Reloaded("demo", 0)
+            assert await library.reload(server) == ReloadResult("demo", 0)
             assert await ask(server, "1", "reader") == f"{word} first True"
         assert {name: sys.modules[f"listeners.{name}"] for name in kept} == kept
 
@@ -92,7 +92,7 @@ async def test_a_change_of_yaml_or_of_a_file_that_nobody_imports_replaces_nothin
         before = sys.modules["listeners.reader"]
         library.change("listeners/other.py")
         library.change("organism.yaml", "Does.", "Reads.")
-        assert await library.reload(server) == Reloaded("demo", 0)
+        assert await library.reload(server) == ReloadResult("demo", 0)
         assert sys.modules["listeners.reader"] is before
         assert server.organism.listeners[0].listener.description == "Reads."
 
@@ -112,7 +112,7 @@ async def test_a_change_of_the_module_of_a_resource_is_refused_by_name_and_leave
         before, finders = modules(), list(sys.meta_path)
         library.change(f"listeners/{file}.py")
         found = await library.reload(server)
-        assert isinstance(found, NotReloaded)
+        assert isinstance(found, ReloadRefusal)
         told = why.replace("{root}/", f"{library.root}/")
         assert [line for line in found.why if line.startswith(f"a resource of lifespan: holds {name}")]
         assert found.why[-1].endswith(f"{told}: it needs a restart")
@@ -148,7 +148,7 @@ async def test_an_object_inside_a_resource_counts_as_the_resource_does(project):
     project.organism("name: reader, handler: listeners.reader.look", more="lifespan: listeners.shelf.shelf\n")
     async with await project.server() as server:
         project.change("listeners/pages.py")
-        assert await project.reload(server) == Reloaded("demo", 0)  # nothing is on the shelf yet
+        assert await project.reload(server) == ReloadResult("demo", 0)  # nothing is on the shelf yet
         assert await ask(server, "1", "reader") == "1 True"
         project.change("listeners/pages.py")
         found = await project.reload(server)
@@ -157,7 +157,7 @@ async def test_an_object_inside_a_resource_counts_as_the_resource_does(project):
             "listeners/reader.py"
         )  # the Page that is on the shelf is still the class that it imports
         project.write("listeners/pages.py", PAGES + f"\n# {len(PAGES)}\n")
-        assert await project.reload(server) == Reloaded("demo", 0)
+        assert await project.reload(server) == ReloadResult("demo", 0)
         assert await ask(server, "2", "reader") == "1 True"
 
 
@@ -180,10 +180,10 @@ async def test_a_lifespan_whose_code_has_changed_is_refused(project):
     project.organism("name: teller, handler: listeners.tell.tell", more="lifespan: listeners.tell.words\n")
     async with await project.server() as server:
         project.change("listeners/tell.py", '"old', '"new')
-        assert await project.reload(server) == Reloaded("demo", 0)
+        assert await project.reload(server) == ReloadResult("demo", 0)
         assert await ask(server, "", "teller") == "new word"
         project.change("listeners/tell.py", '"word"', '"other"')
-        assert await project.reload(server) == NotReloaded(("lifespan: has changed: it needs a restart",))
+        assert await project.reload(server) == ReloadRefusal(("lifespan: has changed: it needs a restart",))
 
 
 TALKS = "TALKS = {}\nclass Talk:\n    pass\n"
@@ -257,7 +257,7 @@ async def test_a_member_of_an_enumeration_in_the_state_of_a_module(project):
     async with await project.server() as server:
         assert await ask(server, "a", "sorter") == "WORD True"
         project.change("listeners/sorting.py", "WORD", "new")
-        assert await project.reload(server) == Reloaded("demo", 0)
+        assert await project.reload(server) == ReloadResult("demo", 0)
         assert await ask(server, "a", "sorter") == "new True"
         await settled(server)
         before, finders = modules(), list(sys.meta_path)
@@ -409,7 +409,7 @@ async def test_payload_classes_of_several_modules_are_replaced_together_while_co
         await old.at_work.wait()
         project.change("listeners/forms.py", "text: str", "text: str\n    more: str = ''")
         project.change("listeners/front.py", "WORD", "new")
-        assert await project.reload(server) == Reloaded("demo", 1)
+        assert await project.reload(server) == ReloadResult("demo", 1)
         assert await ask(server, "quick", "front") == "new quick"
         old.go.set()
         assert await slow == "WORD slow"
@@ -446,7 +446,7 @@ async def test_a_guard_of_the_project_knows_the_classes_that_it_has_imported(pro
             assert await ask(server, "please", "teller") == word
             assert (await ask(server, "now", "teller")).startswith("denied")
             project.change(f"listeners/{file}.py", *(("WORD", "new") if file == "tell" else ()))
-            assert await project.reload(server) == Reloaded("demo", 0)
+            assert await project.reload(server) == ReloadResult("demo", 0)
 
 
 async def test_a_module_that_a_handler_imports_late_is_kept_too(project):
@@ -492,7 +492,7 @@ async def test_a_load_that_fails_half_way_leaves_all_as_it_was(library):
         assert (modules(), sys.meta_path) == (before, finders)
         assert await ask(server, "1", "reader") == "new first True"
         library.change("organism.yaml", ", peers: [nobody]", "")
-        assert await library.reload(server) == Reloaded("demo", 0)
+        assert await library.reload(server) == ReloadResult("demo", 0)
         assert await ask(server, "1", "reader") == "new first True"
 
 
@@ -542,15 +542,15 @@ async def test_packages_inside_packages_are_kept_or_replaced_each_by_itself(proj
         assert await ask(server, "", "teller") == "(1, 0, None)"
         leaf = sys.modules["listeners.deep.leaf"]
         project.change("listeners/deep/__init__.py", "1", "2")
-        assert await project.reload(server) == Reloaded("demo", 0)
+        assert await project.reload(server) == ReloadResult("demo", 0)
         assert await ask(server, "", "teller") == "(2, 1, None)"
         assert sys.modules["listeners.deep.leaf"] is leaf
         assert sys.modules["listeners.deep"].leaf is leaf
         project.change("listeners/__init__.py")
-        assert await project.reload(server) == Reloaded("demo", 0)
+        assert await project.reload(server) == ReloadResult("demo", 0)
         assert await ask(server, "", "teller") == "(2, 2, None)"
         project.change("listeners/deep/leaf.py")
-        assert await project.reload(server) == Reloaded("demo", 0)
+        assert await project.reload(server) == ReloadResult("demo", 0)
         assert await ask(server, "", "teller") == "(2, 0, None)"
 
 
@@ -566,16 +566,16 @@ async def test_packages_without_init_and_modules_that_come_and_go(project):
     async with await project.server() as server:
         assert await ask(server, "", "teller") == "(1, 0, None)"
         project.change("listeners/space/other.py", "1", "2")
-        assert await project.reload(server) == Reloaded("demo", 0)
+        assert await project.reload(server) == ReloadResult("demo", 0)
         assert await ask(server, "", "teller") == "(2, 1, None)"
         project.write("listeners/space/fresh.py", "NUMBER = 9\n")
         project.change("listeners/tell.py", "import leaf, other", "import leaf, other, fresh")
         project.change("listeners/tell.py", "(other.NUMBER", "(fresh.NUMBER")
-        assert await project.reload(server) == Reloaded("demo", 0)
+        assert await project.reload(server) == ReloadResult("demo", 0)
         assert await ask(server, "", "teller") == "(9, 2, None)"
         (project.root / "listeners/space/other.py").unlink()
         project.change("listeners/tell.py", "leaf, other, fresh", "leaf, fresh")
-        assert await project.reload(server) == Reloaded("demo", 0)
+        assert await project.reload(server) == ReloadResult("demo", 0)
         assert await ask(server, "", "teller") == "(9, 3, None)"
         assert "listeners.space.other" not in sys.modules
 
@@ -586,6 +586,6 @@ async def test_a_project_that_cannot_be_looked_at_any_more_refuses_the_reload(li
         organism = await library.load(server.organism)
         library.root.rename(library.root.with_name("elsewhere"))
         found = await server.reload(organism)
-        assert isinstance(found, NotReloaded)
+        assert isinstance(found, ReloadRefusal)
         assert found.why[0].startswith("FileNotFoundError: ")
         assert await ask(server, "1", "reader") == "WORD first True"

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from agentserver.assembly import Reloaded
+from agentserver.assembly import ReloadResult
 from agentserver.config.code.tools import lock_path
-from agentserver.reloading.file_marks import mark_files
+from agentserver.reloading.process_keys import mark_files
 from agentserver.worker.wall.raising import missing
 from tests.mcp.client.projects import HOSTILE, soon
 from tests.mcp.client.projects import Project as McpProject
@@ -107,7 +107,7 @@ async def test_a_process_of_which_nothing_changed_runs_on_over_a_reload(desk):
         before = await desk.processes(server)
         for name, (change, kept) in CHANGES.items():
             change(desk)
-            assert isinstance(await desk.project.reload(server), Reloaded), name
+            assert isinstance(await desk.project.reload(server), ReloadResult), name
             await settled(server)
             after = await desk.processes(server)
             assert tuple(old == new for old, new in zip(before, after, strict=True)) == kept, name
@@ -124,7 +124,7 @@ async def test_a_server_that_was_given_up_is_started_by_a_reload_without_a_chang
         os.kill(program, signal.SIGKILL)
         await soon(lambda: not runs(program))
         assert "internal" in await ask(server, "good day", "far.echo")
-        assert isinstance(await desk.project.reload(server), Reloaded)
+        assert isinstance(await desk.project.reload(server), ReloadResult)
         assert await ask(server, "good day", "far.echo") == ["good day"]
 
 
@@ -147,7 +147,7 @@ def test_a_mark_is_of_what_would_run(tmp_path):
 
 
 def test_more_files_than_are_looked_at_have_no_mark(tmp_path, monkeypatch):
-    monkeypatch.setattr("agentserver.reloading.file_marks.FILES", 3)
+    monkeypatch.setattr("agentserver.reloading.process_keys.FILES", 3)
     for number in range(4):
         (tmp_path / f"{number}.py").touch()
     assert mark_files([tmp_path / "0.py"]) is not None

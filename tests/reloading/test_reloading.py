@@ -11,14 +11,14 @@ import anyio
 import pytest
 
 from agentserver import assembly
-from agentserver.assembly import NotReloaded, Reloaded, build
+from agentserver.assembly import ReloadRefusal, ReloadResult, build
 from agentserver.cli.reloading import reload
 from agentserver.config import ConfigError, load
 from agentserver.contract import SystemError
 from agentserver.engines.memory import MemoryEngine
 from agentserver.guards import Guard
-from agentserver.reloading.fixed import named_alike
 from agentserver.reloading.keepers import bound_listeners
+from agentserver.reloading.obstacles import named_alike
 from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
@@ -113,7 +113,7 @@ async def test_changed_code_and_yaml_take_effect_without_a_restart(place, durabl
         handle = await server.open("me")
         assert (await ask(server, "1", handle)).text == "old 1"
         place.write("new", yaml.replace("name: demo", "name: later"))
-        assert await place.reload(server) == Reloaded("later", 0)
+        assert await place.reload(server) == ReloadResult("later", 0)
         assert (await ask(server, "2", handle)).text == "new 2"
         assert server.organism.name == "later"
 
@@ -122,7 +122,7 @@ async def test_what_is_no_longer_needed_is_closed_and_forgotten(place):
     async with await place.server() as server:
         for word in ("second", "third"):
             place.write(word)
-            assert isinstance(await place.reload(server), Reloaded)
+            assert isinstance(await place.reload(server), ReloadResult)
             if word == "second":
                 kept = weakref.ref(server.organism.listeners[0].handler)
                 second = server.organism.modules.namespace.name
@@ -151,11 +151,11 @@ async def test_what_cannot_change_while_it_runs_is_said_by_name_and_refuses_the_
     async with await place.server(yaml=before) as server:
         place.write("new", YAML + more)
         found = await place.reload(server)
-        assert isinstance(found, NotReloaded)
+        assert isinstance(found, ReloadRefusal)
         assert [line for line in found.why if line.startswith(told) and line.endswith("it needs a restart")]
         assert (await ask(server, "1")).text == "old 1"
         place.write("new", before)
-        assert isinstance(await place.reload(server), Reloaded)
+        assert isinstance(await place.reload(server), ReloadResult)
         assert (await ask(server, "2")).text == "new 2"
 
 
@@ -164,7 +164,7 @@ async def test_a_secret_of_an_edition_is_hidden_for_as_long_as_the_server_runs(p
         for secret in ("opensesame", "opensilver"):
             monkeypatch.setenv("WORD_OF_DOORS", secret)
             place.write("new", YAML.replace("Tells.", "${WORD_OF_DOORS}"))
-            assert isinstance(await place.reload(server), Reloaded)
+            assert isinstance(await place.reload(server), ReloadResult)
         text = "opensesame and opensilver"
         assert (
             server.organism.secrets.redact(text) == server.rules.redact(text) == "[redacted] and [redacted]"
@@ -190,7 +190,7 @@ async def test_guards_of_the_program_stay(place):
     async with await place.server(guards={"mine": Remembering()}) as server:
         guards = [guard.name for guard in server.rules.guards]
         place.write("new")
-        assert isinstance(await place.reload(server), Reloaded)
+        assert isinstance(await place.reload(server), ReloadResult)
         assert guards == [guard.name for guard in server.rules.guards]
         assert (await ask(server, "1")).text == "new 1"
 
@@ -208,7 +208,7 @@ class Mine(Guard):
     async with await place.server(guards={"mine": Remembering()}) as server:
         place.write("new", YAML + "guards: [{use: listeners.tell.Mine, name: mine}]\n", code)
         found = await place.reload(server)
-        assert isinstance(found, NotReloaded)
+        assert isinstance(found, ReloadRefusal)
         assert found.why[0].startswith("ValueError: ")
         assert (await ask(server, "1")).text == "old 1"
 
@@ -228,7 +228,7 @@ class Leaving(Remembering):
 async def test_a_check_that_would_end_the_process_keeps_the_old(place):
     async with await place.server(guards={"mine": Leaving()}) as server:
         place.write("new")
-        assert await place.reload(server) == NotReloaded(("SystemExit: no more",))
+        assert await place.reload(server) == ReloadRefusal(("SystemExit: no more",))
         assert (await ask(server, "1")).text == "old 1"
 
 
@@ -247,13 +247,13 @@ async def test_a_guard_that_comes_later_counts_what_it_has_not_seen(place, durab
         await ask(server, "1", handle)
         place.write("new", trusting)
         found = await place.reload(server)
-        assert isinstance(found, Reloaded), found
+        assert isinstance(found, ReloadResult), found
         await ask(server, "2", handle)
         memory = server.conversation(handle.id).memory
         assert "lineage" in memory, sorted(memory)
         place.write("gone", yaml)
         found = await place.reload(server)
-        assert isinstance(found, NotReloaded)
+        assert isinstance(found, ReloadRefusal)
         assert "the guard lineage is gone" in found.why[0]
 
 
@@ -263,7 +263,7 @@ async def test_a_principal_who_would_be_a_listener(place):
         await ask(server, "1", handle)
         place.write("new", YAML.replace("name: teller", "name: other"))
         found = await place.reload(server)
-        assert isinstance(found, NotReloaded)
+        assert isinstance(found, ReloadRefusal)
         assert found.why == ("other has conversations open and would be a listener: it needs a restart",)
 
 
@@ -282,7 +282,7 @@ async def test_an_edition_that_does_not_begin_and_cannot_be_closed_either_keeps_
         place.write(yaml=YAML.replace("teller", "me"))
         with monkeypatch.context() as patched:
             patched.setattr(assembly, "bound_listeners", clinging)
-            assert await place.reload(server) == NotReloaded((named_alike("me"),))
+            assert await place.reload(server) == ReloadRefusal((named_alike("me"),))
         assert "it clings" in caplog.text
         assert (await ask(server, "1", handle)).text == "old 1"
 
@@ -308,14 +308,14 @@ class tell(metaclass=Odd): pass
 async def test_a_server_that_does_not_run(place):
     server = await place.server()
     found = await place.reload(server)
-    assert found == NotReloaded(("the server is not running",))
+    assert found == ReloadRefusal(("the server is not running",))
 
 
 async def test_reloads_wait_for_one_another(place):
     async with await place.server() as server:
         place.write("new")
         found = await asyncio.gather(*(place.reload(server) for _ in range(3)))
-        assert found == [Reloaded("demo", 0)] * 3
+        assert found == [ReloadResult("demo", 0)] * 3
         assert (await ask(server, "1")).text == "new 1"
 
 
@@ -330,6 +330,6 @@ async def test_an_engine_that_cannot_be_told_of_a_guard(place):
         trusting = YAML.replace("    description", "    trust: inert\n    description") + TRUSTING
         place.write("new", trusting)
         found = await place.reload(server)
-        assert isinstance(found, NotReloaded)
+        assert isinstance(found, ReloadRefusal)
         assert found.why == ("the engine does not know the guard lineage: it needs a restart",)
         assert not isinstance(await ask(server, "1"), SystemError)

@@ -10,7 +10,7 @@ from collections import Counter
 
 import pytest
 
-from agentserver.assembly import Reloaded
+from agentserver.assembly import ReloadResult
 from agentserver.config.code.tools import lock_path
 from agentserver.worker.wall.raising import missing
 from tests.mcp.client.projects import HOSTILE
@@ -128,7 +128,7 @@ async def worked(shop, reloads, listeners):
         for number in range(reloads):
             clients = [asyncio.create_task(client(to, server, handles, number)) for to in listeners]
             shop.change(f"listeners/{('plain', 'apart', 'model')[number % 3]}.py")
-            assert isinstance(await shop.reload(server), Reloaded)
+            assert isinstance(await shop.reload(server), ReloadResult)
             await asyncio.gather(*clients)
         await settled(server)
         lent = server._resources[0].lent

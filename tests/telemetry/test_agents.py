@@ -276,10 +276,10 @@ async def test_a_server_that_takes_a_request_up_comes_to_the_same_span():
         for step in steps[:half]:
             later.take(step)
         thread = next(one.thread for step in steps for one in step if one.to == "low")
-        begun = later.begun(request, thread)
+        begun = later.find_turn(request, thread)
         if begun is not None:
             answer = delivery(request, thread, origin="below")
-            assert RunningTurns(later.begun).span(answer, b"another.") == known == begun.id
+            assert RunningTurns(later.find_turn).span(answer, b"another.") == known == begun.id
         rest = [span for step in steps[half:] for span in later.take(step)]
         assert {span.id for span in rest if span.about.name == "invoke_agent low"} <= {known}
 

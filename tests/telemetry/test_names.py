@@ -7,7 +7,7 @@ from opentelemetry.semconv._incubating.metrics import gen_ai_metrics
 from opentelemetry.semconv.attributes import error_attributes, http_attributes, service_attributes
 
 from agentserver.telemetry.client import DURATION, TOKENS
-from agentserver.telemetry.names import OURS, Attribute, Operation
+from agentserver.telemetry.spans import OURS, Attribute, Operation
 
 MODULES = (gen_ai_attributes, telemetry_attributes, error_attributes, http_attributes, service_attributes)
 

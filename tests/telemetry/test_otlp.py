@@ -11,8 +11,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
-from agentserver.telemetry.otlp import LONGEST, Encoder, rejected
-from agentserver.telemetry.spans import About, Span, SpanEvent
+from agentserver.telemetry.otlp import LONGEST, Encoder, count_rejected
+from agentserver.telemetry.spans import Span, SpanEvent, SpanKind
 from agentserver.trace.traceparent import Traceparent
 from tests.telemetry.collector import attributes
 
@@ -26,7 +26,7 @@ SPANS = st.builds(
     st.binary(min_size=16, max_size=16),
     st.binary(min_size=8, max_size=8),
     st.just(b"") | st.binary(min_size=8, max_size=8),
-    NAMED.map(lambda pairs: About(f"about {pairs}", pairs)),
+    NAMED.map(lambda pairs: SpanKind(f"about {pairs}", pairs)),
     TIMES,
     TIMES,
     st.just(()),
@@ -83,20 +83,20 @@ def test_a_reader_finds_what_was_written(spans):
 @given(NAMED, PAIRS)
 def test_attributes_of_one_span_are_told_beside_those_of_its_kind(pairs, more):
     kind, own = [("kind." + n, v) for n, v in pairs], [("own." + n, v) for n, v in more]
-    span = Span(b"t" * 16, b"s" * 8, b"", About("x", tuple(kind)), 1.0, 2.0, tuple(own))
+    span = Span(b"t" * 16, b"s" * 8, b"", SpanKind("x", tuple(kind)), 1.0, 2.0, tuple(own))
     _, _, (found,) = read(Encoder({}), [span])
     assert attributes(found) == {**told(kind), **told(own)}
 
 
 @pytest.mark.parametrize("at", [float("nan"), float("inf"), -1.0, 1e300])
 def test_a_time_that_none_can_be_is_told_as_one(at):
-    span = Span(b"t" * 16, b"s" * 8, b"", About("x", ()), at, at)
+    span = Span(b"t" * 16, b"s" * 8, b"", SpanKind("x", ()), at, at)
     _, _, (found,) = read(Encoder({}), [span])
     assert 0 <= found.start_time_unix_nano < 2**64
 
 
 def test_a_text_of_any_length_is_cut():
-    span = Span(b"t" * 16, b"s" * 8, b"", About("x" * 10**6, (("a", "y" * 10**6),)), 1.0, 1.0)
+    span = Span(b"t" * 16, b"s" * 8, b"", SpanKind("x" * 10**6, (("a", "y" * 10**6),)), 1.0, 1.0)
     _, _, (found,) = read(Encoder({}), [span])
     assert len(found.name) == len(attributes(found)["a"]) == LONGEST
 
@@ -104,9 +104,9 @@ def test_a_text_of_any_length_is_cut():
 @pytest.mark.parametrize("count", [0, 1, 17, 2**40])
 def test_a_collector_says_how_many_spans_it_did_not_take(count):
     said = ExportTraceServiceResponse(partial_success=ExportTracePartialSuccess(rejected_spans=count))
-    assert rejected(said.SerializeToString()) == count
+    assert count_rejected(said.SerializeToString()) == count
 
 
 def test_what_is_no_answer_of_a_collector_is_told_as_such():
     with pytest.raises(ValueError, match="no answer"):
-        rejected(b"<html>")
+        count_rejected(b"<html>")

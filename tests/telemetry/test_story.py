@@ -9,7 +9,7 @@ from agentserver.core.messages import Moment
 from agentserver.core.records.audit import AuditRecord, Event
 from agentserver.core.records.details import Charge, Failure, Ground, GuardNote
 from agentserver.telemetry import story
-from agentserver.telemetry.story import Story, sampled, span_id, trace_id
+from agentserver.telemetry.story import Story, is_sampled, span_id, trace_id
 from agentserver.trace.redact import Redaction
 from agentserver.trace.traceparent import Traceparent
 
@@ -195,11 +195,11 @@ def test_fields_that_are_redacted_are_in_no_span():
 
 def test_a_share_of_requests_is_told_and_always_the_same_one():
     chosen = [trace_id(Moment(1.0, bytes([n]) * 16).id(0)) for n in range(200)]
-    half = [trace for trace in chosen if sampled(trace, 0.5)]
+    half = [trace for trace in chosen if is_sampled(trace, 0.5)]
     assert 60 < len(half) < 140
-    assert all(sampled(trace, 0.9) for trace in half)
-    assert not any(sampled(trace, 0.0) for trace in chosen)
-    assert all(sampled(trace, 1.0) for trace in chosen)
+    assert all(is_sampled(trace, 0.9) for trace in half)
+    assert not any(is_sampled(trace, 0.0) for trace in chosen)
+    assert all(is_sampled(trace, 1.0) for trace in chosen)
     assert told(*STEPS, share=0.0) == []
 
 

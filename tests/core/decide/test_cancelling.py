@@ -11,7 +11,7 @@ from agentserver.core.encoding import recording
 from agentserver.core.messages import Cancelling, Done, Outside, Reply
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
-from agentserver.history.replay import told
+from agentserver.history.replay import describe_step
 from tests.core.paper import Answer, Ask, Paper, listener, rules
 
 SHOP = rules(listener("agent", "tool"), listener("tool"))
@@ -65,7 +65,7 @@ def test_it_is_recorded_and_decided_again_as_it_was(by):
     cause = recording.load(recording.dump(outcome), {}, recording.gone_out(outcome), SHOP)
     assert cause == outcome.cause
     assert recording.decide(before, cause, SHOP, outcome.moment) == outcome
-    assert told(cause) == f"the end of a request, by {by or 'its principal'}"
+    assert describe_step(cause) == f"the end of a request, by {by or 'its principal'}"
 
 
 def test_what_is_at_rest_or_unknown_is_not_cancelled():

@@ -1,8 +1,4 @@
-"""The parts of an organism that may change while it runs.
-
-Owns the comparison of two organisms, and the words for what stands in the way. Refuses to know how an organism is
-loaded and when conversations move.
-"""
+"""Checks of a reload: compares two organisms and explains each obstacle."""
 
 from __future__ import annotations
 
@@ -26,28 +22,28 @@ FREE: Final = frozenset(
     {"name", "listeners", "secrets", "files", "modules", "provenance", "guards", "models", "strangers", "mcp"}
     | {"limits", "lifespan", "handoffs", "serving"}
 )
-"""The fields of an organism that a reload may change, or that are looked at more closely. All others are fixed."""
+"""The fields of an organism that a reload may change, or that are looked at more closely. All other fields are fixed."""
 
 FIXED_LIMITS: Final = ("concurrency", "stall", "drain")
-"""The limits that a process begins with."""
+"""Limits that are read when a process starts."""
 
 RESTART: Final = "it needs a restart"
 
 
-class Reloaded(NamedTuple):
-    """A reload that has happened.
+class ReloadResult(NamedTuple):
+    """Completed reload.
 
     Args:
         name: of the organism.
-        finishing: conversations in which handlers of the edition before still run.
+        finishing: conversations in which handlers of the earlier edition still run.
     """
 
     name: str
     finishing: int
 
 
-class NotReloaded(NamedTuple):
-    """A reload that was refused; everything goes on as before.
+class ReloadRefusal(NamedTuple):
+    """Refused reload; the server continues unchanged.
 
     Args:
         why: a line for each reason, without secrets.
@@ -59,27 +55,27 @@ class NotReloaded(NamedTuple):
 STOPPED: Final = ("the server is not running",)
 
 
-def refused(error: BaseException) -> NotReloaded:
-    """A reload that failed on the way."""
-    return NotReloaded((f"{type(error).__name__}: {error}",))
+def refuse_reload(error: BaseException) -> ReloadRefusal:
+    """Return the refusal for a reload that failed."""
+    return ReloadRefusal((f"{type(error).__name__}: {error}",))
 
 
 def named_alike(principal: str) -> str:
-    """The line for a principal whom a listener would be taken for."""
+    """Return the line for a principal whose name is a listener's."""
     return f"{principal} has conversations open and would be a listener: {RESTART}"
 
 
 @runtime_checkable
-class Adopting(Protocol):
-    """An engine that can be told of guards that it did not begin with."""
+class GuardAdopter(Protocol):
+    """Engine that accepts guards after its start."""
 
     def adopt(self, guards: Sequence[CoreGuard]) -> None:
         """Keep the memories of these guards from now on, those of before among them."""
         ...
 
 
-def fixed(before: Organism, after: Organism) -> Iterator[str]:
-    """A line for each thing that cannot change while an organism runs, and does."""
+def find_obstacles(before: Organism, after: Organism) -> Iterator[str]:
+    """Yield a line for each change that is impossible while an organism runs."""
     keys = {"journal": "journal:", "engine": "engine:", "project": "the project directory", "door": "http:"}
     for each in fields(before):
         if each.name not in FREE and getattr(before, each.name) != getattr(after, each.name):
@@ -88,7 +84,7 @@ def fixed(before: Organism, after: Organism) -> Iterator[str]:
         was, now = getattr(before.limits, name), getattr(after.limits, name)
         if was != now:
             yield f"limits.{name} was {was:g} and is {now:g}: {RESTART}"
-    if _place(before.lifespan) != _place(after.lifespan, after) or not _alike(
+    if _place(before.lifespan) != _place(after.lifespan, after) or not _is_alike(
         before.lifespan, after.lifespan
     ):
         yield f"lifespan: has changed: {RESTART}"
@@ -98,23 +94,23 @@ def fixed(before: Organism, after: Organism) -> Iterator[str]:
         yield f"the file for the record of handoffs has changed: {RESTART}"
 
 
-def fixed_rules(before: Rules, after: Rules, offered: Sequence[str], *, blind: bool) -> Iterator[str]:
-    """A line for each rule that cannot change while conversations go by it, and does.
+def find_rule_obstacles(before: Rules, after: Rules, offered: Sequence[str], *, blind: bool) -> Iterator[str]:
+    """Return a line for each changed rule that cannot change while conversations use it.
 
     Args:
-        before: the present rules.
-        after: those that shall follow.
-        offered: the listeners that MCP hosts were told of.
-        blind: whether the engine keeps the memories of guards and cannot be told of others.
+        before: the current rules.
+        after: the next rules.
+        offered: listeners that MCP hosts have as tools.
+        blind: whether the engine keeps the memories of guards and accepts no others.
     """
     for name in lost(before.guards, after.guards):
-        yield f"the guard {name} is gone, which remembers conversations that go on: {RESTART}"
+        yield f"the guard {name} is gone, which remembers open conversations: {RESTART}"
     new = remembering(after.guards) - remembering(before.guards)
     if blind and new:
         yield f"the engine does not know the guard {', '.join(sorted(new))}: {RESTART}"
     for name in offered:
         if _forms(before, name) != _forms(after, name):
-            yield f"{name} takes other payloads than MCP hosts were told (mcp_server: expose:): {RESTART}"
+            yield f"{name} takes other payloads than MCP hosts have been given (mcp_server: expose:): {RESTART}"
 
 
 def _forms(rules: Rules, listener: str) -> tuple[str, ...]:
@@ -123,18 +119,18 @@ def _forms(rules: Rules, listener: str) -> tuple[str, ...]:
 
 
 def succession(before: Organism, after: Organism) -> Succession | None:
-    """The passing of names to the modules of an organism that follows; None for one that was not loaded from files."""
+    """Return the succession of the modules of two organisms; None if the next one was not loaded from files."""
     if before.modules is None or after.modules is None:
         return None
     return before.modules.succeeded(after.modules)
 
 
 def in_use(passing: Succession, objects: Iterable[tuple[str, object]]) -> Iterator[str]:
-    """A line for each object that outlives a reload and holds something of a module that would be another.
+    """Return a line for each object that outlives a reload and holds something of a replaced module.
 
     Args:
-        passing: the modules of the running organism, and of the one that shall follow.
-        objects: those that stay, each with what it is to a reader.
+        passing: the modules of the current organism, and of the next.
+        objects: those that stay, each with a description.
     """
     if not passing.replaced:
         return
@@ -155,8 +151,8 @@ def _place(code: object, organism: Organism | None = None) -> tuple[str, str] | 
     return module, str(getattr(code, "__qualname__", type(code).__qualname__))
 
 
-def _alike(before: object, after: object) -> bool:
-    """True when two pieces of code at one place are the same, wherever their lines are."""
+def _is_alike(before: object, after: object) -> bool:
+    """Return whether two pieces of code at one place are the same, wherever their lines are."""
     first, second = (inspect.unwrap(each) if callable(each) else each for each in (before, after))
     if first is second or not (isinstance(first, FunctionType) and isinstance(second, FunctionType)):
         return first is second
@@ -164,7 +160,7 @@ def _alike(before: object, after: object) -> bool:
 
 
 def _shape(code: CodeType) -> tuple[object, ...]:
-    """The code of a function without its place in the file."""
+    """Return the code of a function without its place in the file."""
     constants = tuple(
         _shape(each) if isinstance(each, CodeType) else (type(each), each) for each in code.co_consts
     )

@@ -22,7 +22,7 @@ FREE: Final = frozenset(
     {"name", "listeners", "secrets", "files", "modules", "provenance", "guards", "models", "strangers", "mcp"}
     | {"limits", "lifespan", "handoffs", "serving"}
 )
-"""The fields of an organism that a reload may change, or that are looked at more closely. All other fields are fixed."""
+"""Fields of an organism that a reload may change, or that are checked in detail. All others are fixed."""
 
 FIXED_LIMITS: Final = ("concurrency", "stall", "drain")
 """Limits that are read when a process starts."""

@@ -427,35 +427,54 @@ class Bench:
         await proxy.close()
 
     async def memory(self) -> None:
-        """Print the memory of a server that has had many conversations, of which few are live."""
+        """Print the memory of a server that has had many conversations, of which few are live.
+
+        The first half fills caches, which have bounds. What the server holds of a conversation at rest shows in
+        the growth that the second half leaves behind.
+        """
         many, live = self.args.conversations, 100
         async with self.on(1) as found:
             (line,), (server,) = found.lines(), found.servers
             paths = [await opened(line) for _ in range(live)]
             for path in paths:
                 await order(line, path)
-            few = resident(server.pid)
-            began = time.monotonic()
-
-            async def some(number: int) -> None:
-                (own,) = found.lines()
-                for _ in range(number, many - live, 16):
-                    await order(own, await opened(own))
-                own.close()
-
-            await asyncio.gather(*map(some, range(16)))
-            all_held, took = resident(server.pid), time.monotonic() - began
-            rest = time.monotonic() + self.args.rest
-            while time.monotonic() < rest:
-                for path in paths:
-                    await order(line, path)
-                await asyncio.sleep(5)
-            rested = resident(server.pid)
-            owned = int(found.query("select count(*) from agentserver.conversation where owner is not null"))
+            few, all_held, rested, claimed, took = resident(server.pid), [], [], [], []
+            for _ in range(2):
+                began = time.monotonic()
+                await self._hold(found, (many - live) // 2)
+                took.append(time.monotonic() - began)
+                all_held.append(resident(server.pid))
+                claimed.append(await self._rest(found, line, paths))
+                rested.append(resident(server.pid))
             line.close()
-            self.say("memory", conversations=many, live=live, mb_with_live_alone=few / 1e6, mb_with_all=all_held / 1e6,
-                     mb_after_rest=rested / 1e6, claimed_after_rest=owned,
-                     kb_of_another=(rested - few) / (many - live) / 1e3, opened_in_s=took)  # fmt: skip
+            other = (rested[1] - rested[0]) / ((many - live) // 2) / 1e3
+            self.say("memory", conversations=many, live=live, mb_with_live_alone=few / 1e6,
+                     mb_before_rest=[one / 1e6 for one in all_held], mb_after_rest=[one / 1e6 for one in rested],
+                     claimed_after_rest=claimed, kb_of_another=other, opened_in_s=took)  # fmt: skip
+            self.aim("kB of a conversation that is not live", other, OTHER_KB)
+            self.aim("conversations claimed, of which 100 are live", max(claimed), live)
+
+    async def _hold(self, found: Cluster, count: int) -> None:
+        """Open so many conversations and send an order in each."""
+
+        async def some(number: int) -> None:
+            (own,) = found.lines()
+            for _ in range(number, count, 16):
+                await order(own, await opened(own))
+            own.close()
+
+        await asyncio.gather(*map(some, range(16)))
+
+    async def _rest(self, found: Cluster, line: Line, paths: Sequence[str]) -> int:
+        """Use some conversations until the server has given back all others; return how many it still has."""
+        end = time.monotonic() + self.args.rest
+        while True:
+            for path in paths:
+                await order(line, path)
+            owned = int(found.query("select count(*) from agentserver.conversation where owner is not null"))
+            if owned <= len(paths) or time.monotonic() > end:
+                return owned
+            await asyncio.sleep(5)
 
     async def move(self) -> None:
         """Print what it costs to move a conversation with so much text of strangers."""
@@ -569,7 +588,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=100_000)
     parser.add_argument("--quick", action="store_true", help="few of everything")
     args = parser.parse_args()
-    args.flights, args.rest, args.idle = (1, 16, 64, 256), 40, 20
+    args.flights, args.rest, args.idle = (1, 16, 64, 256), 120, 20
     if args.quick:
         args.rounds, args.requests, args.hops, args.flights = 1, 160, 400, (16,)
         args.conversations, args.rest, args.history, args.steps = 200, 0, 100_000, 2000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import subprocess
+import time
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from urllib.parse import quote
@@ -13,6 +14,7 @@ import asyncpg
 import pytest
 
 from agentserver.engines.conformance.sample import SampleConversation
+from agentserver.engines.journal.connection import transaction
 from agentserver.engines.postgres import PostgresEngine, PostgresOptions, connection
 from agentserver.engines.postgres.connection import AwayError, Link, connect
 from agentserver.engines.postgres.losses import Acknowledged
@@ -425,3 +427,22 @@ async def test_a_statement_that_never_ends_does_not_keep_a_lease_from_being_rene
             await until(lambda: lease.away)
         await blocking.close()
         await until(lambda: not lease.away)
+
+
+async def test_a_transaction_that_the_database_ends_for_being_idle_is_made_again(options):
+    """``idle_in_transaction_session_timeout`` ends the connection of a thread that had to wait for its turn."""
+    impatient = replace(options, url=f"{options.url}&idle_in_transaction_session_timeout=500")
+    async with PostgresEngine(options), PostgresEngine(impatient) as engine:
+        tries = []
+
+        def work():
+            tries.append(1)
+            with transaction(engine._thread.connection):
+                engine._thread.execute("select 1", ())
+                if len(tries) == 1:
+                    time.sleep(2.0)
+                return engine._thread.execute("select 2", ()).fetchone()
+
+        assert tuple(await engine._do(work)) == (2,)
+        assert len(tries) > 1
+        await sound(engine, options.url, [await talk(engine, SampleConversation(), 4)], 4)

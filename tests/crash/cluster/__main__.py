@@ -2,12 +2,14 @@
 
 ./run crash --postgres                       # 200 attacks
 ./run crash --postgres --kills 20 --seed 7   # as CI does, with another seed
+./run crash --postgres --minutes 15          # as many of them as begin in that time
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import math
 import statistics
 import sys
 import tempfile
@@ -44,7 +46,8 @@ def schedule(kills: int, seed: str, *, disks: bool) -> list[Act]:
 class Run:
     """One run: everything is set up, attacked and compared."""
 
-    def __init__(self, kills: int, seed: str, home: Path, found: Pair) -> None:
+    def __init__(self, kills: int, seed: str, home: Path, found: Pair, minutes: float = math.inf) -> None:
+        self.most = 60 * minutes
         self.seed, self.home, self.pair = seed, home, found
         self.acts = schedule(kills, seed, disks=found.mounted)
         self.began = time.monotonic()
@@ -60,7 +63,10 @@ class Run:
             tasks = [asyncio.ensure_future(stage.clients.talk()) for _ in range(TALKERS)]
             approving = asyncio.ensure_future(stage.clients.approve())
             stack.callback(approving.cancel)
-            for number, act in enumerate(self.acts, 1):
+            for number, act in enumerate(tuple(self.acts), 1):
+                if time.monotonic() - self.began > self.most:
+                    del self.acts[number - 1 :]
+                    break
                 if number % 40 == 1:
                     stage.stock = [await stage.clients.open() for _ in range(STOCK)]
                 self.say(f"{number}/{len(self.acts)} {act.name} while {act.phase}")
@@ -118,12 +124,13 @@ def main() -> int:
     )
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", default="0")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="no attack begins later")
     parser.add_argument(
         "--keep", type=Path, help="a folder for the project, its log of calls and those of servers"
     )
     args = parser.parse_args()
     with pair() as found, tempfile.TemporaryDirectory(prefix="crash-") as folder:
-        run = Run(args.kills, args.seed, args.keep or Path(folder), found)
+        run = Run(args.kills, args.seed, args.keep or Path(folder), found, args.minutes)
         stage, verdict = asyncio.run(run.go())
         if args.keep:
             for server in stage.servers:

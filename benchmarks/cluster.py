@@ -175,7 +175,14 @@ class Line:
         self._writer: asyncio.StreamWriter | None = None
 
     async def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-        """Make a request; gives its status and what it was answered."""
+        """Make a request; return its status and body. Again where the server closed a connection without requests."""
+        try:
+            return await self._ask(method, path, body)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            self.close()
+            return await self._ask(method, path, body)
+
+    async def _ask(self, method: str, path: str, body: Any) -> tuple[int, Any]:
         port = int(self._server.url.rpartition(":")[2])
         if self._writer is None or self._writer.is_closing() or self._reader is None or self._reader.at_eof():
             self._reader, self._writer = await asyncio.open_connection("127.0.0.1", port)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agentserver.engines.journal.connection import snapshot, transaction
 from agentserver.engines.journal.seal import digest
+from agentserver.engines.postgres import history
 from agentserver.engines.postgres.command import connected
 from agentserver.engines.sqlite.file import JournalOptions, open_reading, open_writing
 from agentserver.engines.sqlite.lock import LOCK, Lock, beside
@@ -103,6 +104,9 @@ def import_journal(path: Path, options: PostgresOptions, told: Callable[[int, in
                 f"{', '.join(name for (name,) in living)} works on the database: stop its servers"
             )
         with snapshot(source):
+            with transaction(target):
+                numbers = [number for (number,) in source.execute("select number from conversation")]
+                history.add_parts(target, options.schema, [*numbers, _greatest(source) + 1])
             moved = move(source, target, told)
             with transaction(target):
                 _take_up(source, target, options.schema)

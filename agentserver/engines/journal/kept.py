@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from agentserver.engines.journal import seal
+from agentserver.engines.journal.rows import DeliveryRow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,11 +44,11 @@ class Kept:
         self.queued[key] = number, digest
         self.belongings = seal.added(self.belongings, digest)
 
-    def unqueue(self, key: str) -> int:
-        """A delivery does not wait any more; gives the number of its row."""
+    def unqueue(self, key: str) -> DeliveryRow:
+        """Remove a delivery that no longer waits. Returns its row."""
         number, digest = self.queued.pop(key)
         self.belongings = seal.added(self.belongings, digest)
-        return number
+        return DeliveryRow(number, self.number)
 
     def store(self, owner: str, values: Mapping[str, bytes]) -> dict[tuple[int, str, str], bytes | None]:
         """Everything of an owner's is this now; gives what that changes, with None for what is removed."""

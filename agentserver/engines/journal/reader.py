@@ -237,7 +237,7 @@ class Reader:
         if row is None:
             raise LookupError(conversation)
         number, principal, root, rights = row
-        steps = tuple(self._step(conversation, one) for one in self._step_rows(number))
+        steps = tuple(self._step(conversation, number, one) for one in self._step_rows(number))
         deliveries = {delivery.id: delivery for step in steps for delivery in step.added}
         try:
             origin = Origin(conversation, principal, root, kept.rights_in(rights))
@@ -269,32 +269,32 @@ class Reader:
             (number,),
         ).fetchall()
 
-    def _step(self, conversation: str, row: Sequence[object]) -> RecordedStep:
+    def _step(self, conversation: str, within: int, row: Sequence[object]) -> RecordedStep:
         number, version, at, seed, cause, records, chain, changes, *made = row
         delivery, deliveries, event, events = made
         added = self._connection.execute(
-            f"select d.number, d.conversation, {COLUMNS} from delivery d"  # noqa: S608
-            " where d.number >= ? and d.number < ? order by d.number",
-            (delivery, delivery + deliveries),  # type: ignore[operator]
+            f"select d.number, {COLUMNS} from delivery d"  # noqa: S608
+            " where d.number >= ? and d.number < ? and d.conversation = ? order by d.number",
+            (delivery, delivery + deliveries, within),  # type: ignore[operator]
         ).fetchall()
         left = self._connection.execute(
-            f"select e.conversation, e.number, {EVENT} from event e"  # noqa: S608
-            " where number >= ? and number < ? order by number",
-            (event, event + events),  # type: ignore[operator]
+            f"select e.number, {EVENT} from event e"  # noqa: S608
+            " where number >= ? and number < ? and conversation = ? order by number",
+            (event, event + events, within),  # type: ignore[operator]
         ).fetchall()
         rows = (
             changes,
             seal.places(number, version, *made),  # type: ignore[arg-type]
-            *[seal.delivery(one, within, columns) for one, within, *columns in added],
-            *[seal.event(within, columns) for within, *columns in left],
+            *[seal.delivery(one, within, columns) for one, *columns in added],
+            *[seal.event(within, columns) for columns in left],
         )
         return RecordedStep(
             version,  # type: ignore[arg-type]
             Moment(at, seed),  # type: ignore[arg-type]
             cause,  # type: ignore[arg-type]
             records,  # type: ignore[arg-type]
-            tuple(read_delivery(conversation, columns) for _, _, *columns in added),
-            tuple(event_of(conversation, columns) for _, _, *columns in left),
+            tuple(read_delivery(conversation, columns) for _, *columns in added),
+            tuple(event_of(conversation, columns) for _, *columns in left),
             chain,  # type: ignore[arg-type]
             rows,  # type: ignore[arg-type]
         )

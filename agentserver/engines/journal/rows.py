@@ -107,14 +107,22 @@ class Left(NamedTuple):
     before: bool = False
 
 
+class DeliveryRow(NamedTuple):
+    """The number of a delivery's row, and of the conversation that it is of."""
+
+    number: int
+    owner: int
+
+
 class EndedDelivery(NamedTuple):
     """The end of a delivery, in the order of its columns.
 
     Args:
         ended: seconds since the epoch.
         number: of its row.
-        within: number of the conversation whose step ended it. A dead letter that is sent as a request of its own is
-            another conversation's.
+        owner: number of the conversation that it is of.
+        within: number of the conversation whose step ended it. It is another one where a dead letter becomes a request
+            of its own.
     """
 
     state: int
@@ -122,6 +130,7 @@ class EndedDelivery(NamedTuple):
     ended: float | None
     mark: bytes
     number: int
+    owner: int
     within: int
 
 
@@ -201,7 +210,7 @@ class Rows:
         for statement, those in (
             (_OPENED, rows.opened),
             (_DELIVERY, rows.deliveries),
-            (_ENDED, [row[:-1] for row in rows.ended]),
+            (_ENDED, [row[:5] for row in rows.ended]),
             (_EVENT, rows.events),
             (_STEP, rows.steps),
             (_RECEIPT, rows.receipts),
@@ -213,11 +222,12 @@ class Rows:
                 statement.run(connection, those)
 
     def end(
-        self, number: int, within: int, ending: DeliveryEnd, reason: str = "", at: float | None = None
+        self, row: DeliveryRow, within: int, ending: DeliveryEnd, reason: str = "", at: float | None = None
     ) -> None:
-        """Write what has become of a delivery by a step of the conversation ``within``."""
+        """Add the end of a delivery by a step of the conversation ``within``."""
+        number, owner = row
         mark = seal.mark(number, ending, reason, at)
-        self.ended[number] = EndedDelivery(int(ending), reason, at, mark, number, within)
+        self.ended[number] = EndedDelivery(int(ending), reason, at, mark, number, owner, within)
 
     def links(self) -> list[bytes]:
         """The links that the steps add to their chains, in order."""

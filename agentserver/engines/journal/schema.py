@@ -34,7 +34,7 @@ _TABLES: Final = """
     create index conversation_asks on conversation(number) where asks > 0;
 
     create table step (
-        number integer primary key,
+        number rowkey,
         conversation integer not null,
         version integer not null,
         at real not null,
@@ -47,14 +47,14 @@ _TABLES: Final = """
         first_event integer not null,
         events integer not null,
         chain blob not null
-    ) @table;
+    ) @history;
     create unique index step_of on step(conversation, version);
     create index step_decided on step(number) where substr(cause, 1, 11) = x'5b312c5b22646563696465';
     create index step_priced on step(at)
         where substr(cause, 1, 11) in (x'5b312c5b22726573657276', x'5b312c5b22736574746c65');
 
     create table delivery (
-        number integer primary key,
+        number rowkey,
         conversation integer not null,
         id text not null,
         request text not null,
@@ -71,12 +71,12 @@ _TABLES: Final = """
         reason text not null default '',
         ended real,
         mark blob not null
-    ) @table;
+    ) @history;
     create index delivery_queued on delivery(conversation) where state = 0;
     create index delivery_dead on delivery(number) where state = 3;
 
     create table event (
-        number integer primary key,
+        number rowkey,
         conversation integer not null,
         version integer not null,
         position integer not null,
@@ -87,7 +87,7 @@ _TABLES: Final = """
         flag integer not null,
         waiting integer not null,
         mark blob not null
-    ) @table;
+    ) @history;
     create index event_waiting on event(conversation, version, position) where waiting = 1;
     create index event_request on event(request);
 
@@ -111,7 +111,7 @@ _TABLES: Final = """
         content text not null,
         request text not null,
         primary key (conversation, name)
-    ) @lookup;
+    ) @history_lookup;
 
     create table opening (
         name text primary key,
@@ -170,21 +170,22 @@ see engines/sqlite/care/handoffs.py; the other tables: the modules of engines/jo
 NAMES: Final = tuple(re.findall(r"create table (\w+)", _TABLES))
 """The names of the tables."""
 
-_WORD = re.compile(r"\b(integer|real|blob|counter)\b|@(table|lookup)|x'([0-9a-f]*)'")
+_WORD = re.compile(r"\b(integer|real|blob|counter|rowkey)\b|@(\w+)|x'([0-9a-f]*)'")
 
 
 class Dialect(NamedTuple):
     """The forms in which one database states what another states otherwise.
 
     Args:
-        types: of columns: of ``integer``, ``real``, ``blob``, and of ``counter``, which numbers rows by itself.
-        table: the options of a table; ``lookup`` those of one that is looked up by its primary key alone.
+        types: of columns: ``integer``, ``real``, ``blob``, ``counter``, which numbers rows by itself, and ``rowkey``, the
+            number of a row of history.
+        options: of tables: ``table``, ``lookup`` for one that is read by its primary key alone, ``history`` and
+            ``history_lookup`` for rows that go with their conversation.
         literal: of bytes, around their hexadecimal digits.
     """
 
     types: Mapping[str, str]
-    table: str
-    lookup: str
+    options: Mapping[str, str]
     literal: tuple[str, str]
 
     def tables(self) -> str:
@@ -196,5 +197,5 @@ class Dialect(NamedTuple):
         if kind is not None:
             return self.types[kind]
         if options is not None:
-            return self.table if options == "table" else self.lookup
+            return self.options[options]
         return digits.join(self.literal)

@@ -25,14 +25,17 @@ _TABLES = ("step", "delivery", "event", "value", "receipt", "state")
 """The tables in which every row belongs to a conversation."""
 
 
-def find_faults(connection: Connection, driver: tuple[type[Exception], ...]) -> Iterator[str]:
+def find_faults(
+    connection: Connection, driver: tuple[type[Exception], ...], kept: str = "true"
+) -> Iterator[str]:
     """Find rows that are not what was written, as lines; none when all are.
 
     Args:
         connection: to be read as of one moment.
         driver: the errors of its driver, by which a conversation that cannot be read is a finding.
+        kept: the condition for rows whose conversation is kept still.
     """
-    yield from _conversations(connection, (*driver, TypeError, ValueError, OverflowError))
+    yield from _conversations(connection, (*driver, TypeError, ValueError, OverflowError), kept)
     yield from _marks(connection)
     yield from _answers(connection)
     if not calendar.sound(connection):
@@ -41,7 +44,9 @@ def find_faults(connection: Connection, driver: tuple[type[Exception], ...]) -> 
     yield from openings.damaged(connection)
 
 
-def _conversations(connection: Connection, illegible: tuple[type[Exception], ...]) -> Iterator[str]:
+def _conversations(
+    connection: Connection, illegible: tuple[type[Exception], ...], kept: str
+) -> Iterator[str]:
     reader = Reader(connection)
     claimed = dict.fromkeys(_TABLES, 0)
     for number, key in connection.execute("select number, id from conversation order by number").fetchall():
@@ -57,7 +62,7 @@ def _conversations(connection: Connection, illegible: tuple[type[Exception], ...
             claimed[table] += connection.execute(rows, (number,)).fetchone()[0]
     claimed["event"] += aside.told(connection)
     for table, count in claimed.items():
-        (rows,) = connection.execute(f"select count(*) from {table}").fetchone()  # noqa: S608 - our own names
+        (rows,) = connection.execute(f"select count(*) from {table} where {kept}").fetchone()  # noqa: S608 - our own names
         if rows != count:
             yield f"the file: {rows} rows of {table}, of which {count} belong to a conversation"
 

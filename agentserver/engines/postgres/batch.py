@@ -101,9 +101,9 @@ _PARTS = (
     ),
     _Part(
         "ended",
-        _columns("state:b reason:t ended:f mark:y number:b conversation:b"),
+        _columns("state:b reason:t ended:f mark:y number:b owner:b conversation:b"),
         "update @delivery d set state = n.state, reason = n.reason, ended = n.ended, mark = n.mark from {0}"
-        " where d.number = n.number and n.conversation in (select number from held)",
+        " where d.number = n.number and d.conversation = n.owner and n.conversation in (select number from held)",
         lambda one: one.rows.ended,
     ),
     _Part(

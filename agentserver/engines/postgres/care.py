@@ -58,11 +58,6 @@ def discard(connection: SyncConnection, delivery: str) -> bool:
     return ageing.discard(connection, delivery)
 
 
-def forget(connection: SyncConnection, before: float) -> int:
-    """Remove some of the conversations that were closed before; gives how many."""
-    return ageing.forget(connection, before)
-
-
 def give_name(connection: SyncConnection, name: str, conversation: str, at: float) -> str:
     """Give a conversation a name, unless another has it."""
     return openings.claim(connection, name, conversation, at)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from agentserver.engines.journal import verify
 from agentserver.engines.journal.connection import snapshot, transaction
 from agentserver.engines.journal.reader import Reader
+from agentserver.engines.postgres import history
 from agentserver.engines.postgres.reading import SyncConnection
 from agentserver.ports import EngineError
 
@@ -49,7 +50,7 @@ def reading(options: PostgresOptions, guards: Sequence[CoreGuard] = ()) -> Itera
 def find_faults(options: PostgresOptions) -> Iterator[str]:
     """Find rows that are not what was written, as lines, of one moment. Raises EngineError."""
     with connected(options) as connection, snapshot(connection):
-        yield from verify.find_faults(connection, (EngineError,))
+        yield from verify.find_faults(connection, (EngineError,), history.KEPT)
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from agentserver.engines.journal.care.answers import LeftAnswers
 from agentserver.engines.journal.rows import Left
 from agentserver.engines.journal.steps import written
 from agentserver.engines.journal.steps.step import StepMaker
-from agentserver.engines.postgres import care, tables
+from agentserver.engines.postgres import care, history, tables
 from agentserver.engines.postgres.claims import Claims
 from agentserver.engines.postgres.connection import DRIVER, Link, connect, refused, unreachable
 from agentserver.engines.postgres.hints import EVERYBODY, Hints, Topic
@@ -317,15 +317,19 @@ class PostgresEngine(DatabaseReads):
         return await self._do(lambda: care.give_name(self._thread.connection, name, conversation, at))
 
     async def expire(self, now: float, calendar: Calendar = STEADY) -> int:
-        """Forget closed conversations whose time is over, some at a time, and the fates of old arrivals."""
+        """Remove closed conversations whose retention is over, some at a time, and the fates of old arrivals."""
         with suppress(*DRIVER):
             await self._inbox.expire()
         if self._retention is None:
             return 0
-        limit, total, gone = calendar.before(self._retention, now), 0, 1
-        while gone:
-            gone = await self._do(lambda: care.forget(self._thread.connection, limit))
-            total += gone
+        limit, total, removed = calendar.before(self._retention, now), 0, 1
+        while removed:
+            removed = await self._do(lambda: history.forget(self._thread.connection, limit))
+            total += removed
+        await history.keep_parts(self._options, self._retention)
+        age = max(self._retention, history.SHORTEST)
+        while await self._do(lambda: history.sweep(self._thread.connection, age)):
+            pass
         return total
 
     async def calendar(self) -> Calendar:

@@ -5,6 +5,7 @@ Owns the blocks of this process. Refuses to know what is numbered.
 
 from __future__ import annotations
 
+import asyncio
 import math
 from bisect import bisect, insort
 from typing import TYPE_CHECKING
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 
 BLOCK = 4096
 """Numbers that are drawn at once."""
+
+OLDEST = 600.0
+"""Seconds after which the rest of a block is not used any more: the part of history that it is of may be dropped."""
 
 MOST = 65_536
 """Blocks that are remembered: an event of an earlier one counts as told before."""
@@ -31,15 +35,17 @@ class Numbers:
     def __init__(self, link: Link) -> None:
         self._link = link
         self._next = self._end = 0
+        self._drawn = 0.0
         self._blocks: list[tuple[float, float]] = []
 
     async def draw(self, count: int) -> None:
         """See to it that so many can be taken. Raises EngineError, and what asyncpg raises."""
-        if self._end - self._next < count:
+        now = asyncio.get_running_loop().time()
+        if self._end - self._next < count or now - self._drawn > OLDEST:
             size = max(BLOCK, count)
             rows = await self._link.fetch(DRAW, size)
             self._next = int(rows[0][0])
-            self._end = self._next + size
+            self._end, self._drawn = self._next + size, now
             self.note(self._next, size)
 
     def note(self, first: int, count: int) -> None:

@@ -40,13 +40,13 @@ STANDING = (
 """The principal of a conversation, and whether it is over."""
 _OF_STEPS = (
     f"select {EVENT} from @step s join @event e"  # noqa: S608 - our own text
-    " on e.number >= s.first_event and e.number < s.first_event + s.events"
+    " on e.number >= s.first_event and e.number < s.first_event + s.events and e.conversation = s.conversation"
     " where s.conversation = c.number and s.version >= n.version and s.events > 0"
     f" and (e.version, e.position) > (n.version, n.position) order by s.version, e.number limit {MOST}"
 )
 _OF_ASIDES = (
     f"select {EVENT} from @aside a join @event e"  # noqa: S608 - our own text
-    " on e.number >= a.first_event and e.number < a.first_event + a.events"
+    " on e.number >= a.first_event and e.number < a.first_event + a.events and e.conversation = a.conversation"
     " where a.conversation = c.number and (e.version, e.position) > (n.version, n.position)"
     f" order by e.version, e.position limit {MOST}"
 )

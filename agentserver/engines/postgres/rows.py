@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from agentserver.core.receipts import Receipt
     from agentserver.engines.journal.kept import Kept
+    from agentserver.engines.journal.rows import DeliveryRow
     from agentserver.engines.journal.steps.step import Encoded, StepData
     from agentserver.engines.postgres.numbers import Numbers
     from agentserver.ports import Claim
@@ -34,7 +35,7 @@ class ClaimedRows:
         self._numbers = numbers
         self._claims: dict[str, Claim] = {}
         self._found: dict[str, Kept | None] = {}
-        self._letters: dict[tuple[str, str], int] = {}
+        self._letters: dict[tuple[str, str], DeliveryRow] = {}
         self._rows = StepRows(self)
 
     def knows(self, conversation: str, claim: Claim) -> bool:
@@ -46,9 +47,9 @@ class ClaimedRows:
         self.drop([conversation])
         self._claims[conversation], self._found[conversation] = claim, kept
 
-    def learn_letter(self, conversation: str, delivery: str, number: int) -> None:
-        """Remember the number of a dead letter that the next step queues again."""
-        self._letters[conversation, delivery] = number
+    def learn_letter(self, conversation: str, delivery: str, row: DeliveryRow) -> None:
+        """Remember the row of a dead letter that the next step queues again."""
+        self._letters[conversation, delivery] = row
 
     def drop(self, conversations: Collection[str]) -> None:
         """Forget what is stored of some conversations."""
@@ -79,8 +80,8 @@ class ClaimedRows:
         """The rows that were learned."""
         return self._found.get(conversation)
 
-    def dead(self, conversation: str, delivery: str) -> int | None:
-        """The number that was learned."""
+    def dead(self, conversation: str, delivery: str) -> DeliveryRow | None:
+        """The row that was learned."""
         return self._letters.pop((conversation, delivery), None)
 
     def receipt(self, number: int, name: str) -> Receipt | None:  # noqa: ARG002 - the signature of stored rows

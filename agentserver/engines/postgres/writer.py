@@ -57,11 +57,13 @@ SOONEST, LATEST = 0.05, 1.0
 """Seconds before a statement is sent again."""
 
 UNIQUE = "23505"
+NO_PARTITION = "23514"
+"""For a row whose part of history was dropped: its number was drawn long ago."""
 
 _DIAGNOSE = (
     "with barrier as (update @server set barrier = barrier + 1 where incarnation = $1)"
     " select c.owner, c.epoch, c.version, c.closed, r.request, r.content,"
-    " exists (select from @step s where s.number = $3 and s.chain = $4) as kept"
+    " exists (select from @step s where s.number = $3 and s.conversation = c.number and s.chain = $4) as kept"
     " from (select 1) as one left join @conversation c on c.id = $2"
     " left join @receipt r on r.conversation = c.number and r.name = $5"
 )
@@ -273,10 +275,10 @@ class Writer:
     async def _learn_letter(self, one: Waiting, cause: Requeued | Redriven) -> None:
         letter = cause.delivery
         key = letter.conversation if isinstance(cause, Redriven) else one.conversation
-        number = await self._read(lambda: written.dead(self._ties.thread.connection, key, letter.id))
-        if number is None:
-            raise UnfitError("what is no dead letter cannot be queued again")
-        self._rows.learn_letter(key, letter.id, number)
+        row = await self._read(lambda: written.dead(self._ties.thread.connection, key, letter.id))
+        if row is None:
+            raise UnfitError("only a dead letter can be queued again")
+        self._rows.learn_letter(key, letter.id, row)
 
     async def _read(self, work: Callable[[], R]) -> R:
         while True:
@@ -310,7 +312,10 @@ class Writer:
                 await self._commit((), left)
             return
         for one in ready:
-            if getattr(error, "sqlstate", None) == UNIQUE:
+            if getattr(error, "sqlstate", None) == NO_PARTITION:
+                self._ties.numbers.drop()
+                self._fail(one.waiting, EngineError(f"its numbers are too old: {say(error)}"))
+            elif getattr(error, "sqlstate", None) == UNIQUE:
                 if await self._is_kept(one):  # by a statement without an answer, at the same time
                     continue
                 self._ties.numbers.drop()  # and numbered again when it is committed again

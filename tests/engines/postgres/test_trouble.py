@@ -302,7 +302,7 @@ async def test_a_database_that_forgets_is_refused_unless_that_is_said(options, d
     async with PostgresEngine(replace(options, durability="relaxed")):
         pass
     await run(database, f"alter database {name} set synchronous_commit = on")
-    await run(database, "alter table agentserver.receipt set unlogged")
+    await run(database, "alter table agentserver.receipt_0 set unlogged")
     with pytest.raises(EngineError, match="receipt"):
         await PostgresEngine(options).__aenter__()
 

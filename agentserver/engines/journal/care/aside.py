@@ -103,6 +103,7 @@ def said(connection: Connection, conversation: str, reason: str, at: float) -> t
     rows = connection.execute(
         f"select {events.EVENT} from conversation c join aside a on a.conversation = c.number and a.ended is null"  # noqa: S608
         " join event e on e.number >= a.first_event and e.number < a.first_event + a.events"
+        " and e.conversation = a.conversation"
         " where c.id = ? and a.reason = ? and a.at = ? order by e.number",
         (conversation, clean_line(reason, REASON), at),
     )
@@ -164,7 +165,8 @@ def _requests(connection: Connection, number: int) -> list[str]:
     """The requests that have not come to rest, as far as deliveries tell, in order."""
     rows = connection.execute(
         "select d.request from step s join delivery d"
-        " on d.number >= s.first_delivery and d.number < s.first_delivery + s.deliveries where s.conversation = ?1"
+        " on d.number >= s.first_delivery and d.number < s.first_delivery + s.deliveries"
+        " and d.conversation = s.conversation where s.conversation = ?1"
         " and not exists (select 1 from event e"
         " where e.request = d.request and e.conversation = ?1 and e.message is null)"
         " group by d.request order by min(d.number)",

@@ -39,7 +39,7 @@ def left(connection: Connection, conversation: str, after: EventPlace, most: int
         raise LookupError(conversation)
     steps = connection.execute(
         f"select {EVENT} from step s cross join event e"  # noqa: S608 - our own text
-        " where e.number >= s.first_event and e.number < s.first_event + s.events"
+        " where e.number >= s.first_event and e.number < s.first_event + s.events and e.conversation = s.conversation"
         " and s.conversation = ?1 and s.version >= ?2 and s.events > 0 and (e.version, e.position) > (?2, ?3)"
         " order by s.version, e.number",
         (row[0], *after),
@@ -59,7 +59,7 @@ def _aside(connection: Connection, number: int, after: EventPlace) -> list[tuple
     """The rows of what left a conversation when it was set aside: two for each request that was open then."""
     return connection.execute(
         f"select {EVENT} from aside a join event e"  # noqa: S608 - our own text
-        " on e.number >= a.first_event and e.number < a.first_event + a.events"
+        " on e.number >= a.first_event and e.number < a.first_event + a.events and e.conversation = a.conversation"
         " where a.conversation = ? and (e.version, e.position) > (?, ?) order by e.version, e.position",
         (number, *after),
     ).fetchall()

@@ -18,7 +18,7 @@ from agentserver.ports import ConflictError, RepeatedError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from agentserver.engines.journal.rows import Rows
+    from agentserver.engines.journal.rows import DeliveryRow, Rows
     from agentserver.engines.journal.steps.step import StepData
     from agentserver.ports import EngineError
 
@@ -33,8 +33,8 @@ class StoredRows(Protocol):
         """The stored rows of a conversation; None when it is unknown. The version of one that is over fits no step."""
         ...
 
-    def dead(self, conversation: str, delivery: str) -> int | None:
-        """The number of a dead letter of a conversation; None when it is none, or none any more."""
+    def dead(self, conversation: str, delivery: str) -> DeliveryRow | None:
+        """Find the row of a dead letter of a conversation; None when there is none."""
         ...
 
     def receipt(self, number: int, name: str) -> Receipt | None:
@@ -183,16 +183,16 @@ class StepRows:
 
     def _revive(self, conversation: str, columns: Sequence[object], kept: Kept, rows: Rows) -> None:
         key = str(columns[_ID])
-        number = self._dead(conversation, key)
-        kept.queue(key, number, seal.delivery(number, kept.number, columns))
-        rows.end(number, kept.number, DeliveryEnd.QUEUED)
+        row = self._dead(conversation, key)
+        kept.queue(key, row.number, seal.delivery(row.number, kept.number, columns))
+        rows.end(row, kept.number, DeliveryEnd.QUEUED)
 
-    def _dead(self, conversation: str, delivery: str) -> int:
-        """The number of a dead letter. Raises ValueError when it is none, or none any more."""
-        number = self._stored.dead(conversation, delivery)
-        if number is None:
-            raise ValueError("what is no dead letter cannot be queued again")
-        return number
+    def _dead(self, conversation: str, delivery: str) -> DeliveryRow:
+        """Find the row of a dead letter. Raises ValueError where there is none."""
+        row = self._stored.dead(conversation, delivery)
+        if row is None:
+            raise ValueError("only a dead letter can be queued again")
+        return row
 
     def _end_deliveries(self, step: StepData, kept: Kept, rows: Rows) -> None:
         if step.done is not None:

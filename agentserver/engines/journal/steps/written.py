@@ -11,7 +11,7 @@ from agentserver.core.encoding import snapshot
 from agentserver.core.receipts import Receipt
 from agentserver.engines.journal.care import aside
 from agentserver.engines.journal.kept import Kept
-from agentserver.engines.journal.rows import DeliveryEnd
+from agentserver.engines.journal.rows import DeliveryEnd, DeliveryRow
 from agentserver.engines.journal.seal import GENESIS
 from agentserver.engines.journal.stored import stored
 
@@ -33,14 +33,14 @@ def find(connection: Connection, conversation: str) -> Kept | None:
     return Kept(row.number, row.opened, row.version, row.chain, *held, row.state, row.rights, row.asks)
 
 
-def dead(connection: Connection, conversation: str, delivery: str) -> int | None:
-    """The number of a dead letter of a conversation; None when it is none, or none any more."""
+def dead(connection: Connection, conversation: str, delivery: str) -> DeliveryRow | None:
+    """Find the row of a dead letter of a conversation; None when there is none."""
     row = connection.execute(
-        "select d.number from delivery d join conversation c on c.number = d.conversation"
+        "select d.number, d.conversation from delivery d join conversation c on c.number = d.conversation"
         " where c.id = ? and d.id = ? and d.state = ?",
         (conversation, delivery, int(DeliveryEnd.DEAD)),
     ).fetchone()
-    return None if row is None else int(row[0])
+    return None if row is None else DeliveryRow(*row)
 
 
 def receipt(connection: Connection, number: int, name: str) -> Receipt | None:

@@ -1,0 +1,191 @@
+"""History of conversations, in partitions that are dropped once nothing in them is kept any more.
+
+Steps, deliveries, events and receipts are partitioned by the number of their conversation. A part is a range of
+``WIDTH`` such numbers with one partition of each table. While a part grows old, the numbers go on in the next one. A
+conversation whose retention is over loses its own row at once, and with that every reader; its history goes with the
+part. Rows are deleted only where a conversation that goes on keeps an old part, or where this role may drop no table.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+import asyncpg
+
+from agentserver.engines.journal.care import ageing, aside, openings
+from agentserver.engines.journal.connection import transaction
+from agentserver.engines.postgres.connection import DRIVER, connect
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from agentserver.engines.journal.connection import Connection as Journal
+    from agentserver.engines.postgres.connection import Connection
+    from agentserver.engines.postgres.options import PostgresOptions
+
+WIDTH: Final = 1 << 40
+"""Numbers in the range of a part. A table has room for eight million parts."""
+
+SHARE: Final = 8
+"""Parts in which the history of one retention is kept."""
+
+SHORTEST: Final = 3600.0
+"""Seconds for which numbers of a part are given at least, and for which an earlier part stays in any case.
+
+A server may use numbers for some minutes after it has drawn them: see numbers.py."""
+
+PATIENCE_MS: Final = 500
+"""Milliseconds for which a change of partitions waits for a lock. Commits wait behind it for as long."""
+
+AT_ONCE: Final = 256
+"""Conversations that one transaction removes."""
+
+_UPDATED: Final = "fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02"
+_INSERTED: Final = "autovacuum_vacuum_insert_scale_factor = 0.2"
+_TABLES: Final = {
+    "step": _INSERTED,
+    "delivery": _UPDATED,
+    "event": _UPDATED,
+    "receipt": _INSERTED,
+    "expired": _INSERTED,
+}
+"""The partitioned tables, with the settings of their partitions."""
+
+_DUE: Final = """
+    select p.number, p.ended is null as current from @history_part p where case
+        when p.ended is null then p.began < clock_timestamp() - $1 * interval '1 second' and (
+            exists (select from @conversation c where c.number >= p.number * $3::bigint)
+            or exists (select from @expired e where e.conversation >= p.number * $3::bigint))
+        else p.ended < clock_timestamp() - $2 * interval '1 second' and not exists (
+            select from @conversation c where c.number >= p.number * $3::bigint
+            and c.number < (p.number + 1) * $3::bigint)
+    end order by p.number
+"""
+_END: Final = "update @history_part set ended = clock_timestamp() where number = $1 and ended is null returning number"
+_NEXT: Final = "update @ledger set next = greatest(next, $1)"
+_EMPTY: Final = "select not exists (select from @conversation where number >= $1 and number < $2)"
+
+_EXPIRED: Final = (
+    "select number, id from conversation where closed < ?1 and touched < ?1 order by closed limit ?2"
+    " for update skip locked"
+)
+_LEFT_OVER: Final = (
+    "select conversation from expired where at < clock_timestamp() - ?1 * interval '1 second' order by at limit ?2"
+)
+
+KEPT: Final = "conversation not in (select conversation from expired)"
+"""The condition for rows of history whose conversation is kept still."""
+
+logger = logging.getLogger("agentserver.journal")
+
+
+def make_part(schema: str, number: int) -> Iterator[str]:
+    """Write the statements that add a part. Other statements on the tables run on meanwhile.
+
+    Args:
+        schema: the quoted name of the schema, with its dot.
+        number: of the part.
+    """
+    for table, settings in _TABLES.items():
+        part = f"{schema}{table}_{number}"
+        yield f"create table {part} (like {schema}{table} including all) with ({settings})"
+        yield (
+            f"alter table {schema}{table} attach partition {part}"
+            f" for values from ({number * WIDTH}) to ({(number + 1) * WIDTH})"
+        )
+    yield f"insert into {schema}history_part (number) values ({number})"
+
+
+async def keep_parts(options: PostgresOptions, retention: float, *, shortest: float = SHORTEST) -> None:
+    """Begin the next part when it is time, and drop each earlier one of which nothing is kept.
+
+    Where another transaction holds the lock, or this role may not do it, it is left to the next call.
+    """
+    try:
+        connection = await connect(options, "history")
+    except (*DRIVER, TimeoutError):
+        return
+    schema = f'"{options.schema}".'
+    try:
+        period = max(retention / SHARE, shortest)
+        due = await connection.fetch(_DUE.replace("@", schema), period, shortest, WIDTH)
+        for number, current in due:
+            await (_begin_next if current else _drop)(connection, schema, number)
+    except (asyncpg.InsufficientPrivilegeError, asyncpg.LockNotAvailableError) as error:
+        logger.info("the partitions of history stay as they are for now: %s", error)
+    except DRIVER as error:
+        logger.warning("the partitions of history cannot be kept: %s", error)
+    finally:
+        connection.terminate()
+
+
+async def _begin_next(connection: Connection, schema: str, number: int) -> None:
+    """Let conversations begin in the next part, unless another server has done so."""
+    async with connection.transaction():
+        await connection.execute(f"set local lock_timeout = {PATIENCE_MS}")
+        if await connection.fetchval(_END.replace("@", schema), number) is None:
+            return
+        for statement in make_part(schema, number + 1):
+            await connection.execute(statement)
+        await connection.execute(_NEXT.replace("@", schema), (number + 1) * WIDTH)
+
+
+async def _drop(connection: Connection, schema: str, number: int) -> None:
+    """Drop the tables of a part. What commits meanwhile waits, and then finds no room for a conversation in it."""
+    tables = ", ".join(f"{schema}{table}_{number}" for table in _TABLES)
+    async with connection.transaction():
+        await connection.execute(f"set local lock_timeout = {PATIENCE_MS}")
+        await connection.execute(f"lock table {tables} in access exclusive mode")
+        if await connection.fetchval(_EMPTY.replace("@", schema), number * WIDTH, (number + 1) * WIDTH):
+            await connection.execute(f"drop table {tables}")
+            await connection.execute(f"delete from {schema}history_part where number = $1", number)
+    logger.info("the history of part %d is dropped", number)
+
+
+def forget(connection: Journal, before: float) -> int:
+    """Remove some of the conversations that were closed before, but for their history. Returns how many."""
+    with transaction(connection):
+        rows = connection.execute(_EXPIRED, (before, AT_ONCE)).fetchall()
+        if not rows:
+            openings.forget(connection, before)
+            return 0
+        numbers, keys = [number for number, _ in rows], [key for _, key in rows]
+        connection.execute("insert into expired (conversation) select unnest(?::bigint[])", (numbers,))
+        found = connection.execute(
+            "select distinct conversation from aside where conversation = any(?::bigint[])", (numbers,)
+        )
+        for (number,) in found.fetchall():
+            aside.remove(connection, number)
+        connection.execute("delete from opening where conversation = any(?::text[])", (keys,))
+        for table, column in (("value", "conversation"), ("state", "conversation"), ("conversation", "number")):
+            connection.execute(f"delete from {table} where {column} = any(?::bigint[])", (numbers,))  # noqa: S608
+    return len(rows)
+
+
+def sweep(connection: Journal, age: float) -> int:
+    """Delete some of the history that no part took along within ``age`` seconds. Returns of how many conversations."""
+    numbers = [number for (number,) in connection.execute(_LEFT_OVER, (age, ageing.AT_ONCE)).fetchall()]
+    if numbers:
+        with transaction(connection):
+            ageing.remove(connection, numbers)
+            connection.execute("delete from expired where conversation = any(?::bigint[])", (numbers,))
+    return len(numbers)
+
+
+def add_parts(connection: Journal, schema: str, numbers: Collection[int]) -> None:
+    """Add the parts for rows that come from another journal. In a transaction of the caller's.
+
+    Args:
+        connection: to the database.
+        schema: of the tables.
+        numbers: of the rows.
+    """
+    known = {number for (number,) in connection.execute("select number from history_part")}
+    for part in sorted({number // WIDTH for number in numbers} - known):
+        for statement in make_part(f'"{schema}".', part):
+            connection.execute(statement)
+    connection.execute(
+        "update history_part set ended = clock_timestamp()"
+        " where ended is null and number < (select max(number) from history_part)"
+    )

@@ -82,7 +82,8 @@ def status(ctx: click.Context, organism: Path | None, *, as_json: bool) -> None:
 
 def _fields(found: EngineState) -> dict[str, object]:
     lists = {
-        name: [each._asdict() for each in getattr(found, name)] for name in ("standbys", "servers", "losses")
+        name: [each._asdict() for each in getattr(found, name)]
+        for name in ("standbys", "servers", "history", "losses")
     }
     return {**found._asdict(), **lists, "work": found.work._asdict()}
 
@@ -101,6 +102,9 @@ def _lines(found: EngineState, schema: str) -> Iterator[str]:
     work = found.work
     yield f"conversations: {work.open} open; dead letters: {work.dead}"
     yield f"queued: {work.queued}, the oldest of {when(work.oldest)}; inbox: {work.inbox}, since {when(work.waiting)}"
+    for part in found.history:
+        kept = format_amount(part.conversations, "conversation")
+        yield f"history {part.number}: of conversations since {when(part.began)}, {kept} kept, {part.size} bytes"
     for loss in found.losses:
         lost = format_amount(len(loss.conversations), "conversation")
         yield f"lost: {loss.name} found steps of {lost} missing at {when(loss.at)}: {', '.join(loss.conversations)}"

@@ -86,11 +86,39 @@ async def what_is_open_does_not_expire(subject: Subject) -> None:
         hold(await _outbox(engine, answered) == list(answered.replies), "nor does what has left it")
 
 
+async def a_closed_conversation_expires_after_its_retention(subject: Subject) -> None:
+    """It is unknown to every reader then; one that was closed later, and one that is open, stay."""
+    if subject.retaining is None:
+        return
+    sample = SampleConversation()
+    async with subject.retaining(100.0) as engine:
+        early, late, still_open = [await _answered(engine, sample) for _ in range(3)]
+        expired = sample.closed(early.conversation)
+        await keep(engine, expired)
+        recent = sample.closed(late.conversation)
+        recent = recent._replace(
+            conversation=recent.conversation._replace(touched=early.conversation.touched + 200)
+        )
+        await keep(engine, recent)
+        now = expired.conversation.touched + 150
+        hold(await engine.expire(now) == 1, "one conversation expires")
+        hold(await engine.expire(now) == 0, "it expires once")
+        gone, kept = early.conversation.id, {late.conversation.id, still_open.conversation.id}
+        found = await engine.read(lambda reader: {one.id for one in reader.conversations()})
+        hold(found == kept, "only what has not expired is there")
+        hold(await engine.standing(gone) is None, "what has expired is unknown")
+        hold(await engine.read(lambda reader: list(reader.find(gone))) == [], "nor is its record found")
+        again = sample.said(still_open.conversation, "again")
+        await keep(engine, again)
+        hold(await engine.load(again.conversation.id) == again.conversation, "an open conversation continues")
+
+
 LEFT = (
     what_leaves_a_conversation_waits_in_its_order,
     a_refused_commit_leaves_nothing,
     a_principal_has_its_own_conversations,
     what_is_open_does_not_expire,
+    a_closed_conversation_expires_after_its_retention,
 )
 """Every check of this module."""
 

@@ -65,11 +65,14 @@ class Subject:
         durable: whether what one instance committed is there for the next.
         guarded: the same as ``open`` for conversations under these guards, of which the engine keeps the memories; not
             needed for an engine that does not have to be told.
+        retaining: the same as ``open`` with a retention in seconds; None for an engine that keeps no closed
+            conversation.
     """
 
     open: Callable[[], Engine]
     durable: bool
     guarded: Callable[[Sequence[CoreGuard]], Engine] | None = None
+    retaining: Callable[[float], Engine] | None = None
 
     def opened(self, guards: Sequence[CoreGuard]) -> Engine:
         """A new engine for conversations under these guards."""

@@ -177,8 +177,8 @@ class Dialect(NamedTuple):
     """The forms in which one database states what another states otherwise.
 
     Args:
-        types: of columns: ``integer``, ``real``, ``blob``, ``counter``, which numbers rows by itself, and ``rowkey``, the
-            number of a row of history.
+        types: of columns: ``integer``, ``real``, ``blob``, ``counter``, which numbers rows by itself, and ``rowkey``,
+            the number of a row of history.
         options: of tables: ``table``, ``lookup`` for one that is read by its primary key alone, ``history`` and
             ``history_lookup`` for rows that go with their conversation.
         literal: of bytes, around their hexadecimal digits.

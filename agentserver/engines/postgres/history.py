@@ -43,7 +43,7 @@ AT_ONCE: Final = 256
 
 _UPDATED: Final = "fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02"
 _INSERTED: Final = "autovacuum_vacuum_insert_scale_factor = 0.2"
-_TABLES: Final = {
+PARTITIONED: Final = {
     "step": _INSERTED,
     "delivery": _UPDATED,
     "event": _UPDATED,
@@ -62,7 +62,10 @@ _DUE: Final = """
             and c.number < (p.number + 1) * $3::bigint)
     end order by p.number
 """
-_END: Final = "update @history_part set ended = clock_timestamp() where number = $1 and ended is null returning number"
+_END: Final = (
+    "update @history_part set ended = clock_timestamp() where number = $1 and ended is null returning number"
+)
+_GONE: Final = "delete from @history_part where number = $1"
 _NEXT: Final = "update @ledger set next = greatest(next, $1)"
 _EMPTY: Final = "select not exists (select from @conversation where number >= $1 and number < $2)"
 
@@ -71,7 +74,8 @@ _EXPIRED: Final = (
     " for update skip locked"
 )
 _LEFT_OVER: Final = (
-    "select conversation from expired where at < clock_timestamp() - ?1 * interval '1 second' order by at limit ?2"
+    "select conversation from expired where at < clock_timestamp() - ?1 * interval '1 second'"
+    " order by at limit ?2"
 )
 
 KEPT: Final = "conversation not in (select conversation from expired)"
@@ -87,14 +91,14 @@ def make_part(schema: str, number: int) -> Iterator[str]:
         schema: the quoted name of the schema, with its dot.
         number: of the part.
     """
-    for table, settings in _TABLES.items():
+    for table, settings in PARTITIONED.items():
         part = f"{schema}{table}_{number}"
         yield f"create table {part} (like {schema}{table} including all) with ({settings})"
         yield (
             f"alter table {schema}{table} attach partition {part}"
             f" for values from ({number * WIDTH}) to ({(number + 1) * WIDTH})"
         )
-    yield f"insert into {schema}history_part (number) values ({number})"
+    yield f"insert into {schema}history_part (number) values ({number})"  # noqa: S608 - a checked name
 
 
 async def keep_parts(options: PostgresOptions, retention: float, *, shortest: float = SHORTEST) -> None:
@@ -133,13 +137,13 @@ async def _begin_next(connection: Connection, schema: str, number: int) -> None:
 
 async def _drop(connection: Connection, schema: str, number: int) -> None:
     """Drop the tables of a part. What commits meanwhile waits, and then finds no room for a conversation in it."""
-    tables = ", ".join(f"{schema}{table}_{number}" for table in _TABLES)
+    tables = ", ".join(f"{schema}{table}_{number}" for table in PARTITIONED)
     async with connection.transaction():
         await connection.execute(f"set local lock_timeout = {PATIENCE_MS}")
         await connection.execute(f"lock table {tables} in access exclusive mode")
         if await connection.fetchval(_EMPTY.replace("@", schema), number * WIDTH, (number + 1) * WIDTH):
             await connection.execute(f"drop table {tables}")
-            await connection.execute(f"delete from {schema}history_part where number = $1", number)
+            await connection.execute(_GONE.replace("@", schema), number)
     logger.info("the history of part %d is dropped", number)
 
 
@@ -158,7 +162,11 @@ def forget(connection: Journal, before: float) -> int:
         for (number,) in found.fetchall():
             aside.remove(connection, number)
         connection.execute("delete from opening where conversation = any(?::text[])", (keys,))
-        for table, column in (("value", "conversation"), ("state", "conversation"), ("conversation", "number")):
+        for table, column in (
+            ("value", "conversation"),
+            ("state", "conversation"),
+            ("conversation", "number"),
+        ):
             connection.execute(f"delete from {table} where {column} = any(?::bigint[])", (numbers,))  # noqa: S608
     return len(rows)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentserver.engines.postgres import tables
 from agentserver.engines.postgres.connection import DRIVER, connect, refused, unreachable
+from agentserver.engines.postgres.history import PARTITIONED, WIDTH
 from agentserver.ports import EngineError
 
 if TYPE_CHECKING:
@@ -42,6 +43,16 @@ _WORK = """
         (select count(*) from @inbox where fate is null) as inbox,
         (select extract(epoch from min(at))::float8 from @inbox where fate is null) as waiting,
         (select count(*) from @delivery where state = 3) as dead
+"""
+_HISTORY = """
+    select p.number, extract(epoch from p.began)::float8 as began, extract(epoch from p.ended)::float8 as ended,
+        (select count(*) from @conversation c
+            where c.number >= p.number * $3::bigint and c.number < (p.number + 1) * $3::bigint) as conversations,
+        (select coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint from pg_class c
+            join pg_namespace n on n.oid = c.relnamespace
+            where n.nspname = $1 and c.relkind = 'r' and c.relname in
+                (select name || '_' || p.number from unnest($2::text[]) as partitioned(name))) as size
+    from @history_part p order by 1
 """
 _LOSSES = (
     "select name, extract(epoch from at)::float8 as at, conversations from @loss where accepted is null"
@@ -88,6 +99,22 @@ class Work(NamedTuple):
     dead: int
 
 
+class HistoryPart(NamedTuple):
+    """The history of conversations that began within some time. Times in seconds since the epoch.
+
+    Args:
+        ended: when the next part began; None for the present one.
+        conversations: open ones, and closed ones within the retention. Without any, an earlier part is dropped.
+        size: of its partitions, in bytes.
+    """
+
+    number: int
+    began: float
+    ended: float | None
+    conversations: int
+    size: int
+
+
 class Loss(NamedTuple):
     """Acknowledged work that a server has found missing, and nobody has accepted."""
 
@@ -106,6 +133,7 @@ class EngineState(NamedTuple):
     standbys: tuple[Standby, ...]
     servers: tuple[ServerState, ...]
     work: Work
+    history: tuple[HistoryPart, ...]
     losses: tuple[Loss, ...]
 
 
@@ -116,6 +144,7 @@ async def read_state(options: PostgresOptions) -> EngineState:
         standbys = tuple(Standby(*row) for row in await _rows(connection, options, _STANDBYS))
         servers = tuple(ServerState(*row) for row in await _rows(connection, options, _SERVERS))
         work = Work(*(await _rows(connection, options, _WORK))[0])
+        parts = await _rows(connection, options, _HISTORY, options.schema, list(PARTITIONED), WIDTH)
         losses = tuple(
             Loss(name, at, tuple(lost)) for name, at, lost in await _rows(connection, options, _LOSSES)
         )
@@ -128,6 +157,7 @@ async def read_state(options: PostgresOptions) -> EngineState:
             standbys,
             servers,
             work,
+            tuple(HistoryPart(*row) for row in parts),
             losses,
         )
 

@@ -4,7 +4,8 @@ Owns their definition, the version of all tables, and their making under a lock.
 
 Every statement of this engine is its own transaction, so that it may go through a pooler. Beyond plain SQL it uses
 ``insert .. on conflict``, data-modifying ``with``, ``for update skip locked``, ``lateral``, window functions,
-``unnest`` of several arrays, partial indexes and range partitions. ``pg_notify`` and the advisory lock of a migration may be missing.
+``unnest`` of several arrays, partial indexes and range partitions. ``pg_notify`` and the advisory lock of a migration
+may be missing.
 """
 
 from __future__ import annotations

@@ -21,7 +21,13 @@ _OWN = """
     insert into head values (randomblob(16), 0, zeroblob(32), x'');
 """
 SQLITE: Final = Dialect(
-    {"integer": "integer", "real": "real", "blob": "blob", "counter": "integer", "rowkey": "integer primary key"},
+    {
+        "integer": "integer",
+        "real": "real",
+        "blob": "blob",
+        "counter": "integer",
+        "rowkey": "integer primary key",
+    },
     {
         "table": "strict",
         "lookup": "strict, without rowid",

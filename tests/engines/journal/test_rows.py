@@ -5,7 +5,7 @@ from __future__ import annotations
 from agentserver.core.decide.requeue import redrive
 from agentserver.core.messages import Redriven
 from agentserver.engines.conformance.sample import SampleConversation
-from agentserver.engines.journal.rows import DeliveryEnd, Rows
+from agentserver.engines.journal.rows import DeliveryEnd, DeliveryRow, Rows
 from agentserver.engines.journal.steps.numbered import StepRows
 from agentserver.engines.journal.steps.step import StepMaker
 
@@ -84,11 +84,11 @@ def test_a_dead_letter_that_becomes_a_request_is_ended_within_the_conversation_o
         return rows.fold()
 
     before, dead = written(said), written(failed)
-    stored.letters[said.conversation.id, said.ready[0].id] = dead.ended[0].number
+    stored.letters[said.conversation.id, said.ready[0].id] = DeliveryRow(*dead.ended[0][4:6])
     after = written(again)
     assert [(one.state, one.within) for one in dead.ended] == [(DeliveryEnd.DEAD, before.opened[0][0])]
     assert [(one.state, one.within) for one in after.ended] == [(DeliveryEnd.REDRIVEN, after.opened[0][0])]
-    assert after.ended[0].number == dead.ended[0].number
+    assert after.ended[0][4:6] == dead.ended[0][4:6]
     assert after.opened[0][0] != before.opened[0][0]
 
 

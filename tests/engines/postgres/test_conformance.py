@@ -23,6 +23,7 @@ async def test_one_engine_keeps_every_promise(check, database):
         lambda: AloneEngine(options),
         durable=True,
         guarded=lambda guards: AloneEngine(options, guards),
+        retaining=lambda seconds: AloneEngine(options, retention=seconds),
     )
     await check(subject)
 

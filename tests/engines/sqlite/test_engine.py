@@ -34,8 +34,12 @@ pytestmark = pytest.mark.anyio
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 async def test_the_journal_keeps_every_promise(check, tmp_path):
-    journal = Journal(tmp_path / "out" / "journal.sqlite")
-    await check(Subject(journal, durable=True, guarded=journal))
+    path = tmp_path / "out" / "journal.sqlite"
+    journal = Journal(path)
+    subject = Subject(
+        journal, durable=True, guarded=journal, retaining=lambda seconds: Journal(path, retention=seconds)()
+    )
+    await check(subject)
 
 
 # Broken engines

@@ -80,7 +80,8 @@ def _record(
 def _delivery(connection: Connection, number: int, key: str, delivery: str) -> Delivery:
     row = connection.execute(
         f"select {COLUMNS} from step s join delivery d"  # noqa: S608 - our own text
-        " on d.number >= s.first_delivery and d.number < s.first_delivery + s.deliveries and d.conversation = s.conversation"
+        " on d.number >= s.first_delivery and d.number < s.first_delivery + s.deliveries"
+        " and d.conversation = s.conversation"
         " where s.conversation = ? and d.id = ?",
         (number, delivery),
     ).fetchone()

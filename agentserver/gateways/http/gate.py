@@ -6,6 +6,7 @@ request is (admission.py).
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from agentserver.gateways.http.admission import EXTRA
 from agentserver.gateways.http.parts import (
     HEADS,
     ProblemAnswer,
+    stopping,
     too_large,
     too_many,
     unavailable,
@@ -80,6 +82,10 @@ class Gate:
             await self._pass_on(scope, body, receive, answering.send)
         except ClientDisconnect:  # there is no client to answer
             return
+        except asyncio.CancelledError:  # the server ends before the request does: uvicorn would answer 500
+            if answering.started or scope["type"] != "http":
+                raise
+            await _answer(stopping(), scope, answering.send)
         except Exception as error:  # the connection's loop: others go on
             refused = _refused(error)
             if body is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 
@@ -11,7 +12,8 @@ from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route
 
-from agentserver.gateways.http import DoorPart
+from agentserver.gateways.http import DoorOptions, DoorPart
+from agentserver.gateways.http.gate import Gate
 from agentserver.gateways.http.parts import caller
 from agentserver.gateways.principals import Rate, Rates, Role
 from agentserver.gateways.principals.callers import REFUSALS
@@ -362,3 +364,23 @@ async def test_a_refusal_for_a_quota_says_what_helps():
         )
         await ada.delete(path)
         assert (await ada.post("/v1/conversations")).status_code == 201
+
+
+async def test_a_request_that_the_end_of_the_server_cuts_off_is_answered_with_503():
+    """The server library cancels what is not answered in time, and would answer with 500."""
+    begun, sent = asyncio.Event(), []
+
+    async def waits(scope, receive, send):
+        begun.set()
+        await asyncio.Event().wait()
+
+    async def send(message):
+        sent.append(message)
+
+    gate = Gate(DoorOptions(frozenset(), frozenset()), waits, None, lambda scope, status: None)
+    scope = {"type": "http", "method": "GET", "path": "/healthz", "query_string": b"", "headers": []}
+    answering = asyncio.ensure_future(gate(scope, asyncio.Event().wait, send))
+    await begun.wait()
+    answering.cancel()
+    await answering
+    assert sent[0]["status"] == 503

@@ -53,7 +53,6 @@ BARE_NAMES = 2.0
 UNTRANSLATED: dict[str, tuple[float, float]] = {
     "cli": (19.6, 23.7),
     "client": (24.4, 21.7),
-    "config": (17.8, 22.9),
     "core": (25.5, 30.1),
     "engines": (25.8, 21.0),
     "gateways": (25.7, 21.3),
@@ -62,7 +61,6 @@ UNTRANSLATED: dict[str, tuple[float, float]] = {
     "payload": (12.5, 19.8),
     "ports": (27.0, 19.7),
     "provenance": (20.7, 29.8),
-    "remedies": (12.1, 44.0),
     "testing": (17.5, 21.1),
     "(modules)": (18.4, 15.2),
     "docs": (11.5, 0.0),

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from agentserver.config import Organism
     from agentserver.config.code.editions import Succession
-    from agentserver.config.organism import PostgresKeys
+    from agentserver.config.keys.models import Postgres
     from agentserver.core.guard import Rules
     from agentserver.core.state.approvals import Approval, ApprovalAnswer
     from agentserver.core.state.conversation import Conversation
@@ -377,22 +377,22 @@ def principal_stores(organism: Organism) -> tuple[PrincipalStore, PaceStore | No
     return beside(journal_path(organism) or organism.files[0]), None
 
 
-def shared_principals(keys: PostgresKeys) -> PrincipalTable:
+def shared_principals(keys: Postgres) -> PrincipalTable:
     """Find the principals, and the pace of each, that servers share. Raises MissingExtraError."""
     require("engine: postgres:", "postgres")
     from agentserver.engines.postgres.principals import PrincipalTable
 
-    return PrincipalTable(keys.url, keys.schema)
+    return PrincipalTable(keys.url, keys.schema_name)
 
 
-def postgres_options(keys: PostgresKeys) -> PostgresOptions:
+def postgres_options(keys: Postgres) -> PostgresOptions:
     """Say which database is meant, and how it is used. Raises MissingExtraError."""
     require("engine: postgres:", "postgres")
     from agentserver.engines.postgres.options import PostgresOptions
 
     return PostgresOptions(
         keys.url,
-        keys.schema,
+        keys.schema_name,
         lease=keys.lease,
         durability=keys.durability,
         migrate=keys.migrate,

@@ -111,7 +111,7 @@ def hygiene(organism: Organism, codecs: Codecs) -> Iterator[ConfigMistake]:
     from agentserver.config.findings import ConfigMistake
     from agentserver.hygiene.objections import Objection, SchemaLanguage
     from agentserver.hygiene.rules import inspect, read_schema
-    from agentserver.remedies import of
+    from agentserver.remedies import remedy_of
     from agentserver.remedies.configuration import ConfigCode
 
     told: set[type] = set()
@@ -122,7 +122,7 @@ def hygiene(organism: Organism, codecs: Codecs) -> Iterator[ConfigMistake]:
         schema = read_schema(SchemaLanguage.XSD, codecs.of(payload).xsd(documented=True).encode())
         for found in (schema,) if isinstance(schema, Objection) else inspect(schema):
             message = f"the schema of {payload.__qualname__}, {whose}: {found}"
-            code = of("hygiene", found.rule) or ConfigCode.PAYLOAD.value
+            code = remedy_of("hygiene", found.rule) or ConfigCode.PAYLOAD.value
             yield ConfigMistake(code, severity, place.file, place.line, "", message)
 
 
@@ -144,7 +144,7 @@ def _looked_at(organism: Organism) -> Iterator[tuple[Severity, type, str, Source
 
 def unsafe(organism: Organism) -> Iterator[ConfigMistake]:
     """Connect to the database of an organism; gives each promise that it does not keep."""
-    if organism.engine is None or organism.engine.source is None:
+    if organism.engine is None or organism.engine_source is None:
         return
     import anyio
 
@@ -153,7 +153,7 @@ def unsafe(organism: Organism) -> Iterator[ConfigMistake]:
     from agentserver.ports import EngineError
     from agentserver.remedies.configuration import ConfigCode
 
-    options, place = postgres_options(organism.engine), organism.engine.source
+    options, place = postgres_options(organism.engine), organism.engine_source
     from agentserver.engines.postgres.status import find_weaknesses  # with an extra that most do without
 
     severity = Severity.WARNING

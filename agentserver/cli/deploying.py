@@ -16,8 +16,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from agentserver.config.keys.http import LOCAL
-from agentserver.config.organism import DoorKeys
+from agentserver.config.keys.endpoints import LOCAL, HttpEntry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -160,7 +159,7 @@ def texts(organism: Organism) -> Iterator[tuple[Path, str]]:
     """
     served = Path(os.path.realpath(organism.files[0])).relative_to(organism.project).as_posix()
     folder = files("agentserver.cli") / "scaffold" / "deploy"
-    door = organism.door or DoorKeys()
+    door = organism.door or HttpEntry()
     if not door.port:
         raise ValueError(
             f'{organism.files[0]}: http.bind: port 0 is another port at each start; name one, such as "{LOCAL}"'
@@ -184,7 +183,7 @@ def _given(values: Mapping[str, str], found: re.Match[str]) -> str:
     return values[found[0]]
 
 
-def _check(door: DoorKeys) -> str:
+def _check(door: HttpEntry) -> str:
     """Write the Python that fails unless the door of this machine is well.
 
     The certificate of the door is for the name that clients use, so that a check by address does not ask for it.

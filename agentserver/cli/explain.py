@@ -41,12 +41,12 @@ def command(ctx: click.Context, /, what: str, organism: Path | None, journal: Pa
     printed, which ends with its code. ID is a conversation, a request, a delivery or a dead letter of the journal, or
     the beginning of its id; then every refusal of it is explained. "agentserver explain codes" lists all codes.
     """
-    from agentserver.remedies import found
+    from agentserver.remedies import find_remedies
 
     if what == "codes":
         _print(_listed())
         return
-    entries = found(what)
+    entries = find_remedies(what)
     if entries:
         for one in entries:
             _print(_told(one))
@@ -125,7 +125,7 @@ def _found(ctx: click.Context, reader: EngineReader, what: str) -> tuple[str, Se
 def _record(record: AuditRecord, shown: set[tuple[str, str]]) -> Iterator[str]:
     """One refusal with its grounds; an entry that was shown before is only named."""
     from agentserver.core.records.wording import WORDING
-    from agentserver.remedies import of
+    from agentserver.remedies import remedy_of
     from agentserver.trace.why import grounds
 
     about = f"{record.sender} -> {record.to or '?'} {record.root}".rstrip()
@@ -134,7 +134,7 @@ def _record(record: AuditRecord, shown: set[tuple[str, str]]) -> Iterator[str]:
         f"  {line}" for line in WORDING.lines(record.detail, f"agentserver trace {record.conversation[:8]}")
     )
     for key in grounds(record):
-        entry = of(*key)
+        entry = remedy_of(*key)
         if entry is not None and key not in shown:
             shown.add(key)
             yield from _told(entry, "  ")

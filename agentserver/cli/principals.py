@@ -20,7 +20,7 @@ from agentserver.cli.verbs import Verbs
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from agentserver.config.organism import PostgresKeys
+    from agentserver.config.keys.models import Postgres
     from agentserver.gateways.principals import Rate
     from agentserver.gateways.principals.document import Enrolled
     from agentserver.ports.principals import PrincipalStore
@@ -206,7 +206,7 @@ def _store(
 
     Where this ``begins`` them in a database, its tables are made, as the first server that starts makes them.
     """
-    from agentserver.config.organism import Journal
+    from agentserver.config.keys.models import Journal
     from agentserver.gateways.principals import document
 
     if journal is not None:
@@ -236,7 +236,7 @@ def _store(
     return document.beside(seen.journal)
 
 
-def _make_tables(ctx: click.Context, keys: PostgresKeys) -> None:
+def _make_tables(ctx: click.Context, keys: Postgres) -> None:
     import anyio
 
     from agentserver.assembly import postgres_options

@@ -230,8 +230,7 @@ def listener_names(ctx: click.Context, param: click.Parameter, incomplete: str) 
 def declared(path: Path) -> Iterator[str]:
     """The names of the listeners in an organism's files, which may be broken. Runs no code of the organism."""
     from agentserver.config.findings import Mistakes
-    from agentserver.config.places import project_directory
-    from agentserver.config.yaml.sources import Sources
+    from agentserver.config.yaml.sources import Sources, project_directory
 
     sources = Sources(project_directory(path), os.environ, Mistakes())
     sources.read(path)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
-    from agentserver.config.organism import PostgresKeys
+    from agentserver.config.keys.models import Postgres
     from agentserver.config.yaml.secrets import Secrets
     from agentserver.core.encoding.recorded import RecordedConversation
     from agentserver.core.guard import CoreGuard
@@ -105,7 +105,7 @@ def located(ctx: click.Context, organism: Path | None, journal: Path | None) -> 
     Where there is no organism it is the one that a new organism would have. Ends the command when there is none, and
     where a program has given its own engine.
     """
-    from agentserver.config.organism import Journal
+    from agentserver.config.keys.models import Journal
 
     if journal is not None:
         return journal
@@ -148,7 +148,7 @@ def source(ctx: click.Context, organism: Path | None, journal: Path | None) -> S
     return Source(path, partial(reading_file, path))
 
 
-def _database(keys: PostgresKeys) -> Source:
+def _database(keys: Postgres) -> Source:
     """The database of an organism. Raises MissingExtraError."""
     from agentserver.assembly import postgres_options
 

@@ -52,7 +52,7 @@ async def reload(server: Server, path: Path) -> tuple[str, ...]:
     from agentserver.reloading.obstacles import refuse_reload
 
     kept = f"{path} is not reloaded, and everything goes on as before:"
-    read = partial(config.load, path, environ=os.environ, after=server.organism)
+    read = partial(config.load, path, environ=os.environ, previous=server.organism)
     organism = await attempt(anyio.to_thread.run_sync(read, abandon_on_cancel=True))
     if isinstance(organism, config.ConfigError):
         return (kept, *(each.coded() for each in organism.findings))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from agentserver.assembly import Server
     from agentserver.cli.ending import GracefulEnd
     from agentserver.config import Organism
-    from agentserver.config.organism import DoorKeys
+    from agentserver.config.keys.endpoints import HttpEntry
     from agentserver.core.state.approvals import Approval
     from agentserver.gateways.http import DoorOptions, DoorPart, HttpDoor
     from agentserver.gateways.principals import Rates, Tokens
@@ -156,7 +156,7 @@ def command(ctx: click.Context, organism: Path | None, *, console: bool, reloads
     secure = None
     try:
         if keys.tls is not None:
-            secure = tls(*(loaded.project / each for each in keys.tls))
+            secure = tls(loaded.project / keys.tls.certificate, loaded.project / keys.tls.key)
     except OSError as error:
         project.refuse(ctx, f"{loaded.files[0]}: http.tls: cannot be used: {error.strerror or error}")
     try:
@@ -171,7 +171,7 @@ def command(ctx: click.Context, organism: Path | None, *, console: bool, reloads
 class _Doorway:
     """The place of the door: its keys, the socket that listens, and TLS where it speaks that."""
 
-    keys: DoorKeys
+    keys: HttpEntry
     listening: socket.socket
     secure: ssl.SSLContext | None
 
@@ -184,7 +184,7 @@ class _Doorway:
 
         keys, port = self.keys, self.listening.getsockname()[1]
         local = ip_address(keys.host).is_loopback
-        hosts, origins = names(port, keys.public, local=local, secure=self.secure is not None)
+        hosts, origins = names(port, keys.public_url or "", local=local, secure=self.secure is not None)
         most = room_for(CONNECTIONS)
         return DoorOptions(hosts, origins, body=keys.body, connections=most, idle=keys.idle)
 
@@ -192,7 +192,7 @@ class _Doorway:
         """The address at which clients find it."""
         host, port = self.listening.getsockname()[:2]
         scheme = "https" if self.secure is not None else "http"
-        return self.keys.public or f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+        return self.keys.public_url or f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def _serve(

@@ -29,11 +29,11 @@ def unwalled(organism: Organism) -> Iterator[ConfigMistake]:
     if not asked:
         return
     from agentserver.config.findings import ConfigMistake, Severity
-    from agentserver.remedies import of
+    from agentserver.remedies import remedy_of
     from agentserver.remedies.configuration import ConfigCode
     from agentserver.worker.wall.raising import missing
 
-    code = of("wall", "lacks") or ConfigCode.ISOLATION.value
+    code = remedy_of("wall", "lacks") or ConfigCode.ISOLATION.value
 
     for place, ports, fork in asked:
         for lacking in missing(ports=ports, fork=fork):

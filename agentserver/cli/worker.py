@@ -92,7 +92,7 @@ def command(ctx: click.Context, /, listener: str, organism: Path | None, **said:
 
 
 def _part(ctx: click.Context, path: Path, listener: str) -> Organism:
-    from agentserver.config.code.remote import read_part
+    from agentserver.config.code.isolated import read_part
 
     found, mistakes = read_part(path, os.environ, listener)
     if found is None:

@@ -1,7 +1,4 @@
-"""Mistakes of a configuration, each with its place.
-
-Owns Severity, Where, Finding, Report and ConfigError, and how they read. Refuses to know YAML and the checks.
-"""
+"""Mistakes of a configuration, each with its place."""
 
 from __future__ import annotations
 
@@ -35,15 +32,15 @@ MAX_FINDINGS = 200
 
 
 class Severity(StrEnum):
-    """An error keeps the organism from loading; a warning does not."""
+    """Weight of a mistake: an error keeps the organism from loading; a warning does not."""
 
     ERROR = "error"
     WARNING = "warning"
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
-    """A value in a YAML file: the file as the caller named it, the line from 1, the path inside the file."""
+class SourceSpan:
+    """Place of a value in a YAML file: the file as the caller named it, the line from 1, the path in the file."""
 
     file: Path
     line: int
@@ -56,7 +53,7 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class ConfigMistake:
-    """One mistake.
+    """Mistake of a configuration.
 
     Args:
         code: of the kind of mistake, with its explanation.
@@ -64,7 +61,7 @@ class ConfigMistake:
         file: the YAML file, as the caller named it.
         line: from 1.
         path: of the value inside the file, such as ``listeners[2].peers[0]``; empty for the whole file.
-        message: what is wrong; one line, at most 500 characters, without control characters or secrets.
+        message: the mistake; one line, at most 500 characters, without control characters or secrets.
         suggestion: a likely correction, or empty.
     """
 
@@ -83,12 +80,12 @@ class ConfigMistake:
         return f"{one_line(str(self.file))}:{self.line}: {warning}{path}{self.message}{suggestion}"
 
     def coded(self) -> str:
-        """The mistake with its code at the end of the line, where no word of a user can stand."""
+        """Format the mistake with its code at the end of the line, after all text of a user."""
         return f"{self} [{self.code}]"
 
 
 class ConfigError(Exception):
-    """The organism cannot load. ``str()`` gives one line per finding."""
+    """Error with every mistake of an organism. ``str()`` gives one line per mistake."""
 
     def __init__(self, findings: tuple[ConfigMistake, ...]) -> None:
         super().__init__("\n".join(map(str, findings)))
@@ -97,33 +94,35 @@ class ConfigError(Exception):
 
 @dataclass(slots=True)
 class Mistakes:
-    """Collects the findings of one load; of errors about the same value it keeps the first."""
+    """Collector of the mistakes of one load; of errors about the same value it keeps the first."""
 
     findings: list[ConfigMistake] = field(default_factory=list)
-    _faulty: set[Where] = field(default_factory=set)
+    _faulty: set[SourceSpan] = field(default_factory=set)
 
-    def error(self, code: ConfigCode, where: Where, message: str, suggestion: str = "") -> None:
-        """Note a mistake that keeps the organism from loading."""
+    def error(self, code: ConfigCode, where: SourceSpan, message: str, suggestion: str = "") -> None:
+        """Add a mistake that keeps the organism from loading."""
         if where.path and where in self._faulty:
             return
         self._faulty.add(where)
         self._add(code, Severity.ERROR, where, message, suggestion)
 
-    def warning(self, code: ConfigCode, where: Where, message: str, suggestion: str = "") -> None:
-        """Note what is allowed and probably not meant."""
+    def warning(self, code: ConfigCode, where: SourceSpan, message: str, suggestion: str = "") -> None:
+        """Add a mistake that does not keep the organism from loading."""
         self._add(code, Severity.WARNING, where, message, suggestion)
 
-    def _add(self, code: ConfigCode, severity: Severity, where: Where, message: str, suggestion: str) -> None:
+    def _add(
+        self, code: ConfigCode, severity: Severity, where: SourceSpan, message: str, suggestion: str
+    ) -> None:
         place = (where.file, where.line, where.path)
         self.findings.append(ConfigMistake(code.value, severity, *place, message, suggestion))
 
     @property
     def failed(self) -> bool:
-        """True when there is an error among the findings."""
+        """True when there is an error."""
         return bool(self._faulty)
 
     def settle(self, files: Iterable[Path], secrets: Secrets) -> tuple[ConfigMistake, ...]:
-        """The findings by file (in the order given) and line, redacted, printable and bounded."""
+        """Sort the mistakes by file (in the given order) and line, redact and bound them."""
         order = {file: i for i, file in enumerate(files)}
         ranked = sorted(self.findings, key=lambda f: (order.get(f.file, len(order)), f.line))
         shown = [_clean(f, secrets) for f in ranked[:MAX_FINDINGS]]
@@ -137,7 +136,7 @@ class Mistakes:
 
 
 def _clean(finding: ConfigMistake, secrets: Secrets) -> ConfigMistake:
-    """Hide what is secret, except in keys: "postgres" is a usual password, which would hide the key of that name."""
+    """Redact secrets, except in keys: "postgres" is a usual password, which would hide the key of that name."""
     keys = _KEY.findall(finding.path)
     needles = tuple(needle for needle in secrets.needles if not any(needle in key for key in keys))
     secrets = replace(secrets, needles=needles)
@@ -150,18 +149,18 @@ def _clean(finding: ConfigMistake, secrets: Secrets) -> ConfigMistake:
 
 
 def printable(text: str) -> str:
-    """The text on one line, bounded, with what a terminal could act on escaped."""
+    """Escape control characters, and cut the text to one bounded line."""
     return escape_unseen(truncate(text, MAX_TEXT, DOTS))
 
 
-def dotted(loc: Loc) -> str:
-    """``("listeners", 2, "peers", 0)`` as ``listeners[2].peers[0]``."""
+def format_path(loc: Loc) -> str:
+    """Format ``("listeners", 2, "peers", 0)`` as ``listeners[2].peers[0]``."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc)
     return text.removeprefix(".")
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The nearest known name as a suggestion, or empty."""
+    """Suggest the nearest known name; empty without one."""
     by_fold = {name.casefold(): name for name in known}
     near = difflib.get_close_matches(word[:100].casefold(), by_fold, n=1)
     return f'did you mean "{by_fold[near[0]]}"?' if near else ""

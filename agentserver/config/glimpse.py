@@ -1,7 +1,4 @@
-"""The journal, the secrets and the MCP servers of an organism, read without loading it, though it may be broken.
-
-Owns how much of it was read. Runs no code of the organism, and refuses to know the rest of it.
-"""
+"""Reads the storage, the secrets and the MCP servers of an organism that may be broken. Runs no code of it."""
 
 from __future__ import annotations
 
@@ -12,42 +9,49 @@ from typing import TYPE_CHECKING, NamedTuple
 from pydantic import ValidationError
 
 from agentserver.config.findings import Mistakes, Severity
-from agentserver.config.keys.engine import sound_engine
-from agentserver.config.keys.models import JournalEntry, OrganismFile, unjournalled
-from agentserver.config.places import JOURNAL, astray, misplaced, project_directory, shown_directory
+from agentserver.config.keys.intents import HandoffsEntry
+from agentserver.config.keys.models import Journal, OrganismFile, expand_journal, sound_engine
 from agentserver.config.validation import parse
 from agentserver.config.yaml.secrets import Secrets
-from agentserver.config.yaml.sources import Sources
+from agentserver.config.yaml.sources import (
+    Sources,
+    describe_outside,
+    project_directory,
+    resolve_outside,
+    shown_directory,
+)
 from agentserver.remedies.configuration import ConfigCode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from agentserver.config.findings import ConfigMistake
-    from agentserver.config.organism import PostgresKeys
+    from agentserver.config.code.userland import Project
+    from agentserver.config.findings import ConfigMistake, Loc
+    from agentserver.config.keys.models import Postgres
+    from agentserver.config.validation import ParsedDocument
     from agentserver.config.yaml.document import Document
     from agentserver.payload.foreign.servers import McpServer
 
 
 class Glimpse(NamedTuple):
-    """The readable parts of an organism.
+    """Readable parts of an organism.
 
     Args:
-        secrets: every value that it takes from the environment or a file, as far as they could be read.
-        unread: why there may be more, a mistake a line; empty when there are no others.
-        journal: the file of its journal; None when it keeps none or it cannot be told.
-        unkept: whether it says that it keeps none.
-        engine: the database that it has in place of a journal; None when there is none or it cannot be told.
-        limit: bytes that its journal may hold; None when it keeps none or it cannot be told.
-        astray: why the file that it names for its journal is not taken: it is out of the project.
-        mistakes: why it cannot be told where conversations are kept, a mistake a line.
+        secrets: the values from the environment and files, as far as they could be read.
+        unread: mistakes that may hide more secrets, one per line; empty without any.
+        journal: the file of its journal; None without one, or when it is unknown.
+        unkept: whether ``journal: none`` is set.
+        engine: the database; None without one, or when it is unknown.
+        limit: maximal bytes of the journal; None without one, or when it is unknown.
+        astray: the mistake of a journal outside the project; empty without one.
+        mistakes: mistakes that hide the storage, one per line.
     """
 
     secrets: Secrets
     unread: str = ""
     journal: Path | None = None
     unkept: bool = False
-    engine: PostgresKeys | None = None
+    engine: Postgres | None = None
     limit: int | None = None
     astray: str = ""
     mistakes: str = ""
@@ -66,7 +70,7 @@ def glimpse(path: Path, environ: Mapping[str, str]) -> Glimpse:
     if not sources.documents or sources.documents[0].directory != Path(os.path.realpath(path.parent)):
         return found
     try:
-        return _kept(found, sources.documents[0], path)
+        return _read_storage(found, sources.documents[0], path)
     except ValidationError:
         report = Mistakes()
         parse(sources.documents[0], OrganismFile, report)
@@ -74,22 +78,22 @@ def glimpse(path: Path, environ: Mapping[str, str]) -> Glimpse:
         return found._replace(mistakes="\n".join(each.coded() for each in settled))
 
 
-def _kept(found: Glimpse, main: Document, path: Path) -> Glimpse:
-    """The known facts, with the place where conversations are kept. Raises ValidationError when that cannot be told."""
+def _read_storage(found: Glimpse, main: Document, path: Path) -> Glimpse:
+    """Add the storage to the known facts. Raises ValidationError when it is invalid."""
     project = project_directory(path)
     if "engine" in main.data:
         return found._replace(engine=sound_engine(main))
-    said = unjournalled(main.data.get("journal"))
+    said = expand_journal(main.data.get("journal"))
     if said is None:
         return found._replace(unkept=True)
-    journal = JournalEntry.model_validate(said)
-    real = astray(project, journal.path)
+    journal = Journal.model_validate(said)
+    real = resolve_outside(project, journal.path)
     if real is None:
         return found._replace(journal=project / journal.path, limit=journal.limit)
-    where = main.where(JOURNAL)
+    where = main.locate(JOURNAL)
     lost = Mistakes()
     lost.error(
-        ConfigCode.FILE, where, *misplaced(JOURNAL, journal.path, real, shown_directory(path, project))
+        ConfigCode.FILE, where, *describe_outside(JOURNAL, journal.path, real, shown_directory(path, project))
     )
     return found._replace(astray=lost.settle([where.file], found.secrets)[0].coded())
 
@@ -97,9 +101,9 @@ def _kept(found: Glimpse, main: Document, path: Path) -> Glimpse:
 def servers(
     path: Path, environ: Mapping[str, str]
 ) -> tuple[tuple[McpServer, ...], Path, tuple[ConfigMistake, ...]]:
-    """The MCP servers of an organism, without their tools; the project directory; mistakes in what is said of servers.
+    """Read the MCP servers without their tools; returns them, the project directory and the mistakes.
 
-    Locks are not read: this is what they are written with.
+    Locks are not read: the caller writes them.
     """
     from agentserver.config.code.tools import ToolReader
 
@@ -116,3 +120,27 @@ def servers(
         project,
         tuple(each for each in mistakes if each.path.startswith("mcp") or not sources.documents),
     )
+
+
+JOURNAL: Loc = ("journal", "path")
+AUDIT: Loc = ("handoffs", "audit")
+
+
+def check_places(main: ParsedDocument, home: Project, report: Mistakes) -> None:
+    """Refuse a relative path that leads out of the project, through ``..`` or a symbolic link."""
+    handoffs = _value_at(main.document.data, AUDIT, HandoffsEntry().audit)
+    journal = None if main.journal is None else main.journal.path
+    for loc, written in ((JOURNAL, journal), (AUDIT, handoffs)):
+        place = resolve_outside(home.root, written) if isinstance(written, str) else None
+        if place is not None:
+            report.error(
+                ConfigCode.FILE,
+                main.document.locate(loc),
+                *describe_outside(loc, str(written), place, home.shown),
+            )
+
+
+def _value_at(data: object, loc: Loc, default: str) -> object:
+    for key in loc:
+        data = data.get(key, default) if isinstance(data, dict) else default
+    return data

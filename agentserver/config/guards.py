@@ -1,7 +1,4 @@
-"""``guards:``, the rules about messages that a project adds.
-
-Owns the way from an entry to a guard with its settings and its name. Refuses to know what a guard decides.
-"""
+"""Reads ``guards:``, the rules about messages that a project adds."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
-from agentserver.config.code.settings import Given, fields_of, has_fields, make
+from agentserver.config.code.settings import SettingsValues, fields_of, has_fields, make
 from agentserver.config.code.userland import Crash, attempt
 from agentserver.guards.base import Guard, unfit
 from agentserver.guards.own import OWN
@@ -30,23 +27,23 @@ OWN_KEYS = ("use", "name")
 def read_guards(
     declared: Iterable[DeclaredGuard], listeners: Mapping[str, Listener], binder: Binder
 ) -> dict[str, Guard]:
-    """The guards by name, in order; without those that have a finding.
+    """Make the guards, by name and in order; without those that have a finding.
 
     Args:
-        declared: the sound entries.
-        listeners: the organism's, by name. What a guard says of them counts once nothing else is wrong.
-        binder: finds the classes and takes the findings.
+        declared: the valid entries.
+        listeners: of the organism, by name. Guards check them once there are no other mistakes.
+        binder: imports the classes and collects the findings.
     """
     found: dict[str, Guard] = {}
     first: dict[str, DeclaredGuard] = {}
     for each in declared:
         kind = _class(each, binder)
-        guard = None if kind is None else _made(kind, each, binder)
+        guard = None if kind is None else _make(kind, each, binder)
         if guard is None:
             continue
         name = each.entry.name or type(guard).__name__
         if name in first or name in OWN:
-            _taken(name, each, first.get(name), binder)
+            _report_taken_name(name, each, first.get(name), binder)
         elif binder.report.failed or _fits(guard, each, listeners, binder):
             found[name] = guard
         first.setdefault(name, each)
@@ -54,7 +51,7 @@ def read_guards(
 
 
 def _class(declared: DeclaredGuard, binder: Binder) -> type[Guard] | None:
-    path, where = declared.entry.use, declared.where("use")
+    path, where = declared.entry.use, declared.locate("use")
     kind = binder.resolve(path, where)
     if kind is None:
         return None
@@ -73,9 +70,9 @@ def _class(declared: DeclaredGuard, binder: Binder) -> type[Guard] | None:
     return kind
 
 
-def _made(kind: type[Guard], declared: DeclaredGuard, binder: Binder) -> Guard | None:
-    """An instance of the class with the entry's settings, or None after a finding."""
-    settings, where = dict(declared.entry.model_extra or {}), declared.where("use")
+def _make(kind: type[Guard], declared: DeclaredGuard, binder: Binder) -> Guard | None:
+    """Make an instance with the settings of the entry; None after a finding."""
+    settings, where = dict(declared.entry.model_extra or {}), declared.locate("use")
     if not has_fields(kind):
         return _plain(kind, settings, declared, binder)
     if not _frozen(kind):
@@ -88,36 +85,36 @@ def _made(kind: type[Guard], declared: DeclaredGuard, binder: Binder) -> Guard |
         binder.report.error(ConfigCode.SETTINGS, where, told, "call the setting otherwise")
         return None
     at = ("guards", declared.index)
-    given = Given(declared.document, at, settings, (*at, "use"))
-    return _of(kind, make(kind, given, binder.importer.project, binder.report), declared, binder)
+    given = SettingsValues(declared.document, at, settings, (*at, "use"))
+    return _check_instance(kind, make(kind, given, binder.importer.project, binder.report), declared, binder)
 
 
 def _plain(
     kind: type[Guard], settings: dict[str, object], declared: DeclaredGuard, binder: Binder
 ) -> Guard | None:
-    """A guard without fields."""
+    """Make a guard without fields."""
     if settings:
         key = next(iter(settings))
         told = f"{kind.__qualname__} takes no settings"
         binder.report.error(
-            ConfigCode.SETTINGS, declared.where(key), told, f"make it a frozen dataclass with a field {key}"
+            ConfigCode.SETTINGS, declared.locate(key), told, f"make it a frozen dataclass with a field {key}"
         )
         return None
     made = attempt(kind)
     if isinstance(made, Crash):
         told = f"{kind.__qualname__} failed: {binder.importer.project.explain(made)}"
-        binder.report.error(ConfigCode.GUARD, declared.where("use"), told)
+        binder.report.error(ConfigCode.GUARD, declared.locate("use"), told)
         return None
-    return _of(kind, made, declared, binder)
+    return _check_instance(kind, made, declared, binder)
 
 
-def _of(kind: type[Guard], made: object, declared: DeclaredGuard, binder: Binder) -> Guard | None:
-    """The instance, where its class has made one; None for None, and after a finding for anything else."""
+def _check_instance(kind: type[Guard], made: object, declared: DeclaredGuard, binder: Binder) -> Guard | None:
+    """Return the instance of the class; None for None, and after a finding for anything else."""
     if type(made) is kind:
         return made
     if made is not None:
         told = f"{kind.__qualname__} gives {type(made).__qualname__}, no guard of its own class"
-        binder.report.error(ConfigCode.CLASS, declared.where("use"), told, "define no __new__")
+        binder.report.error(ConfigCode.CLASS, declared.locate("use"), told, "define no __new__")
     return None
 
 
@@ -127,20 +124,22 @@ def _frozen(kind: type) -> bool:
     return bool(getattr(getattr(kind, "__dataclass_params__", None), "frozen", False))
 
 
-def _taken(name: str, declared: DeclaredGuard, first: DeclaredGuard | None, binder: Binder) -> None:
-    where = declared.where("name" if declared.entry.name else "use")
+def _report_taken_name(
+    name: str, declared: DeclaredGuard, first: DeclaredGuard | None, binder: Binder
+) -> None:
+    where = declared.locate("name" if declared.entry.name else "use")
     if first is None:
         binder.report.error(
             ConfigCode.TWICE, where, f'"{name}" is the name of a guard of the server', "give it another name:"
         )
         return
-    before = first.where()
+    before = first.locate()
     told = f'duplicate guard "{name}" (first at {before.file}:{before.line})'
     binder.report.error(ConfigCode.TWICE, where, told, "tell them apart by name:")
 
 
 def _fits(guard: Guard, declared: DeclaredGuard, listeners: Mapping[str, Listener], binder: Binder) -> bool:
-    """True when the guard has nothing against the organism."""
+    """Return True when the guard accepts the organism."""
     checked = attempt(lambda: guard.check(MappingProxyType(dict(listeners))))
     if not isinstance(checked, Crash):
         return True
@@ -148,6 +147,6 @@ def _fits(guard: Guard, declared: DeclaredGuard, listeners: Mapping[str, Listene
     meant = attempt(lambda: str(error)) if isinstance(error, ValueError) else ""
     failed = f"{type(guard).__qualname__}.check failed: {binder.importer.project.explain(checked)}"
     binder.report.error(
-        ConfigCode.GUARD, declared.where(), meant if isinstance(meant, str) and meant else failed
+        ConfigCode.GUARD, declared.locate(), meant if isinstance(meant, str) and meant else failed
     )
     return False

@@ -1,8 +1,4 @@
-"""The intents of an organism, from entries to a vocabulary that is proved.
-
-Owns the meaning of an entry, and what only shows beside the listeners: targets that take no tasks, peers that a target
-does not have, payload classes that mean two things. Refuses to judge requests.
-"""
+"""Reads ``intents:`` and ``handoffs:`` into a checked vocabulary."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agentserver.config.code.signature import is_payload
-from agentserver.config.findings import Where, did_you_mean
+from agentserver.config.findings import SourceSpan, did_you_mean
 from agentserver.config.organism import Handoffs, SourceLine
 from agentserver.core.handoffs import Handoff, Task
 from agentserver.handoff.intents import LEGACY, Intent, Vocabulary, narrowing, vocabulary
@@ -29,7 +25,7 @@ if TYPE_CHECKING:
     from agentserver.config.findings import Mistakes
     from agentserver.config.keys.intents import DeclaredIntent, ParameterEntry
     from agentserver.config.organism import BoundListener
-    from agentserver.config.validation import Parsed
+    from agentserver.config.validation import ParsedDocument
     from agentserver.handoff.intents import VocabularyFault
 
 NOTE = "note"
@@ -37,16 +33,16 @@ NOTE = "note"
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
-    """An intent with its entry and the payload class that it is bound to."""
+class _ReadIntent:
+    """Intent with its entry and its payload class."""
 
     declared: DeclaredIntent
     intent: Intent
     payload: type | None
 
 
-def read_handoffs(parsed: Parsed, bound: Sequence[BoundListener], binder: Binder) -> Handoffs | None:
-    """The handoffs of an organism; None when it has none, or after a finding."""
+def read_handoffs(parsed: ParsedDocument, bound: Sequence[BoundListener], binder: Binder) -> Handoffs | None:
+    """Read the handoffs of an organism; None without any, or after a finding."""
     report = binder.report
     _check_tasks(bound, report, declared=bool(parsed.document.data.get("intents")))
     found = [_intent(each, binder) for each in parsed.intents]
@@ -61,25 +57,25 @@ def read_handoffs(parsed: Parsed, bound: Sequence[BoundListener], binder: Binder
     _check_targets(sound, bound, report)
     _report(narrowing(words, {b.listener.name: b.listener.peers for b in bound}), sound, parsed, report)
     payloads = _payloads(sound, bound, report)
-    place = sound[0].declared.where()
+    place = sound[0].declared.locate()
     audit = None if common.audit == "none" else common.audit
     scrub = Scrub.ON if common.scrub else Scrub.OFF
     return Handoffs(words, payloads, audit, scrub, SourceLine(place.file, place.line))
 
 
-def _intent(declared: DeclaredIntent, binder: Binder) -> _Read | None:
+def _intent(declared: DeclaredIntent, binder: Binder) -> _ReadIntent | None:
     entry = declared.entry
     payload = None
     parameters: Iterable[Parameter] | None = [_parameter(*each) for each in entry.params.items()]
     if entry.payload_class is not None:
-        where = declared.where("payload_class")
+        where = declared.locate("payload_class")
         payload = _payload(entry.payload_class, where, binder)
         parameters = None if payload is None else _from_class(payload, where, binder.report)
         if entry.params:
             binder.report.error(
                 ConfigCode.INTENTS,
-                declared.where("params"),
-                "stands beside payload_class",
+                declared.locate("params"),
+                "conflicts with payload_class",
                 "keep one of them",
             )
             return None
@@ -91,7 +87,7 @@ def _intent(declared: DeclaredIntent, binder: Binder) -> _Read | None:
     intent = Intent(
         entry.name, tuple(entry.target), entry.template, kept, note, entry.note, entry.event, allowed
     )
-    return _Read(declared, intent, payload)
+    return _ReadIntent(declared, intent, payload)
 
 
 def _parameter(name: str, entry: ParameterEntry) -> Parameter:
@@ -101,7 +97,7 @@ def _parameter(name: str, entry: ParameterEntry) -> Parameter:
     return Parameter(name, lexical, kind, entry.required, entry.words)
 
 
-def _payload(path: str, where: Where, binder: Binder) -> type | None:
+def _payload(path: str, where: SourceSpan, binder: Binder) -> type | None:
     found = binder.resolve(path, where)
     if found is None:
         return None
@@ -116,7 +112,7 @@ def _payload(path: str, where: Where, binder: Binder) -> type | None:
     return found
 
 
-def _from_class(payload: type, where: Where, report: Mistakes) -> tuple[Parameter, ...] | None:
+def _from_class(payload: type, where: SourceSpan, report: Mistakes) -> tuple[Parameter, ...] | None:
     try:
         found = from_xsd(Codecs([payload]).of(payload).xsd())
     except PayloadError as error:
@@ -129,33 +125,33 @@ def _from_class(payload: type, where: Where, report: Mistakes) -> tuple[Paramete
 
 
 def _report(
-    faults: Iterable[VocabularyFault], read: Sequence[_Read], parsed: Parsed, report: Mistakes
+    faults: Iterable[VocabularyFault], read: Sequence[_ReadIntent], parsed: ParsedDocument, report: Mistakes
 ) -> None:
-    """Each fault at the line of what it is about."""
+    """Report each fault at its line."""
     declared = {each.intent.name: each.declared for each in read}
     for fault in faults:
         if fault.field == LEGACY:
             report.error(
                 ConfigCode.INTENTS,
-                parsed.document.where(("handoffs", LEGACY)),
+                parsed.document.locate(("handoffs", LEGACY)),
                 f"{fault.intent} {fault.detail}",
             )
             continue
-        where = _where(declared[fault.intent], fault.field)
+        where = _locate(declared[fault.intent], fault.field)
         shown = where.path.rpartition(".")[2] == fault.field
         report.error(ConfigCode.INTENTS, where, fault.detail if shown else f"{fault.field}: {fault.detail}")
 
 
-def _where(declared: DeclaredIntent, field: str) -> Where:
+def _locate(declared: DeclaredIntent, field: str) -> SourceSpan:
     if field in declared.entry.params:
-        return declared.where("params", field)
-    return declared.where(field if field in declared.entry.model_fields_set else "payload_class")
+        return declared.locate("params", field)
+    return declared.locate(field if field in declared.entry.model_fields_set else "payload_class")
 
 
 def _check_tasks(bound: Sequence[BoundListener], report: Mistakes, *, declared: bool) -> None:
-    """Refuse listeners that wait for tasks which no other can give them, or for what the server alone reads."""
+    """Refuse listeners of tasks without an intent, and listeners of payloads that only the server reads."""
     for item in bound:
-        where = _at(item)
+        where = _path_of(item)
         if Handoff in item.listener.payloads:
             message = f'"{item.listener.name}" takes a Handoff, which the server reads and no listener gets'
             report.error(ConfigCode.INTENTS, where, message, "take the Task")
@@ -164,32 +160,32 @@ def _check_tasks(bound: Sequence[BoundListener], report: Mistakes, *, declared: 
             report.error(ConfigCode.INTENTS, where, message, "declare intents")
 
 
-def _check_targets(read: Sequence[_Read], bound: Sequence[BoundListener], report: Mistakes) -> None:
-    """Refuse targets that cannot be given a task."""
+def _check_targets(read: Sequence[_ReadIntent], bound: Sequence[BoundListener], report: Mistakes) -> None:
+    """Refuse targets that do not accept tasks."""
     takes = {item.listener.name: Task in item.listener.payloads for item in bound}
     for each in read:
         for i, target in enumerate(each.intent.targets):
             if target not in takes:
-                where = each.declared.where("target", i)
+                where = each.declared.locate("target", i)
                 report.error(
                     ConfigCode.NAME, where, f'unknown listener "{target}"', did_you_mean(target, takes)
                 )
             elif not takes[target]:
                 message = f'"{target}" takes no Task'
                 suggestion = "add agentserver.Task to its payload_class"
-                report.error(ConfigCode.INTENTS, each.declared.where("target", i), message, suggestion)
+                report.error(ConfigCode.INTENTS, each.declared.locate("target", i), message, suggestion)
 
 
 def _payloads(
-    read: Sequence[_Read], bound: Sequence[BoundListener], report: Mistakes
+    read: Sequence[_ReadIntent], bound: Sequence[BoundListener], report: Mistakes
 ) -> Mapping[type, Mapping[str, str]]:
-    """Which intent a payload class means, by target; a class that means two, or that a target takes, is refused."""
+    """Map each payload class to its intent by target; refuse ambiguous classes, and those of the target."""
     takes = {item.listener.name: item.listener.payloads for item in bound}
     found: dict[type, dict[str, str]] = {}
     for each in read:
         if each.payload is None:
             continue
-        where, targets = each.declared.where("payload_class"), found.setdefault(each.payload, {})
+        where, targets = each.declared.locate("payload_class"), found.setdefault(each.payload, {})
         for target in each.intent.targets:
             other = targets.setdefault(target, each.intent.name)
             if other != each.intent.name:
@@ -204,5 +200,5 @@ def _payloads(
     return found
 
 
-def _at(item: BoundListener) -> Where:
-    return Where(item.source.file, item.source.line)
+def _path_of(item: BoundListener) -> SourceSpan:
+    return SourceSpan(item.source.file, item.source.line)

@@ -1,7 +1,6 @@
-"""``provenance:`` and ``trust:``: whom an organism trusts with what.
+"""Reads ``provenance:`` and ``trust:`` into one policy.
 
-Owns how a policy file, the same keys inline and each listener's ``trust`` become one policy, and that nothing of them
-means no trust at all. The keys are the policy file's own. Refuses to know what a policy does.
+Without these keys, origins are not tracked. The keys are the same as in a policy file.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic import Field, ValidationError
 
 from agentserver.config.code.userland import NoFile
-from agentserver.config.findings import Where, did_you_mean
+from agentserver.config.findings import SourceSpan, did_you_mean
 from agentserver.config.keys.models import OrganismFile
 from agentserver.config.organism import Provenance
 from agentserver.config.yaml.document import Document
@@ -55,11 +54,11 @@ CONTRADICTIONS = (
 
 
 class ProvenanceEntry(PolicyEntry):
-    """The keys of a policy, or the file that holds them, or some of them here and others there."""
+    """Keys of a policy, or the path of a file with them, or both."""
 
     policy: Text = Field(
         default="",
-        description="A file with these keys, relative to the project directory; each key stands in one place.",
+        description="A file with these keys, relative to the project directory; set each key in one place only.",
     )
     planner: Text = Field(
         default="",
@@ -69,7 +68,7 @@ class ProvenanceEntry(PolicyEntry):
 
 
 class TrustingFile(OrganismFile):
-    """The organism: who listens, who may talk to whom, whose words may drive what, and the limits."""
+    """The organism: listeners, permitted peers, provenance and limits."""
 
     provenance: ProvenanceEntry | None = Field(
         default=None, title="Provenance", description=OrganismFile.model_fields["provenance"].description
@@ -80,9 +79,9 @@ class _Part(NamedTuple):
     """Keys of the policy in one document.
 
     Args:
-        entry: the keys, checked.
-        document: that holds them.
-        at: the way to them in the document.
+        entry: the checked keys.
+        document: that contains them.
+        at: their path in the document.
     """
 
     entry: PolicyEntry
@@ -97,19 +96,19 @@ class _Part(NamedTuple):
             values = values[key]
         return values
 
-    def where(self, loc: Loc) -> Where:
-        """The place of a key or a value."""
-        return self.document.where((*self.at, *loc))
+    def locate(self, loc: Loc) -> SourceSpan:
+        """Locate a key or a value."""
+        return self.document.locate((*self.at, *loc))
 
 
 class PolicyReader:
-    """Reads whom an organism trusts with what.
+    """Reader of the provenance of an organism.
 
     Args:
-        project: where the policy file may be.
+        project: directory of the policy file.
         document: the main file.
-        declared: every listener's entry.
-        report: takes the findings.
+        declared: the entries of all listeners.
+        report: collects the findings.
     """
 
     def __init__(
@@ -126,33 +125,31 @@ class PolicyReader:
     def provenance(
         self, bound: Sequence[BoundListener], handoffs: Handoffs | None = None, instead: Path | None = None
     ) -> Provenance | None:
-        """The declared provenance, checked; None after a finding. ``instead`` is a policy file in place of the keys."""
-        parts = self._parts() if instead is None else self._alone(instead)
+        """Read and check the provenance; None after a finding. ``instead`` is a policy file that replaces the keys."""
+        parts = self._parts() if instead is None else self._read_file_only(instead)
         if parts is None:
             return None
         keys = {key: value for part in parts for key, value in arguments(part.entry).items()}
-        made = self._made(keys)
-        _Check(made.policy, parts, bound, _handed(handoffs), self._report).run()
-        self._contradicted(made.policy)
-        self._unplanned(made)
+        made = self._make_policy(keys)
+        _Check(made.policy, parts, bound, _handoff_values(handoffs), self._report).run()
+        self._check_contradictions(made.policy)
+        self._check_planners(made)
         self._idle(made.policy)
-        self._undeclared(made.policy)
-        self._untyped(made.policy, bound)
+        self._warn_undeclared(made.policy)
+        self._check_bytes(made.policy, bound)
         return made
 
-    # Where it stands
-
     def _parts(self) -> tuple[_Part, ...] | None:
-        """The policy file, if one is named, and the keys beside it; None after a finding."""
+        """Read the policy file, if any, and the keys of the YAML; None after a finding."""
         entry = ProvenanceEntry.model_validate(self._document.data["provenance"] or {})
         own = _Part(entry, self._document, ("provenance",))
         if not entry.policy:
             return (own,)
         file = self._policy_file(entry.policy)
-        return None if file is None or self._twice(file, own) else (file, own)
+        return None if file is None or self._report_repeated(file, own) else (file, own)
 
     def _policy_file(self, name: Any) -> _Part | None:
-        where = self._document.where(("provenance", "policy"))
+        where = self._document.locate(("provenance", "policy"))
         path = self._project.file(str(name))
         if isinstance(path, NoFile):
             hint = path.suggestion or "agentserver provenance suggest proposes one"
@@ -160,12 +157,12 @@ class PolicyReader:
             return None
         return self._read(path, self._project.shown / path.relative_to(self._project.root), where)
 
-    def _alone(self, path: Path) -> tuple[_Part, ...] | None:
-        """The one part that a policy file is."""
-        found = self._read(path, path, Where(path, 1))
+    def _read_file_only(self, path: Path) -> tuple[_Part, ...] | None:
+        """Read a policy file as the only part."""
+        found = self._read(path, path, SourceSpan(path, 1))
         return None if found is None else (found,)
 
-    def _read(self, path: Path, shown: Path, where: Where) -> _Part | None:
+    def _read(self, path: Path, shown: Path, where: SourceSpan) -> _Part | None:
         try:
             with path.open("rb") as stream:
                 text = stream.read(POLICY_BYTES).decode("utf-8-sig")
@@ -179,36 +176,36 @@ class PolicyReader:
         except ValidationError as error:
             for fault in error.errors(include_url=False, include_input=False):
                 loc, message = told(fault)
-                self._report.error(ConfigCode.VALUE, document.where(loc), message)
+                self._report.error(ConfigCode.VALUE, document.locate(loc), message)
             return None
 
-    def _twice(self, file: _Part, own: _Part) -> bool:
-        """True when a key stands in both; the author has to say which of them goes."""
+    def _report_repeated(self, file: _Part, own: _Part) -> bool:
+        """Return True when a key is in both parts; the author has to remove one."""
         twice = [key for key in own.values if key in file.values]
         for key in twice:
             message = f'"{key}" is given in {file.document.file} too'
-            self._report.error(ConfigCode.REPEATED, own.where((key,)), message, "give it in one place")
+            self._report.error(ConfigCode.REPEATED, own.locate((key,)), message, "give it in one place")
         return bool(twice)
 
-    # What it says
+    # Policy
 
-    def _made(self, keys: dict[str, Any]) -> Provenance:
-        """One policy of the keys and of what each listener says of itself."""
+    def _make_policy(self, keys: dict[str, Any]) -> Provenance:
+        """Make one policy from the keys and the entries of listeners."""
         given = {rule.name for rule in keys.get("sinks", ())}
-        own = tuple(SinkRule(name) for name in self._who("sink") if name not in given)
-        quarantined = self._who("quarantined")
-        planners = frozenset((*self._who("planner"), *filter(None, [self._planner])))
-        keys["sources"] = (*keys.get("sources", ()), *self._who("source"))
+        own = tuple(SinkRule(name) for name in self._check_listeners("sink") if name not in given)
+        quarantined = self._check_listeners("quarantined")
+        planners = frozenset((*self._check_listeners("planner"), *filter(None, [self._planner])))
+        keys["sources"] = (*keys.get("sources", ()), *self._check_listeners("source"))
         keys["sinks"] = (*keys.get("sinks", ()), *own)
-        keys["trusted"] = (*keys.get("trusted", ()), *self._who("trusted"), *quarantined)
-        keys["inert"] = (*keys.get("inert", ()), *self._who("inert"))
-        keys["relays"] = (*keys.get("relays", ()), *self._who("relay"))
+        keys["trusted"] = (*keys.get("trusted", ()), *self._check_listeners("trusted"), *quarantined)
+        keys["inert"] = (*keys.get("inert", ()), *self._check_listeners("inert"))
+        keys["relays"] = (*keys.get("relays", ()), *self._check_listeners("relay"))
         keys["relays"] = (*keys["relays"], *self._agents(Policy(**keys), planners))
         viewers = frozenset(declared.entry.name for declared in self._declared if declared.entry.view)
         return Provenance(Policy(**keys), frozenset(quarantined), planners, self._memory(), viewers)
 
     def _memory(self) -> Mapping[str, Recall]:
-        """For each listener how far its code remembers, where that is not the usual."""
+        """Map each listener with ``memory`` to its extent."""
         lifespan = self._document.data.get("lifespan")
         carries = isinstance(lifespan, dict) and lifespan.get("carries") is not None
         usual = Recall.SERVER if carries else Recall.LISTENER
@@ -218,7 +215,7 @@ class PolicyReader:
             found[declared.entry.name] = usual if said is None else Recall(said)
         return {name: recall for name, recall in found.items() if recall is not Recall.LISTENER}
 
-    def _who(self, word: str) -> tuple[str, ...]:
+    def _check_listeners(self, word: str) -> tuple[str, ...]:
         return tuple(
             declared.entry.name
             for declared in self._declared
@@ -226,7 +223,7 @@ class PolicyReader:
         )
 
     def _agents(self, policy: Policy, planners: AbstractSet[str]) -> Iterator[str]:
-        """Agents, planners and viewers that are no source: a model's words are no authority, even where it acts."""
+        """List agents, planners and viewers that are not a source: output of a model carries no authority."""
         for declared in self._declared:
             name = declared.entry.name
             found = policy.classify(name)
@@ -235,9 +232,9 @@ class PolicyReader:
             if own and not (trusted or found.relay or (found.known and found.source)):
                 yield name
 
-    def _contradicted(self, policy: Policy) -> None:
+    def _check_contradictions(self, policy: Policy) -> None:
         for declared in self._declared:
-            words, where = declared.entry.trust, declared.where("trust")
+            words, where = declared.entry.trust, declared.locate("trust")
             for one, other in CONTRADICTIONS:
                 if one in words and other in words:
                     self._report.error(
@@ -246,7 +243,7 @@ class PolicyReader:
             if declared.entry.view and "quarantined" in words:
                 self._report.error(
                     ConfigCode.QUARANTINE,
-                    declared.where("view"),
+                    declared.locate("view"),
                     "a quarantined listener is there to read what references hide",
                 )
             found = policy.classify(declared.entry.name)
@@ -258,11 +255,11 @@ class PolicyReader:
                     ConfigCode.PROVENANCE, where, f"{word}, but the policy says otherwise: {found.why}"
                 )
 
-    def _unplanned(self, made: Provenance) -> None:
-        """Refuse a planner that is none, and point at a plan that nobody can make."""
+    def _check_planners(self, made: Provenance) -> None:
+        """Refuse a planner that cannot plan, and a required plan without a planner."""
         names = [declared.entry.name for declared in self._declared]
         if self._planner:
-            where = self._document.where(("provenance", "planner"))
+            where = self._document.locate(("provenance", "planner"))
             found = made.policy.classify(self._planner)
             if self._planner not in names:
                 told = f'"{self._planner}" means no listener'
@@ -275,21 +272,21 @@ class PolicyReader:
             told = f"plan: {made.policy.plan.value}, and no listener is a planner, so no sink will ever run"
             self._report.warning(
                 ConfigCode.PROVENANCE,
-                self._document.where(("provenance",)),
+                self._document.locate(("provenance",)),
                 told,
                 "planner: the listener that is one",
             )
 
-    def _untyped(self, policy: Policy, bound: Sequence[BoundListener]) -> None:
-        """Refuse a source that returns bytes: its text would choose the payload and what its fields are worth."""
+    def _check_bytes(self, policy: Policy, bound: Sequence[BoundListener]) -> None:
+        """Refuse a source that returns bytes: its text would choose the payload and the trust of its fields."""
         for item in bound:
             if item.returns_bytes and policy.classify(item.listener.name).source:
-                where = Where(item.source.file, item.source.line)
+                where = SourceSpan(item.source.file, item.source.line)
                 told = f'"{item.listener.name}" is a source and returns bytes, whose text chooses the payload class'
                 self._report.error(ConfigCode.PROVENANCE, where, told, "return a HandlerResponse")
 
-    def _undeclared(self, policy: Policy) -> None:
-        """Name each listener that is judged as source and sink because nothing is declared of it."""
+    def _warn_undeclared(self, policy: Policy) -> None:
+        """Warn of each undeclared listener, which counts as source and sink."""
         for declared in self._declared:
             name = declared.entry.name
             if not policy.classify(name).known:
@@ -297,14 +294,14 @@ class PolicyReader:
                     f'nothing is declared of "{name}": its words are a stranger\'s, and it has consequences'
                 )
                 hint = "write trust: [source, sink] at it, or source, sink, trusted, inert or relay alone"
-                self._report.warning(ConfigCode.PROVENANCE, declared.where("name"), told, hint)
+                self._report.warning(ConfigCode.PROVENANCE, declared.locate("name"), told, hint)
 
     def _idle(self, policy: Policy) -> None:
-        """Point at a policy that can never find anything."""
+        """Warn of a policy that can never find anything."""
         classes = [policy.classify(declared.entry.name) for declared in self._declared]
         for word in ("source", "sink"):
             if not any(getattr(found, word) for found in classes):
-                where = self._document.where(("provenance",))
+                where = self._document.locate(("provenance",))
                 told = f"no listener is a {word}, so nothing will ever be found"
                 self._report.warning(
                     ConfigCode.PROVENANCE, where, told, f"trust: {word} at the listener that is one"
@@ -313,7 +310,7 @@ class PolicyReader:
 
 @dataclass(frozen=True, slots=True)
 class _Check:
-    """Refuse a name in a policy that means no listener and no field: a slip of the pen would switch a rule off."""
+    """Check of the names in a policy: a typing error would switch a rule off."""
 
     policy: Policy
     parts: tuple[_Part, ...]
@@ -322,7 +319,7 @@ class _Check:
     report: Mistakes
 
     def run(self) -> None:
-        """Report every name that means nothing. Not where listeners are missing: theirs would be among them."""
+        """Report every unknown name. Skipped when listeners are missing because of other mistakes."""
         if self.report.failed:
             return
         names = [item.listener.name for item in self.bound]
@@ -366,22 +363,22 @@ class _Check:
                         taken,
                     )
                 for entry in argument.accepts:
-                    self._accepted(entry, bound, everything)
+                    self._check_accepted(entry, bound, everything)
 
-    def _accepted(self, entry: str, bound: Iterable[str], everything: Sequence[str]) -> None:
+    def _check_accepted(self, entry: str, bound: Iterable[str], everything: Sequence[str]) -> None:
         if entry != "record" and not any(means(entry, f"{n}.{path}") for n in bound for path in everything):
             self._error(ConfigCode.NAME, entry, f'"{entry}" means no field of any listener', [])
 
     def _error(self, code: ConfigCode, entry: str, message: str, known: Iterable[str]) -> None:
         places = (
-            part.where(loc) for part in self.parts for text, loc in _texts(part.values, ()) if text == entry
+            part.locate(loc) for part in self.parts for text, loc in _texts(part.values, ()) if text == entry
         )
-        where = next(places, self.parts[-1].where(()))
+        where = next(places, self.parts[-1].locate(()))
         self.report.error(code, where, message, did_you_mean(entry, known))
 
 
-def _handed(handoffs: Handoffs | None) -> Mapping[str, AbstractSet[str]]:
-    """For each target the names of the values that it can be handed: they are judged as fields of its own."""
+def _handoff_values(handoffs: Handoffs | None) -> Mapping[str, AbstractSet[str]]:
+    """Map each target to the names of the values of its handoffs, which are judged as its fields."""
     found: defaultdict[str, set[str]] = defaultdict(set)
     for checked in () if handoffs is None else handoffs.vocabulary.intents.values():
         for target in checked.intent.targets:
@@ -395,7 +392,7 @@ def _paths(payloads: Iterable[type]) -> Iterator[str]:
 
 
 def _texts(value: Any, loc: Loc) -> Iterator[tuple[str, Loc]]:
-    """Every key and every scalar below a value, with the way to it."""
+    """Yield every key and scalar below a value, with its path."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield key, (*loc, key)

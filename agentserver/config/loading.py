@@ -1,56 +1,54 @@
-"""The way from a path to an organism.
-
-Owns the order of the steps and the project directory. Refuses to know any step.
-"""
+"""Loads an organism: from a path to checked values and imported code."""
 
 from __future__ import annotations
 
 import os.path
 import time
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
+from urllib.parse import unquote, urlsplit
 
-from agentserver.config.code.agents import Around, check_keys, equipped
+from agentserver.config.code.agents import AgentDependencies, check_keys, equip_agents
 from agentserver.config.code.binding import Binder
-from agentserver.config.code.editions import Survey, loaded, split, staged
+from agentserver.config.code.editions import Survey, modules_of_later_load, modules_of_load, split
+from agentserver.config.code.isolated import check_doors
 from agentserver.config.code.namespace import Namespace
-from agentserver.config.code.otel import proofs, read_otel
-from agentserver.config.code.remote import check_doors
+from agentserver.config.code.signature import origin
 from agentserver.config.code.userland import Importer, Project
-from agentserver.config.findings import ConfigError, ConfigMistake, Mistakes, Severity, Where, did_you_mean
-from agentserver.config.handoffs import read_handoffs
-from agentserver.config.keys.engine import read_engine
-from agentserver.config.keys.http import read_http
-from agentserver.config.keys.models import IncludedFile, OrganismFile
-from agentserver.config.keys.serving import McpServerEntry
-from agentserver.config.organism import McpServing, Organism
-from agentserver.config.places import check_places, project_directory, shown_directory
-from agentserver.config.validation import parse
-from agentserver.config.wiring import (
-    check_names,
-    check_peers,
-    check_roots,
-    check_trust,
-    check_xml_names,
-    merge_limits,
-    names_of,
+from agentserver.config.findings import (
+    ConfigError,
+    ConfigMistake,
+    Mistakes,
+    Severity,
+    SourceSpan,
+    did_you_mean,
 )
+from agentserver.config.glimpse import check_places
+from agentserver.config.handoffs import read_handoffs
+from agentserver.config.keys.endpoints import McpServerEntry, OtelEntry, read_http
+from agentserver.config.keys.models import IncludedFile, OrganismFile, read_engine
+from agentserver.config.organism import McpServing, Organism, Otel, SourceLine
+from agentserver.config.validation import merge_limits, parse
 from agentserver.config.yaml.secrets import Secrets
-from agentserver.config.yaml.sources import Sources
+from agentserver.config.yaml.sources import Sources, project_directory, shown_directory
+from agentserver.core.handoffs import Task
 from agentserver.core.state.principals import Trust
 from agentserver.extras import installed, installing
 from agentserver.remedies.configuration import ConfigCode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from types import ModuleType
 
     from agentserver.completion import LanguageModels
     from agentserver.config.code.editions import Source
     from agentserver.config.code.tools import DeclaredTool, ToolReader
-    from agentserver.config.organism import BoundListener, DoorKeys, Handoffs, Otel, PostgresKeys, Provenance
-    from agentserver.config.validation import DeclaredListener, Parsed
+    from agentserver.config.keys.endpoints import HttpEntry
+    from agentserver.config.keys.models import Postgres
+    from agentserver.config.organism import BoundListener, Handoffs, Provenance
+    from agentserver.config.validation import DeclaredListener, ParsedDocument
     from agentserver.config.yaml.document import Document
     from agentserver.core.blueprint import Limits
     from agentserver.guards.base import Guard
@@ -63,22 +61,22 @@ def load(
     environ: Mapping[str, str],
     project: Path | None = None,
     policy: Path | None = None,
-    afresh: bool = False,
-    after: Organism | None = None,
+    separate: bool = False,
+    previous: Organism | None = None,
 ) -> Organism:
-    """Read, check and bind an organism. Raises ConfigError with every mistake found.
+    """Load an organism. Raises ConfigError with every mistake.
 
     Args:
         path: of ``organism.yaml``.
-        environ: what ``${NAME}`` refers to.
+        environ: values of ``${NAME}``.
         project: overrides the project directory (see ``project_directory``).
-        policy: a policy file that stands in place of all that ``provenance:`` says; it may lie anywhere.
-        afresh: whether all modules of the project are imported into a namespace of their own, beside those that the
-            process has of it already, which may be older.
-        after: the running organism that this one is to follow. Its modules are kept where neither they nor what they
-            import of the project has changed; the others are imported afresh.
+        policy: a policy file that replaces the keys of ``provenance:``; it may be outside the project.
+        separate: whether all modules of the project are imported into a separate namespace, next to modules that the
+            process has already imported.
+        previous: the running organism. Modules are kept when neither they nor their imports from the project have
+            changed; all others are imported again.
     """
-    found = inspect(path, environ, project=project, policy=policy, afresh=afresh, after=after)
+    found = inspect(path, environ, project=project, policy=policy, separate=separate, previous=previous)
     organism, findings = found
     if organism is None:
         raise ConfigError(tuple(f for f in findings if f.severity is Severity.ERROR))
@@ -86,10 +84,10 @@ def load(
 
 
 def forget(organism: Organism) -> None:
-    """Drop from the process the modules that loading this organism brought into it.
+    """Remove from the process the modules that loading this organism imported.
 
-    For tests, once the organism has stopped: another one whose modules have the same names can then load. A load that
-    fails does the same by itself.
+    For tests, after the organism has stopped: another one with the same module names can then load. A failed load does
+    this itself.
     """
     if organism.modules is not None:
         organism.modules.forget()
@@ -101,10 +99,10 @@ def inspect(
     *,
     project: Path | None = None,
     policy: Path | None = None,
-    afresh: bool = False,
-    after: Organism | None = None,
+    separate: bool = False,
+    previous: Organism | None = None,
 ) -> tuple[Organism | None, tuple[ConfigMistake, ...]]:
-    """Like ``load``, but give back every finding, warnings too; the organism is None when one is an error."""
+    """Load an organism like ``load``, but return every finding; the organism is None after an error."""
     root = project_directory(path) if project is None else Path(os.path.realpath(project))
     home = Project(root, shown_directory(path, root))
     report, since = Mistakes(), time.time()
@@ -112,10 +110,12 @@ def inspect(
     sources.read(path)
     secrets = Secrets.of([*sources.values, *proofs(environ)])
     files = [document.file for document in sources.documents]
-    survey = Survey({}, {}, {}) if after is None or after.modules is None else after.modules.survey()
-    if not _whole(survey.kept, survey.sources, (home, survey), report):
+    survey = Survey({}, {}, {}) if previous is None or previous.modules is None else previous.modules.survey()
+    if not _is_consistent(survey.kept, survey.sources, (home, survey), report):
         return None, report.settle(files, secrets)
-    importer = Importer(home, Namespace(root, survey.kept)) if afresh or after is not None else Importer(home)
+    importer = (
+        Importer(home, Namespace(root, survey.kept)) if separate or previous is not None else Importer(home)
+    )
     organism = None
     try:
         organism = _assemble(importer, sources, (secrets, policy, environ), report)
@@ -126,19 +126,19 @@ def inspect(
     return organism, report.settle(files, secrets)
 
 
-def _whole(
+def _is_consistent(
     modules: Mapping[str, ModuleType],
     known: Mapping[str, Source],
     looked: tuple[Project, Survey],
     report: Mistakes,
 ) -> bool:
-    """False, and reported, when some of these modules hold something of one that is replaced."""
+    """Return False, with findings, when some of these modules refer into a replaced module."""
     project, survey = looked
     found = tuple(split(modules, known, survey))
     for name, file, line, why in found:
         report.error(
             ConfigCode.RELOAD,
-            Where(Path(project.show(file)), line),
+            SourceSpan(Path(project.show(file)), line),
             f"{name} holds {why}",
             "restart the server",
         )
@@ -148,13 +148,13 @@ def _whole(
 def _with_modules(
     organism: Organism, importer: Importer, looked: tuple[float, Survey], report: Mistakes
 ) -> Organism | None:
-    """The organism with its modules; None, and reported, when one of them has got something of the edition before."""
+    """Add the modules to the organism; None, with findings, when one refers into the previous edition."""
     (since, survey), namespace = looked, importer.namespace
     if namespace is None:
-        return replace(organism, modules=loaded(importer.project, since, importer.brought()))
-    modules = staged(importer.project, since, namespace, survey)
+        return replace(organism, modules=modules_of_load(importer.project, since, importer.brought()))
+    modules = modules_of_later_load(importer.project, since, namespace, survey)
     fresh = {name: each for name, each in namespace.modules().items() if name not in survey.kept}
-    whole = _whole(fresh, modules.sources, (importer.project, survey), report)
+    whole = _is_consistent(fresh, modules.sources, (importer.project, survey), report)
     return replace(organism, modules=modules) if whole else None
 
 
@@ -166,12 +166,12 @@ def _assemble(
 ) -> Organism | None:
     secrets, policy, environ = given
     home = importer.project
-    if not sources.documents or _unfounded(sources.documents[0], policy, report):
+    if not sources.documents or _lacks_extra(sources.documents[0], policy, report):
         return None
     models = [_main(sources.documents[0])] + [IncludedFile] * (len(sources.documents) - 1)
     files = [parse(*pair, report) for pair in zip(sources.documents, models, strict=True)]
     declared = [item for parsed in files for item in parsed.listeners]
-    foreign = _Foreign.of(files[0], home, environ, report)
+    foreign = _ForeignTools.of(files[0], home, environ, report)
     _check_declared(files, declared, foreign.declared, report)
     check_places(files[0], home, report)
     limits = merge_limits(files, report)
@@ -179,11 +179,11 @@ def _assemble(
     bound = [item for item in map(binder.bind, declared) if item is not None]
     declared += foreign.declared
     servers = foreign.join(bound)
-    bound, language_models = _equipped(declared, files[0], (bound, secrets, limits), binder)
+    bound, language_models = _equip_all(declared, files[0], (bound, secrets, limits), binder)
     lifespan, handoffs = binder.lifespan(files[0]), read_handoffs(files[0], bound, binder)
     provenance = _provenance(home, files[0], declared, (bound, handoffs, policy), report)
     _check_bound(importer, files[0], bound, report)
-    guards, outward = _guards(files[0], bound, binder), _outward(files, declared, environ, report)
+    guards, outward = _guards(files[0], bound, binder), _read_network_parts(files, declared, environ, report)
     if report.failed:
         return None
     return Organism(
@@ -204,13 +204,13 @@ def _assemble(
     )
 
 
-def _unfounded(main: Document, policy: Path | None, report: Mistakes) -> bool:
-    """True, and reported, when origins are to be tracked and what tracks them is not installed."""
+def _lacks_extra(main: Document, policy: Path | None, report: Mistakes) -> bool:
+    """Return True, with a finding, when provenance is configured and its extra is not installed."""
     if (policy is None and "provenance" not in main.data) or installed("provenance"):
         return False
     report.error(
         ConfigCode.EXTRA,
-        main.where(("provenance",)),
+        main.locate(("provenance",)),
         f"needs the extra provenance: {installing('provenance')}",
     )
     return True
@@ -218,7 +218,7 @@ def _unfounded(main: Document, policy: Path | None, report: Mistakes) -> bool:
 
 def _provenance(
     home: Project,
-    main: Parsed,
+    main: ParsedDocument,
     declared: Sequence[DeclaredListener],
     known: tuple[Sequence[BoundListener], Handoffs | None, Path | None],
     report: Mistakes,
@@ -232,14 +232,16 @@ def _provenance(
 
 
 @dataclass(slots=True)
-class _Foreign:
-    """The listeners that are tools of MCP servers; most organisms have none."""
+class _ForeignTools:
+    """Listeners that are tools of MCP servers; most organisms have none."""
 
     reader: ToolReader | None = None
     tools: tuple[DeclaredTool, ...] = ()
 
     @classmethod
-    def of(cls, main: Parsed, home: Project, environ: Mapping[str, str], report: Mistakes) -> _Foreign:
+    def of(
+        cls, main: ParsedDocument, home: Project, environ: Mapping[str, str], report: Mistakes
+    ) -> _ForeignTools:
         if not main.mcp:
             return cls()
         from agentserver.config.code.tools import ToolReader  # with the mapping of schemas
@@ -252,7 +254,7 @@ class _Foreign:
         return [each.declared for each in self.tools]
 
     def join(self, bound: list[BoundListener]) -> tuple[McpServer, ...]:
-        """Add the tools to the listeners; the servers that they are of."""
+        """Add the tools to the listeners; returns their servers."""
         if self.reader is None:
             return ()
         listeners, servers = self.reader.bound(self.tools, bound)
@@ -261,7 +263,7 @@ class _Foreign:
 
 
 def _main(document: Document) -> type[OrganismFile]:
-    """The model of a main file; one without provenance does not wait for what that needs."""
+    """Choose the model of a main file; the model with provenance is slow to import."""
     if "provenance" not in document.data:
         return OrganismFile
     from agentserver.config.lineage import TrustingFile
@@ -269,7 +271,7 @@ def _main(document: Document) -> type[OrganismFile]:
     return TrustingFile
 
 
-def _guards(main: Parsed, bound: Sequence[BoundListener], binder: Binder) -> Mapping[str, Guard]:
+def _guards(main: ParsedDocument, bound: Sequence[BoundListener], binder: Binder) -> Mapping[str, Guard]:
     if not main.guards:
         return {}
     from agentserver.config.guards import read_guards  # most organisms have none
@@ -277,17 +279,17 @@ def _guards(main: Parsed, bound: Sequence[BoundListener], binder: Binder) -> Map
     return read_guards(main.guards, {item.listener.name: item.listener for item in bound}, binder)
 
 
-def _equipped(
+def _equip_all(
     declared: Sequence[DeclaredListener],
-    main: Parsed,
+    main: ParsedDocument,
     given: tuple[list[BoundListener], Secrets, Limits],
     binder: Binder,
 ) -> tuple[list[BoundListener], LanguageModels | None]:
-    """The listeners, agents with their tools, and the models that they may ask."""
+    """Return the listeners, agents with their tools, and the models."""
     bound, secrets, limits = given
     models = None
     if "llm" in main.document.data.keys() - main.faulty:
-        from agentserver.config.code.deadlines import derive_deadlines  # most organisms have none
+        from agentserver.config.code.agents import derive_deadlines  # most organisms have none
         from agentserver.config.code.llm import read_models
 
         models = read_models(main.document, secrets, binder, {item.listener.name for item in bound})
@@ -295,31 +297,40 @@ def _equipped(
     unknown = "llm" in main.faulty
     if unknown or not any(item.agent for item in bound):
         return bound, models
-    return equipped(bound, declared, Around(models, limits), binder.report), models
+    return equip_agents(bound, declared, AgentDependencies(models, limits), binder.report), models
 
 
-class _Outward(TypedDict):
+class _NetworkParts(TypedDict):
     serving: McpServing | None
     otel: Otel | None
-    door: DoorKeys | None
-    engine: PostgresKeys | None
+    door: HttpEntry | None
+    engine: Postgres | None
+    engine_source: SourceLine | None
 
 
-def _outward(
-    files: Sequence[Parsed],
+def _read_network_parts(
+    files: Sequence[ParsedDocument],
     declared: Sequence[DeclaredListener],
     environ: Mapping[str, str],
     report: Mistakes,
-) -> _Outward:
-    """The parts of an organism that reach out of its process."""
+) -> _NetworkParts:
+    """Read the parts of an organism with network access."""
     check_doors(files[0], declared, report)
     otel, main = read_otel(files[0], environ, report), (files[0].document, files[0].faulty)
     door, engine = read_http(*main, report), read_engine(*main, report)
-    return {"serving": _serving(files, declared, report), "otel": otel, "door": door, "engine": engine}
+    where = files[0].document.locate(("engine", "postgres"))
+    source = None if engine is None else SourceLine(where.file, where.line)
+    return {
+        "serving": _read_serving(files, declared, report),
+        "otel": otel,
+        "door": door,
+        "engine": engine,
+        "engine_source": source,
+    }
 
 
-def _serving(
-    files: Sequence[Parsed], declared: Sequence[DeclaredListener], report: Mistakes
+def _read_serving(
+    files: Sequence[ParsedDocument], declared: Sequence[DeclaredListener], report: Mistakes
 ) -> McpServing | None:
     main = files[0]
     if "mcp_server" not in main.document.data.keys() - main.faulty:
@@ -327,7 +338,7 @@ def _serving(
     entry = McpServerEntry.model_validate(main.document.data["mcp_server"])
     known = names_of(files).union(each.entry.name for each in declared)
     for i, name in enumerate(entry.expose):
-        where = main.document.where(("mcp_server", "expose", i))
+        where = main.document.locate(("mcp_server", "expose", i))
         if name not in known:
             report.error(ConfigCode.NAME, where, f'unknown listener "{name}"', did_you_mean(name, known))
         elif name in entry.expose[:i]:
@@ -336,15 +347,17 @@ def _serving(
     return McpServing(tuple(entry.expose), trust, approvals, entry.deadline)
 
 
-def _check_bound(importer: Importer, main: Parsed, bound: Sequence[BoundListener], report: Mistakes) -> None:
+def _check_bound(
+    importer: Importer, main: ParsedDocument, bound: Sequence[BoundListener], report: Mistakes
+) -> None:
     for message in importer.strangers():
-        report.error(ConfigCode.IMPORT, Where(main.document.file, 1), message)
+        report.error(ConfigCode.IMPORT, SourceSpan(main.document.file, 1), message)
     check_roots(bound, report)
     check_xml_names(bound, importer.project, report)
 
 
 def _check_declared(
-    files: Sequence[Parsed],
+    files: Sequence[ParsedDocument],
     declared: Sequence[DeclaredListener],
     tools: Sequence[DeclaredListener],
     report: Mistakes,
@@ -356,5 +369,170 @@ def _check_declared(
     check_keys(declared, report)
     if not names and not report.failed:
         report.error(
-            ConfigCode.MISSING, files[0].document.where(("listeners",)), "at least one listener is needed"
+            ConfigCode.MISSING, files[0].document.locate(("listeners",)), "at least one listener is needed"
         )
+
+
+def names_of(files: Iterable[ParsedDocument]) -> set[str]:
+    """List the names of all listeners, including faulty entries."""
+    lists = [parsed.document.data.get("listeners") for parsed in files]
+    entries = [entry for entries in lists if isinstance(entries, list) for entry in entries]
+    names = [entry.get("name") for entry in entries if isinstance(entry, dict)]
+    return {name for name in names if isinstance(name, str)}
+
+
+def check_names(listeners: Iterable[DeclaredListener], report: Mistakes) -> None:
+    """Refuse repeated names."""
+    first: dict[str, SourceSpan] = {}
+    for declared in listeners:
+        where, name = declared.locate("name"), declared.entry.name
+        if "name" in declared.faulty:
+            continue
+        if name in first:
+            report.error(
+                ConfigCode.TWICE,
+                where,
+                f'duplicate listener "{name}" (first at {first[name].file}:{first[name].line})',
+            )
+        first.setdefault(name, where)
+
+
+def check_peers(listeners: Iterable[DeclaredListener], known: set[str], report: Mistakes) -> None:
+    """Refuse unknown peers; warn of agents without ``peers``."""
+    for declared in listeners:
+        for i, peer in enumerate(declared.entry.peers):
+            if peer not in known and not peer.startswith("system."):
+                where = declared.locate("peers", i)
+                report.error(ConfigCode.NAME, where, f'unknown listener "{peer}"', did_you_mean(peer, known))
+        if declared.entry.acts and "peers" not in declared.entry.model_fields_set | declared.faulty:
+            message = "an agent without peers can only answer its caller"
+            report.warning(ConfigCode.PEERS, declared.locate(), message, "write peers: [] if intended")
+
+
+def check_trust(main: ParsedDocument, listeners: Iterable[DeclaredListener], report: Mistakes) -> None:
+    """Refuse keys of provenance in an organism without ``provenance:``, where they have no effect."""
+    if "provenance" in main.document.data:
+        return
+    places = [
+        declared.locate(key)
+        for declared in listeners
+        for key in ("trust", "memory", "view")
+        if getattr(declared.entry, key)
+    ]
+    if main.lifespan is not None and main.lifespan.carries:
+        places.append(main.document.locate(("lifespan", "carries")))
+    for where in places:
+        message = "has no effect without provenance: in the main file"
+        report.error(ConfigCode.PROVENANCE, where, message, "add provenance: {mode: audit}")
+
+
+def check_roots(bound: Sequence[BoundListener], report: Mistakes) -> None:
+    """Warn of payload classes that several listeners accept, so that a message needs ``to``.
+
+    Tasks are left out: no listener sends one, and a handoff names its target.
+    """
+    takers: defaultdict[type, list[BoundListener]] = defaultdict(list)
+    for item in bound:
+        for kind in item.listener.payloads:
+            if kind is not Task:
+                takers[kind].append(item)
+    for kind, items in takers.items():
+        if len(items) > 1 and not all(item.listener.broadcast for item in items):
+            names = ", ".join(sorted(item.listener.name for item in items))
+            message = f"{kind.__qualname__} is accepted by {names}: a message must select one with its to"
+            where = SourceSpan(items[-1].source.file, items[-1].source.line, "listeners")
+            report.warning(ConfigCode.SHARED, where, message, "or set broadcast: true on all of them")
+
+
+def check_xml_names(bound: Iterable[BoundListener], project: Project, report: Mistakes) -> None:
+    """Refuse two classes with the same XML name: documents with it would be ambiguous."""
+    owners: dict[str, type] = {}
+    told: set[str] = set()
+    for item in bound:
+        for kind in item.discovered:
+            name = str(vars(kind)["__xml_name__"])
+            other = owners.setdefault(name, kind)
+            if other is not kind and name not in told:
+                told.add(name)
+                message = (
+                    f"{_describe_class(other, project)} and {_describe_class(kind, project)} are both {name}"
+                )
+                where = SourceSpan(item.source.file, item.source.line)
+                report.error(ConfigCode.TWICE, where, message, "give one of them another name or namespace")
+
+
+def _describe_class(kind: type, project: Project) -> str:
+    return f"{kind.__qualname__} ({project.show(origin(kind))})"
+
+
+BASE, WHOLE = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+HEADERS = ("OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS")
+CERTIFICATES = ("OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE", "OTEL_EXPORTER_OTLP_CERTIFICATE")
+TRACES = "/v1/traces"
+METRICS, METRICS_WHOLE = "/v1/metrics", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"
+
+
+def read_otel(main: ParsedDocument, environ: Mapping[str, str], report: Mistakes) -> Otel | None:
+    """Read the settings of OpenTelemetry; None when neither the file nor the environment has any."""
+    data = main.document.data
+    if "otel" in main.faulty or environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return None
+    asked = "otel" in data
+    entry = OtelEntry.model_validate(data["otel"] or {}) if asked else OtelEntry()
+    url = _url(entry, environ)
+    if not url:
+        if asked:
+            why = f"has no endpoint, and the environment has no {BASE}"
+            report.error(
+                ConfigCode.MISSING, main.document.locate(("otel",)), why, "endpoint: http://localhost:4318"
+            )
+        return None
+    if urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).hostname:
+        if asked:
+            report.error(ConfigCode.VALUE, main.document.locate(("otel",)), f"{BASE} is no address of HTTP")
+        return None
+    headers = dict(pair for name in HEADERS for pair in _pairs(environ.get(name, "")))
+    resource = dict(_pairs(environ.get("OTEL_RESOURCE_ATTRIBUTES", "")))
+    resource["service.name"] = environ.get("OTEL_SERVICE_NAME") or resource.get("service.name") or main.name
+    certificate = next(filter(None, map(environ.get, CERTIFICATES)), "") or ""
+    return Otel(
+        url,
+        headers,
+        certificate,
+        resource,
+        entry.sample,
+        entry.content,
+        tuple(entry.redact),
+        asked=asked,
+        metrics=_metrics(entry, environ),
+    )
+
+
+def proofs(environ: Mapping[str, str]) -> list[str]:
+    """List the secret header values in the environment."""
+    return [value for name in HEADERS for _, value in _pairs(environ.get(name, ""))]
+
+
+def _url(entry: OtelEntry, environ: Mapping[str, str]) -> str:
+    if entry.endpoint is None and environ.get(WHOLE):
+        return environ[WHOLE]
+    base = entry.endpoint or environ.get(BASE, "")
+    return base and base.rstrip("/") + TRACES
+
+
+def _metrics(entry: OtelEntry, environ: Mapping[str, str]) -> str:
+    """Return the address for metrics; empty when the environment disables them or has an address for spans only."""
+    if environ.get("OTEL_METRICS_EXPORTER", "").strip().lower() == "none":
+        return ""
+    if entry.endpoint is None and environ.get(METRICS_WHOLE):
+        return environ[METRICS_WHOLE]
+    base = entry.endpoint or environ.get(BASE, "")
+    return base and base.rstrip("/") + METRICS
+
+
+def _pairs(text: str) -> Iterator[tuple[str, str]]:
+    """Parse ``name=value,name=value`` with percent-encoded values; malformed pairs are skipped."""
+    for each in text.split(","):
+        name, equals, value = each.partition("=")
+        if equals and name.strip() and (name + value).isprintable():
+            yield name.strip(), unquote(value.strip())

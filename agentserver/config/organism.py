@@ -1,12 +1,9 @@
-"""The frozen result of loading a configuration.
-
-Owns Organism, BoundListener and SourceLine. Refuses to know YAML, files and how the values were checked.
-"""
+"""Immutable result of loading a configuration."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from agentserver.core.state.principals import Trust
 from agentserver.handoff.scrub import Scrub
@@ -18,6 +15,8 @@ if TYPE_CHECKING:
 
     from agentserver.completion import LanguageModels, ReadyAgent
     from agentserver.config.code.editions import LoadedModules
+    from agentserver.config.keys.endpoints import HttpEntry
+    from agentserver.config.keys.models import Journal, Postgres
     from agentserver.config.yaml.secrets import Secrets
     from agentserver.contract import HandlerMetadata, HandlerResult
     from agentserver.core.blueprint import Limits, Listener
@@ -31,17 +30,17 @@ if TYPE_CHECKING:
     Lifespan: TypeAlias = Callable[[], AbstractAsyncContextManager[Any]]
 
 
-async def elsewhere(_payload: Any, _metadata: Any) -> NoReturn:
-    """Stands where a handler would that this process does not have: an isolated one, a tool's, an agent's.
+async def refuse_call(_payload: Any, _metadata: Any) -> NoReturn:
+    """Fail; the placeholder for the handler of an isolated listener, a tool or an agent.
 
-    Raises RuntimeError: it is not there to be called.
+    Raises RuntimeError.
     """
     raise RuntimeError("this listener's handler is not in this process")
 
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
-    """A line, from 1, of a file."""
+    """Line of a file, from 1."""
 
     file: Path
     line: int
@@ -52,14 +51,14 @@ class SourceLine:
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """The process of its own that a listener's handler has, and the code that it imports behind its wall.
+    """Process of an isolated listener, and the code that it imports behind its wall.
 
     Args:
         memory: bytes of address space.
         cpu: seconds of processor time of one call.
         files: open files at once.
         disk: bytes that it may have written at one time.
-        read: files and folders that it reads beside the packages of its code, relative to the project.
+        read: files and folders that it may read in addition to the packages of its code, relative to the project.
         scratch: whether it has a folder to write to.
         ports: TCP ports that it may connect to.
         recycle: calls after which it is replaced.
@@ -95,19 +94,19 @@ class Isolation:
 
 @dataclass(frozen=True, slots=True)
 class BoundListener:
-    """A listener with the code behind it.
+    """Listener with its code.
 
     Args:
         listener: the frozen facts that the core works with.
         handler: the author's callable, checked: awaitable, two positional parameters; None of an agent.
-        settings: an instance of the listener's settings class, or None when it has none.
+        settings: an instance of the settings class; None without one.
         returns_bytes: whether the handler's return annotation admits the deprecated ``bytes``.
         schema: a hand-written XSD inside the project directory, resolved, or None.
         source: where the YAML declares the listener; the file as the caller of ``load`` named it.
         discovered: the ``@xmlify`` classes that the handler's code can name or the YAML lists, in a stable order: all
             that it can answer with, store, and be answered with. Its own payload classes are among them.
-        agent: the facts of one that is made of a language model, and has no handler.
-        isolation: the process of its own that it has; None when its handler runs in the server.
+        agent: the facts of an agent with a language model, which has no handler.
+        isolation: its separate process; None when its handler runs in the server.
     """
 
     listener: Listener
@@ -122,57 +121,15 @@ class BoundListener:
 
 
 @dataclass(frozen=True, slots=True)
-class Journal:
-    """The place of conversations across restarts.
-
-    Args:
-        path: of the file, relative to the project directory.
-        retention: seconds for which finished conversations are kept.
-        limit: bytes that it may hold; beyond it nothing new is accepted.
-        sync: what a commit waits for: the disk or the operating system.
-    """
-
-    path: str = "out/journal.sqlite"
-    retention: float = 30 * 86_400.0
-    limit: int = 10 * 10**9
-    sync: Literal["full", "normal"] = "full"
-
-
-@dataclass(frozen=True, slots=True)
-class PostgresKeys:
-    """The Postgres database that keeps conversations for all servers of an organism.
-
-    Args:
-        url: of the database, perhaps with a password; PG* variables say what it leaves out.
-        schema: that holds the tables.
-        migrate: auto, where a server that starts makes or upgrades them.
-        wait: seconds for which a start waits for a database that is away.
-        lease: seconds of silence after which the conversations of a server are taken over.
-        durability: relaxed, where a database is taken that acknowledges commits before they are on its disk.
-        retention: seconds for which finished conversations are kept.
-        source: where the YAML names it.
-    """
-
-    url: str = field(default="", repr=False)
-    schema: str = "agentserver"
-    migrate: Literal["auto", "never"] = "auto"
-    wait: float = 0.0
-    lease: float = 5.0
-    durability: Literal["full", "relaxed"] = "full"
-    retention: float = 30 * 86_400.0
-    source: SourceLine | None = field(default=None, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
 class Handoffs:
-    """The rules by which listeners hand work to one another.
+    """Rules for handoffs between listeners.
 
     Args:
-        vocabulary: the intents, proved.
+        vocabulary: the checked intents.
         payloads: for each payload class that is bound to intents, the intent by target.
-        audit: the file for the record of attempts, relative to the project directory; None keeps none.
-        scrub: whether instruction-like lines are taken out of free text.
-        source: where the YAML declares the intents.
+        audit: the file for the record of attempts, relative to the project directory; None to write none.
+        scrub: whether lines that look like instructions are removed from free text.
+        source: the place of the intents in the YAML.
     """
 
     vocabulary: Vocabulary
@@ -184,15 +141,15 @@ class Handoffs:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """The trust that the organism places in listeners and principals.
+    """Trust in listeners and principals.
 
     Args:
-        policy: what is declared of listeners and fields, those of the listeners' own ``trust`` included.
-        quarantined: listeners that may only say what a closed schema admits.
-        planners: listeners whose ``Plan`` fixes what a conversation may do.
-        memory: how far the code of a listener remembers what it was given; of any other, all its threads of a
+        policy: the declared policy, including ``trust`` of the listeners.
+        quarantined: listeners whose output is limited to a closed schema.
+        planners: listeners whose ``Plan`` restricts the actions of a conversation.
+        memory: how far the code of a listener remembers its inputs; by default across all its threads of a
             conversation.
-        viewers: listeners that are shown references in place of untrusted values.
+        viewers: listeners that get references in place of untrusted values.
     """
 
     policy: Policy
@@ -204,7 +161,7 @@ class Provenance:
 
 @dataclass(frozen=True, slots=True)
 class McpServing:
-    """The listeners that hosts of the Model Context Protocol are offered.
+    """Listeners that hosts of the Model Context Protocol can call.
 
     Args:
         expose: the listeners that are tools, in order.
@@ -221,18 +178,18 @@ class McpServing:
 
 @dataclass(frozen=True, slots=True)
 class Otel:
-    """The things that OpenTelemetry is told of the organism.
+    """Settings of OpenTelemetry.
 
     Args:
-        url: where spans go, whole.
-        headers: that the collector asks for, from the environment.
-        certificate: path of the certificates that its own is checked by; empty for the system's.
+        url: full address for spans.
+        headers: for the collector, from the environment.
+        certificate: path of the CA certificates for the collector; empty for those of the system.
         resource: attributes of the server.
-        sample: the share of requests that are told, from 0 to 1.
-        content: whether spans hold messages.
-        redact: patterns of the names of fields that are taken out of them.
-        asked: whether the YAML asks for it, and not the environment alone.
-        metrics: where the metrics of language models go, whole; empty for none.
+        sample: the share of exported requests, from 0 to 1.
+        content: whether spans contain messages.
+        redact: patterns of field names that are removed from them.
+        asked: whether the YAML enables it, and not only the environment.
+        metrics: full address for metrics of language models; empty without them.
     """
 
     url: str
@@ -247,52 +204,30 @@ class Otel:
 
 
 @dataclass(frozen=True, slots=True)
-class DoorKeys:
-    """The door by which other programs and people reach the organism.
-
-    Args:
-        host: the address that is listened on.
-        port: 0 for any that is free.
-        public: the address by which clients reach it, without a path; empty for that which is listened on.
-        tls: the files of the certificate and of its key, relative to the project directory; None for plain HTTP.
-        body: bytes of a request's body.
-        agui: whether front ends are answered that speak AG-UI.
-        idle: seconds for which a connection may stay without a request.
-    """
-
-    host: str = "127.0.0.1"
-    port: int = 8420
-    public: str = ""
-    tls: tuple[str, str] | None = None
-    body: int = 1_000_000
-    agui: bool = False
-    idle: float = 5.0
-
-
-@dataclass(frozen=True, slots=True)
 class Organism:
-    """A checked configuration.
+    """Checked configuration.
 
     Args:
         name: of the organism, for people.
-        project: the directory from which dotted paths resolve, absolute.
+        project: the absolute directory from which dotted paths resolve.
         listeners: in the order of the files.
         limits: of the server.
-        lifespan: called without arguments, gives the async context manager of the resources; or None.
-        secrets: what log output must not show.
+        lifespan: called without arguments, returns the async context manager of the resources; or None.
+        secrets: redacted in log output.
         files: every YAML file that was read, the main one first, absolute.
-        journal: the file in which conversations are kept; None where there is none.
-        engine: the database that keeps them in place of a journal; without either they are in memory only.
-        provenance: whom it trusts with what; None when origins are not tracked.
-        modules: the project's modules after this load (see ``forget``).
-        handoffs: how work is handed over; None where no intents are declared.
-        guards: those of the program, by name, in the order in which they are asked.
-        models: the language models that handlers may ask; None where none are declared.
-        serving: what MCP hosts are offered; None where nothing is.
-        door: by which it is reached over the network; None where there is none.
-        strangers: whether other gateways open conversations for principals who are strangers, to every listener.
+        modules: the modules of the project after this load (see ``forget``).
+        journal: the file for conversations; None without one.
+        engine: the database for conversations; without journal and engine they are in memory only.
+        engine_source: the place of the database in the YAML.
+        handoffs: the rules for handoffs; None without intents.
+        provenance: the trust policy; None when origins are not tracked.
+        guards: of the program, by name, in order.
+        models: the language models; None without any.
+        serving: the tools for MCP hosts; None without any.
+        door: the HTTP server; None without one.
+        strangers: whether other gateways open conversations for untrusted principals, to every listener.
         mcp: the servers whose tools are listeners.
-        otel: what OpenTelemetry is told; None for nothing.
+        otel: the settings of OpenTelemetry; None without any.
     """
 
     name: str
@@ -304,20 +239,21 @@ class Organism:
     files: tuple[Path, ...]
     modules: LoadedModules | None = field(default=None, repr=False)
     journal: Journal | None = None
-    engine: PostgresKeys | None = None
+    engine: Postgres | None = None
+    engine_source: SourceLine | None = None
     handoffs: Handoffs | None = None
     provenance: Provenance | None = None
     guards: Mapping[str, Guard] = field(default_factory=dict, repr=False)
     models: LanguageModels | None = None
     serving: McpServing | None = None
-    door: DoorKeys | None = None
+    door: HttpEntry | None = None
     strangers: bool = False
     mcp: tuple[McpServer, ...] = ()
     otel: Otel | None = None
 
     @property
     def addressed(self) -> frozenset[str]:
-        """The listeners that principals may address whose words are no orders."""
+        """The listeners that untrusted principals may address."""
         if self.strangers:
             return frozenset(bound.listener.name for bound in self.listeners)
         if self.serving is None or self.serving.trust is Trust.ORDERS:

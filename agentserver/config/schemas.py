@@ -1,7 +1,4 @@
-"""Schemas that an organism's author has written by hand.
-
-Owns the way from a listener's ``schema:`` to the codecs of its payload classes. Refuses to know any other codec.
-"""
+"""Codecs for payload classes with a hand-written schema."""
 
 from __future__ import annotations
 
@@ -19,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def schema_codecs(organism: Organism) -> list[Codec]:
-    """Codecs of the classes whose listener names a hand-written schema; it goes before one that the class carries.
+    """Make the codecs for the ``schema:`` of listeners; it overrides the schema of the class.
 
-    Raises PayloadError for a class that does not fit the schema, and for one that has two.
+    Raises PayloadError for a class that does not fit the schema, and for a class with two schemas.
     """
     codecs: dict[type, Codec] = {}
     for bound in organism.listeners:
@@ -31,7 +28,7 @@ def schema_codecs(organism: Organism) -> list[Codec]:
         where = f"{bound.source}: listener {bound.listener.name}: {shown}"
         for payload in bound.listener.payloads:
             try:
-                codec = _written(payload, bound.schema).codec()
+                codec = _bind_schema(payload, bound.schema).codec()
             except (PayloadError, OSError) as error:
                 raise PayloadError(f"{where}: {error}") from None
             known = codecs.setdefault(payload, codec)
@@ -40,8 +37,8 @@ def schema_codecs(organism: Organism) -> list[Codec]:
     return list(codecs.values())
 
 
-def _written(payload: type, schema: Path) -> Binding:
-    """The class with the schema and what may be included from its folder; links out of it are left out."""
+def _bind_schema(payload: type, schema: Path) -> Binding:
+    """Bind the class to the schema and the schemas in its folder; links out of the folder are skipped."""
     # Slow to import, and few schemas are written by hand.
     from agentserver.payload.xsd_codec import Binding
 

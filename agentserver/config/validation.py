@@ -1,8 +1,4 @@
-"""Documents held against the models.
-
-Owns the wording of each mistake and which entries of a faulty file are still worth looking at. Refuses to
-know what the entries refer to.
-"""
+"""Validates documents against the models, and formats every mistake."""
 
 from __future__ import annotations
 
@@ -13,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from agentserver.config.findings import did_you_mean
-from agentserver.config.keys.fields import DOTTED_PATTERN, NO_PATH, UnitError, alone
+from agentserver.config.keys.fields import DOTTED_PATTERN, NO_PATH, UnitError, expand_path
 from agentserver.config.keys.intents import DeclaredIntent, HandoffsEntry, sound_intents
 from agentserver.config.keys.mcp import McpEntry, sound_servers
 from agentserver.config.keys.models import (
     GuardEntry,
     IncludedFile,
-    JournalEntry,
+    Journal,
     LifespanEntry,
     ListenerEntry,
     OrganismFile,
-    unjournalled,
+    expand_journal,
 )
-from agentserver.config.organism import Journal
+from agentserver.core.blueprint import Limits
 from agentserver.remedies.configuration import ConfigCode
 
 if TYPE_CHECKING:
@@ -34,20 +30,20 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
     from pydantic_core import ErrorDetails
 
-    from agentserver.config.findings import Loc, Mistakes, Where
+    from agentserver.config.findings import Loc, Mistakes, SourceSpan
     from agentserver.config.yaml.document import Document
 
 
 @dataclass(frozen=True, slots=True)
 class DeclaredListener:
-    """A listener's entry and where it stands.
+    """Entry of a listener and its place.
 
     Args:
-        document: that holds it.
-        index: in the document's list.
-        entry: the sound part; a faulty name or description is replaced, other faulty keys are left out.
-        faulty: the keys with mistakes of shape, which are reported; nothing more is to be said about them.
-        at: where the entry stands when that is not the list of listeners.
+        document: that contains it.
+        index: in the list of the document.
+        entry: the valid part; a faulty name or description is replaced, other faulty keys are left out.
+        faulty: the keys with reported mistakes; checks skip them.
+        at: the path of an entry outside the list of listeners.
     """
 
     document: Document
@@ -56,33 +52,33 @@ class DeclaredListener:
     faulty: frozenset[str] = frozenset()
     at: Loc = ()
 
-    def where(self, *keys: str | int, missing: bool = False) -> Where:
-        """The place of a value of the entry (see ``Document.where``)."""
-        return self.document.where((*(self.at or ("listeners", self.index)), *keys), missing=missing)
+    def locate(self, *keys: str | int, missing: bool = False) -> SourceSpan:
+        """Locate a value of the entry (see ``Document.where``)."""
+        return self.document.locate((*(self.at or ("listeners", self.index)), *keys), missing=missing)
 
 
 @dataclass(frozen=True, slots=True)
 class DeclaredGuard:
-    """A guard's entry and where it stands.
+    """Entry of a guard and its place.
 
     Args:
-        document: that holds it.
-        index: in the document's list.
-        entry: the sound entry; what it holds beside its own keys are the guard's settings.
+        document: that contains it.
+        index: in the list of the document.
+        entry: the valid entry; its additional keys are the settings of the guard.
     """
 
     document: Document
     index: int
     entry: GuardEntry
 
-    def where(self, *keys: str) -> Where:
-        """The place of a value of the entry, or of the entry."""
-        return self.document.where(("guards", self.index, *keys))
+    def locate(self, *keys: str) -> SourceSpan:
+        """Locate a value of the entry, or the entry."""
+        return self.document.locate(("guards", self.index, *keys))
 
 
 @dataclass(frozen=True, slots=True)
-class Parsed:
-    """The parts of one document that are fit for the further checks; ``faulty`` are its keys with mistakes."""
+class ParsedDocument:
+    """Valid parts of one document; ``faulty`` are its keys with mistakes."""
 
     document: Document
     name: str
@@ -97,8 +93,8 @@ class Parsed:
     mcp: tuple[tuple[int, McpEntry], ...] = ()
 
 
-def parse(document: Document, model: type[IncludedFile], report: Mistakes) -> Parsed:
-    """Report every mistake of shape and keep what is sound."""
+def parse(document: Document, model: type[IncludedFile], report: Mistakes) -> ParsedDocument:
+    """Report every mistake of shape, and return the valid parts."""
     try:
         model.model_validate(document.data)
         faults: list[ErrorDetails] = []
@@ -110,7 +106,7 @@ def parse(document: Document, model: type[IncludedFile], report: Mistakes) -> Pa
     listeners = tuple(_usable_listeners(document, bad))
     name, limits = str(document.data.get("name")), _sound_limits(document, bad)
     intents, handoffs = sound_intents(document, bad)
-    return Parsed(
+    return ParsedDocument(
         document,
         name,
         _sound_lifespan(document, bad),
@@ -123,6 +119,22 @@ def parse(document: Document, model: type[IncludedFile], report: Mistakes) -> Pa
         frozenset(str(loc[0]) for loc in bad if loc),
         sound_servers(document, bad),
     )
+
+
+def merge_limits(files: Iterable[ParsedDocument], report: Mistakes) -> Limits:
+    """Merge the limits of all files; each may be set once."""
+    values: dict[str, Any] = {}
+    first: dict[str, SourceSpan] = {}
+    for parsed in files:
+        for key, value in parsed.limits.items():
+            where = parsed.document.locate(("limits", key))
+            if key in first:
+                report.error(
+                    ConfigCode.REPEATED, where, f"is already set at {first[key].file}:{first[key].line}"
+                )
+            first.setdefault(key, where)
+            values[key] = value
+    return Limits(**values)
 
 
 def _usable_listeners(document: Document, bad: set[Loc]) -> Iterable[DeclaredListener]:
@@ -158,14 +170,18 @@ def _sound_limits(document: Document, bad: set[Loc]) -> Mapping[str, Any]:
 
 
 def _sound_journal(document: Document, bad: set[Loc]) -> Journal | None:
-    data = unjournalled(document.data.get("journal"))
+    data = expand_journal(document.data.get("journal"))
     if data is None or "engine" in document.data or any(loc[:1] == ("journal",) for loc in bad):
         return None
-    return Journal(**JournalEntry.model_validate(data).model_dump())
+    return Journal.model_validate(data)
 
 
 def _sound_lifespan(document: Document, bad: set[Loc]) -> LifespanEntry | None:
-    data = alone(document.data.get("lifespan")) if not any(loc[:1] == ("lifespan",) for loc in bad) else None
+    data = (
+        expand_path(document.data.get("lifespan"))
+        if not any(loc[:1] == ("lifespan",) for loc in bad)
+        else None
+    )
     return None if data is None else LifespanEntry.model_validate(data)
 
 
@@ -177,7 +193,7 @@ def _report_fault(
         from agentserver.provenance.policy.model import told  # whose model it is
 
         place, message = told({**fault, "loc": loc[1:]})
-        report.error(code_of(fault), document.where((*loc[:1], *place)), message)
+        report.error(code_of(fault), document.locate((*loc[:1], *place)), message)
         return
     if fault["type"] == "extra_forbidden":
         message, suggestion = _unknown_key(model, loc)
@@ -185,7 +201,9 @@ def _report_fault(
         message, suggestion = describe(fault, document.read_as.get(loc), document.said(loc))
         if fault["type"] == "list_type" and isinstance(document.value(loc), dict):
             suggestion = "each entry begins with a dash and a space"
-    report.error(code_of(fault), document.where(loc, missing=fault["type"] == "missing"), message, suggestion)
+    report.error(
+        code_of(fault), document.locate(loc, missing=fault["type"] == "missing"), message, suggestion
+    )
 
 
 def _unknown_key(model: type[IncludedFile], loc: Loc) -> tuple[str, str]:
@@ -228,7 +246,7 @@ def _resolve(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> list[
 
 
 def keys_of(model: type[BaseModel]) -> list[str]:
-    """The keys of a model as they are written in YAML."""
+    """List the keys of a model as written in YAML."""
     return [info.alias or name for name, info in model.model_fields.items()]
 
 
@@ -288,7 +306,7 @@ _TEXTS = {
     "missing_keyword_only_argument": "is missing",
     "value_error": "{error}",
     "assertion_error": "{error}",
-    "string_unicode": "holds half a character: an escape from D800 to DFFF is none by itself",
+    "string_unicode": "contains half a character: an escape from D800 to DFFF is only valid in a pair",
     "string_pattern_mismatch": "does not match its pattern",
     "string_too_short": "must not be empty",
     "string_too_long": "must be at most {max_length} characters long",
@@ -302,10 +320,10 @@ _TEXTS = {
 
 
 def describe(fault: ErrorDetails, read_as: str | None = None, said: str = "") -> tuple[str, str]:
-    """Message and suggestion for one fault that pydantic found, whose own words are for who knows pydantic.
+    """Return message and suggestion for one error of pydantic.
 
     Args:
-        fault: as pydantic tells it.
+        fault: the error.
         read_as: how YAML reads the value, when it is an unquoted scalar that is not text.
         said: the value, when it is text that may be repeated.
     """
@@ -320,7 +338,7 @@ def describe(fault: ErrorDetails, read_as: str | None = None, said: str = "") ->
             suggestion = f"{said} without quotation marks is one"
         return f"{_EXPECTED[kind]} was expected{reading}", suggestion
     if kind == "spelling":
-        return f"{fault['msg']}{instead}", _dotted(said) if fault["msg"] == NO_PATH else ""
+        return f"{fault['msg']}{instead}", _suggest_path(said) if fault["msg"] == NO_PATH else ""
     if kind in {"literal_error", "enum"}:
         near = did_you_mean(said, re.findall(r"'([^']*)'", context["expected"]))
         return f"must be {context['expected']}{instead}", near
@@ -331,11 +349,11 @@ def describe(fault: ErrorDetails, read_as: str | None = None, said: str = "") ->
 
 
 def code_of(fault: ErrorDetails) -> ConfigCode:
-    """The code of a fault that pydantic found, by the type that pydantic gives it."""
+    """Return the code for an error type of pydantic."""
     return _CODES.get(fault["type"], ConfigCode.VALUE)
 
 
-def _dotted(said: str) -> str:
-    """A likely correction of a path that is written as other tools write it."""
+def _suggest_path(said: str) -> str:
+    """Suggest a correction of a path in the notation of other tools."""
     meant = re.sub(r"[:/#]+", ".", said.removesuffix(".py"))
     return f'did you mean "{meant}"?' if re.fullmatch(DOTTED_PATTERN, meant) else ""

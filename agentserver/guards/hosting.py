@@ -299,7 +299,7 @@ def _attempted(call: Callable[[], Any]) -> tuple[Any, str]:
     if error is None:
         return result, ""
     told, untold = _caught(lambda: _told(error))
-    return None, told if untold is None else "it raised what cannot be told"
+    return None, told if untold is None else "the text of its exception raised as well"
 
 
 def _told(error: BaseException) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 import anyio
 import anyio.to_thread
 
-from agentserver.config.organism import elsewhere
+from agentserver.config.organism import refuse_call
 from agentserver.pump.editions import Callee
 from agentserver.reloading.process_keys import connection_key, worker_key
 from agentserver.supervision import Ending, run_errand
@@ -303,7 +303,7 @@ async def _tools(organism: Organism, shared: SharedContexts, stack: AsyncExitSta
     deadlines = {
         bound.listener.name: bound.listener.deadline
         for bound in organism.listeners
-        if bound.handler is elsewhere  # a test has others in their place
+        if bound.handler is refuse_call  # a test has others in their place
     }
     check_walls(server for server in organism.mcp if any(tool.listener in deadlines for tool in server.tools))
 

@@ -7,8 +7,7 @@ from dataclasses import fields
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, runtime_checkable
 
-from agentserver.config.code.editions import reason
-from agentserver.config.code.held import Search
+from agentserver.config.code.editions import Search, reason
 from agentserver.core.encoding.snapshot import lost, remembering
 
 if TYPE_CHECKING:
@@ -122,7 +121,7 @@ def succession(before: Organism, after: Organism) -> Succession | None:
     """Return the succession of the modules of two organisms; None if the next one was not loaded from files."""
     if before.modules is None or after.modules is None:
         return None
-    return before.modules.succeeded(after.modules)
+    return before.modules.prepare_succession(after.modules)
 
 
 def in_use(passing: Succession, objects: Iterable[tuple[str, object]]) -> Iterator[str]:

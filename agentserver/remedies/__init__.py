@@ -1,63 +1,55 @@
 """Remedies: for each refusal and finding its meaning, where to look, and the change that helps.
 
-Owns the one table of them, as values, and how an entry is found. Refuses to judge, and to read what a server has kept:
-it knows names alone, and imports nothing else of agentserver. A test compares it with every code of the server.
-
-Internal.
+Internal. Imports nothing else of agentserver. A test compares the table with every code of the server.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-from agentserver.remedies import configuration, edges, handoffs, messages, provenance, schemas
+from agentserver.remedies.configuration import ConfigCode
 from agentserver.remedies.remedy import Remedy
 
-__all__ = ["FAMILIES", "REMEDIES", "Remedy", "found", "of"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
-FAMILIES: Final = {
-    "code": "Codes of a SystemError, which the sender of a message is told",
-    "ground": "Grounds of the server's own, which operators see in traces and logs",
-    "guard": "Guards",
-    "approval": "Approvals",
-    "rule": "Rules of provenance",
-    "handoff": "Refused handoffs",
-    "step": "Findings of `agentserver plan audit`",
-    "hygiene": "Rules about payload schemas",
-    "envelope": "Documents that are no envelope",
-    "repair": "Payload text that could not be read",
-    "completion": "Failures of language models",
-    "door": "Answers of the door (HTTP)",
-    "unkept": "Messages of which nothing was kept",
-    "watch": "Ends of a watch",
-    "wall": "Behind the wall",
-    "config": "Mistakes of a configuration",
-}
-"""The kinds of entries, in the order in which they are shown."""
+__all__ = ["FAMILIES", "REMEDIES", "Remedy", "find_remedies", "remedy_of"]
 
-REMEDIES: Final[tuple[Remedy, ...]] = (
-    *messages.REMEDIES,
-    *provenance.REMEDIES,
-    *handoffs.REMEDIES,
-    *schemas.REMEDIES,
-    *edges.REMEDIES,
-    *configuration.REMEDIES,
-)
-"""The table."""
-
-
+_HEADING: Final = re.compile(r"## (\w+): (.+)")
 _CODED: Final = re.compile(r"\[(\w+:[\w -]+)\]\s*$")
 """The code at the end of a printed line."""
 
 
-def of(family: str, name: str) -> Remedy | None:
-    """The entry of one code; None when the table has none."""
+def _parse_table(text: str) -> Iterator[Remedy]:
+    """Parse the tables of ``codes.md``: a heading for each family, a row for each code."""
+    family = look = ""
+    for line in text.splitlines():
+        if heading := _HEADING.fullmatch(line):
+            family = heading[1]
+        elif line.startswith("|") and not line.startswith(("| code |", "|---")):
+            name, means, place, change, said = (cell.strip() for cell in line.strip("|").split("|"))
+            look = look if place == '"' else place
+            yield Remedy(family, name, means, look, change, said)
+
+
+_TABLE: Final = Path(__file__).with_name("codes.md").read_text("utf-8")
+
+FAMILIES: Final = dict(_HEADING.findall(_TABLE)) | {"config": "Mistakes of a configuration"}
+"""Titles of the families of codes, in the order in which they are shown."""
+
+REMEDIES: Final[tuple[Remedy, ...]] = (*_parse_table(_TABLE), *(code.value for code in ConfigCode))
+"""The table."""
+
+
+def remedy_of(family: str, name: str) -> Remedy | None:
+    """Find the entry of one code; None when the table has none."""
     return next((one for one in REMEDIES if (one.family, one.name) == (family, name)), None)
 
 
-def found(text: str) -> tuple[Remedy, ...]:
-    """The entries that a user asks for: by ``name`` or ``family:name``, or by printed lines that end with a code."""
+def find_remedies(text: str) -> tuple[Remedy, ...]:
+    """Find the entries that a user asks for: by ``name`` or ``family:name``, or by printed lines with a code."""
     asked = " ".join(text.split()).lower()
     named = tuple(
         one for one in REMEDIES if asked in {one.name.lower(), one.said.lower(), str(one).lower()} - {""}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Final
 
 from agentserver.remedies.remedy import Remedy
 
@@ -16,57 +15,57 @@ class ConfigCode(Enum):
     NAME = Remedy(
         "config",
         "name",
-        "A name means nothing that the organism has.",
+        "A name refers to nothing in the organism.",
         _LINE,
-        "Correct its spelling, or declare what it names.",
+        "Correct its spelling, or declare it.",
     )
     KEY = Remedy(
         "config",
         "key",
-        "The file has a key that does not exist there, or has one twice.",
+        "The file has an unknown or repeated key.",
         (
             "File, line and path of the finding; the suggestion in parentheses is the likely "
-            'correction. The page "Keys of organism.yaml" lists all.'
+            'correction. The page "Keys of organism.yaml" lists all keys.'
         ),
-        "Use the key that is suggested, or take it out.",
+        "Use the suggested key, or remove it.",
     )
     TWICE = Remedy(
         "config",
         "twice",
-        "Two things have one name.",
+        "Two entries have the same name.",
         _LINE,
         "Rename one of them.",
     )
     REPEATED = Remedy(
         "config",
         "repeated",
-        "A list, or the files together, say one thing twice.",
+        "A list or an included file repeats an entry.",
         _LINE,
-        "Say it in one place.",
+        "Keep one of them.",
     )
     SHARED = Remedy(
         "config",
         "shared",
-        "Several listeners take one payload class, so that a message has to name one of them.",
+        "Several listeners accept one payload class, so a message has to name one of them.",
         _LINE,
-        "Give each message a `to`, or let all of them say `broadcast: true`.",
+        "Set `to` in each message, or set `broadcast: true` on all of them.",
     )
     MISSING = Remedy(
         "config",
         "missing",
-        "A value that is needed is not there.",
+        "A required value is missing.",
         _LINE,
-        "Write it.",
+        "Add it.",
     )
     VALUE = Remedy(
         "config",
         "value",
-        "A value has another type or form than its key takes.",
+        "A value does not have the type or form of its key.",
         (
             "File, line and path of the finding; the suggestion in parentheses is the likely "
-            "correction. YAML reads `no`, `1.0` and `08:00` as something else than text."
+            "correction. YAML does not read `no`, `1.0` and `08:00` as text."
         ),
-        "Write what was expected; quote what is to be text.",
+        "Write the expected value; quote text.",
     )
     FILE = Remedy(
         "config",
@@ -78,10 +77,10 @@ class ConfigCode(Enum):
     YAML = Remedy(
         "config",
         "yaml",
-        "The file is not written as YAML wants it.",
-        "File and line of the finding: the mistake is there, or in the line above.",
+        "The file is not valid YAML.",
+        "File and line of the finding: the mistake is in that line or the one above.",
         (
-            "Indent by spaces, keys of one thing in one column; quote text with `: ` in it, or `*`, "
+            "Indent with spaces, keys of one mapping in one column; quote text with `: ` in it, or `*`, "
             "`&`, `@` in front."
         ),
     )
@@ -95,14 +94,14 @@ class ConfigCode(Enum):
     HANDLER = Remedy(
         "config",
         "handler",
-        "The dotted path leads to something that is no handler.",
+        "The dotted path does not name a handler.",
         _LINE,
         "Name an `async def` of two parameters, payload and metadata.",
     )
     CLASS = Remedy(
         "config",
         "class",
-        "The dotted path leads to something that is no payload, settings or guard class.",
+        "The dotted path does not name a payload, settings or guard class.",
         _LINE,
         "Put `@xmlify` over a frozen dataclass; settings and guards are frozen dataclasses.",
     )
@@ -111,19 +110,19 @@ class ConfigCode(Enum):
         "import",
         "A module of the project cannot be imported.",
         _LINE,
-        'Run `python -c "import MODULE"` in the project; install what it misses.',
+        'Run `python -c "import MODULE"` in the project; install the missing package.',
     )
     AGENT = Remedy(
         "config",
         "agent",
-        "A key of an agent stands at a listener with a handler, or the other way round.",
+        "A listener with a handler has a key of an agent, or an agent has one of a handler.",
         _LINE,
         "A listener has `handler` or `model`; `agent` with bounds belongs to `model`.",
     )
     PEERS = Remedy(
         "config",
         "peers",
-        "An agent names no peers, so that its model has no tools.",
+        "An agent has no peers, so its model has no tools.",
         _LINE,
         "List the listeners that it may call under `peers`, or write `peers: []`.",
     )
@@ -144,14 +143,14 @@ class ConfigCode(Enum):
     QUARANTINE = Remedy(
         "config",
         "quarantine",
-        "A quarantined listener could tell more than it may.",
+        "A quarantined listener could send more information than it may.",
         _LINE,
-        "Let it answer with booleans, enumerations and bounded numbers, and take its `peers` out.",
+        "Let it answer with booleans, enumerations and bounded numbers, and remove its `peers`.",
     )
     SECRET = Remedy(
         "config",
         "secret",
-        "A key or a variable of the environment is not set, or stands in the file.",
+        "An environment variable is not set, or a secret is written into the file.",
         _LINE,
         "Set the variable; write `${NAME}` in the YAML.",
     )
@@ -160,12 +159,12 @@ class ConfigCode(Enum):
         "settings",
         "Settings do not fit their class.",
         _LINE,
-        "Correct the field; what cannot be copied belongs into the lifespan.",
+        "Correct the field; move values that cannot be copied to the lifespan.",
     )
     LIFESPAN = Remedy(
         "config",
         "lifespan",
-        "The lifespan is no async context manager.",
+        "The lifespan is not an async context manager.",
         _LINE,
         "Decorate it with `contextlib.asynccontextmanager`; it takes no arguments.",
     )
@@ -174,12 +173,14 @@ class ConfigCode(Enum):
         "llm",
         "Models, backends or budgets contradict each other.",
         _LINE,
-        ("Follow the suggestion: a price for what has a budget in money, a script for `provider: scripted`."),
+        (
+            "Follow the suggestion: a price for a model with a budget in money, a script for `provider: scripted`."
+        ),
     )
     MCP = Remedy(
         "config",
         "mcp",
-        "A tool of an MCP server is not locked, or is not what was locked.",
+        "A tool of an MCP server is not locked, or differs from its lock.",
         "`agentserver mcp diff`.",
         "Read the change, then `agentserver mcp lock`.",
     )
@@ -188,33 +189,33 @@ class ConfigCode(Enum):
         "intents",
         "An intent contradicts a payload class or another intent.",
         _LINE,
-        "Keep `params` or `payload_class`; give each intent a name of its own.",
+        "Keep `params` or `payload_class`; name each intent differently.",
     )
     DOOR = Remedy(
         "config",
         "door",
-        "The address, TLS and proxy of `http` do not fit together.",
+        "The address, TLS and proxy of `http` contradict each other.",
         _LINE,
-        "Name `public_url`; `behind_proxy: true`, or `tls`.",
+        "Set `public_url`; `behind_proxy: true`, or `tls`.",
     )
     PROVENANCE = Remedy(
         "config",
         "provenance",
         "Two declarations about a listener contradict each other.",
         _LINE,
-        "Keep one of them; a source is no sink at once.",
+        "Keep one of them; a source cannot be a sink.",
     )
     EXTRA = Remedy(
         "config",
         "extra",
         "A key needs a part of the distribution that is not installed.",
         "The finding names the extra, and the command that installs it.",
-        "Install the extra, or take the key out.",
+        "Install the extra, or remove the key.",
     )
     ENGINE = Remedy(
         "config",
         "engine",
-        "The database of `engine` is away, or keeps less than a server promises.",
+        "The database of `engine` is unreachable, or less durable than a server promises.",
         "`agentserver engine status`.",
         (
             "Start it, or correct its address; name standbys that confirm commits in `synchronous_standby_names`; "
@@ -224,25 +225,25 @@ class ConfigCode(Enum):
     GUARD = Remedy(
         "config",
         "guard",
-        "A guard of the program fails, or has something against the organism.",
+        "A guard of the program fails, or rejects the organism.",
         _LINE,
-        "Correct the guard, or what it objects to; the message is its own.",
+        "Correct the guard, or the part of the organism that it rejects; the message comes from the guard.",
     )
     DEADLINE = Remedy(
         "config",
         "deadline",
-        "The deadline of an agent ends a request to its models before they may answer.",
+        "The deadline of an agent is shorter than the timeout of its models.",
         _LINE,
-        "Leave `deadline` out, so that it is derived, or lower `timeout` of the backends.",
+        "Omit `deadline`, so that it is derived, or lower `timeout` of the backends.",
     )
     ISOLATION = Remedy(
         "config",
         "isolation",
-        "A listener asks for a process of its own, and its keys do not fit that.",
+        "The keys of an isolated listener contradict its isolation.",
         _LINE,
         (
-            "Follow the suggestion; the server imports nothing of such a handler, so that its classes "
-            "are named in the YAML."
+            "Follow the suggestion; the server does not import an isolated handler, so its classes "
+            "have to be named in the YAML."
         ),
     )
     RELOAD = Remedy(
@@ -258,11 +259,7 @@ class ConfigCode(Enum):
     MORE = Remedy(
         "config",
         "more",
-        "There are more mistakes than are shown.",
+        "There are more mistakes than the report shows.",
         "The mistakes before it.",
         "Correct those first.",
     )
-
-
-REMEDIES: Final = tuple(code.value for code in ConfigCode)
-"""Entries of the family config."""

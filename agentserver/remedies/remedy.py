@@ -14,7 +14,7 @@ class Remedy(NamedTuple):
         means: what happened, in one sentence.
         look: where to look.
         change: the change that helps.
-        said: other words under which people meet it, or empty.
+        said: another wording of the message, or empty.
     """
 
     family: str

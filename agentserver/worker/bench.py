@@ -16,9 +16,8 @@ from agentserver.completion import (
     CompletionFault,
     Request,
 )
-from agentserver.config.code.settings import validated
 from agentserver.config.code.signature import Discovery, SignatureRefusal, read_signature
-from agentserver.config.code.userland import Importer, Project, Unresolved
+from agentserver.config.code.userland import Importer, Project, ResolveFailure
 from agentserver.contract import HandlerResponse, Invocation, Target, run_in
 from agentserver.core.drafts.replies import normalise
 from agentserver.core.messages import Draft, Drafts, Effects, Failed
@@ -194,7 +193,7 @@ async def open_bench(setup: SetupFrame, stack: AsyncExitStack) -> Bench:
 
     def find_named(path: str) -> Any:
         found = importer.resolve(path)
-        if isinstance(found, Unresolved):
+        if isinstance(found, ResolveFailure):
             raise StartError(found.message)
         return found
 
@@ -206,7 +205,7 @@ async def open_bench(setup: SetupFrame, stack: AsyncExitStack) -> Bench:
     codecs = Codecs(dict.fromkeys((*taken, *Discovery().classes(signature.function))), closed=True)
     made = None
     if setup.settings_class is not None:
-        made = validated(find_named(setup.settings_class), setup.settings or {})
+        made = validate_settings(find_named(setup.settings_class), setup.settings or {})
     resources: tuple[object, ...] = ()
     if setup.lifespan is not None:
         provided = await stack.enter_async_context(find_named(setup.lifespan)())

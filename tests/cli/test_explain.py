@@ -35,7 +35,7 @@ def failed():
 def test_a_code_is_explained_without_any_organism(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     told = verb("explain", "routing")
-    assert told.startswith("code:routing  The message reached nobody")
+    assert told.startswith("code:routing  The message reached no listener")
     assert "Look at: " in told
     assert "Change:  " in told
 
@@ -55,7 +55,7 @@ def test_a_finding_of_check_is_explained_by_its_code_and_not_by_its_words(tmp_pa
     line = next(line for line in verb("check", status=1).splitlines() if "the merge key" in line)
     assert line.endswith(" [config:value]")
     for asked in (line, "config:value", "value"):
-        assert "config:value  A value has another type or form" in verb("explain", asked)
+        assert "config:value  A value does not have the type or form" in verb("explain", asked)
     assert "no code and no finding is called" in verb(
         "explain", line.removesuffix(" [config:value]"), status=2
     )

@@ -28,13 +28,13 @@ def test_what_a_server_or_an_editor_writes_is_not(name):
 
 def loaded(folder):
     write(folder)
-    return config.load(folder / "organism.yaml", environ={}, afresh=True)
+    return config.load(folder / "organism.yaml", environ={}, separate=True)
 
 
 def test_the_lock_of_the_journal_is_not_though_other_locks_are(tmp_path):
     """Each start writes it: a server whose journal is beside its file was reloaded by its own start."""
     write(tmp_path, yaml=f"{YAML}journal: {{path: kept.db}}\n")
-    organism = config.load(tmp_path / "organism.yaml", environ={}, afresh=True)
+    organism = config.load(tmp_path / "organism.yaml", environ={}, separate=True)
     assert not sources(organism)(None, f"{tmp_path}/kept.db.lock")
     assert sources(organism)(None, f"{tmp_path}/mcp.lock")
     assert sources(loaded(tmp_path))(None, f"{tmp_path}/kept.db.lock")

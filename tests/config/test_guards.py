@@ -210,8 +210,8 @@ def test_a_setting_may_come_from_the_environment(project):
         ),
         ("- {use: top.FailingToo}", "organism.yaml:8: guards[0].use: FailingToo failed: top.py:50: SystemExit: no"),
         ("- {use: top.Checking}", "organism.yaml:8: guards[0]: Checking.check failed: top.py:54: KeyError: 'gone'"),
-        ("- {use: top.Mute}", "organism.yaml:8: guards[0]: Mute.check failed: it raised what cannot be told"),
-        ("- {use: top.MuteToo}", "organism.yaml:8: guards[0].use: MuteToo failed: it raised what cannot be told"),
+        ("- {use: top.Mute}", "organism.yaml:8: guards[0]: Mute.check failed: the text of its exception raised as well"),
+        ("- {use: top.MuteToo}", "organism.yaml:8: guards[0].use: MuteToo failed: the text of its exception raised as well"),
         ("- {use: top.Brief}", "organism.yaml:8: guards[0]: Brief.check failed: top.py:"),
         ("- {use: top.Greedy}", "organism.yaml:8: guards[0]: Greedy.check failed: top.py:"),
         (

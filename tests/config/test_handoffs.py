@@ -245,7 +245,7 @@ CASES = {
     "too long a note": (changed("500", "50000"), "intents[0].note: must be at most 10000"),
     "class and parameters": (
         changed("    note: 500", "    payload_class: listeners.desk.Review"),
-        "intents[0].params: stands beside payload_class (keep one of them)",
+        "intents[0].params: conflicts with payload_class (keep one of them)",
     ),
     "no class": (
         text("\n  - {name: x, target: clerk, template: x, payload_class: listeners.desk.Nix}"),

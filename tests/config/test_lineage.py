@@ -381,8 +381,8 @@ def test_a_resource_that_carries_words_makes_everybodys_memory_the_servers_who_s
     ("one", "end", "finding"),
     [
         ("memory: for ever", "provenance:", "must be 'thread', 'listener' or 'server', not \"for ever\""),
-        ("memory:", "provenance:", "must not be empty: leave the key out, or give it a value"),
-        ("memory: thread", "", "means nothing without provenance: at the top of the main file (add provenance: {mode: audit})"),
+        ("memory:", "provenance:", "must not be empty: remove the key, or set a value"),
+        ("memory: thread", "", "has no effect without provenance: in the main file (add provenance: {mode: audit})"),
     ],
 )  # fmt: skip
 def test_mistakes_in_memory(project, one, end, finding):

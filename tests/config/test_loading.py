@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from agentserver.config import ConfigError, load
 from agentserver.config.keys.models import ListenerEntry
-from agentserver.config.loading import project_directory
 from agentserver.config.validation import keys_of
+from agentserver.config.yaml.sources import project_directory
 from agentserver.core.blueprint import Limits
 
 

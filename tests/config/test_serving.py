@@ -31,7 +31,7 @@ def test_what_strangers_may_address_is_known_and_who_gives_orders_is_none(projec
         ("{expose: [greeter, greeter]}", '7: mcp_server.expose[1]: "greeter" is exposed already'),
         ("{expose: []}", "7: mcp_server.expose: must hold at least 1 entries"),
         ("{}", "7: mcp_server.expose: is missing"),
-        ("", "7: mcp_server: must not be empty: leave the key out, or give it a value"),
+        ("", "7: mcp_server: must not be empty: remove the key, or set a value"),
         (
             "{expose: [greeter], trust: friend}",
             "7: mcp_server.trust: must be 'stranger', 'relay' or 'orders'",

@@ -68,7 +68,7 @@ def test_every_key_is_explained():
         ),
         (
             'prompt: "\\ud800"',
-            "prompt: holds half a character: an escape from D800 to DFFF is none by itself",
+            "prompt: contains half a character: an escape from D800 to DFFF is only valid in a pair",
         ),
         ("payload_class: 5", "payload_class: a list was expected; YAML reads this as the number 5"),
         ("settings: 5", "settings: a mapping of keys was expected; YAML reads this as the number 5"),

@@ -26,7 +26,7 @@ def test_an_agent_says_who_its_peers_are(project):
     assert project.findings(organism(GREET + ", agent: true", OTHER + ", agent: true, peers: []")) == [
         (
             "organism.yaml:3: warning: listeners[0]: an agent without peers can only answer its caller "
-            "(write peers: [] if that is meant)"
+            "(write peers: [] if intended)"
         )
     ]
 
@@ -37,8 +37,8 @@ def test_a_shared_payload_class_is_ambiguous_unless_all_broadcast(project):
     )
     assert project.findings(organism(GREET, shared)) == [
         (
-            "organism.yaml:4: warning: listeners: Greeting is accepted by a, b: a message must say which with its to "
-            "(or all of them say broadcast: true)"
+            "organism.yaml:4: warning: listeners: Greeting is accepted by a, b: a message must select one with its to "
+            "(or set broadcast: true on all of them)"
         )
     ]
     assert project.findings(organism(GREET + ", broadcast: true", shared)) == []

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(scope="module")
 def shop():
-    loaded = load(FOLDER / "organism.yaml", environ={}, afresh=True)
+    loaded = load(FOLDER / "organism.yaml", environ={}, separate=True)
     yield loaded
     forget(loaded)
 

@@ -233,7 +233,7 @@ def test_an_exception_that_cannot_be_told_denies(error):
     p.say(Ask("hi"), "a")
     p.run()
     assert (p.seen("b"), errors(p.seen("a"))) == ([], ["denied"])
-    assert refusals(p) == ["the guard g0 failed: it raised what cannot be told"]
+    assert refusals(p) == ["the guard g0 failed: the text of its exception raised as well"]
 
 
 def test_no_guard_overrules_a_denial_of_the_servers_own():

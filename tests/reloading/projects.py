@@ -57,7 +57,7 @@ class Project:
         self.write("organism.yaml", f"name: demo\nlisteners:\n{lines}\n{dedent(more)}")
 
     async def load(self, after=None):
-        read_it = partial(load, self.root / "organism.yaml", environ=os.environ, after=after)
+        read_it = partial(load, self.root / "organism.yaml", environ=os.environ, previous=after)
         return await anyio.to_thread.run_sync(read_it)
 
     async def server(self, **more: Any):

@@ -70,7 +70,7 @@ async def test_worker_processes_are_those_of_the_edition(tmp_path):
             word, before = await ask(server)
             assert (word, alive(before)) == ("old", True)
             write("new")
-            assert isinstance(await server.reload(await loaded(after=server.organism)), ReloadResult)
+            assert isinstance(await server.reload(await loaded(previous=server.organism)), ReloadResult)
             word, after = await ask(server)
             assert (word, after != before) == ("new", True)
             with anyio.fail_after(HANGS):

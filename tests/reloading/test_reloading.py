@@ -74,7 +74,7 @@ class Place:
         (self.root / "organism.yaml").write_text(yaml)
 
     async def load(self, after=None):
-        read = partial(load, self.root / "organism.yaml", environ=os.environ, after=after)
+        read = partial(load, self.root / "organism.yaml", environ=os.environ, previous=after)
         return await anyio.to_thread.run_sync(read)
 
     async def reload(self, server):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agentserver.config.loading import forget, inspect
-from agentserver.remedies import found
+from agentserver.remedies import find_remedies
 
 LISTENER = "  - name: say\n    description: Says it.\n    handler: said.say\n"
 WHOLE = f"name: d\nlisteners:\n{LISTENER}"
@@ -138,7 +138,7 @@ def said(folder: Path, text: str, code: str = CODE):
 
 
 def unexplained(lines):
-    return [line for line, code in lines if found(line) != (code,)]
+    return [line for line, code in lines if find_remedies(line) != (code,)]
 
 
 @pytest.mark.parametrize("text", [*(f"{WHOLE}    {key}\n" for key in KEYS), *FILES])

@@ -28,7 +28,7 @@ from agentserver.handoff.requests import RequestRefusal
 from agentserver.hygiene.rules import RULES
 from agentserver.ports import Unkept, WatchEnd
 from agentserver.provenance.policy.declarations import Rule
-from agentserver.remedies import FAMILIES, REMEDIES, found
+from agentserver.remedies import FAMILIES, REMEDIES, find_remedies
 from agentserver.remedies.configuration import ConfigCode
 from agentserver.wire.envelope import Fault
 from agentserver.wire.repair import RepairRefusal
@@ -127,13 +127,13 @@ def test_each_type_of_pydantic_has_a_code():
 )
 def test_the_words_of_a_user_find_nothing(words):
     said = f'retries: "{words}" was expected to be a number'
-    assert found(said) == ()
-    assert [str(one) for one in found(f"organism.yaml:3: {said} [config:value]")] == ["config:value"]
+    assert find_remedies(said) == ()
+    assert [str(one) for one in find_remedies(f"organism.yaml:3: {said} [config:value]")] == ["config:value"]
 
 
 def test_several_printed_lines_find_each_of_their_codes_once():
     printed = "a.yaml:1: x [config:name]\na.yaml:2: y [config:name]\na.yaml:3: z [hygiene:closed]  \n1 error"
-    assert [str(one) for one in found(printed)] == ["config:name", "hygiene:closed"]
+    assert [str(one) for one in find_remedies(printed)] == ["config:name", "hygiene:closed"]
 
 
 @pytest.mark.parametrize("one", REMEDIES, ids=lambda one: f"{one.family}:{one.name}")
@@ -142,7 +142,7 @@ def test_an_entry_is_whole_and_found_by_its_name(one):
     assert one.means.endswith(".")
     assert one.look.endswith((".", "?"))
     assert one.change.endswith(".")
-    assert one in found(f"{one.family}:{one.name}")
+    assert one in find_remedies(f"{one.family}:{one.name}")
 
 
 def test_no_entry_stands_twice():
@@ -184,6 +184,6 @@ def test_the_keys_that_are_named_exist():
 
 
 def test_what_means_nothing_finds_nothing():
-    assert found("") == ()
-    assert found(":") == ()
-    assert found("0190aef3") == ()
+    assert find_remedies("") == ()
+    assert find_remedies(":") == ()
+    assert find_remedies("0190aef3") == ()

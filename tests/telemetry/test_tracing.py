@@ -35,7 +35,7 @@ from tests.telemetry.collector import attributes, collecting
 
 pytestmark = pytest.mark.anyio
 GOOD = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-DESK = load(Path(__file__).parents[2] / "examples/desks/plain.yaml", environ={}, afresh=True)
+DESK = load(Path(__file__).parents[2] / "examples/desks/plain.yaml", environ={}, separate=True)
 SEEN = []
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from agentserver import HandlerResponse, SystemError
 from agentserver.assembly import build
-from agentserver.config.organism import Journal
+from agentserver.config.keys.models import Journal
 from agentserver.contract import Code
 from agentserver.core.blueprint import Limits
 from agentserver.testing import Answer, ShownApproval, listener, organism, organism_of

@@ -1,8 +1,4 @@
-"""Agents that are made of a language model: ``model:``, ``prompt:``, ``answer:`` and ``agent:`` of a listener.
-
-Owns what these keys refer to, and the names by which a model calls the listener's peers. Refuses to know what an agent
-does.
-"""
+"""Agents that are language models: ``model:``, ``prompt:``, ``answer:`` and ``agent:`` of a listener."""
 
 from __future__ import annotations
 
@@ -19,9 +15,9 @@ from agentserver.payload.names import local
 from agentserver.remedies.configuration import ConfigCode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from agentserver.completion import LanguageModels
+    from agentserver.completion import Backend, LanguageModels
     from agentserver.config.findings import Mistakes
     from agentserver.config.organism import BoundListener
     from agentserver.config.validation import DeclaredListener
@@ -34,63 +30,66 @@ OTHER = re.compile(r"[^A-Za-z0-9_-]")
 """Characters that the name of a tool may not hold."""
 
 RESERVE = 14_000
-"""Bytes of a thread's storage beside the history, for what an agent keeps of its present turn."""
+"""Bytes of the storage of a thread next to the history, for what an agent keeps of its present turn."""
 
 _KEYS = ("prompt", "answer")
 
 
 def check_keys(declared: Sequence[DeclaredListener], report: Mistakes) -> None:
-    """Refuse the keys of an agent at a listener that has no model, and a handler beside a model."""
+    """Refuse keys of an agent on a listener without a model, and a handler on one with a model."""
     for one in declared:
         entry = one.entry
         if entry.model is not None and (entry.handler is not None or "handler" in one.faulty):
             report.error(
-                ConfigCode.AGENT, one.where("model"), "a listener has a handler or a model, not both"
+                ConfigCode.AGENT, one.locate("model"), "a listener has a handler or a model, not both"
             )
         if entry.model is not None:
             continue
         for key in _KEYS:
             if getattr(entry, key) is not None:
-                report.error(ConfigCode.AGENT, one.where(key), "belongs to a listener with a model")
+                report.error(ConfigCode.AGENT, one.locate(key), "belongs to a listener with a model")
         if entry.agent is not None and entry.agent.model_fields_set:
             report.error(
                 ConfigCode.AGENT,
-                one.where("agent"),
+                one.locate("agent"),
                 "bounds belong to a listener with a model",
                 "write agent: true",
             )
 
 
-class Around(NamedTuple):
-    """The parts of the organism that an agent depends on."""
+class AgentDependencies(NamedTuple):
+    """Parts of the organism that an agent depends on."""
 
     models: LanguageModels | None
     limits: Limits
 
 
-def equipped(
-    bound: Sequence[BoundListener], declared: Sequence[DeclaredListener], around: Around, report: Mistakes
+def equip_agents(
+    bound: Sequence[BoundListener],
+    declared: Sequence[DeclaredListener],
+    around: AgentDependencies,
+    report: Mistakes,
 ) -> list[BoundListener]:
-    """The listeners, each agent with the tools that its peers are, after a finding for each mistake."""
+    """Return the listeners, with the tools of each agent, after a finding for each mistake."""
     places = {one.entry.name: one for one in declared}
     listeners = {item.listener.name: item for item in bound}
     return [
         item
         if item.agent is None
-        else _Equipping(item, item.agent, places[item.listener.name], report).equipped(listeners, around)
+        else _AgentSetup(item, item.agent, places[item.listener.name], report).equip(listeners, around)
         for item in bound
     ]
 
 
-class _Equipping:
-    """The second look at one agent, when all listeners are known."""
+class _AgentSetup:
+    """Second pass over one agent, with all listeners known."""
 
     def __init__(
         self, item: BoundListener, agent: ReadyAgent, declared: DeclaredListener, report: Mistakes
     ) -> None:
         self._item, self._agent, self._declared, self._report = item, agent, declared, report
 
-    def equipped(self, listeners: Mapping[str, BoundListener], around: Around) -> BoundListener:
+    def equip(self, listeners: Mapping[str, BoundListener], around: AgentDependencies) -> BoundListener:
         self._check_model("model", self._agent.model, around.models)
         if self._agent.summary is not None:
             self._check_model("agent", self._agent.summary, around.models)
@@ -107,34 +106,36 @@ class _Equipping:
         known = {} if models is None else models.models
         if name not in known:
             told = "no llm: declares any" if models is None else did_you_mean(name, known)
-            self._report.error(ConfigCode.NAME, self._declared.where(key), f'unknown model "{name}"', told)
+            self._report.error(ConfigCode.NAME, self._declared.locate(key), f'unknown model "{name}"', told)
 
     def _check_json(self, key: str, payload: type, *more: int) -> None:
-        """Refuse a class that has no JSON form: a model could not be told what it takes."""
+        """Refuse a class without a JSON form: the model needs its schema."""
         by_schema = self._item.schema is not None and payload in self._item.listener.payloads
         if "__payload__" not in vars(payload) or by_schema:
             told = f"{payload.__qualname__} is bound to a hand-written XSD and has no JSON Schema for a model"
             self._report.error(
-                ConfigCode.TOOL, self._declared.where(key, *more), told, "declare it with @xmlify"
+                ConfigCode.TOOL, self._declared.locate(key, *more), told, "declare it with @xmlify"
             )
 
     def _check_room(self, storage: int) -> None:
-        """Refuse a history for which a thread has no room."""
+        """Refuse a history that does not fit into the storage of a thread."""
         needed = self._agent.history + RESERVE
         if needed > storage:
             told = f"a history of {self._agent.history} bytes needs limits.storage of {needed} or more"
             where = (
-                self._declared.where("agent") if self._declared.entry.agent else self._declared.where("model")
+                self._declared.locate("agent")
+                if self._declared.entry.agent
+                else self._declared.locate("model")
             )
             self._report.error(ConfigCode.ROOM, where, told, f"it is {storage}")
 
     def _check_quarantine(self) -> None:
-        """Refuse peers of a quarantined agent, and an answer by which it could tell anything."""
+        """Refuse peers of a quarantined agent, and an answer class that can carry free text."""
         from agentserver.guards.lineage.reading import channel  # needed by few
 
         if self._declared.entry.peers:
             told = "a quarantined agent answers its caller and speaks to nobody else"
-            self._report.error(ConfigCode.QUARANTINE, self._declared.where("peers"), told, "leave it out")
+            self._report.error(ConfigCode.QUARANTINE, self._declared.locate("peers"), told, "leave it out")
         answer = self._agent.answer
         if "__payload__" not in vars(answer):
             return
@@ -142,7 +143,7 @@ class _Equipping:
         if not found.closed:
             told = f"{answer.__qualname__} can tell anything: {found}"
             hint = "use booleans, enumerations and numbers with bounds"
-            self._report.error(ConfigCode.QUARANTINE, self._declared.where("answer"), told, hint)
+            self._report.error(ConfigCode.QUARANTINE, self._declared.locate("answer"), told, hint)
 
     def _tools(self, listeners: Mapping[str, BoundListener]) -> Iterator[AgentTool]:
         for at, name in enumerate(self._declared.entry.peers):
@@ -158,7 +159,7 @@ class _Equipping:
                 yield AgentTool(tool, name, payload, peer.listener.description)
 
     def _check_names(self, tools: Sequence[AgentTool], answers: str) -> None:
-        """Refuse a name that two tools have, and one that no provider takes."""
+        """Refuse two tools of the same name, and names that providers do not accept."""
         users: defaultdict[str, list[str]] = defaultdict(list)
         for tool in tools:
             users[tool.name].append(tool.listener)
@@ -167,15 +168,92 @@ class _Equipping:
             if len(taken) > 1:
                 told = f'{" and ".join(taken)} would be one tool of the model, "{name}"'
                 self._report.error(
-                    ConfigCode.TWICE, self._declared.where("peers"), told, "rename one of them"
+                    ConfigCode.TWICE, self._declared.locate("peers"), told, "rename one of them"
                 )
             elif len(name) > LONGEST:
                 told = f'the tool "{name}" has a longer name than models take: {LONGEST} characters'
                 self._report.error(
-                    ConfigCode.TOOL, self._declared.where("peers"), told, "shorten the name of the listener"
+                    ConfigCode.TOOL, self._declared.locate("peers"), told, "shorten the name of the listener"
                 )
 
 
 def tool_name(name: str) -> str:
-    """A name as providers take it: without dots."""
+    """Convert a listener name to the form that providers accept: without dots."""
     return OTHER.sub("_", name)
+
+
+ROOM = 5.0
+"""Seconds of an invocation in addition to the attempts at the backends of its model."""
+
+DAY = 86_400.0
+"""The longest deadline of a listener, in seconds."""
+
+
+def derive_deadlines(
+    bound: Sequence[BoundListener],
+    declared: Iterable[DeclaredListener],
+    models: LanguageModels,
+    report: Mistakes,
+) -> list[BoundListener]:
+    """Derive the deadline of each agent: time for one attempt at each backend.
+
+    A deadline that the configuration states is kept. There is a warning where it is too short.
+    """
+    places = {one.entry.name: one for one in declared}
+    found = []
+    for item in bound:
+        place = places.get(item.listener.name)
+        if place is None or not item.listener.agent:
+            found.append(item)
+        elif "deadline" not in place.entry.model_fields_set:
+            found.append(_derive_deadline(item, models))
+        else:
+            _check(item, place, models, report)
+            found.append(item)
+    return found
+
+
+def _derive_deadline(item: BoundListener, models: LanguageModels) -> BoundListener:
+    """Set the deadline of a listener from its model, or from the slowest model without a ``model:``."""
+    names = _models_of_agent(item) or tuple(models.models)
+    longest = max((_seconds(name, models) for name in names), default=0.0)
+    deadline = min(max(item.listener.deadline, longest), DAY)
+    return replace(item, listener=replace(item.listener, deadline=deadline))
+
+
+def _check(item: BoundListener, place: DeclaredListener, models: LanguageModels, report: Mistakes) -> None:
+    """Warn of a deadline that is shorter than an attempt at a backend, or than all attempts together."""
+    deadline = item.listener.deadline
+    for name in _models_of_agent(item):
+        needed, slowest = _seconds(name, models), _slowest(name, models)
+        if slowest is not None and deadline < slowest.timeout:
+            message = f"ends a request to {slowest.name}, which may take {slowest.timeout:g} s"
+        elif deadline < needed:
+            message = f"leaves no time to ask each backend of {name} once"
+        else:
+            continue
+        hint = f"use {needed:g}s or leave it out, or lower timeout of the backends"
+        report.warning(ConfigCode.DEADLINE, place.locate("deadline"), message, hint)
+
+
+def _models_of_agent(item: BoundListener) -> tuple[str, ...]:
+    """List the models that a prebuilt agent asks."""
+    if item.agent is None:
+        return ()
+    return tuple(filter(None, (item.agent.model, item.agent.summary)))
+
+
+def _remote(name: str, models: LanguageModels) -> list[Backend]:
+    choice, known = models.models.get(name), models.backends
+    named: Mapping[str, None] = dict.fromkeys(() if choice is None else choice.backends)
+    return [known[one] for one in named if one in known and known[one].provider != "scripted"]
+
+
+def _seconds(name: str, models: LanguageModels) -> float:
+    """Return the time for one attempt at each backend of a model; None for scripted models."""
+    backends = _remote(name, models)
+    return sum(one.timeout for one in backends) + ROOM if backends else 0.0
+
+
+def _slowest(name: str, models: LanguageModels) -> Backend | None:
+    return max(_remote(name, models), key=lambda one: one.timeout, default=None)

@@ -1,8 +1,4 @@
-"""The code behind each listener.
-
-Owns what a listener's entry refers to: payload classes, handler, settings, schema file. Refuses to know the
-other listeners.
-"""
+"""Imports the code of each listener: payload classes, handler, settings, schema file."""
 
 from __future__ import annotations
 
@@ -12,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
 from agentserver.completion import ReadyAgent
-from agentserver.config.code.isolated import beside_handler, isolated
-from agentserver.config.code.settings import Given, make_settings
+from agentserver.config.code.isolated import beside_handler, read_isolation
+from agentserver.config.code.settings import SettingsValues, make_settings
 from agentserver.config.code.signature import (
     Discovery,
     Signature,
@@ -22,10 +18,10 @@ from agentserver.config.code.signature import (
     origin,
     read_signature,
 )
-from agentserver.config.code.userland import Crash, NoFile, Unresolved, attempt
+from agentserver.config.code.userland import Crash, NoFile, ResolveFailure, attempt
+from agentserver.config.keys.fields import EXCLUSIVE
 from agentserver.config.keys.llm import AgentEntry
-from agentserver.config.keys.words import EXCLUSIVE
-from agentserver.config.organism import BoundListener, SourceLine, elsewhere
+from agentserver.config.organism import BoundListener, SourceLine, refuse_call
 from agentserver.contract import SYSTEM_PAYLOADS
 from agentserver.core.blueprint import Listener
 from agentserver.remedies.configuration import ConfigCode
@@ -36,9 +32,9 @@ if TYPE_CHECKING:
     from types import FunctionType
 
     from agentserver.config.code.userland import Importer, Project
-    from agentserver.config.findings import Mistakes, Where
+    from agentserver.config.findings import Mistakes, SourceSpan
     from agentserver.config.organism import Handler, Lifespan
-    from agentserver.config.validation import DeclaredListener, Parsed
+    from agentserver.config.validation import DeclaredListener, ParsedDocument
 
 
 MAX_PROMPT = 1 << 18
@@ -47,7 +43,7 @@ MAX_PROMPT = 1 << 18
 
 @dataclass(slots=True)
 class Binder:
-    """Finds the code of listeners and checks it."""
+    """Importer and checker of the code of listeners."""
 
     importer: Importer
     report: Mistakes
@@ -58,7 +54,7 @@ class Binder:
         return self.importer.project
 
     def bind(self, declared: DeclaredListener) -> BoundListener | None:
-        """The listener with its code, or None when something of it is wrong."""
+        """Bind a listener to its code; None when something of it is wrong."""
         if declared.entry.isolation is not None or "isolation" in declared.faulty:
             return self._bind_isolated(declared)
         entry = declared.entry
@@ -88,9 +84,9 @@ class Binder:
         )
 
     def _bind_isolated(self, declared: DeclaredListener) -> BoundListener | None:
-        """A listener whose handler is imported by a process of its own, and never here."""
+        """Bind an isolated listener, whose handler only its own process imports."""
         known = "isolation" not in declared.faulty
-        isolation = isolated(declared, self._project, self.report) if known else None
+        isolation = read_isolation(declared, self._project, self.report) if known else None
         if declared.entry.handler is None or beside_handler(declared.entry):
             return None  # its module is not to be imported here, also where the organism is refused
         payloads = self._named_classes(declared, "payload_class", declared.entry.payload_class)
@@ -103,7 +99,7 @@ class Binder:
             message = f"{home} is imported by the server for another name, and its code runs there"
             self.report.error(
                 ConfigCode.ISOLATION,
-                declared.where("handler"),
+                declared.locate("handler"),
                 message,
                 "put the handler into a module of its own",
             )
@@ -111,11 +107,11 @@ class Binder:
         listener, source = _facts(declared, payloads)
         discovered = tuple(dict.fromkeys((*payloads, *replies)))
         return BoundListener(
-            listener, elsewhere, settings, False, None, source, discovered, isolation=isolation
+            listener, refuse_call, settings, False, None, source, discovered, isolation=isolation
         )
 
     def _signature(self, declared: DeclaredListener) -> tuple[Handler, Signature] | None:
-        where = declared.where("handler", missing=declared.entry.handler is None)
+        where = declared.locate("handler", missing=declared.entry.handler is None)
         if "handler" in declared.faulty:
             return None
         if declared.entry.handler is None:
@@ -134,18 +130,18 @@ class Binder:
         return cast("Handler", handler), found
 
     def _ready_made(self, declared: DeclaredListener) -> tuple[ReadyAgent, Signature] | None:
-        """The agent, still without tools, and the signature of the handler that it stands for; None after a finding."""
+        """Make the agent, still without tools, and a placeholder signature; None after a finding."""
         entry, made_of = declared.entry, ("prompt", "answer")
         for key in made_of:
             if getattr(entry, key) is None and key not in declared.faulty:
-                where = declared.where(key, missing=True)
+                where = declared.locate(key, missing=True)
                 self.report.error(
                     ConfigCode.MISSING, where, "is missing", f"a listener with a model has {key}:"
                 )
         if entry.prompt is None or entry.answer is None:
             return None
-        prompt = self.text(entry.prompt, declared.where("prompt"), MAX_PROMPT)
-        answer = self.payload_class(declared.where("answer"), entry.answer)
+        prompt = self.text(entry.prompt, declared.locate("prompt"), MAX_PROMPT)
+        answer = self.payload_class(declared.locate("answer"), entry.answer)
         if prompt is None or answer is None:
             return None
         bounds = (entry.agent or AgentEntry()).model_dump()
@@ -153,13 +149,13 @@ class Binder:
             entry.model or "", prompt.strip(), answer, references=entry.view is not None, **bounds
         )
         return agent, Signature(
-            (), returns_bytes=False, function=cast("FunctionType", elsewhere), file="", line=0
+            (), returns_bytes=False, function=cast("FunctionType", refuse_call), file="", line=0
         )
 
-    def resolve(self, path: str, where: Where) -> object | None:
-        """The object that a dotted path names, or None after a finding."""
+    def resolve(self, path: str, where: SourceSpan) -> object | None:
+        """Import the object of a dotted path; None after a finding."""
         found = self.importer.resolve(path)
-        if isinstance(found, Unresolved):
+        if isinstance(found, ResolveFailure):
             if not found.repeated:
                 self.report.error(ConfigCode.IMPORT, where, found.message, found.suggestion)
             return None
@@ -170,15 +166,15 @@ class Binder:
     def _named_classes(
         self, declared: DeclaredListener, key: str, paths: Sequence[str] | None
     ) -> tuple[type, ...] | None:
-        """The payload classes that a key names; None when one of them is wrong."""
+        """Import the payload classes of a key; None when one of them is wrong."""
         if key in declared.faulty:
             return ()
-        found = [self.payload_class(declared.where(key, i), path) for i, path in enumerate(paths or [])]
+        found = [self.payload_class(declared.locate(key, i), path) for i, path in enumerate(paths or [])]
         sound = tuple(kind for kind in found if kind is not None)
         return sound if len(sound) == len(found) else None
 
-    def payload_class(self, where: Where, path: str) -> type | None:
-        """The payload class that a dotted path names, or None after a finding."""
+    def payload_class(self, where: SourceSpan, path: str) -> type | None:
+        """Import the payload class of a dotted path; None after a finding."""
         found = self.resolve(path, where)
         if found is None:
             return None
@@ -203,11 +199,11 @@ class Binder:
     def _payloads(
         self, declared: DeclaredListener, named: tuple[type, ...], found: Signature
     ) -> tuple[type, ...]:
-        """The classes that the listener accepts: those of the YAML, or else of the annotation; empty after a finding.
+        """Choose the accepted classes: those in the YAML, or else in the annotation; empty after a finding.
 
-        Beside what the YAML names, an annotation may name more: the answers that the handler gets from its peers.
+        An annotation may name additional classes: the answers that the handler gets from its peers.
         """
-        where = declared.where("payload_class", missing=True)
+        where = declared.locate("payload_class", missing=True)
         annotated = tuple(kind for kind in found.payloads if kind not in SYSTEM_PAYLOADS)
         if "payload_class" in declared.faulty:
             return ()
@@ -227,13 +223,13 @@ class Binder:
             message = (
                 f"{self._place(found)}: the handler's annotation names {told}, which payload_class does not"
             )
-            self.report.error(ConfigCode.HANDLER, declared.where("handler"), message, "make them agree")
+            self.report.error(ConfigCode.HANDLER, declared.locate("handler"), message, "make them agree")
             return ()
         untaken = [kind.__qualname__ for kind in named if annotated and kind not in annotated]
         if untaken:
             message = f"{self._place(found)}: the handler's annotation leaves out {', '.join(untaken)}"
             self.report.warning(
-                ConfigCode.HANDLER, declared.where("handler"), message, "payload_class accepts it"
+                ConfigCode.HANDLER, declared.locate("handler"), message, "payload_class accepts it"
             )
         return tuple(dict.fromkeys(named or annotated))
 
@@ -244,14 +240,14 @@ class Binder:
         if found.returns_bytes:
             message = f"{self._place(found)}: the handler returns bytes, which is deprecated"
             self.report.warning(
-                ConfigCode.HANDLER, declared.where("handler"), message, "return HandlerResponse"
+                ConfigCode.HANDLER, declared.locate("handler"), message, "return HandlerResponse"
             )
         if ("listeners", declared.index, "description") in declared.document.substituted:
             message = "shows a value from ${...} to peers and models, and log output hides it"
-            self.report.warning(ConfigCode.SECRET, declared.where("description"), message)
+            self.report.warning(ConfigCode.SECRET, declared.locate("description"), message)
 
-    def text(self, name: str, where: Where, limit: int) -> str | None:
-        """The text of a file of the project of at most ``limit`` bytes, or None after a finding."""
+    def text(self, name: str, where: SourceSpan, limit: int) -> str | None:
+        """Read a text file of the project of at most ``limit`` bytes; None after a finding."""
         path = self._project.file(name)
         if isinstance(path, NoFile):
             self.report.error(ConfigCode.FILE, where, *path)
@@ -277,13 +273,13 @@ class Binder:
             return None
         path = self._project.file(name)
         if isinstance(path, NoFile):
-            self.report.error(ConfigCode.FILE, declared.where("schema"), *path)
+            self.report.error(ConfigCode.FILE, declared.locate("schema"), *path)
             return SignatureRefusal(path.message)
         return path
 
     def _settings(self, declared: DeclaredListener) -> object | SignatureRefusal | None:
-        """An instance of the settings class; None without one; a refusal after a finding."""
-        entry, where = declared.entry, declared.where("settings_class")
+        """Make an instance of the settings class; None without one; a refusal after a finding."""
+        entry, where = declared.entry, declared.locate("settings_class")
         if {"settings", "settings_class"} & declared.faulty:
             return SignatureRefusal("settings")
         if entry.settings_class is None:
@@ -291,24 +287,26 @@ class Binder:
                 return None
             refusal = SignatureRefusal("settings need a class that checks them")
             suggestion = "add settings_class: the dotted path of a dataclass with these fields"
-            self.report.error(ConfigCode.SETTINGS, declared.where("settings"), refusal.message, suggestion)
+            self.report.error(ConfigCode.SETTINGS, declared.locate("settings"), refusal.message, suggestion)
             return refusal
         kind = self.resolve(entry.settings_class, where)
         if isinstance(kind, type) and dataclasses.is_dataclass(kind):
             at = ("listeners", declared.index)
-            given = Given(declared.document, (*at, "settings"), entry.settings, (*at, "settings_class"))
+            given = SettingsValues(
+                declared.document, (*at, "settings"), entry.settings, (*at, "settings_class")
+            )
             made = make_settings(kind, given, self._project, self.report)
             return made if made is not None else SignatureRefusal("settings")
         if kind is not None:
             self.report.error(ConfigCode.CLASS, where, f'"{entry.settings_class}" is not a dataclass')
         return SignatureRefusal("settings class")
 
-    def lifespan(self, parsed: Parsed) -> Lifespan | None:
-        """The organism's lifespan, checked as far as that goes without calling it."""
+    def lifespan(self, parsed: ParsedDocument) -> Lifespan | None:
+        """Import the lifespan of the organism, and check it without calling it."""
         if parsed.lifespan is None:
             return None
         alone = isinstance(parsed.document.data["lifespan"], str)
-        where = parsed.document.where(("lifespan",) if alone else ("lifespan", "use"))
+        where = parsed.document.locate(("lifespan",) if alone else ("lifespan", "use"))
         path = parsed.lifespan.use
         found = self.resolve(path, where)
         if found is None:
@@ -326,8 +324,8 @@ class Binder:
 
 
 def _facts(declared: DeclaredListener, payloads: tuple[type, ...]) -> tuple[Listener, SourceLine]:
-    """The facts that the core works with, and where they are declared."""
-    entry, where = declared.entry, declared.where()
+    """Collect the facts for the core, and the place of the declaration."""
+    entry, where = declared.entry, declared.locate()
     listener = Listener(
         name=entry.name,
         payloads=payloads,

@@ -1,24 +1,22 @@
-"""The modules of one edition of an organism, and which of them the next edition keeps.
+"""Modules of one edition of an organism, and the comparison that decides which the next edition keeps.
 
-Owns the comparison: a module is kept when its source is unchanged and so is every module of the project that it
-imports, directly or not. Owns the exchange of names between two editions. Refuses to know what the modules hold.
-
-A module that was imported when a handler ran was seen by no load: it counts as unchanged when its file was not written
-since the load before.
+A module is kept when its source is unchanged, and so is every project module that it imports, directly or
+indirectly. A module that was imported while a handler ran was not seen by any load: it counts as unchanged when its
+file was not written since the previous load.
 """
 
 from __future__ import annotations
 
 import ast
+import gc
 import re
 import sys
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from types import FunctionType, ModuleType
-from typing import TYPE_CHECKING, NamedTuple, cast
+from types import FrameType, FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from agentserver.config.code.held import LOOKED, Held, Search
 from agentserver.config.code.namespace import (
     Namespace,
     PackageView,
@@ -30,7 +28,7 @@ from agentserver.config.code.namespace import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from agentserver.config.code.userland import Project
 
@@ -39,7 +37,7 @@ _IMPORTERS = frozenset({"import_module", "__import__"})
 
 
 class Source(NamedTuple):
-    """The source of a module as it was executed.
+    """Source of a module at the time of its execution.
 
     Args:
         data: the source; None when it is not known.
@@ -51,12 +49,12 @@ class Source(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """The modules of a running edition, as the files of the project are now.
+    """Modules of a running edition, compared with the current files.
 
     Args:
-        kept: those that the next edition keeps, by their plain names.
-        sources: theirs.
-        replaced: why each of the others is not kept.
+        kept: modules that the next edition keeps, by plain name.
+        sources: their sources.
+        replaced: for each other module, the reason why it is not kept.
     """
 
     kept: Mapping[str, ModuleType]
@@ -66,15 +64,15 @@ class Survey(NamedTuple):
 
 @dataclass(eq=False)
 class LoadedModules:
-    """The project's modules after one load.
+    """Project modules after one load.
 
     Args:
         project: its directory.
         since: seconds since 1970 at which the load began.
-        brought: those that this load, or one whose modules were kept, brought into the process, by their plain names.
+        brought: modules that this load or an earlier one with kept modules imported, by plain name.
         sources: of all of them.
         namespace: in which they were imported; None for plain names.
-        why: why modules of the edition before were not kept.
+        why: reasons why modules of the previous edition were not kept.
     """
 
     project: Project
@@ -85,25 +83,25 @@ class LoadedModules:
     why: Mapping[str, str] = field(default_factory=dict)
 
     def present(self) -> Mapping[str, ModuleType]:
-        """The modules by their plain names, those among them that a handler has imported since."""
+        """Return the modules by plain name, including those that a handler has imported since."""
         if self.namespace is not None and not self.namespace.over:
             return self.namespace.modules()
         return present(self.project)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names in ``sys.modules`` of what the load brought into the process."""
+        """Return the names in ``sys.modules`` of the modules that the load imported."""
         space = self.namespace
         if space is None or space.over:
             return tuple(sorted(name for name in self.brought if name in sys.modules))
         return (space.name, *(f"{space.name}.{name}" for name in space.modules()))
 
     def plain(self, name: str) -> str:
-        """The name of a module as the project has it."""
+        """Return the name of a module as the project uses it."""
         return name if self.namespace is None else self.namespace.plain(name)
 
     def survey(self) -> Survey:
-        """Compare the modules with their files; one that imports a changed one counts as changed."""
+        """Compare the modules with their files; an importer of a changed module counts as changed."""
         modules = self.present()
         sources = {name: self._source(name, module) for name, module in modules.items()}
         why: dict[str, str] = {}
@@ -111,19 +109,21 @@ class LoadedModules:
             if (now := _read(module)) is None or now != sources[name].data:
                 why[name] = f"{self._file(module)} {'is gone' if now is None else 'has changed'}"
         asked = {
-            name: set(_imports(name, modules, sources[name])) | set(_held(name, modules))
+            name: set(_imports(name, modules, sources[name])) | set(_names_held(name, modules))
             for name in modules
             if name not in why
         }
         news = {name: self._news(names, sources[name].since) for name, names in asked.items()}
         why |= {name: f"it imports {new}, which is new" for name, new in news.items() if new}
-        while found := _infected(asked, why):
-            why |= {name: _because(why[cause], self._file(modules[cause])) for name, cause in found.items()}
+        while found := _find_importers(asked, why):
+            why |= {
+                name: _explain_held(why[cause], self._file(modules[cause])) for name, cause in found.items()
+            }
         kept = {name: module for name, module in modules.items() if name not in why}
         return Survey(kept, {name: sources[name] for name in kept}, why)
 
-    def succeeded(self, after: LoadedModules) -> Succession:
-        """The passing of names to the modules of an organism that follows."""
+    def prepare_succession(self, after: LoadedModules) -> Succession:
+        """Prepare the transfer of names to the modules of the next organism."""
         later, modules = after.present(), self.present()
         why = {
             name: after.why.get(name, f"{self._file(module)} is imported once more")
@@ -133,7 +133,7 @@ class LoadedModules:
         return Succession(self, after, modules, why)
 
     def forget(self) -> None:
-        """Drop from the process what this load brought into it."""
+        """Remove from the process the modules that this load imported."""
         if self.namespace is not None:
             self.namespace.close()
         if self.namespace is None or self.namespace.over:
@@ -141,17 +141,17 @@ class LoadedModules:
 
     def _source(self, name: str, module: ModuleType) -> Source:
         known = self.sources.get(name)
-        return known or Source(_read(module) if unwritten(module, self.since) else None, self.since)
+        return known or Source(_read(module) if is_unwritten_since(module, self.since) else None, self.since)
 
     def _file(self, module: ModuleType) -> str:
         return self.project.show(getattr(module, "__file__", None) or module.__name__)
 
     def _news(self, names: Iterable[str], since: float) -> str:
-        """The file of a module that was not there, or was another, when its importer was loaded."""
+        """Find the file of a module that was missing or different when its importer was loaded."""
         for name in names:
             home = self.project.root.joinpath(*name.split("."))
             for file in (home.with_suffix(".py"), home / "__init__.py"):
-                if name not in sys.modules and _written(file) > since:
+                if name not in sys.modules and _modification_time(file) > since:
                     return self.project.show(file)
         return ""
 
@@ -159,9 +159,9 @@ class LoadedModules:
 def split(
     modules: Mapping[str, ModuleType], sources: Mapping[str, Source], survey: Survey
 ) -> Iterator[tuple[str, str, int, str]]:
-    """Each name of these modules that holds something of one that is replaced: the name, file, line and reason.
+    """Yield each name that refers into a replaced module: name, file, line and reason.
 
-    The next edition would meet objects there whose classes are others than its own, or register its own once more.
+    In the next edition, such an object has an outdated class, or would be registered twice.
     """
     search = Search(survey.replaced.keys(), survey.kept.keys() | survey.replaced.keys())
     for name, module in modules.items() if survey.replaced else ():
@@ -176,21 +176,21 @@ def split(
 
 
 def _submodule(value: object, name: str) -> bool:
-    """True for a module that a package has by the name of its own submodule."""
+    """Return True for an attribute that is a submodule of its own package."""
     return issubclass(
         type(value), ModuleType
     ) and f".{own(cast('ModuleType', value)).get('__name__')}".endswith(f".{name}")
 
 
-def reason(found: Held, replaced: Mapping[str, str]) -> str:
-    """The reason why an object in use prevents a reload, as text."""
+def reason(found: ObjectInUse, replaced: Mapping[str, str]) -> str:
+    """Format the reason why an object in use prevents a reload."""
     if not found.module:
         return f"more than {LOOKED} objects, in which a reload cannot look for objects of changed classes"
     return f"{found.name} of {found.module}, which would be another: {replaced[found.module]}"
 
 
 def _line(source: bytes, name: str) -> int:
-    """The line of a source that begins with a name; the first where none does."""
+    """Find the line of a source that begins with a name; defaults to 1."""
     found = re.search(
         rb"^(?:class |def |async def )?" + re.escape(name.encode()) + rb"\b", source, re.MULTILINE
     )
@@ -198,13 +198,13 @@ def _line(source: bytes, name: str) -> int:
 
 
 class Succession(NamedTuple):
-    """The passing of names from the modules of one edition to those of the next.
+    """Transfer of plain names from the modules of one edition to the next.
 
     Args:
         before: the modules of the running edition.
-        after: those of the next.
-        present: of the running edition, each module by its plain name.
-        replaced: why those are not kept that are not.
+        after: the modules of the next edition.
+        present: of the running edition, each module by plain name.
+        replaced: the reason for each module that is not kept.
     """
 
     before: LoadedModules
@@ -213,7 +213,7 @@ class Succession(NamedTuple):
     replaced: Mapping[str, str]
 
     def carry_out(self) -> Callable[[], None]:
-        """Pass the names on; call the result once no handler of the earlier edition runs any more."""
+        """Transfer the names. Call the result once no handler of the previous edition is running."""
         space = self.after.namespace
         if space is None or space.over:
             return _nothing
@@ -235,17 +235,19 @@ class Succession(NamedTuple):
         return partial(_drop, aside, earlier)
 
 
-def loaded(project: Project, since: float, brought: Iterable[str]) -> LoadedModules:
-    """The modules of a project after its first load, which brought some of them into the process."""
+def modules_of_load(project: Project, since: float, brought: Iterable[str]) -> LoadedModules:
+    """Return the modules of a project after its first load."""
     sources = {
-        name: Source(_read(module) if unwritten(module, since) else None, since)
+        name: Source(_read(module) if is_unwritten_since(module, since) else None, since)
         for name, module in present(project).items()
     }
     return LoadedModules(project, since, frozenset(brought), sources)
 
 
-def staged(project: Project, since: float, namespace: Namespace, survey: Survey) -> LoadedModules:
-    """The modules of a project after a load during which another edition runs."""
+def modules_of_later_load(
+    project: Project, since: float, namespace: Namespace, survey: Survey
+) -> LoadedModules:
+    """Return the modules of a project after a load next to a running edition."""
     sources = {name: Source(data, since) for name, data in namespace.sources.items()}
     return LoadedModules(
         project, since, frozenset(), {**survey.sources, **sources}, namespace, survey.replaced
@@ -253,7 +255,7 @@ def staged(project: Project, since: float, namespace: Namespace, survey: Survey)
 
 
 def present(project: Project) -> Mapping[str, ModuleType]:
-    """The project's modules that the process has, by their plain names."""
+    """Return the project modules in the process by plain name."""
     tops = {path.name.partition(".")[0] for path in project.root.iterdir()} - {_SERVER}
     return {
         name: module
@@ -264,14 +266,14 @@ def present(project: Project) -> Mapping[str, ModuleType]:
     }
 
 
-def unwritten(module: ModuleType, since: float) -> bool:
-    """True when the file of a module was not written since a moment."""
+def is_unwritten_since(module: ModuleType, since: float) -> bool:
+    """Return True when the file of a module was not written since a moment."""
     file = getattr(module, "__file__", None)
-    return file is None or _written(Path(file)) <= since
+    return file is None or _modification_time(Path(file)) <= since
 
 
-def _written(file: Path) -> float:
-    """The time when a file was written or put into its place, in seconds since 1970; 0 when there is none."""
+def _modification_time(file: Path) -> float:
+    """Return the modification time of a file in seconds since 1970; 0 for a missing file."""
     try:
         found = file.stat()
     except OSError:
@@ -280,7 +282,7 @@ def _written(file: Path) -> float:
 
 
 def _read(module: ModuleType) -> bytes | None:
-    """The present source of a module: empty for a package without a file, None when the file is gone."""
+    """Read the current source of a module: empty for a package without a file, None for a missing file."""
     file = getattr(module, "__file__", None)
     if file is None:
         return b""
@@ -291,7 +293,7 @@ def _read(module: ModuleType) -> bytes | None:
 
 
 def _imports(name: str, modules: Mapping[str, ModuleType], source: Source) -> Iterator[str]:
-    """The names of modules that the source of a module imports, wherever it does."""
+    """List the modules that the source of a module imports anywhere."""
     package = name if hasattr(modules[name], "__path__") else name.rpartition(".")[0]
     try:
         tree = ast.parse(source.data or b"")
@@ -308,11 +310,11 @@ def _imports(name: str, modules: Mapping[str, ModuleType], source: Source) -> It
             yield base
             yield from (f"{base}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Call):
-            yield from _asked(node)
+            yield from _literal_import(node)
 
 
-def _asked(call: ast.Call) -> Iterator[str]:
-    """The module that a call imports by a literal name."""
+def _literal_import(call: ast.Call) -> Iterator[str]:
+    """Return the module that a call imports by a literal name."""
     function = call.func
     name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
     first = call.args[0] if call.args else None
@@ -320,8 +322,8 @@ def _asked(call: ast.Call) -> Iterator[str]:
         yield first.value
 
 
-def _held(name: str, modules: Mapping[str, ModuleType]) -> Iterator[str]:
-    """The names of modules that a module has something of: it got that by any kind of import."""
+def _names_held(name: str, modules: Mapping[str, ModuleType]) -> Iterator[str]:
+    """List the modules from which a module has imported anything."""
     for value in tuple(own(original(modules[name])).values()):
         if issubclass(type(value), ModuleType):
             found = own(value).get("__name__")
@@ -336,8 +338,8 @@ def _held(name: str, modules: Mapping[str, ModuleType]) -> Iterator[str]:
             yield found
 
 
-def _infected(asked: Mapping[str, set[str]], why: Mapping[str, str]) -> Mapping[str, str]:
-    """The modules that import one that is not kept, and which."""
+def _find_importers(asked: Mapping[str, set[str]], why: Mapping[str, str]) -> Mapping[str, str]:
+    """Find the modules that import a replaced module, with that module."""
     return {
         name: min(names & why.keys())
         for name, names in asked.items()
@@ -345,14 +347,14 @@ def _infected(asked: Mapping[str, set[str]], why: Mapping[str, str]) -> Mapping[
     }
 
 
-def _because(why: str, file: str) -> str:
+def _explain_held(why: str, file: str) -> str:
     return (
         why if why.startswith("it imports ") else f"it imports {file}, which {why.removeprefix(f'{file} ')}"
     )
 
 
 def _move(module: ModuleType, name: str, aside: str) -> None:
-    """Take the plain name from a module, and give it another."""
+    """Take the plain name from a module, and rename it."""
     sys.modules[aside] = module
     rename(module, aside)
     if sys.modules.get(name) is module:
@@ -360,12 +362,104 @@ def _move(module: ModuleType, name: str, aside: str) -> None:
 
 
 def _nothing() -> None:
-    """Nothing was replaced."""
+    """Do nothing; no module was replaced."""
 
 
 def _drop(aside: str, space: Namespace | None) -> None:
-    """Forget the modules that were replaced."""
+    """Remove the replaced modules."""
     names = [name for name in sys.modules.copy() if aside and f"{name}.".startswith(f"{aside}.")]
     if space is not None:
         space.close()
     forget(names)
+
+
+LOOKED: Final = 1_000_000
+"""Objects that are looked at."""
+
+_OPEN: Final = frozenset(
+    {"builtins", "collections", "functools", "types", "queue", "_queue", "asyncio.queues"}
+)
+"""Modules whose objects are containers, or hold values for the code that made them."""
+
+
+class ObjectInUse(NamedTuple):
+    """Object, class or function of a module that would be replaced.
+
+    Args:
+        name: of the class or function; empty when the search stopped at its bound.
+        module: its module, as the project names it.
+    """
+
+    name: str
+    module: str
+
+
+class Search:
+    """Search of values for references into replaced modules. Looks at each object once.
+
+    Args:
+        replaced: the names of those modules.
+        project: the names of all modules of the project.
+    """
+
+    def __init__(self, replaced: Collection[str], project: Collection[str]) -> None:
+        self._replaced, self._project = replaced, project
+        modules = [each for each in sys.modules.copy().values() if issubclass(type(each), ModuleType)]
+        self._closed = {id(own(each)) for each in modules}
+        self._seen: dict[int, object] = {}
+
+    def first(self, value: object) -> ObjectInUse | None:
+        """Find the first object, reachable from a value, of a replaced module."""
+        found, waiting = _as_replaced(value, self._replaced), [value]
+        while found is None and waiting:
+            if len(self._seen) > LOOKED:
+                return ObjectInUse("", "")
+            one = waiting.pop()
+            for inner in gc.get_referents(one) if _open(one, self._project) else ():
+                found = found or self._check_value(inner, waiting)
+        return found
+
+    def _check_value(self, value: object, waiting: list[object]) -> ObjectInUse | None:
+        """Return the value if it is of a replaced module; queue any other for the search."""
+        if id(value) in self._seen or id(value) in self._closed:
+            return None
+        found = _as_replaced(value, self._replaced)
+        if found is None and gc.is_tracked(value):  # nothing else holds anything
+            self._seen[id(value)] = value
+            waiting.append(value)
+        return found
+
+
+def _as_replaced(value: Any, replaced: Collection[str]) -> ObjectInUse | None:
+    """Return the value if it is of a replaced module."""
+    if type(value) is FunctionType:
+        return ObjectInUse(value.__qualname__, value.__module__) if value.__module__ in replaced else None
+    if issubclass(type(value), ModuleType):
+        name = own(value).get("__name__")
+        return ObjectInUse("the code", str(name)) if name in replaced else None
+    itself: Any = value if issubclass(type(value), type) else type(value)
+    for kind in type.__getattribute__(itself, "__mro__"):
+        home = _home(kind)
+        if home in replaced:
+            return ObjectInUse(type.__getattribute__(kind, "__qualname__"), home)
+    return None
+
+
+def _home(kind: Any) -> str:
+    """Return the module name of a class."""
+    found = type.__getattribute__(kind, "__module__")
+    return found if isinstance(found, str) else ""
+
+
+def _open(value: Any, project: Collection[str]) -> bool:
+    """Return True for a value that may refer to objects of the project."""
+    kind: Any = type(value)
+    if issubclass(kind, ModuleType | FrameType):
+        return False
+    if kind is FunctionType:
+        return value.__module__ in project
+    if issubclass(kind, type):
+        return _home(value) in project
+    return _home(kind) in _OPEN or any(
+        _home(each) in project for each in type.__getattribute__(kind, "__mro__")
+    )

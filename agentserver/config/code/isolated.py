@@ -1,7 +1,6 @@
-"""The code of listeners that have a process of their own, looked at without being run.
+"""Checks isolated listeners without importing their code.
 
-Owns what can be said of a handler that the server never imports: that its module is there and has such a function.
-Refuses to import it, and to let the server import it for a class that stands beside it.
+Never imports a handler that has its own process, not even for a class in the same module.
 """
 
 from __future__ import annotations
@@ -12,30 +11,38 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import urlsplit
 
-from agentserver.config.findings import did_you_mean
-from agentserver.config.organism import Isolation
+from agentserver.config.code.userland import Project
+from agentserver.config.findings import Mistakes, Severity, did_you_mean
+from agentserver.config.keys.models import IncludedFile, OrganismFile
+from agentserver.config.organism import BoundListener, Isolation, Organism, SourceLine, refuse_call
+from agentserver.config.validation import merge_limits, parse
+from agentserver.config.yaml.secrets import Secrets
+from agentserver.config.yaml.sources import Sources, project_directory, shown_directory
+from agentserver.core.blueprint import Listener
 from agentserver.remedies.configuration import ConfigCode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from agentserver.config.code.userland import Project
-    from agentserver.config.findings import Mistakes
+    from agentserver.config.findings import ConfigMistake, SourceSpan
     from agentserver.config.keys.isolation import IsolationEntry
     from agentserver.config.keys.models import ListenerEntry
-    from agentserver.config.validation import DeclaredListener
+    from agentserver.config.validation import DeclaredListener, ParsedDocument
 
 
-def isolated(declared: DeclaredListener, project: Project, report: Mistakes) -> Isolation | None:
-    """The process that a listener asks for; None after a finding."""
+def read_isolation(declared: DeclaredListener, project: Project, report: Mistakes) -> Isolation | None:
+    """Read the isolation of a listener; None after a finding."""
     entry = declared.entry
     asked, handler = entry.isolation, entry.handler
     assert asked is not None  # nobody else is looked at
     found = [*_mistakes(declared, project)]
     for key, message, suggestion in found:
         report.error(
-            ConfigCode.ISOLATION, declared.where(*key, missing=key == ("payload_class",)), message, suggestion
+            ConfigCode.ISOLATION,
+            declared.locate(*key, missing=key == ("payload_class",)),
+            message,
+            suggestion,
         )
     if found or handler is None:
         return None
@@ -81,14 +88,14 @@ def _mistakes(declared: DeclaredListener, project: Project) -> Iterator[_Found]:
         yield ("schema",), "a process of its own takes no hand-written schema", "bind it to the class"
     path = beside_handler(entry)
     if path:
-        told = f'"{path}" stands in the handler\'s module, which the server would import for it'
+        told = f'"{path}" is in the module of the handler, which the server would import for it'
         yield ("isolation",), told, "put the classes into a module of their own"
     yield from _of_handler(entry.handler, asked, project)
     yield from _of_values(asked, project)
 
 
 def beside_handler(entry: ListenerEntry) -> str:
-    """Name a class that stands in the handler's module; empty when there is none."""
+    """Find a class that is defined in the module of the handler; or an empty text."""
     home = (entry.handler or "").rpartition(".")[0]
     classes = [*(entry.payload_class or ()), *(entry.replies or ()), *filter(None, [entry.settings_class])]
     return next((path for path in classes if path.rpartition(".")[0] == home), "")
@@ -117,11 +124,11 @@ def _of_values(asked: IsolationEntry, project: Project) -> Iterator[_Found]:
     for i, path in enumerate(asked.read):
         told = unreadable(project, path)
         if told:
-            yield ("isolation", "read", i), told, "name what it reads, relative to the project"
+            yield ("isolation", "read", i), told, "name the files that it reads, relative to the project"
 
 
 def unreadable(project: Project, path: str) -> str:
-    """The reason why a path is not granted; empty when it is."""
+    """Return the reason why a path is not granted; empty when it is."""
     place = project.inside(path)
     if place == project.root:
         return f'"{path}" is the whole project'
@@ -131,10 +138,10 @@ def unreadable(project: Project, path: str) -> str:
 
 
 def _needy(file: Path, name: str) -> bool:
-    """True when the handler's own code calls ``resource``."""
+    """Return True when the code of the handler calls ``resource``."""
     try:
         tree = ast.parse(file.read_bytes())
-    except (SyntaxError, ValueError):  # told of elsewhere
+    except (SyntaxError, ValueError):  # told of refuse_call
         return False
     made = (node for node in tree.body if isinstance(node, ast.AsyncFunctionDef) and node.name == name)
     calls = (each.func for node in made for each in ast.walk(node) if isinstance(each, ast.Call))
@@ -142,7 +149,7 @@ def _needy(file: Path, name: str) -> bool:
 
 
 def _nameless(value: str) -> str:
-    """The host of an address whose name has to be looked up; empty where there is none."""
+    """Return the host of an address that needs name resolution; empty for an IP address."""
     try:
         host = urlsplit(value).hostname if "://" in value else None
     except ValueError:  # no address at all
@@ -161,7 +168,7 @@ def _file(root: Path, home: str) -> Path | None:
 
 
 def _unfit(file: Path, name: str, shown: str) -> Iterator[tuple[str, str]]:
-    """The reason why a module has no such handler, as far as reading it tells."""
+    """Return the reason why a module does not define such a handler, judged by its source."""
     try:
         tree = ast.parse(file.read_bytes())
     except (SyntaxError, ValueError) as error:
@@ -176,3 +183,83 @@ def _unfit(file: Path, name: str, shown: str) -> Iterator[tuple[str, str]]:
         yield f'there is no name "{name}" in {shown}', did_you_mean(name, made)
     elif isinstance(made.get(name), ast.FunctionDef):
         yield f"{shown}:{made[name].lineno}: {name} is not async", "write async def"
+
+
+def check_doors(main: ParsedDocument, declared: Sequence[DeclaredListener], report: Mistakes) -> None:
+    """Report each listener with remote workers in an organism that has no door."""
+    if "http" in main.document.data:
+        return
+    for each in declared:
+        if _is_remote(each):
+            told = "its workers come through the door, and there is no http:, which says where the door is"
+            report.error(ConfigCode.ISOLATION, each.locate("isolation"), told, "add http: {}")
+
+
+def read_part(
+    path: Path, environ: Mapping[str, str], listener: str
+) -> tuple[Organism | None, tuple[ConfigMistake, ...]]:
+    """Read an organism with only one listener, for its remote workers; or return the mistakes in that part.
+
+    Runs no code of the organism, and does not look for the code of other listeners.
+
+    Args:
+        path: of its file.
+        environ: what ``${NAME}`` refers to.
+        listener: its name.
+    """
+    report = Mistakes()
+    root = project_directory(path)
+    sources = Sources(root, environ, report)
+    sources.read(path)
+    models: list[type[IncludedFile]] = [OrganismFile, *[IncludedFile] * len(sources.documents)]
+    files = [parse(*pair, report) for pair in zip(sources.documents, models, strict=False)]
+    asked = _find(files, listener, report)
+    bound = None if asked is None else _bind_remote(asked, Project(root, shown_directory(path, root)), report)
+    limits = merge_limits(files, report)
+    place, secrets = None if asked is None else asked.locate(), Secrets.of(sources.values)
+    every = report.settle([document.file for document in sources.documents], secrets)
+    mistakes = tuple(each for each in every if each.severity is Severity.ERROR and _concerns(each, place))
+    if mistakes or bound is None:
+        return None, mistakes
+    return Organism(files[0].name, root, (bound,), limits, None, secrets, tuple(sources.files)), ()
+
+
+def _find(files: Sequence[ParsedDocument], listener: str, report: Mistakes) -> DeclaredListener | None:
+    """Find the requested listener; None after a finding."""
+    every = [each for file in files for each in file.listeners]
+    asked = next((each for each in every if each.entry.name == listener), None)
+    if asked is None:
+        near = did_you_mean(listener, (each.entry.name for each in every))
+        for file in files[:1]:
+            where = file.document.locate(("listeners",))
+            report.error(ConfigCode.NAME, where, f'there is no listener "{listener}"', near)
+    elif "isolation" not in asked.faulty and not _is_remote(asked):
+        lacks = f'"{listener}" has no isolation: remote, so the server does not wait for its workers'
+        report.error(ConfigCode.ISOLATION, asked.locate("isolation", missing=True), lacks)
+    return asked
+
+
+def _is_remote(declared: DeclaredListener) -> bool:
+    return declared.entry.isolation is not None and declared.entry.isolation.remote
+
+
+def _concerns(mistake: ConfigMistake, own: SourceSpan | None) -> bool:
+    """Return True for a mistake that affects a worker of the listener."""
+    begin = mistake.path.partition(".")[0].partition("[")[0]
+    if begin in ("", "name", "limits", "include") or mistake.path == "listeners":
+        return True
+    return own is not None and own.file == mistake.file and f"{mistake.path}.".startswith(f"{own.path}.")
+
+
+def _bind_remote(declared: DeclaredListener, home: Project, report: Mistakes) -> BoundListener | None:
+    if not _is_remote(declared) or "isolation" in declared.faulty:
+        return None
+    isolation = read_isolation(declared, home, report)
+    if isolation is None:
+        return None
+    entry, where = declared.entry, declared.locate()
+    facts = Listener(
+        entry.name, (), entry.description, concurrency=entry.concurrency, deadline=entry.deadline
+    )
+    place = SourceLine(where.file, where.line)
+    return BoundListener(facts, refuse_call, None, False, None, place, isolation=isolation)

@@ -1,7 +1,4 @@
-"""The language models of an organism, read from ``llm:``.
-
-Owns what its entries refer to: backends, keys, prices, scripts. Refuses to know providers: nothing here imports one.
-"""
+"""Reads ``llm:``: backends, keys, prices and scripts. Imports no provider."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ import yaml
 from pydantic import ValidationError
 
 from agentserver.completion import Backend, LanguageModels, ModelChoice, Price
-from agentserver.config.findings import did_you_mean, dotted
+from agentserver.config.findings import did_you_mean, format_path
 from agentserver.config.keys.fields import DOTTED_PATTERN
 from agentserver.config.keys.llm import BackendEntry, LlmEntry, ModelEntry, Script, ScriptCall, Turn
 from agentserver.config.validation import describe, keys_of
@@ -26,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from agentserver.config.code.binding import Binder
-    from agentserver.config.findings import Where
+    from agentserver.config.findings import SourceSpan
     from agentserver.config.keys.llm import BudgetEntry
     from agentserver.config.yaml.document import Document
     from agentserver.config.yaml.secrets import Secrets
@@ -48,12 +45,12 @@ FILES = (".yaml", ".yml", ".json")
 def read_models(
     document: Document, secrets: Secrets, binder: Binder, listeners: Collection[str]
 ) -> LanguageModels:
-    """The backends, models and budgets of a sound entry, after a finding for each mistake."""
+    """Read backends, models and budgets from a valid entry, with a finding for each mistake."""
     reader = _Reader(document, secrets, binder)
     entry = LlmEntry.model_validate(document.data["llm"])
     prices = {name: Price(price.input, price.output) for name, price in entry.prices.items()}
-    backends = reader.named("backends", entry.backends)
-    models = reader.named("models", entry.models)
+    backends = reader.index_by_name("backends", entry.backends)
+    models = reader.index_by_name("models", entry.models)
     for at, model in models.values():
         reader.check_backends(at, model, backends)
     asked = {backend.model for backend in entry.backends}
@@ -86,20 +83,20 @@ class _Reader:
     secrets: Secrets
     binder: Binder
 
-    def where(self, *keys: str | int, missing: bool = False) -> Where:
-        return self.document.where(("llm", *keys), missing=missing)
+    def locate(self, *keys: str | int, missing: bool = False) -> SourceSpan:
+        return self.document.locate(("llm", *keys), missing=missing)
 
     def refuse(
         self, code: ConfigCode, keys: tuple[str | int, ...], message: str, suggestion: str = ""
     ) -> None:
-        self.binder.report.error(code, self.where(*keys), message, suggestion)
+        self.binder.report.error(code, self.locate(*keys), message, suggestion)
 
-    def named(self, key: str, entries: Sequence[Entry]) -> Mapping[str, tuple[int, Entry]]:
-        """The entries by name, with their places; two of one name are a mistake."""
+    def index_by_name(self, key: str, entries: Sequence[Entry]) -> Mapping[str, tuple[int, Entry]]:
+        """Index the entries by name; a repeated name is a mistake."""
         found: dict[str, tuple[int, Entry]] = {}
         for at, entry in enumerate(entries):
             if entry.name in found:
-                line = self.where(key, found[entry.name][0], "name").line
+                line = self.locate(key, found[entry.name][0], "name").line
                 self.refuse(
                     ConfigCode.TWICE,
                     (key, at, "name"),
@@ -117,7 +114,7 @@ class _Reader:
                 self.refuse(ConfigCode.REPEATED, keys, f'the backend "{name}" is named twice')
 
     def budgets(self, entry: LlmEntry, listeners: Collection[str]) -> Budgets:
-        """The bounds of what is spent; a call reserves all the tokens that its answer may have."""
+        """Read the spending limits; a call reserves the full ``max_tokens`` of its answer."""
         least = min(model.max_tokens for model in entry.models)
         said = entry.budget
         named: dict[tuple[str, ...], BudgetEntry | None] = {
@@ -143,12 +140,12 @@ class _Reader:
     def ceilings(
         self, backends: Mapping[str, tuple[int, BackendEntry]], prices: Mapping[str, Price]
     ) -> Mapping[str, Price]:
-        """The most that each model may cost, where there is a budget in money and nobody has said it."""
+        """Return the highest price of each model that has a budget in money and no declared price."""
         found = {}
         for at, entry in backends.values():
             if entry.provider == "scripted" or entry.model in prices:
                 continue
-            price = _listed(entry)
+            price = _table_price(entry)
             if price is None:
                 told = f'no price is known of "{entry.model}", and there is a budget in money'
                 hint = f"name it: prices: {{{entry.model}: {{input: 1.0, output: 1.0}}}}"
@@ -185,11 +182,11 @@ class _Reader:
         if entry.script is not None:
             self.refuse(ConfigCode.LLM, ("backends", at, "script"), "belongs to provider: scripted")
         if "model" not in entry.model_fields_set:
-            where = self.where("backends", at, "model", missing=True)
+            where = self.locate("backends", at, "model", missing=True)
             self.binder.report.error(ConfigCode.MISSING, where, "is missing")
         if entry.key is None:
             if entry.base_url is None:
-                where = self.where("backends", at, "key", missing=True)
+                where = self.locate("backends", at, "key", missing=True)
                 name = f"${{{entry.provider.upper()}_API_KEY}}"
                 self.binder.report.error(ConfigCode.MISSING, where, "is missing", f'write key: "{name}"')
         elif entry.key not in self.secrets.needles:
@@ -202,10 +199,10 @@ class _Reader:
             )
 
     def _script(self, at: int, entry: BackendEntry) -> Any:
-        """The turns of a scripted backend, or its function."""
+        """Read the turns of a scripted backend, or import its function."""
         if entry.provider != "scripted":
             return None
-        where = self.where("backends", at, "script", missing=entry.script is None)
+        where = self.locate("backends", at, "script", missing=entry.script is None)
         if entry.script is None:
             self.binder.report.error(
                 ConfigCode.MISSING, where, "is missing", "a YAML file with turns, or a function"
@@ -223,7 +220,7 @@ class _Reader:
             self.binder.report.error(ConfigCode.LLM, where, f'"{entry.script}" is not a function')
         return found
 
-    def _turns(self, where: Where, name: str) -> Any:
+    def _turns(self, where: SourceSpan, name: str) -> Any:
         text = self.binder.text(name, where, MAX_FILE)
         if text is None:
             return None
@@ -234,7 +231,7 @@ class _Reader:
             return None
         except ValidationError as error:
             fault = error.errors(include_url=False, include_input=False)[0]
-            at = dotted(tuple(part for part in fault["loc"] if isinstance(part, int) or part in _SAID))
+            at = format_path(tuple(part for part in fault["loc"] if isinstance(part, int) or part in _SAID))
             self.binder.report.error(ConfigCode.LLM, where, f'"{name}": {at}: {describe(fault)[0]}')
             return None
         return script.model_dump(exclude_defaults=True)["turns"]
@@ -246,10 +243,10 @@ def _budget(entry: BudgetEntry | None) -> Budget:
     return Budget(entry.tokens, None if entry.money is None else usd(entry.money))
 
 
-def _listed(entry: BackendEntry) -> Price | None:
-    """The price by the table that comes with the extra, at its dearest; None where it does not know the model.
+def _table_price(entry: BackendEntry) -> Price | None:
+    """Look up the highest price in the table of the extra; None for an unknown model.
 
-    A model behind another address may be called as one of the provider's own, and costs what nobody here knows.
+    A model behind a custom address may share its name with one of the provider, and its price is unknown.
     """
     if entry.base_url is not None or find_spec("genai_prices") is None:
         return None

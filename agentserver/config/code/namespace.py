@@ -1,12 +1,12 @@
 """A namespace for the modules of an organism that is loaded while another edition of its project runs.
 
-Owns the names. While an organism is loaded, a changed module ``listeners.greeter`` is ``edition2.listeners.greeter`` in
-``sys.modules``, and the imports of its code are looked up there first. Modules that are kept have an entry there as
-well: the very module that the running edition has. Once the new edition runs, its modules have the plain names, so that
-pickles, logs of tracebacks and imports by a computed name mean them; those that it replaces keep a name with a number
-until the last handler of theirs has ended. Refuses to know what the modules are for, and which of them are kept.
+While an organism is loaded, a changed module ``listeners.greeter`` is ``edition2.listeners.greeter`` in
+``sys.modules``, and the imports of its code are looked up there first. Kept modules have an entry there as well: the
+same module that the running edition has. Once the new edition runs, its modules get the plain names, so that pickles,
+tracebacks and computed imports refer to them; replaced modules keep a numbered name until their last handler has
+ended.
 
-Code is always compiled from its source: a file that was changed twice in a second may have the old bytecode.
+Code is always compiled from its source: a file that was changed twice within a second may have outdated bytecode.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ NOTHING: Mapping[str, ModuleType] = MappingProxyType({})
 
 
 class RootPackage(ModuleType):
-    """The package above the modules of one edition that have no plain names."""
+    """Package above the modules of one edition that have no plain names."""
 
 
 def root_package(*places: str) -> str:
-    """Make such a package with these folders; gives its name."""
+    """Make such a package with these folders. Returns its name."""
     name = next(name for name in (f"edition{n}" for n in count(2)) if name not in sys.modules)
     package = sys.modules[name] = RootPackage(name)
     package.__path__ = list(places)
@@ -44,7 +44,7 @@ def root_package(*places: str) -> str:
 
 @contextmanager
 def first_on_path(root: Path) -> Iterator[None]:
-    """Let the project directory be the first place where Python looks for modules."""
+    """Put the project directory first on the import path."""
     entry = str(root)
     sys.path.insert(0, entry)
     try:
@@ -55,10 +55,9 @@ def first_on_path(root: Path) -> Iterator[None]:
 
 
 class PackageView(ModuleType):
-    """A package that is kept, with the submodules of one edition.
+    """Kept package, with the submodules of one edition.
 
-    Its code and its state are those of ``original``; only its submodules are its own, since those of the earlier
-    edition may be others.
+    Code and state are those of ``original``; only the submodules differ, since the running edition may have other ones.
     """
 
     def __init__(self, name: str, original: ModuleType) -> None:
@@ -72,7 +71,7 @@ class PackageView(ModuleType):
         mine |= {"_original": original, "_plain": name.partition(".")[2]}
 
     def __getattr__(self, name: str) -> Any:
-        """An attribute of the package that is no submodule: of these, the earlier edition may have others."""
+        """Return an attribute of the package that is not a submodule: the running edition may have other ones."""
         mine = own(self)
         value = getattr(mine["_original"], name)
         if issubclass(type(value), ModuleType):
@@ -98,12 +97,12 @@ class PackageView(ModuleType):
             delattr(own(self)["_original"], name)
 
     def __dir__(self) -> Iterable[str]:
-        """The names of the package and of the submodules."""
+        """List the names of the package and of the submodules."""
         return sorted(self.__dict__)
 
     @property
     def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
-        """The attributes of the package and the submodules of this edition, for "import *" and annotations."""
+        """Return the attributes of the package and the submodules of this edition, for "import *" and annotations."""
         found = {name: each for name, each in own(own(self)["_original"]).items() if hasattr(self, name)}
         return {**found, **own(self)}
 
@@ -112,23 +111,23 @@ _OWN: Any = vars(ModuleType)["__dict__"]
 
 
 def own(view: ModuleType) -> dict[str, Any]:
-    """The attributes that a module itself has."""
+    """Return the attributes of a module itself."""
     return cast("dict[str, Any]", _OWN.__get__(view))
 
 
 def original(module: ModuleType) -> ModuleType:
-    """The package that a view shows; any other module is its own."""
+    """Return the package behind a view; any other module is returned as it is."""
     return cast("ModuleType", own(module)["_original"]) if type(module) is PackageView else module
 
 
 class Namespace:
-    """The modules of one load, as a finder of ``sys.meta_path`` until ``close``.
+    """Modules of one load, as a finder of ``sys.meta_path`` until ``close``.
 
     Args:
         root: the project directory.
-        kept: modules that are not imported once more, by their plain names.
+        kept: modules that are not imported again, by plain name.
 
-    ``over`` is true once nothing is imported into it any more.
+    ``over`` is true after the last import into it.
     """
 
     def __init__(self, root: Path, kept: Mapping[str, ModuleType] = NOTHING) -> None:
@@ -138,27 +137,27 @@ class Namespace:
         self.sources: dict[str, bytes] = {}
         self._owned: dict[str, bool] = {_SERVER: False}
         sys.meta_path.insert(0, cast("Any", self))
-        self._builtins = {**vars(builtins), "__import__": self._imported}
-        self._kept = {name: self._shown(name, kept[name]) for name in sorted(kept)}
+        self._builtins = {**vars(builtins), "__import__": self._import_for}
+        self._kept = {name: self._add_kept(name, kept[name]) for name in sorted(kept)}
         for name in self._kept:
             self._attach(name, kept)
 
-    def _shown(self, name: str, module: ModuleType) -> ModuleType:
-        """Enter a module that is kept."""
+    def _add_kept(self, name: str, module: ModuleType) -> ModuleType:
+        """Add a kept module."""
         full = f"{self.name}.{name}"
         shown = PackageView(full, original(module)) if hasattr(module, "__path__") else module
         sys.modules[full] = shown
         return shown
 
     def _attach(self, name: str, kept: Mapping[str, ModuleType]) -> None:
-        """Give a package that is kept a submodule that is, unless it calls something else by that name."""
+        """Set a kept submodule on a kept package, unless the package uses that name otherwise."""
         parent, _, last = name.rpartition(".")
         has = vars(kept[parent]).get(last) if parent in kept else None
         if issubclass(type(has), ModuleType) and original(cast("ModuleType", has)) is original(kept[name]):
             setattr(self._kept[parent], last, self._kept[name])
 
     def owns(self, name: str) -> bool:
-        """True when the project directory has the module of this name, or the first part of it, by Python's rules."""
+        """Return True when the project directory has this module or its first part, by the rules of Python."""
         top = name.partition(".")[0]
         if top not in self._owned:
             found = PathFinder.find_spec(top, [str(self._root)])
@@ -168,21 +167,21 @@ class Namespace:
         return self._owned[top]
 
     def full(self, name: str) -> str:
-        """The name in ``sys.modules`` of what the project calls ``name``."""
+        """Return the name in ``sys.modules`` of a module of the project."""
         return f"{self.name}.{name}" if self.owns(name) else name
 
     def plain(self, text: str) -> str:
-        """A text with the names as the project calls them."""
+        """Replace full names in a text by plain ones."""
         return text.replace(f"{self.name}.", "")
 
     def modules(self) -> Mapping[str, ModuleType]:
-        """The loaded modules by their plain names, those that are kept among them."""
+        """Return the loaded modules by plain name, including kept ones."""
         inside = f"{self.name}."
         found = [(name, module) for name, module in sys.modules.copy().items() if name.startswith(inside)]
         return {name.removeprefix(inside): module for name, module in found}
 
     def close(self) -> None:
-        """Take the modules out of the process; who holds one keeps it."""
+        """Remove the modules from the process; references to them stay valid."""
         if self in sys.meta_path:
             sys.meta_path.remove(cast("Any", self))
         for name in (self.name, *(f"{self.name}.{name}" for name in self.modules())):
@@ -201,15 +200,15 @@ class Namespace:
             spec.loader = _Loader(name, str(spec.origin), self)
         return spec
 
-    def executing(self, module: ModuleType) -> None:
-        """Prepare a module whose code is about to run: its imports, and the submodules that are kept."""
+    def prepare_module(self, module: ModuleType) -> None:
+        """Prepare a module for execution: its imports and its kept submodules."""
         vars(module)["__builtins__"] = self._builtins
         inside = f"{module.__name__.removeprefix(f'{self.name}.')}."
         for name, kept in self._kept.items():
             if name.startswith(inside) and "." not in (last := name.removeprefix(inside)):
                 setattr(module, last, kept)
 
-    def _imported(
+    def _import_for(
         self,
         name: str,
         globals: Mapping[str, Any] | None = None,  # noqa: A002 - as above
@@ -217,33 +216,33 @@ class Namespace:
         fromlist: Sequence[str] | None = (),
         level: int = 0,
     ) -> Any:
-        """``__import__`` of the project's code."""
+        """Replace ``__import__`` for the code of the project."""
         around = globals or {"__name__": "" if self.over else f"{self.name}."}
         home = str(around.get("__name__", "")).partition(".")[0]
         if level:
             self._check_level(str(around.get("__package__", "")), level)
         elif self.owns(name):
             apart = isinstance(sys.modules.get(home), RootPackage)
-            return (
-                _inside(home, name, fromlist or ()) if apart else self._outside(name, around, fromlist or ())
-            )
+            if apart:
+                return _import_inside(home, name, fromlist or ())
+            return self._import_outside(name, around, fromlist or ())
         return builtins.__import__(name, globals, locals, fromlist or (), level)
 
-    def _outside(self, name: str, around: Mapping[str, Any], fromlist: Sequence[str]) -> Any:
-        """Import a module of the project for one that has its plain name."""
+    def _import_outside(self, name: str, around: Mapping[str, Any], fromlist: Sequence[str]) -> Any:
+        """Import a module of the project for an importer with a plain name."""
         if name.partition(".")[0] in sys.modules:
             return builtins.__import__(name, around, None, fromlist, 0)
         with first_on_path(self._root):
             return builtins.__import__(name, around, None, fromlist, 0)
 
     def _check_level(self, package: str, level: int) -> None:
-        """Refuse what Python refuses without a namespace: there is nothing above a top-level package."""
+        """Refuse a relative import above a top-level package, as Python does."""
         if package.count(".") < level and package.partition(".")[0] == self.name:
             raise ImportError("attempted relative import beyond top-level package")
 
 
-def _inside(home: str, name: str, fromlist: Sequence[str]) -> Any:
-    """Import a module of the project for one that has no plain name."""
+def _import_inside(home: str, name: str, fromlist: Sequence[str]) -> Any:
+    """Import a module of the project for an importer without a plain name."""
     parts = name.split(".")
     for i in range(1, len(parts)):  # Python imports no package whose submodule is there
         importlib.import_module(f"{home}.{'.'.join(parts[:i])}")
@@ -252,14 +251,14 @@ def _inside(home: str, name: str, fromlist: Sequence[str]) -> Any:
 
 
 class _Loader(SourceFileLoader):
-    """Loads a module whose imports go through a namespace."""
+    """Loader of a module whose imports go through a namespace."""
 
     def __init__(self, name: str, path: str, namespace: Namespace) -> None:
         super().__init__(name, path)
         self._namespace = namespace
 
     def get_code(self, fullname: str) -> CodeType:
-        """The code of the source as it is now."""
+        """Compile the current source."""
         path = self.get_filename(fullname)
         source = self.get_data(path)
         self._namespace.sources.setdefault(self._namespace.plain(fullname), source)
@@ -267,12 +266,12 @@ class _Loader(SourceFileLoader):
 
     def exec_module(self, module: ModuleType) -> None:
         """Run the module."""
-        self._namespace.executing(module)
+        self._namespace.prepare_module(module)
         super().exec_module(module)
 
 
 def rename(module: ModuleType, name: str) -> None:
-    """Give a loaded module, and the classes and functions of its own, another name."""
+    """Rename a loaded module, and the ``__module__`` of its classes and functions."""
     mine, was = own(module), module.__name__
     for value in tuple(mine.values()):
         _relabel(value, was, name)
@@ -285,7 +284,7 @@ def rename(module: ModuleType, name: str) -> None:
 
 
 def _relabel(value: object, was: str, name: str) -> None:
-    """Say of a class or function by which name its module is found; no code of the project is asked."""
+    """Set ``__module__`` of a class or function, without running code of the project."""
     if issubclass(type(value), type):
         if type.__getattribute__(cast("type", value), "__module__") == was:
             type.__setattr__(cast("type", value), "__module__", name)
@@ -296,14 +295,14 @@ def _relabel(value: object, was: str, name: str) -> None:
 
 
 def forget(names: Iterable[str]) -> None:
-    """Drop modules from the process; who holds a reference keeps what it has."""
+    """Remove modules from the process; references to them stay valid."""
     for name in set(names):
         sys.modules.pop(name, None)
     sweep()
 
 
 def sweep() -> None:
-    """Close the namespaces that are over and have no modules."""
+    """Close the namespaces that are finished and have no modules."""
     for finder in [one for one in sys.meta_path if isinstance(one, Namespace)]:
         if finder.over and not finder.modules():
             finder.close()

@@ -1,7 +1,4 @@
-"""Settings of listeners and guards, checked by the author's own dataclass or model.
-
-Owns the check and its wording. Refuses to know what settings are for.
-"""
+"""Checks the settings of listeners and guards with the dataclass or model of the author."""
 
 from __future__ import annotations
 
@@ -22,19 +19,19 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from agentserver.config.code.userland import Project
-    from agentserver.config.findings import Loc, Mistakes, Where
+    from agentserver.config.findings import Loc, Mistakes, SourceSpan
     from agentserver.config.yaml.document import Document
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """Values for a class of the project's, and where they stand.
+class SettingsValues:
+    """Values for a class of the project, and their place.
 
     Args:
-        document: that holds them.
-        at: the mapping of the values.
-        values: by the names of the class's fields; None where there is no such mapping.
-        named: where the class is named.
+        document: that contains them.
+        at: the path of the mapping.
+        values: by the names of the fields; None without a mapping.
+        named: the path of the class name.
     """
 
     document: Document
@@ -43,22 +40,22 @@ class Given:
     named: Loc
 
     @property
-    def whose(self) -> Where:
-        """The place of the class's name."""
-        return self.document.where(self.named)
+    def whose(self) -> SourceSpan:
+        """The place of the class name."""
+        return self.document.locate(self.named)
 
-    def where(self, loc: Loc, *, missing: bool) -> Where:
-        """The place of one value; that of a missing one is where the values would be."""
-        found = self.document.where((*self.at, *loc), missing=missing)
+    def locate(self, loc: Loc, *, missing: bool) -> SourceSpan:
+        """Locate one value, or the mapping of a missing one."""
+        found = self.document.locate((*self.at, *loc), missing=missing)
         return found if self.values is not None else replace(found, line=self.whose.line)
 
     def read_as(self, loc: Loc) -> str | None:
-        """The reading that YAML has of an unquoted value, as a phrase."""
+        """Describe how YAML reads an unquoted value."""
         return self.document.read_as.get((*self.at, *loc))
 
 
-def make_settings(kind: type, given: Given, project: Project, report: Mistakes) -> object | None:
-    """An instance of the settings class that can be copied, or None after findings."""
+def make_settings(kind: type, given: SettingsValues, project: Project, report: Mistakes) -> object | None:
+    """Make a copyable instance of the settings class; None after findings."""
     made = make(kind, given, project, report)
     copied = attempt(lambda: deepcopy(made))
     if isinstance(copied, Crash):
@@ -73,18 +70,20 @@ def make_settings(kind: type, given: Given, project: Project, report: Mistakes) 
     return made
 
 
-def make(kind: type, given: Given, project: Project, report: Mistakes) -> object | None:
-    """An instance of a class of the project's, or None after findings.
+def make(kind: type, given: SettingsValues, project: Project, report: Mistakes) -> object | None:
+    """Make an instance of a class of the project; None after findings.
 
-    Texts become numbers, dates and so on where the fields ask for it, since a value from the environment is
+    Texts are converted to numbers, dates and so on where the fields require it, since a value from the environment is
     always text. Unknown keys are refused in nested dataclasses too.
     """
     unknown = _strange(kind, given)
     for key in unknown:
-        report.error(ConfigCode.KEY, given.where((key,), missing=False), *_unknown(key, _fields_at(kind, ())))
+        report.error(
+            ConfigCode.KEY, given.locate((key,), missing=False), *_unknown(key, _fields_at(kind, ()))
+        )
     if unknown:
         return None
-    made = attempt(lambda: validated(kind, dict(given.values or {})))
+    made = attempt(lambda: validate_settings(kind, dict(given.values or {})))
     if not isinstance(made, Crash):
         return made
     if isinstance(made.error, ValidationError):
@@ -99,8 +98,8 @@ def make(kind: type, given: Given, project: Project, report: Mistakes) -> object
     return None
 
 
-def _strange(kind: type, given: Given) -> list[str]:
-    """The keys that a model does not have: unlike a dataclass, it may be made to let them pass."""
+def _strange(kind: type, given: SettingsValues) -> list[str]:
+    """List the keys that a model does not have: unlike a dataclass, it may ignore them."""
     known = _fields_at(kind, ())
     return [key for key in given.values or () if key not in known] if issubclass(kind, BaseModel) else []
 
@@ -109,19 +108,19 @@ def _unknown(key: str, known: Sequence[str]) -> tuple[str, str]:
     return f'unknown key "{key}"', did_you_mean(key, known)
 
 
-def validated(kind: type, data: dict[str, Any]) -> object:
-    """An instance of a settings class. Raises what the class raises, and pydantic's ValidationError.
+def validate_settings(kind: type, data: dict[str, Any]) -> object:
+    """Make an instance of a settings class. Raises ValidationError, and exceptions of the class.
 
-    The class stands in a tuple because a dataclass by itself takes no configuration from outside.
+    The class is in a tuple because a dataclass itself takes no external configuration.
     """
     config = ConfigDict(extra="forbid", hide_input_in_errors=True)
     (made,) = TypeAdapter(tuple[kind], config=config).validate_python((data,))  # type: ignore[valid-type]
     return cast("object", made)
 
 
-def _report(kind: type, given: Given, fault: Any, report: Mistakes) -> None:
+def _report(kind: type, given: SettingsValues, fault: Any, report: Mistakes) -> None:
     loc = fault["loc"][1:]
-    where = given.where(loc, missing="missing" in fault["type"])
+    where = given.locate(loc, missing="missing" in fault["type"])
     if fault["type"] in _EXTRA:
         report.error(ConfigCode.KEY, where, *_unknown(str(loc[-1]), _fields_at(kind, loc[:-1])))
         return
@@ -131,11 +130,11 @@ def _report(kind: type, given: Given, fault: Any, report: Mistakes) -> None:
 
 
 _EXTRA = ("unexpected_keyword_argument", "extra_forbidden")
-"""The words of pydantic for an unknown key of a dataclass and of a model."""
+"""Error types of pydantic for an unknown key of a dataclass and of a model."""
 
 
 def _fields_at(kind: Any, loc: Loc) -> list[str]:
-    """The keys of the dataclass or model at a place inside the settings, as far as it can be found."""
+    """List the keys of the nested dataclass or model at a path, as far as it can be found."""
     for part in loc:
         if isinstance(part, str):
             hint = typing.get_type_hints(kind).get(part)
@@ -146,12 +145,12 @@ def _fields_at(kind: Any, loc: Loc) -> list[str]:
 
 
 def has_fields(kind: object) -> bool:
-    """True for a class whose fields can be settings: a dataclass or a model of pydantic."""
+    """Return True for a class whose fields can be settings: a dataclass or a model of pydantic."""
     return isinstance(kind, type) and (dataclasses.is_dataclass(kind) or issubclass(kind, BaseModel))
 
 
 def fields_of(kind: Any) -> list[str]:
-    """The fields of such a class, as they are written in YAML."""
+    """List the fields of such a class as keys of the YAML."""
     if issubclass(kind, BaseModel):
         return keys_of(kind)
     return [field.name for field in dataclasses.fields(kind) if field.init]

@@ -1,8 +1,4 @@
-"""The contents of a handler's signature, and its conformity with the contract.
-
-Owns the check of one callable: asynchronous, two positional parameters, sound annotations (v2.1 contract,
-"Handler Signature"). Refuses to know YAML and the listener that the handler serves.
-"""
+"""Checks the signature of a handler: asynchronous, two positional parameters, sound annotations."""
 
 from __future__ import annotations
 
@@ -34,7 +30,7 @@ SYNC = (
 
 @dataclass(frozen=True, slots=True)
 class SignatureRefusal:
-    """The reason why a callable is no handler, and the place of its code when that is known."""
+    """Reason why a callable is not a handler, with the place of its code if known."""
 
     message: str
     file: str = ""
@@ -43,7 +39,7 @@ class SignatureRefusal:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """A sound handler.
+    """Checked handler.
 
     Args:
         payloads: the classes that its payload annotation names, in order; empty when it names none.
@@ -66,8 +62,8 @@ Found: TypeAlias = "Signature | SignatureRefusal"
 def read_signature(handler: object) -> Found:
     """Check one handler.
 
-    Functions, bound methods, partials, instances with an async ``__call__`` and wrapped functions are taken
-    when what is called is asynchronous itself.
+    Accepts functions, bound methods, partials, instances with an async ``__call__`` and wrapped functions, if the
+    called function is asynchronous.
     """
     name = _name(handler)
     function = _function(handler)
@@ -93,7 +89,7 @@ def read_signature(handler: object) -> Found:
 def _annotations(name: str, function: FunctionType, parameters: tuple[Any, Any, Any]) -> Found:
     """Check the annotations of payload, metadata and result."""
     place = _place(function)
-    payload, metadata, result = (_resolved(annotation, function) for annotation in parameters)
+    payload, metadata, result = (_evaluate(annotation, function) for annotation in parameters)
     for label, hint in (("payload", payload), ("metadata", metadata), ("result", result)):
         if isinstance(hint, Crash):
             return SignatureRefusal(
@@ -114,7 +110,7 @@ def _annotations(name: str, function: FunctionType, parameters: tuple[Any, Any, 
 
 
 def _function(handler: object) -> FunctionType | None:
-    """The Python function that a call of the handler runs first."""
+    """Find the Python function that a call of the handler runs first."""
     if isinstance(handler, functools.partial):
         return _function(handler.func)
     if isinstance(handler, MethodType):
@@ -126,7 +122,7 @@ def _function(handler: object) -> FunctionType | None:
 
 
 def _place(function: FunctionType) -> tuple[str, int]:
-    """File and line of the ``def``; a decorated function's code begins at its first decorator."""
+    """Return file and line of the ``def``; decorated code begins at its first decorator."""
     code = function.__code__
     linecache.checkcache(code.co_filename)
     lines = linecache.getlines(code.co_filename)
@@ -140,9 +136,9 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 
 def _parameters(handler: Callable[..., Any] | Any) -> tuple[Any, Any, Any] | None:
-    """The annotations of payload, metadata and result; None when two positional arguments do not fit.
+    """Return the annotations of payload, metadata and result; None when two positional arguments do not fit.
 
-    A wrapper that takes ``*args`` is as wide as what it wraps.
+    A wrapper with ``*args`` accepts as many arguments as the wrapped function.
     """
     try:
         signature = inspect.signature(handler, follow_wrapped=False)
@@ -161,25 +157,25 @@ _SILENT = (inspect.Parameter.empty, Any, object)
 """Annotations that say nothing."""
 
 
-def _resolved(annotation: Any, function: FunctionType) -> Any:
-    """The annotation's value; strings are read in the function's module, then among the contract's names."""
+def _evaluate(annotation: Any, function: FunctionType) -> Any:
+    """Evaluate an annotation; strings are evaluated in the module of the function, then with the contract."""
     if annotation is inspect.Parameter.empty:
         return annotation
     inner = inspect.unwrap(function)
     names = {**vars(contract), **function.__globals__, **getattr(inner, "__globals__", {})}
     holder = SimpleNamespace(__annotations__={"it": annotation})
-    hints = attempt(lambda: typing.get_type_hints(holder, names, _enclosed(inner)))
+    hints = attempt(lambda: typing.get_type_hints(holder, names, _closure_variables(inner)))
     return hints if isinstance(hints, Crash) else hints["it"]
 
 
-def _enclosed(function: Any) -> dict[str, Any]:
-    """The variables of enclosing functions that the function uses."""
+def _closure_variables(function: Any) -> dict[str, Any]:
+    """Return the closure variables that the function uses."""
     found = attempt(lambda: inspect.getclosurevars(function).nonlocals)
     return {} if isinstance(found, Crash) else dict(found)
 
 
 def _members(hint: Any) -> tuple[Any, ...]:
-    """The alternatives of a union, of an alias of one, or the hint alone."""
+    """List the alternatives of a union or of its alias; any other hint is the only one."""
     hint = getattr(hint, "__value__", hint)
     if typing.get_origin(hint) in (Union, UnionType):
         return tuple(member for part in typing.get_args(hint) for member in _members(part))
@@ -187,7 +183,7 @@ def _members(hint: Any) -> tuple[Any, ...]:
 
 
 def _payload_classes(hint: Any) -> tuple[type, ...] | str:
-    """The payload classes, or what stands there instead of one."""
+    """List the payload classes of an annotation, or return its text instead."""
     if hint in _SILENT:
         return ()
     members = _members(hint)
@@ -210,13 +206,13 @@ def _may_return(hint: Any) -> bool:
 
 
 def origin(kind: type) -> str:
-    """File and line of a class, as far as they are known."""
+    """Return file and line of a class, if known."""
     found = attempt(lambda: (inspect.getsourcefile(kind), inspect.getsourcelines(kind)[1]))
     return kind.__module__ if isinstance(found, Crash) else f"{found[0]}:{found[1]}"
 
 
 def is_payload(kind: type) -> bool:
-    """True when a class is ``@xmlify`` itself, not by inheritance, or one of the system's payloads."""
+    """Return True when a class itself is ``@xmlify``, not by inheritance, or a payload of the system."""
     return "__xml_name__" in vars(kind) or kind in SYSTEM_PAYLOADS
 
 
@@ -235,7 +231,7 @@ def _kind(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Home:
-    """A module that holds handlers: its variables, the names that its code looks up, the payloads that it can reach."""
+    """Module with handlers: its variables, the names in its code, the reachable payloads."""
 
     variables: Mapping[str, Any]
     asked: frozenset[str]
@@ -244,33 +240,35 @@ class _Home:
 
 @dataclass(slots=True)
 class Discovery:
-    """Finds the ``@xmlify`` classes that a handler's code can name. Reads a module once for all of its handlers."""
+    """Finder of the ``@xmlify`` classes that the code of a handler can name. Reads a module once."""
 
     _homes: dict[tuple[int, int], _Home] = field(default_factory=dict)
 
     def classes(self, function: FunctionType) -> tuple[type, ...]:
-        """The classes, by module and name.
+        """List the classes, by module and name.
 
-        Looks at the globals of its module, at enclosing variables, and in the modules among these, and those within
-        them, at the attributes that the code of its module asks for.
+        Looks at the globals of the module and at closure variables, and in the modules among these, recursively, at the
+        attributes that the code uses.
         """
         first, *wrapped = (self._reachable(layer) for layer in _layers(function))
-        return _sorted({*first, *chain.from_iterable(wrapped)}) if wrapped else first
+        return _sort_classes({*first, *chain.from_iterable(wrapped)}) if wrapped else first
 
     def _reachable(self, function: FunctionType) -> tuple[type, ...]:
-        home, enclosed = self._home(function), _enclosed(function) if function.__closure__ else {}
+        home, enclosed = self._home(function), _closure_variables(function) if function.__closure__ else {}
         asked = _names([function.__code__])
         if not enclosed and asked <= home.asked:
             return home.classes
-        return _sorted(_payloads_among([*home.variables.values(), *enclosed.values()], asked | home.asked))
+        return _sort_classes(
+            _payloads_among([*home.variables.values(), *enclosed.values()], asked | home.asked)
+        )
 
     def _home(self, function: FunctionType) -> _Home:
-        """The function's module; read again after an import, which may have added to a package that it names."""
+        """Return the module of the function; re-read after an import, which may have extended a package."""
         variables = function.__globals__
         key = id(variables), len(sys.modules)
         if key not in self._homes:
-            asked = _asked(variables)
-            classes = _sorted(_payloads_among(list(variables.values()), asked))
+            asked = _looked_up_names(variables)
+            classes = _sort_classes(_payloads_among(list(variables.values()), asked))
             self._homes[key] = _Home(variables, asked, classes)
         return self._homes[key]
 
@@ -279,19 +277,19 @@ _CODE = (FunctionType, type)
 
 
 def _is(value: Any, kinds: type | tuple[type, ...]) -> bool:
-    """True when a value is an instance by its own type: an object of a module may raise when it is asked anything."""
+    """Return True when the type of a value is a subclass; ``isinstance`` may run code of the object."""
     return issubclass(type(value), kinds)
 
 
 def _layers(function: Any) -> Iterator[FunctionType]:
-    """The function and what it wraps."""
+    """Yield a function and the functions that it wraps."""
     while isinstance(function, FunctionType):
         yield function
         function = getattr(function, "__wrapped__", None)
 
 
-def _asked(variables: Mapping[str, Any]) -> frozenset[str]:
-    """Every name that a function or method of a module looks up."""
+def _looked_up_names(variables: Mapping[str, Any]) -> frozenset[str]:
+    """List every name that a function or method of a module looks up."""
     own = variables.get("__name__")
     beside = [one for one in variables.values() if _is(one, _CODE) and one.__module__ == own]
     methods = [value for kind in beside if _is(kind, type) for value in vars(kind).values()]
@@ -299,7 +297,7 @@ def _asked(variables: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _names(codes: list[types.CodeType]) -> frozenset[str]:
-    """The names that code looks up, and the code inside it."""
+    """List the names in code, including nested code."""
     for code in codes:  # grows while it is gone through
         codes += [inner for inner in code.co_consts if isinstance(inner, types.CodeType)]
     return frozenset(name for code in codes for name in code.co_names)
@@ -317,5 +315,5 @@ def _payloads_among(values: list[Any], asked: frozenset[str]) -> Iterator[type]:
     return (value for value in values if _is(value, type) and "__xml_name__" in vars(value))
 
 
-def _sorted(kinds: Iterable[type]) -> tuple[type, ...]:
+def _sort_classes(kinds: Iterable[type]) -> tuple[type, ...]:
     return tuple(sorted(set(kinds), key=lambda kind: (kind.__module__, kind.__qualname__)))

@@ -1,8 +1,4 @@
-"""The listeners that tools of MCP servers are, from the locks of these servers.
-
-Owns the way from ``mcp:`` and a lock to listeners and their payload classes. Refuses to know the protocol: nothing is
-connected here, and a tool is what was agreed of it.
-"""
+"""Turns the tools of MCP servers into listeners, from ``mcp:`` and the locks. Connects to nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ from agentserver.config.code.userland import Project
 from agentserver.config.findings import did_you_mean
 from agentserver.config.keys.fields import MAX_NAME
 from agentserver.config.keys.models import ListenerEntry
-from agentserver.config.organism import BoundListener, SourceLine, elsewhere
+from agentserver.config.organism import BoundListener, SourceLine, refuse_call
 from agentserver.config.validation import DeclaredListener
 from agentserver.core.blueprint import Listener
 from agentserver.payload.foreign.lock import LIMITS, LockError, ServerLock, forms, locked, unlike
@@ -27,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from agentserver.config.findings import Mistakes, Where
+    from agentserver.config.findings import Mistakes, SourceSpan
     from agentserver.config.keys.mcp import McpEntry, McpToolEntry
-    from agentserver.config.validation import Parsed
+    from agentserver.config.validation import ParsedDocument
     from agentserver.payload.foreign.lock import LockedTool, ToolForms
 
 LOCKS = "schemas/mcp"
@@ -37,13 +33,13 @@ LOCKS = "schemas/mcp"
 
 
 def lock_path(server: str) -> str:
-    """The lock of a server, relative to the project directory."""
+    """Return the path of the lock of a server, relative to the project directory."""
     return f"{LOCKS}/{server}.json"
 
 
 @dataclass(frozen=True, slots=True)
 class DeclaredTool:
-    """A tool that was agreed on, and where the YAML names it."""
+    """Locked tool, and its place in the YAML."""
 
     declared: DeclaredListener
     entry: McpToolEntry
@@ -53,28 +49,28 @@ class DeclaredTool:
 
 @dataclass(slots=True)
 class ToolReader:
-    """Reads the servers of an organism.
+    """Reader of the servers of an organism.
 
     Args:
         main: the main file.
         project: the project directory.
-        environ: what ``env`` names.
-        report: takes the mistakes.
+        environ: the values of ``env``.
+        report: collects the mistakes.
     """
 
-    main: Parsed
+    main: ParsedDocument
     project: Path
     environ: Mapping[str, str]
     report: Mistakes
 
-    def _where(self, *keys: str | int) -> Where:
-        return self.main.document.where(("mcp", *keys))
+    def _locate(self, *keys: str | int) -> SourceSpan:
+        return self.main.document.locate(("mcp", *keys))
 
     def servers(self) -> Iterator[tuple[int, McpEntry]]:
-        """The entries that are sound, each name once."""
-        first: dict[str, Where] = {}
+        """List the valid entries, each name once."""
+        first: dict[str, SourceSpan] = {}
         for at, entry in self.main.mcp:
-            where = self._where(at, "name")
+            where = self._locate(at, "name")
             if entry.name in first:
                 self.report.error(
                     ConfigCode.TWICE,
@@ -86,11 +82,11 @@ class ToolReader:
             yield at, entry
 
     def connections(self) -> tuple[McpServer, ...]:
-        """The way to each server, without its tools: a lock is made with it."""
+        """Describe how to reach each server, without its tools, to make a lock."""
         return tuple(self._server(at, entry, ()) for at, entry in self.servers())
 
     def declared(self) -> tuple[DeclaredTool, ...]:
-        """Every tool that the YAML names and a lock holds."""
+        """List every tool that is named in the YAML and locked."""
         found: list[DeclaredTool] = []
         for at, entry in self.servers():
             lock = self._lock(at, entry)
@@ -100,7 +96,7 @@ class ToolReader:
 
     def _lock(self, at: int, entry: McpEntry) -> ServerLock | None:
         place, path = lock_path(entry.name), self.project / lock_path(entry.name)
-        where = self._where(at, "name")
+        where = self._locate(at, "name")
         try:
             with path.open("rb") as file:
                 return locked(file.read(LIMITS.bytes + 1))
@@ -116,7 +112,7 @@ class ToolReader:
     def _tools(self, at: int, entry: McpEntry, lock: ServerLock) -> Iterator[DeclaredTool]:
         seen: set[str] = set()
         for number, tool in enumerate(entry.tools):
-            where = self._where(at, "tools", number, "name")
+            where = self._locate(at, "tools", number, "name")
             agreed = lock.tool(tool.name)
             if tool.name in seen:
                 self.report.error(ConfigCode.REPEATED, where, f'duplicate tool "{tool.name}"')
@@ -146,9 +142,9 @@ class ToolReader:
     def bound(
         self, declared: Sequence[DeclaredTool], others: Iterable[BoundListener]
     ) -> tuple[tuple[BoundListener, ...], tuple[McpServer, ...]]:
-        """The listeners of the tools, and the servers with them.
+        """Return the listeners of the tools, and their servers.
 
-        A class of the program's that means the same, by name and by schema, is taken in place of one that is made.
+        A class of the program with the same name and schema replaces the generated one.
         """
         known = {str(vars(kind)["__xml_name__"]): kind for each in others for kind in each.discovered}
         listeners: list[BoundListener] = []
@@ -165,7 +161,7 @@ class ToolReader:
         return tuple(listeners), servers
 
     def _forms(self, tool: DeclaredTool, known: Mapping[str, type]) -> ToolForms | None:
-        where = tool.declared.where("name")
+        where = tool.declared.locate("name")
         try:
             made = forms(tool.server.name, tool.agreed, known)
         except UnmappableError as error:
@@ -197,7 +193,9 @@ class ToolReader:
         for name in missing:
             number = entry.env.index(name)
             self.report.error(
-                ConfigCode.SECRET, self._where(at, "env", number), f'the environment has no variable "{name}"'
+                ConfigCode.SECRET,
+                self._locate(at, "env", number),
+                f'the environment has no variable "{name}"',
             )
         return McpServer(
             name=entry.name,
@@ -211,16 +209,16 @@ class ToolReader:
         )
 
     def _isolation(self, at: int, entry: McpEntry) -> CommandIsolation | None:
-        """The wall that a server's program asks for."""
+        """Read the wall of the program of a server."""
         asked = entry.isolation
         if asked is None:
             return None
         for number, path in enumerate(asked.read):
             told = unreadable(Project(self.project, self.project), path)
             if told:
-                where = self._where(at, "isolation", "read", number)
+                where = self._locate(at, "isolation", "read", number)
                 self.report.error(
-                    ConfigCode.ISOLATION, where, told, "name what it reads, relative to the project"
+                    ConfigCode.ISOLATION, where, told, "name the files that it reads, relative to the project"
                 )
         return CommandIsolation(
             memory=asked.memory,
@@ -246,7 +244,7 @@ def _listener(tool: DeclaredTool, made: ToolForms) -> BoundListener:
         approval=entry.approval == "required",
         answers=(answer, ToolFailure),
     )
-    where = tool.declared.where()
+    where = tool.declared.locate()
     source = SourceLine(where.file, where.line)
     discovered = (made.takes.cls, answer, ToolFailure)
-    return BoundListener(listener, elsewhere, None, False, None, source, discovered)
+    return BoundListener(listener, refuse_call, None, False, None, source, discovered)

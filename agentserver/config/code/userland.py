@@ -1,13 +1,9 @@
-"""Code of the project, run while its configuration is loaded.
+"""Runs code of the project while its configuration is loaded, and attributes failures.
 
-Owns the dotted paths: importing from the project directory, and telling whose fault a failure is. Refuses to
-know what the names stand for.
-
-Modules have their plain names in the process, so two organisms whose project directories hold different modules of one
-name cannot both be loaded in it: the second one is refused, whether its YAML or one of its modules asks for
-the module, until the modules of the first are forgotten. The project directory is on the import path during
-the import only, so handlers import at module level. An organism that is loaded once more beside itself has its modules
-in a namespace of their own (``namespace``).
+Modules have their plain names in the process, so two organisms whose projects have different modules of one name
+cannot both be loaded: the second one is refused until the modules of the first are forgotten. The project directory
+is on the import path during the import only, so handlers import at module level. An organism that is loaded next to
+a running edition has its modules in a namespace of their own (``namespace``).
 """
 
 from __future__ import annotations
@@ -44,15 +40,15 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """An exception of the project's code."""
+    """Exception from code of the project."""
 
     error: BaseException
 
 
 def attempt(call: Callable[[], T]) -> T | Crash:
-    """Run code of the project; an exception of any kind comes back as a value.
+    """Run code of the project, and return any exception as a value.
 
-    Only a person's Ctrl-C goes on, which Python raises in the main thread alone.
+    Only KeyboardInterrupt is propagated, which Python raises in the main thread.
     """
     try:
         return call()
@@ -65,8 +61,8 @@ def attempt(call: Callable[[], T]) -> T | Crash:
 
 
 @dataclass(frozen=True, slots=True)
-class Unresolved:
-    """The reason why a dotted path leads nowhere. ``repeated`` when the same reason was given before."""
+class ResolveFailure:
+    """Reason why a dotted path cannot be resolved. ``repeated`` when it was reported before."""
 
     message: str
     suggestion: str = ""
@@ -74,7 +70,7 @@ class Unresolved:
 
 
 class NoFile(NamedTuple):
-    """The reason why a name means no file of the project, and a likely correction."""
+    """Reason why a name is not a file of the project, and a likely correction."""
 
     message: str
     suggestion: str
@@ -82,7 +78,7 @@ class NoFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """The directory that dotted paths resolve from.
+    """Directory from which dotted paths resolve.
 
     Args:
         root: absolute, without symbolic links.
@@ -93,14 +89,14 @@ class Project:
     shown: Path
 
     def inside(self, name: str) -> Path | None:
-        """The real path of what a relative name means; None for one that leads out of the project."""
+        """Resolve a relative name; None for a path outside the project."""
         place = (
             None if "\0" in name else Path(os.path.realpath(self.root / name))
         )  # no error for a loop of links
         return place if place is not None and place.is_relative_to(self.root) else None
 
     def file(self, name: str) -> Path | NoFile:
-        """The real path of an existing file of the project, or what a finding says where there is none."""
+        """Resolve an existing file of the project, or return the message of a finding."""
         place = self.inside(name)
         if place is not None and _reachable(place):
             return place
@@ -109,21 +105,21 @@ class Project:
         return NoFile(f'"{name}" is no file inside the project directory {self.shown}', hint)
 
     def show(self, file: str | Path) -> str:
-        """The file as findings call it."""
+        """Format a file as findings name it."""
         real = Path(os.path.realpath(file))
         if not real.is_relative_to(self.root):
             return str(file)
         return os.path.normpath(self.shown / real.relative_to(self.root))
 
     def explain(self, crash: Crash) -> str:
-        """The crash as ``file:line: Type: text``, at the innermost line of the project's own code.
+        """Format a crash as ``file:line: Type: text``, at the innermost line of the project.
 
-        The words of an exception are the project's code as well, and may raise another.
+        The text of an exception is code of the project as well, and may raise another one.
         """
-        told = attempt(lambda: self._told(crash.error))
-        return "it raised what cannot be told" if isinstance(told, Crash) else told
+        told = attempt(lambda: self._exception_text(crash.error))
+        return "the text of its exception raised as well" if isinstance(told, Crash) else told
 
-    def _told(self, error: BaseException) -> str:
+    def _exception_text(self, error: BaseException) -> str:
         if isinstance(error, SyntaxError) and error.filename:
             return f"{self.show(error.filename)}:{error.lineno}: {type(error).__name__}: {error.msg}"
         frames = traceback.extract_tb(error.__traceback__)
@@ -142,17 +138,17 @@ class Project:
         return real.is_relative_to(self.root) and not foreign
 
     def names(self) -> set[str]:
-        """The top-level modules and packages that lie in the project directory."""
+        """List the top-level modules and packages in the project directory."""
         modules = {path.stem for path in self.root.glob("*.py")}
         return modules | {path.parent.name for path in self.root.glob("*/*.py")}
 
     def claims(self, name: str) -> bool:
-        """True when the project directory has a module or package of this name."""
+        """Return True when the project directory has a module or package of this name."""
         home = self.root.joinpath(*name.split("."))
         return home.with_suffix(".py").is_file() or (home.is_dir() and any(home.glob("*.py")))
 
     def holds(self, name: str, module: ModuleType) -> bool:
-        """True when a module is the one that its name stands for in the project directory."""
+        """Return True when a module was loaded from its file in the project directory."""
         home = self.root.joinpath(*name.split("."))
         file = getattr(module, "__file__", None)
         places = [os.path.dirname(file)] if file else list(getattr(module, "__path__", ()))  # noqa: PTH120 - text in, text out
@@ -165,7 +161,7 @@ _UNDEFINED = re.compile(r"(?:[\w<>]+\.)*(?P<name>\w+): .*\(name '(?P<unknown>\w+
 
 
 def _line_of_field(file: Path, words: str) -> int | None:
-    """The line of the field that a refusal of a payload class begins with, or whose type has no meaning."""
+    """Find the line of the field that a payload refusal names, or whose type is unknown."""
     found = _FIELD.match(words) or _UNDEFINED.match(words)
     if found is None:
         return None
@@ -173,11 +169,11 @@ def _line_of_field(file: Path, words: str) -> int | None:
     classes = (each for each in ast.walk(ast.parse(file.read_bytes())) if isinstance(each, ast.ClassDef))
     declared = (each for one in classes if one.name == told["name"] for each in one.body)
     fields = (each for each in declared if isinstance(each, ast.AnnAssign))
-    return next((each.lineno for each in fields if _meant(each, **told)), None)
+    return next((each.lineno for each in fields if _is_refused_field(each, **told)), None)
 
 
-def _meant(declared: ast.AnnAssign, name: str, field: str = "", unknown: str = "") -> bool:
-    """True for the field of that name, or one whose type has the name that is unknown."""
+def _is_refused_field(declared: ast.AnnAssign, name: str, field: str = "", unknown: str = "") -> bool:
+    """Return True for the field of that name, or one with the unknown type name."""
     del name
     if unknown:
         return re.search(rf"\b{unknown}\b", ast.unparse(declared.annotation)) is not None
@@ -186,23 +182,23 @@ def _meant(declared: ast.AnnAssign, name: str, field: str = "", unknown: str = "
 
 @dataclass(slots=True)
 class Importer:
-    """Resolves the dotted paths of one organism; a module that fails is explained once."""
+    """Resolver of the dotted paths of one organism; a failing module is explained once."""
 
     project: Project
     namespace: Namespace | None = None
-    _known: dict[str, ModuleType | Unresolved | None] = field(default_factory=dict)
+    _known: dict[str, ModuleType | ResolveFailure | None] = field(default_factory=dict)
     _before: frozenset[str] = field(default_factory=lambda: frozenset(sys.modules))
 
     def has(self, name: str) -> bool:
-        """True when a module of the project was brought under its plain name."""
+        """Return True when a module of the project was imported under its plain name."""
         if self.namespace is not None:
             return name in self.namespace.modules()
         return name in self.brought()
 
     def brought(self) -> tuple[str, ...]:
-        """The project's modules that came into the process since this importer was made, as the process names them.
+        """Return the project modules imported since this importer was made, by name in the process.
 
-        This package is never among them, even when the project directory is the checkout that it runs from.
+        This package is never among them, even when the project directory is its checkout.
         """
         if self.namespace is not None:
             return (self.namespace.name, *map(self.namespace.full, self.namespace.modules()))
@@ -217,14 +213,14 @@ class Importer:
             )
 
     def forget(self) -> None:
-        """Drop from the process what was imported; modules that are kept stay."""
+        """Remove the imported modules from the process; kept modules stay."""
         if self.namespace is None:
             forget(self.brought())
         else:
             self.namespace.close()
 
-    def resolve(self, path: str) -> object | Unresolved:
-        """The object that a dotted path names: a module's attribute, or an attribute of that."""
+    def resolve(self, path: str) -> object | ResolveFailure:
+        """Import the object of a dotted path: an attribute of a module, or an attribute of that."""
         parts = path.split(".")
         with nullcontext() if self.namespace else first_on_path(self.project.root):
             module = self._module(parts[0])
@@ -234,19 +230,19 @@ class Importer:
                 if inner is None:
                     break
                 module, used = inner, used + 1
-            if module is None or isinstance(module, Unresolved):
+            if module is None or isinstance(module, ResolveFailure):
                 return module or self._no_module(parts[0])
             return self._attribute(module, parts[used:])
 
-    def _module(self, name: str) -> ModuleType | Unresolved | None:
-        """Import one module whose parents are imported. None when there is none of this name."""
+    def _module(self, name: str) -> ModuleType | ResolveFailure | None:
+        """Import one module whose parents are imported. None for a missing module."""
         if name in self._known:
             return self._known[name]
         found = self._import(name)
-        self._known[name] = replace(found, repeated=True) if isinstance(found, Unresolved) else found
+        self._known[name] = replace(found, repeated=True) if isinstance(found, ResolveFailure) else found
         return found
 
-    def _import(self, name: str) -> ModuleType | Unresolved | None:
+    def _import(self, name: str) -> ModuleType | ResolveFailure | None:
         full = name if self.namespace is None else self.namespace.full(name)
         importlib.invalidate_caches()
         found = attempt(lambda: importlib.import_module(full))
@@ -254,24 +250,24 @@ class Importer:
             # As when it is loaded for the first time, though a namespace would keep the two apart.
             there = found if full == name else sys.modules.get(name, found)
             known = not self.project.claims(name) or self.project.holds(name, there)
-            return found if known else Unresolved(stranger(name, there))
+            return found if known else ResolveFailure(stranger(name, there))
         error = found.error
         if isinstance(error, ModuleNotFoundError) and error.name == full:
             return None
-        return Unresolved(f'importing "{name}" failed: {self._plain(self.project.explain(found))}')
+        return ResolveFailure(f'importing "{name}" failed: {self._plain(self.project.explain(found))}')
 
     def _plain(self, text: str) -> str:
         return text if self.namespace is None else self.namespace.plain(text)
 
     def strangers(self) -> Iterator[str]:
-        """Messages about imports inside the project's loaded modules that were answered from elsewhere."""
+        """Report imports inside the loaded modules that found a module outside the project."""
         yield from strangers(self.project, {} if self.namespace is None else self.namespace.modules())
 
-    def _no_module(self, name: str) -> Unresolved:
+    def _no_module(self, name: str) -> ResolveFailure:
         message = f'there is no module "{name}" in {self.project.root} or among the installed packages'
-        return Unresolved(message, did_you_mean(name, self.project.names()))
+        return ResolveFailure(message, did_you_mean(name, self.project.names()))
 
-    def _attribute(self, module: ModuleType, names: list[str]) -> object | Unresolved:
+    def _attribute(self, module: ModuleType, names: list[str]) -> object | ResolveFailure:
         value: object = module
         for i, name in enumerate(names):
             holder = value
@@ -280,21 +276,23 @@ class Importer:
                 return self._no_attribute(holder, name, last=i == len(names) - 1)
             value = found
         if isinstance(value, ModuleType):
-            return Unresolved(f'"{self._plain(value.__name__)}" is a module; name something in it')
+            return ResolveFailure(f'"{self._plain(value.__name__)}" is a module; name something in it')
         return value
 
-    def _no_attribute(self, holder: object, name: str, *, last: bool) -> Unresolved:
+    def _no_attribute(self, holder: object, name: str, *, last: bool) -> ResolveFailure:
         if not isinstance(holder, ModuleType):
-            return Unresolved(f'there is no "{name}" in {_name(holder)}', did_you_mean(name, dir(holder)))
+            return ResolveFailure(f'there is no "{name}" in {_name(holder)}', did_you_mean(name, dir(holder)))
         inside = {found.name for found in pkgutil.iter_modules(getattr(holder, "__path__", ()))}
         if last and name in inside:
-            return Unresolved(f'"{self._plain(holder.__name__)}.{name}" is a module; name something in it')
+            return ResolveFailure(
+                f'"{self._plain(holder.__name__)}.{name}" is a module; name something in it'
+            )
         known = inside if not last else {key for key in vars(holder) if not key.startswith("_")} | inside
         place = f" ({self.project.show(holder.__file__)})" if holder.__file__ else ""
         kind = "name" if last else "module"
         if name in known:  # a folder, a pipe or a link that leads nowhere, with the name of a module
             place = f"{place}: {name}.py there is no file"
-        return Unresolved(
+        return ResolveFailure(
             f'there is no {kind} "{name}" in "{self._plain(holder.__name__)}"{place}',
             did_you_mean(name, known - {name}),
         )
@@ -309,7 +307,7 @@ def _name(value: object) -> str:
 
 
 def stranger(name: str, module: ModuleType) -> str:
-    """The message about a module that shadows one of the project's."""
+    """Format the message about a module that shadows one of the project."""
     origin = getattr(module, "__file__", None) or next(
         iter(getattr(module, "__path__", ())), "the interpreter"
     )
@@ -320,9 +318,9 @@ def stranger(name: str, module: ModuleType) -> str:
 
 
 def strangers(project: Project, inside: Mapping[str, ModuleType] = NOTHING) -> Iterator[str]:
-    """Messages about imports inside the project's loaded modules that were answered from elsewhere.
+    """Report imports inside the loaded modules that found a module outside the project.
 
-    ``inside`` are those of a namespace, by their plain names.
+    ``inside`` are the modules of a namespace, by plain name.
     """
     top = {path.stem for path in project.root.iterdir()}
     loaded = {
@@ -341,15 +339,15 @@ def strangers(project: Project, inside: Mapping[str, ModuleType] = NOTHING) -> I
 
 
 def _imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Line and absolute name of each module that the code may import, its parents included."""
+    """Yield line and absolute name of each module that the code may import, including parents."""
     for node in ast.walk(tree):
-        for line, name in _named(node):
+        for line, name in _statement_imports(node):
             parts = name.split(".")
             yield from ((line, ".".join(parts[: i + 1])) for i in range(len(parts)))
 
 
-def _named(node: ast.AST) -> list[tuple[int, str]]:
-    """Line and full name of what one statement imports."""
+def _statement_imports(node: ast.AST) -> list[tuple[int, str]]:
+    """Yield line and full name of the imports of one statement."""
     if isinstance(node, ast.Import):
         return [(node.lineno, alias.name) for alias in node.names]
     if isinstance(node, ast.ImportFrom) and node.level == 0:

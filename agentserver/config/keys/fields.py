@@ -1,15 +1,20 @@
-"""The types of single values in ``organism.yaml``, and the model that all others derive from.
-
-Owns what a name, a path, a dotted path and a time look like. Refuses to know the keys that hold them.
-"""
+"""Types of single values in ``organism.yaml``, and the base of all models."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, get_origin, get_type_hints
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WrapValidator,
+    create_model,
+)
 from pydantic_core import core_schema
 
 from agentserver.characters.table import is_all_visible
@@ -17,7 +22,7 @@ from agentserver.characters.table import is_all_visible
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidatorFunctionWrapHandler
     from pydantic_core import CoreSchema
 
 MAX_NAME = 128
@@ -35,22 +40,24 @@ _SIZES = {"kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
 class UnitError(ValueError):
-    """A text is no number with a unit. The words say what is one; the reader of the file adds what stands there."""
+    """Error for a text that is not a number with a unit."""
 
 
 def _seconds(value: Any) -> Any:
-    """``"500ms"``, ``"30s"``, ``"2m"``, ``"1h"`` as seconds; anything else as it is."""
+    """Convert ``"500ms"``, ``"30s"``, ``"2m"``, ``"1h"`` to seconds; return anything else unchanged."""
     said = 'a time is a number of seconds, or text such as "500ms", "30s", "2m", "1h", "7d"'
-    return _measured(value, _DURATION, _UNITS, said)
+    return _convert_unit(value, _DURATION, _UNITS, said)
 
 
 def _bytes(value: Any) -> Any:
-    """A size in bytes."""
-    return _measured(value, _SIZE, _SIZES, 'a size is a number of bytes, or text such as "500MB" or "10GB"')
+    """Convert a size to bytes."""
+    return _convert_unit(
+        value, _SIZE, _SIZES, 'a size is a number of bytes, or text such as "500MB" or "10GB"'
+    )
 
 
-def _measured(value: Any, form: re.Pattern[str], units: Mapping[str, float], mistake: str) -> Any:
-    """A number and its unit as a number of the smallest one. Raises UnitError with ``mistake``."""
+def _convert_unit(value: Any, form: re.Pattern[str], units: Mapping[str, float], mistake: str) -> Any:
+    """Convert a number with a unit to the smallest unit. Raises UnitError with ``mistake``."""
     if not isinstance(value, str):
         return value
     match = form.fullmatch(value)
@@ -59,7 +66,7 @@ def _measured(value: Any, form: re.Pattern[str], units: Mapping[str, float], mis
     return (float if "." in match[1] else int)(match[1]) * units[match[2]]
 
 
-def _unreserved(name: str) -> str:
+def _refuse_reserved(name: str) -> str:
     if name.casefold() == "system" or name.casefold().startswith("system."):
         raise ValueError(f'"{name}" is reserved: "system" and "system.*" are the server\'s own')
     return name
@@ -73,18 +80,18 @@ def _one_line(text: str) -> str:
     return text
 
 
-def listed(value: Any) -> Any:
-    """One text as a list of one; anything else as it is."""
+def wrap_text(value: Any) -> Any:
+    """Convert a text to a list of one item; return anything else unchanged."""
     return [value] if isinstance(value, str) else value
 
 
-def absent(value: Any) -> Any:
-    """A key without a value is the same as an empty list."""
+def none_as_empty(value: Any) -> Any:
+    """Convert None to an empty list."""
     return [] if value is None else value
 
 
-def alone(value: Any) -> Any:
-    """A dotted path alone is that of something of which nothing else is said."""
+def expand_path(value: Any) -> Any:
+    """Convert a dotted path to a mapping with ``use``."""
     if value is None or isinstance(value, dict):
         return value
     if not isinstance(value, str) or not re.search(DOTTED_PATTERN, value):
@@ -92,15 +99,15 @@ def alone(value: Any) -> Any:
     return {"use": value}
 
 
-def given(value: Any) -> Any:
-    """A key of which nothing would be the most lenient meaning says what it says, or stays away."""
+def refuse_none(value: Any) -> Any:
+    """Refuse None for a key whose absence would be the most lenient setting."""
     if value is None:
-        raise ValueError("must not be empty: leave the key out, or give it a value")
+        raise ValueError("must not be empty: remove the key, or set a value")
     return value
 
 
 @dataclass(frozen=True, slots=True)
-class Spelling:
+class TextPattern:
     """Marker that holds a text to a pattern.
 
     Args:
@@ -129,23 +136,23 @@ class Spelling:
 Name: TypeAlias = Annotated[
     str,
     Field(max_length=MAX_NAME),
-    Spelling(
+    TextPattern(
         r"^[A-Za-z0-9_][A-Za-z0-9_.\-]*$",
         "may hold letters, digits and _ - . only, and begins with a letter, a digit or _",
     ),
 ]
-ListenerName: TypeAlias = Annotated[Name, AfterValidator(_unreserved)]
+ListenerName: TypeAlias = Annotated[Name, AfterValidator(_refuse_reserved)]
 Line: TypeAlias = Annotated[str, Field(min_length=1, max_length=MAX_DESCRIPTION), AfterValidator(_one_line)]
 Dotted: TypeAlias = Annotated[
     str,
     Field(max_length=300, examples=["listeners.greeter.greet"]),
-    Spelling(DOTTED_PATTERN, NO_PATH),
+    TextPattern(DOTTED_PATTERN, NO_PATH),
 ]
 RelativePath: TypeAlias = Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(_one_line)]
 Variable: TypeAlias = Annotated[
     str,
     Field(max_length=128),
-    Spelling(r"^[A-Za-z_][A-Za-z0-9_]*$", "is the name of an environment variable: letters, digits and _"),
+    TextPattern(r"^[A-Za-z_][A-Za-z0-9_]*$", "is the name of an environment variable: letters, digits and _"),
 ]
 _Text = Annotated[str, Field(pattern=_DURATION_PATTERN)]
 _UpToDay = Annotated[float, Field(gt=0, le=DAY)]
@@ -167,14 +174,14 @@ Body: TypeAlias = Annotated[_Body, BeforeValidator(_bytes, json_schema_input_typ
 Memory: TypeAlias = Annotated[_Memory, BeforeValidator(_bytes, json_schema_input_type=_Memory | _SizeText)]
 _DottedList = Annotated[list[Dotted], Field(min_length=1, max_length=100)]
 DottedList: TypeAlias = Annotated[
-    _DottedList, BeforeValidator(listed, json_schema_input_type=Dotted | _DottedList)
+    _DottedList, BeforeValidator(wrap_text, json_schema_input_type=Dotted | _DottedList)
 ]
 _Names = Annotated[list[Name], Field(max_length=1000)]
-Peers: TypeAlias = Annotated[_Names, BeforeValidator(absent, json_schema_input_type=_Names | None)]
+Peers: TypeAlias = Annotated[_Names, BeforeValidator(none_as_empty, json_schema_input_type=_Names | None)]
 
 
 class Strict(BaseModel):
-    """No unknown keys, no conversions, no changes, no values in error messages."""
+    """Base of all models: no unknown keys, no conversions, no changes, no values in error messages."""
 
     model_config = ConfigDict(
         extra="forbid", strict=True, frozen=True, hide_input_in_errors=True, defer_build=True
@@ -182,7 +189,7 @@ class Strict(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class DataclassKeys:
     """Marker that validates a mapping as the frozen dataclass that it annotates.
 
     The metadata of the dataclass's fields are arguments of ``pydantic.Field``: bounds and ``description``. A ``float``
@@ -206,10 +213,40 @@ def _key_type(hint: Any, metadata: Mapping[str, Any]) -> Any:
     described, bounds = Field(description=metadata["description"]), {**metadata}
     del bounds["description"]
     if get_origin(hint) is Literal:
-        return Annotated[hint, BeforeValidator(given, json_schema_input_type=hint), described]
+        return Annotated[hint, BeforeValidator(refuse_none, json_schema_input_type=hint), described]
     bounded = Annotated[hint, Field(**bounds)]
     if hint is float:
         return Annotated[
             bounded, BeforeValidator(_seconds, json_schema_input_type=bounded | _Text), described
         ]
     return Annotated[bounded, described]
+
+
+EXCLUSIVE: Final = 0
+"""The number for ``concurrency: exclusive``."""
+
+
+def _at_once(value: Any, number: ValidatorFunctionWrapHandler) -> Any:
+    return EXCLUSIVE if value == "exclusive" else number(value)
+
+
+_AtOnce = Annotated[int, Field(ge=1, le=4096)]
+Concurrency: TypeAlias = Annotated[
+    _AtOnce,
+    WrapValidator(_at_once, json_schema_input_type=_AtOnce | Literal["exclusive"]),
+    Field(
+        description="Its concurrent invocations in one process; exclusive for one at a time in the whole organism, "
+        "across all processes."
+    ),
+]
+_Word: TypeAlias = Literal["source", "sink", "trusted", "inert", "relay", "quarantined", "planner"]
+_Words = Annotated[list[_Word], Field(max_length=6)]
+Trusts: TypeAlias = Annotated[_Words, BeforeValidator(wrap_text, json_schema_input_type=_Word | _Words)]
+_Served: TypeAlias = Literal["source", "sink", "trusted", "inert", "relay"]
+_AllServed = Annotated[list[_Served], Field(min_length=1, max_length=4)]
+ToolTrusts: TypeAlias = Annotated[
+    _AllServed, BeforeValidator(wrap_text, json_schema_input_type=_Served | _AllServed)
+]
+Approval: TypeAlias = Annotated[
+    Literal["required"] | None, BeforeValidator(refuse_none, json_schema_input_type=Literal["required"])
+]

@@ -1,8 +1,4 @@
-"""The shape of ``intents`` and ``handoffs`` in ``organism.yaml``.
-
-Owns their keys, types, bounds and help texts. Refuses to prove anything: what the entries mean together is for
-handoffs.py.
-"""
+"""Keys below ``intents:`` and ``handoffs:``."""
 
 from __future__ import annotations
 
@@ -11,29 +7,37 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from agentserver.config.keys.fields import Dotted, Name, RelativePath, Spelling, Strict, absent, listed
+from agentserver.config.keys.fields import (
+    Dotted,
+    Name,
+    RelativePath,
+    Strict,
+    TextPattern,
+    none_as_empty,
+    wrap_text,
+)
 from agentserver.handoff import intents
 from agentserver.handoff.templates import LONGEST
 from agentserver.hygiene import slug
 
 if TYPE_CHECKING:
-    from agentserver.config.findings import Loc, Where
+    from agentserver.config.findings import Loc, SourceSpan
     from agentserver.config.yaml.document import Document
 
 MAX_PARAMETERS = 64
 
 _Names = Annotated[list[Name], Field(min_length=1, max_length=100)]
-Targets: TypeAlias = Annotated[_Names, BeforeValidator(listed, json_schema_input_type=Name | _Names)]
+Targets: TypeAlias = Annotated[_Names, BeforeValidator(wrap_text, json_schema_input_type=Name | _Names)]
 ParameterName: TypeAlias = Annotated[
     str,
-    Spelling(
+    TextPattern(
         r"^[A-Za-z_][A-Za-z0-9_-]{0,63}$",
         "may hold letters, digits, - and _ only, at most 64, and begins with a letter or _",
     ),
 ]
 IntentName: TypeAlias = Annotated[
     str,
-    Spelling(
+    TextPattern(
         r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$",
         "may hold letters, digits and - _ . only, at most 64, and begins with a letter",
     ),
@@ -42,11 +46,11 @@ Free: TypeAlias = Annotated[int, Field(ge=0, le=intents.FREE)]
 
 
 _Few = Annotated[list[Name], Field(max_length=1000)]
-Allowed: TypeAlias = Annotated[_Few | None, BeforeValidator(absent)]
+Allowed: TypeAlias = Annotated[_Few | None, BeforeValidator(none_as_empty)]
 
 
 class ParameterEntry(Strict):
-    """One typed value of an intent."""
+    """Typed parameter of an intent."""
 
     pattern: str | None = Field(
         default=None,
@@ -58,30 +62,33 @@ class ParameterEntry(Strict):
         default_factory=list, max_length=1000, description="The only values, instead of a pattern."
     )
     type: Literal["string", "integer", "decimal", "boolean", "date", "time", "dateTime"] = Field(
-        default="string", description="Its type in XSD; all but string have a form without a pattern."
+        default="string", description="Its type in XSD; all types except string are closed without a pattern."
     )
-    min_length: int = Field(default=0, ge=0, le=1000, description="Characters at least.")
+    min_length: int = Field(default=0, ge=0, le=1000, description="Minimal length in characters.")
     max_length: int | None = Field(
-        default=None, ge=1, le=1000, description="Characters at most; needed where the pattern has no end."
+        default=None,
+        ge=1,
+        le=1000,
+        description="Maximal length in characters; required when the pattern is unbounded.",
     )
-    required: bool = Field(default=True, description="Whether a request must have it.")
+    required: bool = Field(default=True, description="Whether requests must contain it.")
     words: int = Field(
         default=slug.BUDGET,
         ge=1,
         le=slug.MOST,
-        description="How many words a value may spell when the template holds it.",
+        description="How many words a value may have when the template contains it.",
     )
 
 
 class IntentEntry(Strict):
-    """One thing that agents may ask of others."""
+    """Request that agents may hand off to a listener."""
 
-    name: IntentName = Field(description="As requests say it.")
-    target: Targets = Field(description="The listener, or the list of them, that may be asked.")
+    name: IntentName = Field(description="The name in requests.")
+    target: Targets = Field(description="The listener, or the list of them, that accepts the handoff.")
     template: str = Field(
         min_length=1,
         max_length=LONGEST,
-        description="What the target is told, with {parameter} where a value goes.",
+        description="The text for the target, with {parameter} as a placeholder for each value.",
     )
     params: dict[ParameterName, ParameterEntry] = Field(
         default_factory=dict, max_length=MAX_PARAMETERS, description="The typed values, by name."
@@ -89,18 +96,19 @@ class IntentEntry(Strict):
     payload_class: Dotted | None = Field(
         default=None,
         description="Dotted path of the @xmlify class that declares the typed values, instead of params; "
-        "sent to the target, it means this intent.",
+        "sending it to the target means this intent.",
     )
     note: Free = Field(
-        default=0, description="Characters of free text; the target is shown it as data. None when left out."
+        default=0, description="Characters of free text, which the target gets as data. Defaults to none."
     )
     event: Free = Field(
-        default=intents.EVENT, description="Characters of the free text beside the parameters; 0 for none."
+        default=intents.EVENT,
+        description="Characters of the free text next to the parameters; 0 disables it.",
     )
     allow_peers: Allowed = Field(
         default=None,
-        description="The only peers that the target reaches while it acts on the handoff; all when left out, "
-        "none when empty.",
+        description="The only peers that the target can reach while it handles the handoff; defaults to all, "
+        "and an empty list denies all.",
     )
 
 
@@ -113,35 +121,35 @@ class HandoffsEntry(Strict):
 
     audit: RelativePath = Field(
         default=AUDIT,
-        description="The file that every attempt is written to: in the project directory, relative to it, or an "
-        "absolute path; none for none.",
+        description="The log of every attempt: relative to the project directory and inside it, or an absolute path; "
+        "none disables it.",
     )
     scrub: bool = Field(
-        default=True, description="Whether lines that read like instructions are taken out of free text."
+        default=True, description="Whether lines that look like instructions are removed from free text."
     )
     legacy: IntentName | None = Field(
         default=None,
-        description="The intent that requests of the older form, free text alone, are taken for.",
+        description="The intent for requests of the older form, which is free text only.",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class DeclaredIntent:
-    """An intent's sound entry and where it stands."""
+    """Valid entry of an intent, and its place."""
 
     document: Document
     index: int
     entry: IntentEntry
 
-    def where(self, *keys: str | int) -> Where:
-        """The place of a value of the entry, or of the nearest one around it."""
-        return self.document.where(("intents", self.index, *keys))
+    def locate(self, *keys: str | int) -> SourceSpan:
+        """Locate a value of the entry, or the nearest one around it."""
+        return self.document.locate(("intents", self.index, *keys))
 
 
 def sound_intents(
     document: Document, bad: set[Loc]
 ) -> tuple[tuple[DeclaredIntent, ...], HandoffsEntry | None]:
-    """The entries without mistakes of shape; those with some are reported, and nothing more is said about them."""
+    """Return the valid entries; mistakes in the others are reported already."""
     data = document.data.get("intents")
     faulty = {loc[1] for loc in bad if loc[:1] == ("intents",) and len(loc) > 1}
     intents = tuple(

@@ -1,7 +1,4 @@
-"""The shape of ``isolation:``, which gives a listener a process of its own, and the program of an MCP server a wall.
-
-Owns its keys, defaults and bounds. Refuses to know how a process is started and how it is held.
-"""
+"""Keys below ``isolation:`` of listeners and of MCP servers."""
 
 from __future__ import annotations
 
@@ -18,20 +15,20 @@ _OF_COMMANDS = CommandIsolation()
 _Port = Annotated[int, Field(ge=1, le=65_535)]
 
 
-class _Walled(Strict):
-    """The things that any program behind a wall may use; the rest of the machine is out of its reach."""
+class _WallPermissions(Strict):
+    """Permissions of any program behind a wall."""
 
-    disk: Size = Field(default=_DEFAULTS.disk, description="All that it may have written at one time.")
+    disk: Size = Field(default=_DEFAULTS.disk, description="Maximal size of its files at one time.")
     scratch: bool = Field(
         default=_DEFAULTS.scratch, description="Whether it has a folder to write to (TMPDIR)."
     )
     ports: list[_Port] = Field(
-        default_factory=list, max_length=100, description="TCP ports that it may connect to, at any address."
+        default_factory=list, max_length=100, description="TCP ports that it may connect to, on any host."
     )
 
 
-class IsolationEntry(_Walled):
-    """The things that a process of one listener may use; the rest of the machine is behind a wall."""
+class IsolationEntry(_WallPermissions):
+    """Permissions of the process of one listener; everything else is behind a wall."""
 
     memory: Memory = Field(default=_DEFAULTS.memory, description='Address space, such as "512MB".')
     cpu: Deadline = Field(default=_DEFAULTS.cpu, description="Processor time of one call.")
@@ -39,7 +36,7 @@ class IsolationEntry(_Walled):
     read: list[RelativePath] = Field(
         default_factory=list,
         max_length=100,
-        description="Files and folders of the project that it reads, beside the packages of its own code.",
+        description="Files and folders of the project that it may read, in addition to the packages of its code.",
     )
     recycle: int = Field(
         default=_DEFAULTS.recycle, ge=1, le=1_000_000, description="Calls after which a process is replaced."
@@ -54,7 +51,7 @@ class IsolationEntry(_Walled):
         default_factory=dict,
         max_length=100,
         repr=False,
-        description='Its whole environment, such as {REGION: "${REGION}"}; nothing of the server\'s is inherited.',
+        description='Its environment, such as {REGION: "${REGION}"}; nothing is inherited from the server.',
     )
     remote: bool = Field(
         default=_DEFAULTS.remote,
@@ -66,7 +63,7 @@ class IsolationEntry(_Walled):
     )
 
 
-def _spelled(value: Any) -> Any:
+def _expand_process(value: Any) -> Any:
     """The word ``process`` asks for every default."""
     if value is None:
         raise ValueError("must not be empty: leave the key out, or say process")
@@ -77,15 +74,15 @@ def _spelled(value: Any) -> Any:
     return value
 
 
-def _worded(value: Any) -> Any:
+def _expand_word(value: Any) -> Any:
     """``process`` asks for every default, ``remote`` for every default on another machine."""
     if isinstance(value, str) and value not in ("process", "remote"):
         raise ValueError('is "process", "remote", or what the process may use')
-    return {"remote": True} if value == "remote" else _spelled(value)
+    return {"remote": True} if value == "remote" else _expand_process(value)
 
 
-class CommandIsolationEntry(_Walled):
-    """The things that the program of an MCP server may use; the rest of the machine is behind a wall."""
+class CommandIsolationEntry(_WallPermissions):
+    """Permissions of the program of an MCP server; everything else is behind a wall."""
 
     memory: Memory = Field(
         default=_OF_COMMANDS.memory, description='Address space of one process, such as "1GB".'
@@ -96,23 +93,23 @@ class CommandIsolationEntry(_Walled):
     read: list[RelativePath] = Field(
         default_factory=list,
         max_length=100,
-        description="Files and folders of the project that it reads, beside those that its command names.",
+        description="Files and folders of the project that it may read, in addition to those in its command.",
     )
     fork: bool = Field(
         default=_OF_COMMANDS.fork,
-        description="Whether it may make processes; how many is not bounded then, and memory is that of each.",
+        description="Whether it may start processes; their number is then unlimited, and memory is per process.",
     )
     programs: list[Annotated[str, Field(min_length=1, max_length=4096)]] = Field(
-        default_factory=list, max_length=100, description="Programs that it may start beside its own."
+        default_factory=list, max_length=100, description="Programs that it may start in addition to its own."
     )
 
 
 CommandIsolationKey: TypeAlias = Annotated[
     CommandIsolationEntry | None,
-    BeforeValidator(_spelled, json_schema_input_type=CommandIsolationEntry | Literal["process"]),
+    BeforeValidator(_expand_process, json_schema_input_type=CommandIsolationEntry | Literal["process"]),
 ]
 
 IsolationKey: TypeAlias = Annotated[
     IsolationEntry | None,
-    BeforeValidator(_worded, json_schema_input_type=IsolationEntry | Literal["process", "remote"]),
+    BeforeValidator(_expand_word, json_schema_input_type=IsolationEntry | Literal["process", "remote"]),
 ]

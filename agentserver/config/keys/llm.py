@@ -1,7 +1,4 @@
-"""The keys below ``llm:`` in ``organism.yaml``: types, bounds, help texts.
-
-Owns the pydantic models. Refuses to know files, and whether a name that is referred to is there.
-"""
+"""Keys below ``llm:`` and ``agent:``, and the form of a script."""
 
 from __future__ import annotations
 
@@ -22,62 +19,61 @@ _Dollars = Annotated[float, Field(ge=0, le=1e6)]
 
 
 class BackendEntry(Strict):
-    """A place that answers."""
+    """Place that answers requests for a model."""
 
-    name: Name = Field(description="By which models refer to it.")
+    name: Name = Field(description="The name that models refer to.")
     provider: Provider = Field(
         description="The protocol: openai, which most servers and gateways speak (with a base_url), anthropic, or "
-        "scripted, which answers from a file and asks nobody."
+        "scripted, which answers from a file without any request."
     )
     model: Line = Field(default="script", description="The provider's name for the model.")
     key: str | None = Field(
         default=None,
         min_length=1,
         repr=False,
-        description="The secret that the provider asks for: ${NAME} of the environment, or ${file:path}; never the "
-        "secret itself.",
+        description="The API key: ${NAME} of the environment, or ${file:path}; never the secret itself.",
         examples=["${OPENAI_API_KEY}"],
     )
     base_url: _Url | None = Field(
-        default=None, description="Address of the provider's API; its own if left out."
+        default=None, description="Address of the provider's API; defaults to the official one."
     )
     script: Annotated[RelativePath, Field(examples=["script.yaml"])] | None = Field(
         default=None,
-        description="Of scripted: a YAML file with the turns, relative to the project directory, or the dotted path of "
-        "a function that takes a Prompt and gives a Completion.",
+        description="Of scripted: a YAML file with turns, relative to the project directory, or the dotted path of "
+        "a function that takes a Prompt and returns a Completion.",
     )
-    concurrency: int = Field(default=_BACKEND.concurrency, ge=1, le=4096, description="Requests at once.")
+    concurrency: int = Field(default=_BACKEND.concurrency, ge=1, le=4096, description="Concurrent requests.")
     tokens_per_minute: int | None = Field(
         default=None,
         ge=1,
         le=1_000_000_000,
-        description="Tokens in any minute, read and written; no bound if left out.",
+        description="Input and output tokens per minute; unlimited by default.",
     )
     timeout: Deadline = Field(
         default=_BACKEND.timeout, description='Time for one request: seconds, or text such as "30s".'
     )
     stream: bool = Field(
-        default=False, description="Whether answers come in pieces, which keeps slow connections open."
+        default=False, description="Whether answers are streamed, which keeps slow connections open."
     )
 
 
 class ModelEntry(Strict):
-    """A model as handlers and listeners name it."""
+    """Model under the name that handlers and listeners use."""
 
-    name: Name = Field(description="By which handlers and listeners refer to it.")
+    name: Name = Field(description="The name that handlers and listeners refer to.")
     backends: Annotated[list[Name], Field(min_length=1, max_length=100)] = Field(
         description="The backends that answer, in order."
     )
     strategy: Strategy = Field(
         default=_MODEL.strategy,
-        description="failover: the first one that answers. round-robin: they take turns. least-loaded: the one with "
-        "the most room. The others are asked when one fails for now.",
+        description="failover: the first one that answers. round-robin: in turn. least-loaded: the one with the most "
+        "free capacity. The others are tried after a temporary failure.",
     )
     retries: int = Field(
         default=_MODEL.retries,
         ge=0,
         le=100,
-        description="Further attempts at each backend that failed for now.",
+        description="Further attempts at each backend after a temporary failure.",
     )
     max_tokens: int = Field(
         default=_MODEL.max_tokens, ge=1, le=1_000_000, description="Tokens that one answer may have."
@@ -85,34 +81,34 @@ class ModelEntry(Strict):
 
 
 class AgentEntry(Strict):
-    """The bounds of an agent that is made of a model."""
+    """Limits of an agent that is a model."""
 
     turns: int = Field(
         default=_TURNS,
         ge=1,
         le=1000,
-        description="Calls of the model for one request; then the caller is told budget.",
+        description="Calls of the model for one request; then the caller gets the error budget.",
     )
     repairs: int = Field(
         default=_REPAIRS,
         ge=0,
         le=100,
-        description="How often the model may mend an unknown tool, wrong arguments, a cut answer or prose in place of "
-        "an answer; then the caller is told internal.",
+        description="How often the model may correct an unknown tool, wrong arguments, a cut answer, or prose instead "
+        "of an answer; then the caller gets the error internal.",
     )
     history: int = Field(
         default=_HISTORY,
         ge=1000,
         le=1 << 23,
-        description="Bytes of the exchange with the model that a thread keeps; older turns are forgotten.",
+        description="Bytes of the exchange with the model that a thread stores; older turns are dropped.",
     )
     summary: Name | None = Field(
-        default=None, description="The model that sums up what does not fit into the history."
+        default=None, description="The model that summarises turns dropped from the history."
     )
 
 
 def agent_entry(value: Any) -> Any:
-    """``true`` as all of the defaults, ``false`` as no agent."""
+    """Convert ``true`` to the defaults and ``false`` to None."""
     if isinstance(value, bool):
         return {} if value else None
     if not isinstance(value, dict):
@@ -128,18 +124,18 @@ MaybeAgent: TypeAlias = Annotated[
 class PriceEntry(Strict):
     """US dollars for a million tokens."""
 
-    input: _Dollars = Field(description="For a million tokens that the model reads.")
-    output: _Dollars = Field(description="For a million tokens that it writes.")
+    input: _Dollars = Field(description="For a million input tokens.")
+    output: _Dollars = Field(description="For a million output tokens.")
 
 
 class BudgetEntry(Strict):
-    """The most that may be spent."""
+    """Limit on spending."""
 
     tokens: int | None = Field(
-        default=None, ge=1, le=10**12, description="Tokens, read and written; no bound if left out."
+        default=None, ge=1, le=10**12, description="Input and output tokens; unlimited by default."
     )
     money: Annotated[float, Field(gt=0, le=1e6)] | None = Field(
-        default=None, description="US dollars; no bound if left out."
+        default=None, description="US dollars; unlimited by default."
     )
 
     @model_validator(mode="after")
@@ -150,7 +146,7 @@ class BudgetEntry(Strict):
 
 
 class BudgetsEntry(Strict):
-    """The most that may be spent on language models. What a call may cost at most is reserved before it goes out."""
+    """Limits on spending for language models. The maximal cost of a call is reserved before the request."""
 
     request: BudgetEntry | None = Field(
         default=None, title="Request", description="For one message from outside."
@@ -166,34 +162,34 @@ class BudgetsEntry(Strict):
 
 
 class LlmEntry(Strict):
-    """The language models that handlers may ask."""
+    """Language models that handlers may ask."""
 
     backends: Annotated[list[BackendEntry], Field(min_length=1, max_length=100)] = Field(
-        description="The places that answer."
+        description="The backends that answer."
     )
     models: Annotated[list[ModelEntry], Field(min_length=1, max_length=1000)] = Field(
-        description="The models as handlers and listeners name them."
+        description="The models, by the names that handlers and listeners use."
     )
     prices: dict[str, PriceEntry] = Field(
         default_factory=dict,
         max_length=1000,
-        description="By the provider's name for a model; others are priced by a table of the library, which does not "
-        "know all.",
+        description="By the provider's name for a model; other prices come from a table of the library, which is not "
+        "complete.",
     )
     budget: BudgetsEntry = Field(
-        default_factory=BudgetsEntry, title="Budget", description="What may be spent."
+        default_factory=BudgetsEntry, title="Budget", description="Limits on spending."
     )
 
 
 class ScriptCall(Strict):
-    """A call of a tool that a scripted model makes."""
+    """Tool call by a scripted model."""
 
     tool: str = Field(min_length=1)
     arguments: dict[str, Any] = Field(default_factory=dict)
 
 
 class Turn(Strict):
-    """One answer of a script."""
+    """Answer in a script."""
 
     when: str = ""
     text: str = ""
@@ -209,6 +205,6 @@ class Turn(Strict):
 
 
 class Script(Strict):
-    """The turns of a script: each one answer, or those among which ``when`` chooses."""
+    """Turns of a script: one answer each, or alternatives that ``when`` selects."""
 
     turns: Annotated[list[Turn | list[Turn]], Field(min_length=1, max_length=10_000)]

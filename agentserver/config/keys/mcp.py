@@ -1,7 +1,4 @@
-"""The shape of ``mcp:`` in ``organism.yaml``: servers whose tools become listeners.
-
-Owns the pydantic models. Refuses to know what a server has agreed to: the lock says that.
-"""
+"""Keys below ``mcp:``: servers whose tools become listeners."""
 
 from __future__ import annotations
 
@@ -9,9 +6,17 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from pydantic import AfterValidator, Field
 
-from agentserver.config.keys.fields import Deadline, Line, ListenerName, Spelling, Strict, Variable
+from agentserver.config.keys.fields import (
+    Approval,
+    Deadline,
+    Line,
+    ListenerName,
+    Strict,
+    TextPattern,
+    ToolTrusts,
+    Variable,
+)
 from agentserver.config.keys.isolation import CommandIsolationKey  # noqa: TC001 - pydantic reads it
-from agentserver.config.keys.words import Approval, ToolTrusts  # noqa: TC001 - pydantic reads them
 
 if TYPE_CHECKING:
     from agentserver.config.findings import Loc
@@ -21,74 +26,78 @@ RESTARTS = 5
 
 _Word: TypeAlias = Annotated[str, Field(min_length=1, max_length=4096)]
 _ToolName: TypeAlias = Annotated[
-    str, Field(max_length=128), Spelling(r"^[A-Za-z0-9_.\-/]+$", "may hold letters, digits and _ - . / only")
+    str,
+    Field(max_length=128),
+    TextPattern(r"^[A-Za-z0-9_.\-/]+$", "may hold letters, digits and _ - . / only"),
 ]
 
 
 class McpToolEntry(Strict):
-    """One tool of an MCP server, as a listener."""
+    """Tool of an MCP server, as a listener."""
 
-    name: _ToolName = Field(description="As the server calls it; the listener is SERVER.TOOL.")
+    name: _ToolName = Field(description="The server's name for it; the listener is SERVER.TOOL.")
     trust: ToolTrusts = Field(
-        description="What the tool is to provenance: source, sink, trusted, inert, relay; one or a list."
+        description="The roles of the tool in provenance: source, sink, trusted, inert, relay; one or a list."
     )
     description: Line | None = Field(
         default=None,
-        description="One line: what the tool does, shown to peers and models; the first line of the locked "
-        "description if left out.",
+        description="One line: what the tool does, shown to peers and models; defaults to the first line of the locked "
+        "description.",
     )
     deadline: Deadline | None = Field(
-        default=None, description="Time that one call may take; the server's if left out."
+        default=None, description="Time that one call may take; defaults to that of the server."
     )
     retries: int = Field(
         default=0,
         ge=0,
         le=100,
-        description="How often a call that failed is sent again. The server may have done what it was asked.",
+        description="How often a failed call is sent again. The server may have executed it already.",
     )
-    concurrency: int = Field(default=8, ge=1, le=4096, description="How many of its calls run at once.")
+    concurrency: int = Field(default=8, ge=1, le=4096, description="Its concurrent calls.")
     approval: Approval = Field(
         default=None, description="required: every call waits until a person approves it."
     )
 
 
 class McpEntry(Strict):
-    """A server of the Model Context Protocol. Its tools are those of schemas/mcp/NAME.json (agentserver mcp lock)."""
+    """Server of the Model Context Protocol. Its tools are locked in schemas/mcp/NAME.json (agentserver mcp lock)."""
 
-    name: ListenerName = Field(description="What its listeners' names begin with.")
+    name: ListenerName = Field(description="The prefix of the names of its listeners.")
     command: Annotated[list[_Word], Field(min_length=1, max_length=100)] | None = Field(
         default=None,
-        description="The program and its arguments; it is started in the project directory and spoken to over its "
+        description="The program and its arguments; it is started in the project directory and connected by its "
         "standard input and output.",
     )
     url: Annotated[str, Field(pattern=r"^https?://", max_length=2000)] | None = Field(
-        default=None, description="The address of a server that is reached over HTTP, in place of a command."
+        default=None, description="The address of a server with HTTP, instead of a command."
     )
     token: Annotated[str, Field(min_length=1, max_length=8192)] | None = Field(
         default=None,
         repr=False,
-        description="What a server that is reached over HTTP is shown, as Authorization: Bearer.",
+        description="The bearer token for a server with HTTP.",
         examples=["${SEARCH_TOKEN}"],
     )
     env: list[Variable] = Field(
         default_factory=list,
         max_length=100,
-        description="Names of the environment variables that the program is given. It is given no others.",
+        description="Names of the environment variables of the program. It gets no others.",
     )
     tools: list[McpToolEntry] = Field(
-        min_length=1, max_length=1000, description="The tools that become listeners; others are never called."
+        min_length=1,
+        max_length=1000,
+        description="The tools that become listeners; other tools are never called.",
     )
     deadline: Deadline = Field(default=60.0, description="Time that one call may take.")
     isolation: CommandIsolationKey = Field(
         default=None,
         title="Isolation",
-        description="process: the program runs behind a wall, with the defaults below; or what it may use.",
+        description="process: the program runs behind a wall, with the defaults below; or a mapping of permissions.",
     )
     restarts: int = Field(
         default=RESTARTS,
         ge=0,
         le=1000,
-        description="How often in a row the server is started again, or connected to, after it was lost.",
+        description="How often in a row the server is restarted or reconnected after a failure.",
     )
 
     @property
@@ -97,12 +106,12 @@ class McpEntry(Strict):
         return tuple(self.listener(tool) for tool in self.tools)
 
     def listener(self, tool: McpToolEntry) -> str:
-        """The name of one of them; a slash is none that a listener may bear."""
+        """Return the name of a tool as a listener: without a slash."""
         return f"{self.name}.{tool.name.replace('/', '.')}"
 
 
 def reachable(entry: McpEntry) -> McpEntry:
-    """The entry. Raises ValueError for one that says no way, or two, in which the server is reached."""
+    """Check how the server is reached. Raises ValueError unless there is exactly one way."""
     if (entry.command is None) == (entry.url is None):
         raise ValueError("needs either command or url")
     if entry.url is None and entry.token is not None:
@@ -118,7 +127,7 @@ Server: TypeAlias = Annotated[McpEntry, AfterValidator(reachable)]
 
 
 def sound_servers(document: Document, bad: set[Loc]) -> tuple[tuple[int, McpEntry], ...]:
-    """The entries without a mistake, with their places in the list."""
+    """Return the valid entries, with their indexes."""
     servers: Any = document.data.get("mcp")
     if not isinstance(servers, list) or ("mcp",) in bad:
         return ()

@@ -1,21 +1,30 @@
-"""The shape of ``organism.yaml``: keys, types, bounds, help texts.
+"""Models of ``organism.yaml``: keys, types, defaults, bounds and help texts.
 
-Owns the pydantic models, which are the one description of the file: the checks and the editors' JSON Schema
-both come from them. Refuses to know files, lines and the code that the file names.
+These are the only description of the file: the checks, the schema for editors and the page of keys come from them.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeAlias
+import re
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
+from urllib.parse import parse_qs, urlsplit
 
-from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
-from agentserver.config.keys.engine import MaybeEngine  # noqa: TC001 - pydantic reads it
+from agentserver.config.keys.endpoints import (
+    MaybeHttp,  # noqa: TC001 - pydantic reads it
+    MaybeOtel,  # noqa: TC001 - pydantic reads it
+    MaybeServing,  # noqa: TC001 - pydantic reads it
+)
 from agentserver.config.keys.fields import (
+    DAY,
+    Approval,
+    Concurrency,
+    DataclassKeys,
     Deadline,
-    Declared,
     Dotted,
     DottedList,
+    Drain,
     Line,
     ListenerName,
     Name,
@@ -24,54 +33,57 @@ from agentserver.config.keys.fields import (
     Retention,
     Size,
     Strict,
-    alone,
-    given,
+    TextPattern,
+    Trusts,
+    expand_path,
+    refuse_none,
 )
-from agentserver.config.keys.http import MaybeHttp  # noqa: TC001 - pydantic reads it
 from agentserver.config.keys.intents import HandoffsEntry, IntentEntry
 from agentserver.config.keys.isolation import IsolationKey  # noqa: TC001 - pydantic reads it
 from agentserver.config.keys.llm import LlmEntry, MaybeAgent
 from agentserver.config.keys.mcp import Server  # noqa: TC001 - pydantic reads it
-from agentserver.config.keys.otel import MaybeOtel  # noqa: TC001 - pydantic reads it
-from agentserver.config.keys.serving import MaybeServing  # noqa: TC001 - pydantic reads it
-from agentserver.config.keys.words import Approval, Concurrency, Trusts  # noqa: TC001 - pydantic reads them
-from agentserver.config.organism import Journal
 from agentserver.core.blueprint import Limits
+from agentserver.extras import installed, installing
+from agentserver.remedies.configuration import ConfigCode
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from agentserver.config.findings import Loc, Mistakes
+    from agentserver.config.yaml.document import Document
 
 MAX_LISTENERS = 10_000
 
-_JOURNAL = Journal()
 
 Remembers: TypeAlias = Annotated[
     Literal["thread", "listener", "server"] | None,
-    BeforeValidator(given, json_schema_input_type=Literal["thread", "listener", "server"]),
+    BeforeValidator(refuse_none, json_schema_input_type=Literal["thread", "listener", "server"]),
 ]
 View: TypeAlias = Annotated[
-    Literal["references"] | None, BeforeValidator(given, json_schema_input_type=Literal["references"])
+    Literal["references"] | None, BeforeValidator(refuse_none, json_schema_input_type=Literal["references"])
 ]
-Handled: TypeAlias = Annotated[Dotted | None, BeforeValidator(given, json_schema_input_type=Dotted)]
+Handled: TypeAlias = Annotated[Dotted | None, BeforeValidator(refuse_none, json_schema_input_type=Dotted)]
 
 
 class ListenerEntry(Strict):
-    """One participant of the organism."""
+    """Participant of the organism."""
 
     name: ListenerName = Field(description="Unique; letters, digits and _ - . (dots carry no meaning).")
     handler: Handled = Field(
         default=None,
-        description="Dotted path of the async function that handles its messages. An agent with a model has none.",
+        description="Dotted path of the async function that handles its messages. Not for an agent with a model.",
     )
     model: Name | None = Field(
         default=None,
-        description="In place of a handler: the language model, of llm: models, that the listener is made of.",
+        description="Instead of a handler: the language model, from llm: models, of an agent.",
     )
     prompt: RelativePath | None = Field(
         default=None,
-        description="Of a listener with a model: the file with the text that it begins with, relative to the project "
-        "directory.",
+        description="For a listener with a model: the file of its system prompt, relative to the project directory.",
     )
     answer: Dotted | None = Field(
         default=None,
-        description="Of a listener with a model: dotted path of the @xmlify class that it answers with.",
+        description="For a listener with a model: dotted path of the @xmlify class of its answers.",
     )
     description: Line = Field(
         description="One line: what the listener does, shown to its peers and to models."
@@ -79,39 +91,39 @@ class ListenerEntry(Strict):
     payload_class: DottedList | None = Field(
         default=None,
         description="Dotted path, or a list of them, of the @xmlify classes it accepts. "
-        "May be left out when the handler's annotation names them.",
+        "Optional when the annotation of the handler names them.",
     )
     replies: DottedList | None = Field(
         default=None,
-        description="Dotted path, or a list of them, of @xmlify classes that the handler answers with or stores and "
-        "its module does not name at the top: imported inside a function, or made elsewhere.",
+        description="Dotted path, or a list of them, of @xmlify classes that the handler answers with or stores, but "
+        "that are not globals of its module.",
     )
     agent: MaybeAgent = Field(
         default=None,
         title="Agent",
-        description="true: the handler learns its own name, as agents do. A listener with a model is an agent; a "
-        "mapping sets its bounds.",
+        description="true: the handler gets its own name, as agents do. A listener with a model is always an agent; a "
+        "mapping sets its limits.",
     )
     peers: Peers = Field(
         default_factory=list,
-        description="The listeners it may address besides its caller, itself and system.*. "
-        "Missing and empty both mean no others.",
+        description="The listeners it may address in addition to its caller, itself and system.*. "
+        "If missing or empty, it may address no others.",
     )
     broadcast: bool = Field(
         default=False,
-        description="Whether a message that names no listener may go to all that share its payload class.",
+        description="Whether a message without a target may go to all listeners that accept its payload class.",
     )
     concurrency: Concurrency = 8
     deadline: Deadline = Field(
         default=60.0,
-        description='Time that one invocation may take: seconds, or text such as "500ms", "30s", "2m". Of an agent, '
-        "if left out, enough for one attempt at each backend of its model.",
+        description='Time that one invocation may take: seconds, or text such as "500ms", "30s", "2m". The '
+        "default of an agent is the time for one attempt at each backend of its model.",
     )
     retries: int = Field(
         default=0,
         ge=0,
         le=100,
-        description="How often a crashed or late invocation is repeated before its caller is told.",
+        description="How often a crashed or late invocation is repeated before its caller gets an error.",
     )
     approval: Approval = Field(
         default=None,
@@ -119,24 +131,23 @@ class ListenerEntry(Strict):
     )
     progress: bool = Field(
         default=False,
-        description="Whether invocation().progress(text) of its handler is shown to whoever waits for the request.",
+        description="Whether invocation().progress(text) of its handler is shown to the client of the request.",
     )
     trust: Trusts = Field(
         default_factory=list,
-        description="What the listener is to provenance: source, sink, trusted, inert, relay, quarantined, planner; "
+        description="Its roles in provenance: source, sink, trusted, inert, relay, quarantined, planner; "
         "one or a list.",
     )
     memory: Remembers = Field(
         default=None,
-        description="How far its code remembers what it was given, for provenance. thread: nothing of one thread shows "
-        "on another. listener (if left out): it may show on all its threads of a conversation. server: a global, a "
-        "file or a resource may carry words to it from other listeners or conversations. The server cannot see what "
-        "code keeps.",
+        description="Scope of state that its code keeps, for provenance. thread: inputs of one thread do not affect "
+        "another. listener (default): they may affect all its threads of a conversation. server: a global, a file or a "
+        "resource may carry text from other listeners or conversations. The server cannot inspect the state of code.",
     )
     view: View = Field(
         default=None,
-        description="references: it is shown an opaque reference in place of every value of untrusted origin, and the "
-        "server puts the value into what it sends.",
+        description="references: it gets an opaque reference in place of each untrusted value, and the server "
+        "inserts the value into its messages.",
     )
     settings: dict[str, Any] | None = Field(
         default=None,
@@ -149,8 +160,8 @@ class ListenerEntry(Strict):
     isolation: IsolationKey = Field(
         default=None,
         title="Isolation",
-        description="process: its handler runs in a process of its own, behind a wall; remote: in one of another "
-        "machine; or what that may use.",
+        description="process: its handler runs in a separate process, behind a wall; remote: in a process on another "
+        "machine; or a mapping of permissions.",
     )
     schema_file: RelativePath | None = Field(
         default=None,
@@ -164,32 +175,134 @@ class ListenerEntry(Strict):
         return self.agent is not None or self.model is not None
 
 
-LimitsKey: TypeAlias = Annotated[Limits, Declared()]
+LimitsKey: TypeAlias = Annotated[Limits, DataclassKeys()]
 
 
-class JournalEntry(Strict):
-    """The place of conversations across restarts, and the time for which they stay."""
+class Journal(Strict):
+    """The file in which conversations are stored across restarts."""
 
     path: RelativePath = Field(
-        default=_JOURNAL.path,
-        description="The SQLite file: in the project directory, relative to it, or an absolute path.",
+        default="out/journal.sqlite",
+        description="The SQLite file: relative to the project directory and inside it, or an absolute path.",
     )
     retention: Retention = Field(
-        default=_JOURNAL.retention, description='How long finished conversations are kept, such as "30d".'
+        default=30 * DAY, description='How long finished conversations are stored, such as "30d".'
     )
     limit: Size = Field(
-        default=_JOURNAL.limit,
-        description='What it may hold, such as "10GB"; beyond it nothing new is accepted, and what is in hand goes on.',
+        default=10 * 10**9,
+        description='Maximal size, such as "10GB"; beyond it new messages are refused, and running requests continue.',
     )
     sync: Literal["full", "normal"] = Field(
-        default=_JOURNAL.sync,
-        description="What a commit waits for: full, the disk, which outlives a loss of power; "
-        "normal, the operating system, which outlives the server only.",
+        default="full",
+        description="full: a commit waits for the disk, and survives a power failure; "
+        "normal: for the operating system, and survives only a crash of the server.",
     )
+
+
+_URL: Final[Loc] = ("engine", "postgres", "url")
+_RESERVED: Final = re.compile(r"pg_|information_schema$")
+_NO_URL: Final = 'is not the address of a database such as "postgresql://desk@db.example/desk"'
+_UNQUOTED: Final = (
+    "has a port that is not a number, or a password with signs to be escaped: @ is %40, / is %2F, # is %23"
+)
+_HOST: Final = re.compile(r"(\[[^\[\]]*\]|[^:@\[\]]*)(:[0-9]{0,5})?")
+_SHORTEST_LEASE: Final = 1.0
+
+
+def _connectable(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise ValueError(_NO_URL) from None
+    if url and (parts.scheme not in ("postgres", "postgresql") or not url.isprintable() or " " in url):
+        raise ValueError(_NO_URL)
+    user, _, hosts = parts.netloc.rpartition("@")
+    if "@" in user + parts.path or parts.fragment or not all(map(_HOST.fullmatch, hosts.split(","))):
+        raise ValueError(_UNQUOTED)
+    return url
+
+
+def _own(schema: str) -> str:
+    if _RESERVED.match(schema):
+        raise ValueError(f'"{schema}" is a schema of the database itself')
+    return schema
+
+
+def _renewable(lease: float) -> float:
+    if lease < _SHORTEST_LEASE:
+        raise ValueError(f"must be at least {_SHORTEST_LEASE:g} s: it is renewed three times in that time")
+    return lease
+
+
+_Schema: TypeAlias = Annotated[
+    str,
+    TextPattern(
+        r"^[a-z_][a-z0-9_]{0,39}$",
+        "may hold a to z, digits and _ only, at most 40, and begins with a letter or _",
+    ),
+    AfterValidator(_own),
+]
+
+
+class Postgres(Strict):
+    """A Postgres database that stores the conversations of all servers of an organism."""
+
+    url: Annotated[str, Field(max_length=2000), AfterValidator(_connectable)] = Field(
+        default="",
+        repr=False,
+        description="The address of the database, with several hosts if there are standbys: postgresql://USER@HOST/DB. "
+        "Take one with a password from the environment: ${DATABASE_URL}. Missing parts come from PG* "
+        "variables, as with other clients.",
+        examples=["postgresql://desk@db.example/desk?sslmode=verify-full", "${DATABASE_URL}"],
+    )
+    schema_name: _Schema = Field(
+        default="agentserver",
+        alias="schema",
+        description="The schema that holds the tables. Organisms that share a database have one each.",
+    )
+    migrate: Literal["auto", "never"] = Field(
+        default="auto",
+        description="auto: a server that starts makes or upgrades the tables. never: agentserver engine migrate does, "
+        "and a server with older tables does not start.",
+    )
+    wait: Drain = Field(
+        default=0.0,
+        description='How long a starting server waits for an unreachable database, such as "60s"; then it exits with '
+        "status 2.",
+    )
+    lease: Annotated[Deadline, AfterValidator(_renewable)] = Field(
+        default=5.0,
+        description="Time without renewal after which other servers take over the conversations of a server.",
+    )
+    durability: Literal["full", "relaxed"] = Field(
+        default="full",
+        description="full: a server does not start when the database acknowledges commits before they are on disk. "
+        "relaxed: it starts with a warning, and a power failure of the database may lose acknowledged messages.",
+    )
+    retention: Retention = Field(
+        default=30 * DAY, description='How long finished conversations are stored, such as "30d".'
+    )
+
+
+class EngineEntry(Strict):
+    """The engine that stores conversations instead of a journal."""
+
+    postgres: Postgres = Field(
+        title="Postgres database", description="Postgres 14 or newer. Needs the extra postgres."
+    )
+
+
+MaybeEngine: TypeAlias = Annotated[
+    Annotated[EngineEntry | None, BeforeValidator(refuse_none, json_schema_input_type=EngineEntry)],
+    Field(
+        title="Engine",
+        description="The storage of conversations instead of a journal, shared by several servers.",
+    ),
+]
 
 
 class LifespanEntry(Strict):
-    """The resources that handlers share."""
+    """Resources that handlers share."""
 
     use: Dotted = Field(
         description="Dotted path of a function without arguments that returns an async context manager: "
@@ -197,13 +310,13 @@ class LifespanEntry(Strict):
     )
     carries: Literal["words"] | None = Field(
         default=None,
-        description="words: handlers may read in a resource what others have written there. For provenance each "
-        "listener that does not say what its memory is has memory: server.",
+        description="words: handlers may read text in a resource that others have written. For provenance the default "
+        "of memory is then server.",
     )
 
 
 class GuardEntry(Strict):
-    """A rule about messages that the project adds. Every other key is a setting of the guard's own."""
+    """Rule about messages that the project adds. Every other key is a setting of the guard."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -213,13 +326,13 @@ class GuardEntry(Strict):
     )
     name: Name | None = Field(
         default=None,
-        description="Tells two guards of one class apart, in the log and in the journal; the name of the class if left "
-        "out.",
+        description="Distinguishes two guards of one class in the log and in the journal; defaults to the name of the "
+        "class.",
     )
 
 
 class IncludedFile(Strict):
-    """A file that another one includes."""
+    """File that another one includes."""
 
     listeners: list[ListenerEntry] = Field(
         default_factory=list, max_length=MAX_LISTENERS, description="The participants."
@@ -236,40 +349,40 @@ class IncludedFile(Strict):
     )
 
 
-def unjournalled(value: Any) -> Any:
-    """``none`` means no journal; a key without a value means all of its defaults."""
+def expand_journal(value: Any) -> Any:
+    """Convert ``none`` to None, and a missing value to the defaults."""
     return {} if value is None else None if value == "none" else value
 
 
 MaybeLifespan: TypeAlias = Annotated[
-    LifespanEntry | None, BeforeValidator(alone, json_schema_input_type=Dotted | LifespanEntry | None)
+    LifespanEntry | None, BeforeValidator(expand_path, json_schema_input_type=Dotted | LifespanEntry | None)
 ]
 MaybeJournal: TypeAlias = Annotated[
-    JournalEntry | None,
-    BeforeValidator(unjournalled, json_schema_input_type=JournalEntry | Literal["none"] | None),
+    Journal | None,
+    BeforeValidator(expand_journal, json_schema_input_type=Journal | Literal["none"] | None),
 ]
 
 
 class OrganismFile(IncludedFile):
-    """The organism: who listens, who may talk to whom, and the limits."""
+    """The organism: listeners, permitted peers and limits."""
 
     name: Name = Field(description="What people call the organism; letters, digits and _ - .")
     lifespan: MaybeLifespan = Field(
         default=None,
         title="Lifespan",
         description="Dotted path of a function without arguments that returns an async context manager: "
-        "it opens and closes the resources that handlers share. With more to say, a mapping: the path is its use.",
+        "it opens and closes the resources that handlers share. With other keys, a mapping with the path as use.",
     )
     journal: MaybeJournal = Field(
-        default_factory=JournalEntry,
+        default_factory=Journal,
         title="Journal",
-        description="Where conversations are kept across restarts; none keeps them in memory only.",
+        description="The storage of conversations across restarts; none means memory only.",
     )
     engine: MaybeEngine = None
     intents: list[IntentEntry] = Field(
         default_factory=list,
         max_length=1000,
-        description="What agents may ask of each other: the closed vocabulary of handoffs.",
+        description="The closed vocabulary of handoffs between agents.",
     )
     handoffs: HandoffsEntry = Field(
         default_factory=HandoffsEntry,
@@ -279,12 +392,12 @@ class OrganismFile(IncludedFile):
     guards: list[GuardEntry] = Field(
         default_factory=list,
         max_length=100,
-        description="Rules about messages that the project adds, asked in this order, after those of the server.",
+        description="Additional rules about messages, which run in this order after those of the server.",
     )
-    llm: Annotated[LlmEntry | None, BeforeValidator(given, json_schema_input_type=LlmEntry)] = Field(
+    llm: Annotated[LlmEntry | None, BeforeValidator(refuse_none, json_schema_input_type=LlmEntry)] = Field(
         default=None,
         title="Language models",
-        description="The language models that handlers may ask, and the places that answer.",
+        description="The language models that handlers may ask, and their backends.",
     )
     mcp: list[Server] = Field(
         default_factory=list,
@@ -297,6 +410,39 @@ class OrganismFile(IncludedFile):
     provenance: Any = Field(
         default=None,
         title="Provenance",
-        description="Where values may come from that drive something with consequences: the keys of a policy, or "
+        description="The permitted origins of values in messages with consequences: the keys of a policy, or "
         "policy: the path of a file with them. Without this key origins are not tracked.",
     )
+
+
+def sound_engine(document: Document) -> Postgres | None:
+    """Read the engine of a main file; None without one. Raises ValidationError."""
+    if "engine" not in document.data:
+        return None
+    return EngineEntry.model_validate(document.data["engine"]).postgres
+
+
+def read_engine(document: Document, faulty: Collection[str], report: Mistakes) -> Postgres | None:
+    """Read the engine of an organism; None without one, or with mistakes. Reports contradictions."""
+    if "engine" not in document.data.keys() - faulty:
+        return None
+    found = sound_engine(document)
+    assert found is not None
+    if document.data.get("journal", "none") != "none":
+        told = "journal: and engine: are both there, and conversations are kept in one place"
+        report.error(ConfigCode.TWICE, document.locate(("journal",)), told, "remove journal:, or engine:")
+    if not installed("postgres"):
+        told = f"needs the extra postgres: {installing('postgres')}"
+        report.error(ConfigCode.EXTRA, document.locate(("engine", "postgres")), told)
+    parts, at = urlsplit(found.url), document.locate(_URL)
+    if parts.password and _URL not in document.substituted:
+        told = "the password is written into the file, readable for its readers"
+        report.error(ConfigCode.SECRET, at, told, "url: ${DATABASE_URL}, or the variable PGPASSWORD")
+    settings = parse_qs(parts.query)
+    unsafe = {"off", "false", "no", "0"}.intersection(settings.get("synchronous_commit", ()))
+    if found.durability == "full" and (
+        unsafe or "synchronous_commit=off" in settings.get("options", [""])[0]
+    ):
+        told = "synchronous_commit=off acknowledges messages that a loss of power takes back"
+        report.error(ConfigCode.VALUE, at, told, '"durability: relaxed", if intended')
+    return found

@@ -1,8 +1,6 @@
-"""One YAML file as plain values, with the line of each.
+"""Reads one YAML file into plain values, with the line of each.
 
-Owns the reading of YAML and what is refused in every file: tags, bombs, duplicate keys, several
-documents, scalars that YAML 1.1 reads as something their author did not write. Refuses to know what the
-values are for.
+Refuses tags, bombs, duplicate keys, several documents, and scalars that YAML 1.1 reads in a surprising way.
 """
 
 from __future__ import annotations
@@ -17,12 +15,11 @@ import yaml
 from yaml.composer import Composer, ComposerError
 
 from agentserver.characters.printing import truncate
-from agentserver.config.findings import Where, dotted
-from agentserver.config.yaml.plain import explained
+from agentserver.config.findings import SourceSpan, format_path
 from agentserver.remedies.configuration import ConfigCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
@@ -45,15 +42,15 @@ MAX_VALUES = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A YAML file that holds a mapping.
+    """YAML file that contains a mapping.
 
     Args:
         file: as the caller named it.
-        directory: that holds it, absolute.
+        directory: that contains it, absolute.
         data: the values: dict, list, str, int, float, bool, None.
         lines: the line, from 1, of each key and item.
         read_as: how YAML reads an unquoted scalar that is not text, as a phrase: ``the boolean no``.
-        substituted: the texts into which a secret was put.
+        substituted: the texts that contain a secret.
     """
 
     file: Path
@@ -63,22 +60,22 @@ class Document:
     read_as: Mapping[Loc, str]
     substituted: frozenset[Loc] = frozenset()
 
-    def where(self, loc: Loc, *, missing: bool = False) -> Where:
-        """The place of a value, or of the nearest one around it; the path of a missing one in full."""
+    def locate(self, loc: Loc, *, missing: bool = False) -> SourceSpan:
+        """Locate a value, or the nearest one around it; a missing value keeps its full path."""
         at = loc
         while at not in self.lines:
             at = at[:-1]
-        return Where(self.file, self.lines[at], dotted(loc if missing else at))
+        return SourceSpan(self.file, self.lines[at], format_path(loc if missing else at))
 
     def said(self, loc: Loc) -> str:
-        """The text at a place as it may be told: empty for what is no text of one line, and for secrets."""
+        """Return a printable text at a place: empty for other values, and for secrets."""
         value = self.value(loc)
         hidden = any(loc[:end] in self.substituted for end in range(len(loc) + 1))
         told = isinstance(value, str) and not hidden and value.isprintable() and not _PASSWORD.search(value)
         return truncate(value, SAID) if told else ""
 
     def value(self, loc: Loc) -> Any:
-        """The value at a place; None where there is none. A text that stands for a list of one is its first item."""
+        """Return the value at a place; None for a missing one. A text in place of a list is its first item."""
         value: Any = self.data
         for part in loc:
             if isinstance(value, str) and part == 0:
@@ -91,22 +88,22 @@ class Document:
 
 
 def read(path: Path, shown: Path, report: Mistakes) -> Document | None:
-    """The file at ``path``, called ``shown`` in findings. None when it cannot be used at all."""
+    """Read the file at ``path``, called ``shown`` in findings. Returns None when it cannot be used."""
     text = _text(path, shown, report)
     if text is None:
         return None
     walk = _Walk(shown, report)
     try:
-        root = _composed(text)
+        root = _compose(text)
         if root is not None:
             data = walk.value(root, ())
     except yaml.YAMLError as error:
         line, problem = _problem(error, text)
-        report.error(ConfigCode.YAML, Where(shown, line), problem)
+        report.error(ConfigCode.YAML, SourceSpan(shown, line), problem)
         return None
     if root is None or not isinstance(data, dict):
         report.error(
-            ConfigCode.MISSING, Where(shown, 1), 'a mapping with "name" and "listeners" was expected'
+            ConfigCode.MISSING, SourceSpan(shown, 1), 'a mapping with "name" and "listeners" was expected'
         )
         return None
     return Document(shown, Path(os.path.realpath(path.parent)), data, walk.lines, walk.read_as)
@@ -115,22 +112,22 @@ def read(path: Path, shown: Path, report: Mistakes) -> Document | None:
 def _text(path: Path, shown: Path, report: Mistakes) -> str | None:
     try:
         if not path.is_file():
-            report.error(ConfigCode.FILE, Where(shown, 1), "there is no such file")
+            report.error(ConfigCode.FILE, SourceSpan(shown, 1), "there is no such file")
             return None
         with path.open("rb") as stream:
             data = stream.read(MAX_BYTES + 1)
     except OSError as error:
-        report.error(ConfigCode.FILE, Where(shown, 1), f"cannot be read: {error.strerror}")
+        report.error(ConfigCode.FILE, SourceSpan(shown, 1), f"cannot be read: {error.strerror}")
         return None
     if len(data) > MAX_BYTES:
-        report.error(ConfigCode.FILE, Where(shown, 1), f"is larger than {MAX_BYTES} bytes")
+        report.error(ConfigCode.FILE, SourceSpan(shown, 1), f"is larger than {MAX_BYTES} bytes")
         return None
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         report.error(
             ConfigCode.FILE,
-            Where(shown, data.count(b"\n", 0, error.start) + 1),
+            SourceSpan(shown, data.count(b"\n", 0, error.start) + 1),
             "is not UTF-8",
             "save it in that encoding",
         )
@@ -138,18 +135,18 @@ def _text(path: Path, shown: Path, report: Mistakes) -> str | None:
 
 
 def _problem(error: yaml.YAMLError, text: str) -> tuple[int, str]:
-    """Line and reason of a YAML error."""
+    """Return line and reason of a YAML error."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        return explained(error, text)
+        return explain_error(error, text)
     position = getattr(error, "position", 0)
     return text.count("\n", 0, position) + 1, "not valid YAML: a control character"
 
 
-def _composed(text: str) -> Node | None:
-    """The nodes of a file, read by libyaml where PyYAML has it: start-up is short of time.
+def _compose(text: str) -> Node | None:
+    """Compose the nodes of a file, with libyaml if available: start-up time matters.
 
-    What it refuses is read again without it, and tabs, which it takes where PyYAML does not, are left to PyYAML: a file
-    means the same everywhere.
+    PyYAML rereads a file that libyaml refuses, and one with tabs, which libyaml accepts: a file means the same
+    everywhere.
     """
     if yaml.__with_libyaml__ and "\t" not in text:
         try:
@@ -160,7 +157,7 @@ def _composed(text: str) -> Node | None:
 
 
 class _Composer(Composer):
-    """A node graph without tags and of bounded depth; it constructs nothing."""
+    """Composer of a node graph without tags and of bounded depth; it constructs nothing."""
 
     _depth = 0
     peek_event: Callable[[], Any]  # of the parser that it is made with
@@ -179,7 +176,7 @@ class _Composer(Composer):
 
 
 class _PlainComposer(_Composer, yaml.SafeLoader):
-    """Of what PyYAML reads by itself, with its words about mistakes."""
+    """Composer that is PyYAML only, with its error messages."""
 
 
 if yaml.__with_libyaml__:
@@ -206,7 +203,7 @@ _PLAIN: dict[str, tuple[str, re.Pattern[str], Callable[[str], Any]]] = {
 
 @dataclass(slots=True)
 class _Walk:
-    """Turns nodes into values and remembers their lines."""
+    """Converter of nodes into values, with their lines."""
 
     file: Path
     report: Mistakes
@@ -240,7 +237,7 @@ class _Walk:
                 first = self.lines[at]
                 self.report.error(
                     ConfigCode.KEY,
-                    Where(self.file, line, dotted(at)),
+                    SourceSpan(self.file, line, format_path(at)),
                     f"duplicate key (first on line {first})",
                 )
                 continue
@@ -249,8 +246,8 @@ class _Walk:
         return data
 
     def _key(self, node: Node, loc: Loc) -> str | None:
-        """The key, or None when it is not text."""
-        where = Where(self.file, node.start_mark.line + 1, dotted(loc))
+        """Return the key; None when it is not text."""
+        where = SourceSpan(self.file, node.start_mark.line + 1, format_path(loc))
         tag = node.tag.removeprefix(_TAG)
         if tag == "merge":
             self.report.error(
@@ -260,7 +257,10 @@ class _Walk:
             self.report.error(ConfigCode.KEY, where, "a key must be text")
         elif tag in _PLAIN:
             self.report.error(
-                ConfigCode.KEY, where, f"the key {_reading(tag, node.value)}", f'quote it: "{node.value}"'
+                ConfigCode.KEY,
+                where,
+                f"the key {_describe_reading(tag, node.value)}",
+                f'quote it: "{node.value}"',
             )
         else:
             return str(node.value)
@@ -272,15 +272,114 @@ class _Walk:
             return text
         _, notation, convert = _PLAIN[tag]
         if notation.fullmatch(text):
-            self.read_as[loc] = _reading(tag, text)
+            self.read_as[loc] = _describe_reading(tag, text)
             return convert(text)
         told, number = truncate(text, SAID), "; a number is digits" if tag in {"int", "float"} else ""
         message = f"YAML 1.1 reads {told} as {_PLAIN[tag][0].replace('the', 'a')}, and not as it looks"
-        where = Where(self.file, node.start_mark.line + 1, dotted(loc))
+        where = SourceSpan(self.file, node.start_mark.line + 1, format_path(loc))
         self.report.error(ConfigCode.VALUE, where, message, f'quote it: "{told}"{number}')
         return text
 
 
-def _reading(tag: str, text: str) -> str:
-    """The reading that YAML has of an unquoted scalar, as a phrase."""
+def _describe_reading(tag: str, text: str) -> str:
+    """Describe how YAML reads an unquoted scalar."""
     return f"{_PLAIN[tag][0]} {text}" if text else _PLAIN[tag][0]
+
+
+_SHOWN = 60
+_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
+_NO_SPACE = re.compile(r"^\s*(?:- )?(?P<key>[\w.-]+):(?P<value>[^\s/:].*)$")
+_KEY = re.compile(r"^\s*(?:- +)?[\w.-]+:(?:\s|$)")
+_TWO = re.compile(r"^\s*(?:- +)?(?P<key>[\w.-]+):\s+(?P<value>[^\"'\[{|>#].*:(?:\s.*|$))")
+_NEEDS_QUOTES = "@`%"
+
+
+def explain_error(error: yaml.MarkedYAMLError, text: str) -> tuple[int, str]:
+    """Return the line of a syntax error, from 1, and its explanation; defaults to the message of the parser."""
+    assert error.problem_mark is not None
+    at = error.problem_mark.line
+    lines = _BREAK.split(text)
+    for line, told in _guesses(error, at, lines):
+        return line + 1, told
+    context = f"{error.context}, " if error.context else ""
+    return at + 1, f"not valid YAML: {context}{error.problem}"
+
+
+def _guesses(error: yaml.MarkedYAMLError, at: int, lines: Sequence[str]) -> Iterator[tuple[int, str]]:
+    problem = error.problem or ""
+    here = lines[at] if at < len(lines) else ""
+    began = error.context_mark.line if error.context_mark is not None else at
+    if "\t" in here[: len(here) - len(here.lstrip())] or "'\\t'" in problem:
+        yield at, "a tab where YAML permits only spaces: replace it by spaces"
+    cannot = re.search(r"character '(.)' that cannot start", problem)
+    if cannot and cannot[1] in _NEEDS_QUOTES:
+        yield at, f"a value that begins with {cannot[1]} needs quotation marks around it"
+    if "alias" in (error.context or ""):
+        yield at, "a value that begins with * needs quotation marks around it"
+    undefined = re.search(r"undefined alias '(.*)'", problem)
+    if undefined:
+        yield (
+            at,
+            f"*{undefined[1]} is an alias without an anchor &{undefined[1]}: quote text",
+        )
+    if "single document" in (error.context or ""):
+        yield at, "a second document begins here: take the line of three hyphens out"
+    if "quoted scalar" in (error.context or ""):
+        yield began, "a quotation mark is opened here and not closed"
+    if "flow" in (error.context or ""):
+        yield began, "a bracket is opened here and not closed, or a comma is missing after it"
+    assert error.problem_mark is not None
+    said, rest = here[: error.problem_mark.column], here[error.problem_mark.column :]
+    if "block" in problem and said.strip(" -"):
+        yield at, f'"{_short(rest)}" follows a value that is whole: take it out, or quote the value with it'
+    yield from _about_keys(problem, at, lines)
+
+
+def _about_keys(problem: str, at: int, lines: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """Explain a missing or surplus colon, and wrong indentation."""
+    here, before = lines[at] if at < len(lines) else "", _previous_line(at, lines)
+    if "could not find expected ':'" in problem:
+        wrong = before if before is not None and not _KEY.match(lines[before]) else at
+        yield wrong, f'"{_short(lines[wrong])}" is no key: write a colon and a space after it'
+    if "mapping values are not allowed" in problem:
+        two = _TWO.match(here)
+        if two:
+            yield at, f"the value of {two['key']} holds a colon and a space: put quotation marks around it"
+        stuck = _NO_SPACE.match(lines[before]) if before is not None else None
+        if stuck and before is not None:
+            yield before, f'a space is missing after the colon: "{stuck["key"]}: {_short(stuck["value"])}"'
+        yield at, _explain_indentation(at, before, lines)
+    if "expected" in problem and "block" in problem:
+        yield at, _explain_indentation(at, before, lines)
+
+
+def _explain_indentation(at: int, before: int | None, lines: Sequence[str]) -> str:
+    here = _depth(lines[at])
+    others = sorted(
+        {_depth(each) for each in lines[:at] if each.strip() and not each.lstrip().startswith("#")}
+    )
+    near = f" (line {before + 1} has {_depth(lines[before])})" if before is not None else ""
+    told = f"is indented by {here} {'space' if here == 1 else 'spaces'}, as nothing around it{near}"
+    inside = [each for each in others if each < here]
+    if here in others or not inside:
+        told = f"does not belong where its {here} spaces put it{near}"
+    return f"{told}: keys of one thing stand in one column"
+
+
+def _previous_line(at: int, lines: Sequence[str]) -> int | None:
+    """Find the last non-empty line before another one."""
+    said = (
+        n for n in range(min(at, len(lines)) - 1, -1, -1) if lines[n].strip() and lines[n].lstrip()[0] != "#"
+    )
+    return next(said, None)
+
+
+def _depth(line: str) -> int:
+    """Return the column of the first key of a line; in a list item it follows the dash."""
+    match = re.match(r" *(?:- +)?", line)
+    return len(match[0]) if match else 0
+
+
+def _short(text: str) -> str:
+    told = text.strip()
+    return told if len(told) <= _SHOWN else f"{told[:_SHOWN]}..."

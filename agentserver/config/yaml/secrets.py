@@ -1,7 +1,4 @@
-"""Values that came from the environment or a file, and how they are kept out of what people read.
-
-Owns Secrets and the logging filter. Refuses to know where the values came from.
-"""
+"""Redacts values from the environment and from files in logs and messages."""
 
 from __future__ import annotations
 
@@ -30,36 +27,34 @@ MIN_LINE = 8
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """A set of texts to hide. Neither ``repr`` nor ``str`` shows them."""
+    """Set of texts to redact. Neither ``repr`` nor ``str`` shows them."""
 
     needles: tuple[str, ...] = field(default=(), repr=False)
 
     @classmethod
     def of(cls, values: Iterable[str]) -> Secrets:
-        """Hide these values, their single lines, and the forms they take in Python, JSON, URLs and XML.
+        """Collect values, their single lines, and their forms in Python, JSON, URLs and XML.
 
-        So is the password of a value that is an address. Values under 4 characters and single lines under 8 are left
-        alone.
+        Includes the password of a value that is a URL. Values under 4 characters and single lines under 8 are ignored.
         """
         forms = {form for value in values for form in _forms(value) if len(form) >= MIN_LENGTH}
         return cls(tuple(sorted(forms)))
 
     def also(self, more: Secrets) -> Secrets:
-        """These and more."""
+        """Return the union with further secrets."""
         return Secrets(tuple(sorted({*self.needles, *more.needles})))
 
     def redact(self, text: str) -> str:
-        """The text with every occurrence replaced by ``[redacted]``.
+        """Replace every occurrence by ``[redacted]``.
 
-        Occurrences that overlap become one, so the longest wins and nothing of a shorter one is left over. The
-        beginning of a value, of 8 characters or more, counts where the text was cut: at the end of a line or before an
-        ellipsis.
+        Overlapping occurrences become one. The beginning of a value, of 8 characters or more, counts where the text was
+        truncated: at the end of a line or before an ellipsis.
         """
         if not self.needles:
             return text
         parts: list[str] = []
         done = 0
-        for start, end in _merged(self._spans(text)):
+        for start, end in _merge_spans(self._spans(text)):
             parts += (text[done:start], MARK)
             done = end
         return "".join((*parts, text[done:]))
@@ -76,7 +71,7 @@ class Secrets:
 
 
 def _common(text: str, start: int, needle: str) -> int:
-    """Count the characters of the beginning of a value that stand at a place."""
+    """Count the leading characters of a value that a text has at a position."""
     if text.startswith(needle, start):
         return len(needle)
     there = text[start : start + len(needle)]
@@ -85,12 +80,12 @@ def _common(text: str, start: int, needle: str) -> int:
 
 
 def _cut_at(text: str, place: int) -> bool:
-    """True when a text ends at a place, or was cut there."""
+    """Return True when a text ends or was truncated at a position."""
     return place == len(text) or text.startswith(CUTS, place)
 
 
-def _merged(spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """The spans in order, those that overlap joined."""
+def _merge_spans(spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Merge overlapping spans, in order."""
     current: tuple[int, int] | None = None
     for start, end in sorted(spans):
         if current is not None and start < current[1]:
@@ -104,7 +99,7 @@ def _merged(spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
 
 
 def _passwords(value: str) -> Iterator[str]:
-    """The password in a value that is an address, as it is written there and as it is meant."""
+    """Extract the password of a URL, raw and decoded."""
     try:
         written = urlsplit(value.strip()).password
     except ValueError:
@@ -122,16 +117,16 @@ def _forms(value: str) -> Iterator[str]:
         yield json.dumps(text, ensure_ascii=False)[1:-1]
         yield quote(text, safe="", errors="surrogateescape")
         yield quote_plus(text, errors="surrogateescape")
-        yield _escaped(text, {})
-        yield _escaped(text, {'"': "&quot;", "'": "&apos;"})
-        yield _escaped(text, {"\r": "&#13;"})
-        yield _escaped(text, {'"': "&quot;", "\r": "&#13;", "\n": "&#10;", "\t": "&#9;"})
-        yield _escaped(text, {"\r": "&#xD;"})
-        yield _escaped(text, {'"': "&quot;", "\r": "&#xD;", "\n": "&#xA;", "\t": "&#x9;"})
+        yield _escape_xml(text, {})
+        yield _escape_xml(text, {'"': "&quot;", "'": "&apos;"})
+        yield _escape_xml(text, {"\r": "&#13;"})
+        yield _escape_xml(text, {'"': "&quot;", "\r": "&#13;", "\n": "&#10;", "\t": "&#9;"})
+        yield _escape_xml(text, {"\r": "&#xD;"})
+        yield _escape_xml(text, {'"': "&quot;", "\r": "&#xD;", "\n": "&#xA;", "\t": "&#x9;"})
 
 
-def _escaped(text: str, more: Mapping[str, str]) -> str:
-    """The text as XML's writers have it; the one in ``xml.sax`` would bring a client of HTTP into each start."""
+def _escape_xml(text: str, more: Mapping[str, str]) -> str:
+    """Escape the text for XML; ``xml.sax`` would import an HTTP client at each start."""
     forms = {"&": "&amp;", "<": "&lt;", ">": "&gt;", **more}
     return text.translate({ord(character): form for character, form in forms.items()})
 
@@ -140,9 +135,9 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({})))
 
 
 class RedactingFilter(logging.Filter):
-    """Keeps secrets out of log records: message, traceback, stack and extra attributes.
+    """Logging filter that redacts secrets in message, traceback, stack and extra attributes.
 
-    Belongs on every handler, not on a logger: a logger's filters do not see the records of its children.
+    Belongs on every handler, not on a logger: the filters of a logger do not see the records of its children.
     """
 
     def __init__(self, secrets: Secrets) -> None:
@@ -150,11 +145,11 @@ class RedactingFilter(logging.Filter):
         self._secrets = secrets
 
     def hide(self, secrets: Secrets) -> None:
-        """Redact these as well from now on."""
+        """Redact further secrets."""
         self._secrets = self._secrets.also(secrets)
 
     def redact(self, text: str) -> str:
-        """The text without what is secret by now."""
+        """Redact the current secrets in a text."""
         return self._secrets.redact(text)
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -171,7 +166,7 @@ class RedactingFilter(logging.Filter):
         return True
 
     def _plain(self, value: Any) -> Any:
-        """A redacted copy of an extra attribute; an object whose text holds a secret becomes that text."""
+        """Redact an extra attribute; an object whose text has a secret becomes that text."""
         if isinstance(value, dict):
             return {self._plain(key): self._plain(item) for key, item in value.items()}
         if isinstance(value, list | tuple):
@@ -182,7 +177,7 @@ class RedactingFilter(logging.Filter):
 
 
 def _message(record: logging.LogRecord) -> str:
-    """The record's text; a record whose arguments do not fit its format keeps both instead of failing."""
+    """Format the text of a record; if the arguments do not fit, append them."""
     try:
         return record.getMessage()
     except (TypeError, ValueError, KeyError):

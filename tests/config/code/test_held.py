@@ -8,8 +8,8 @@ from types import ModuleType
 
 import pytest
 
-from agentserver.config.code import held
-from agentserver.config.code.held import Held, Search
+from agentserver.config.code import editions
+from agentserver.config.code.editions import ObjectInUse, Search
 
 PAGES = """
 class Page:
@@ -102,18 +102,20 @@ WAYS = [
 def test_an_object_is_found_wherever_the_projects_code_keeps_it(project, way):
     pages, shelf = project
     assert sorted(ways(pages.Page(), shelf)) == sorted(WAYS)
-    assert first(ways(pages.Page(), shelf)[way]) == Held("Page", "pages_of_it")
+    assert first(ways(pages.Page(), shelf)[way]) == ObjectInUse("Page", "pages_of_it")
     shelf.cached.cache_clear()
     assert first(ways("a text", shelf)[way]) is None
 
 
 def test_classes_functions_and_modules_are_found_and_asked_nothing(project):
     pages, _ = project
-    assert first([pages.Page]) == Held("Page", "pages_of_it")
-    assert first([pages.turn]) == Held("turn", "pages_of_it")
-    assert first([pages]) == Held("the code", "pages_of_it")
-    assert first([type("Child", (pages.Page,), {"__module__": "shelf_of_it"})]) == Held("Page", "pages_of_it")
-    assert first([pages.Odd("Asked", (), {"__module__": "shelf_of_it"})]) == Held("Odd", "pages_of_it")
+    assert first([pages.Page]) == ObjectInUse("Page", "pages_of_it")
+    assert first([pages.turn]) == ObjectInUse("turn", "pages_of_it")
+    assert first([pages]) == ObjectInUse("the code", "pages_of_it")
+    assert first([type("Child", (pages.Page,), {"__module__": "shelf_of_it"})]) == ObjectInUse(
+        "Page", "pages_of_it"
+    )
+    assert first([pages.Odd("Asked", (), {"__module__": "shelf_of_it"})]) == ObjectInUse("Odd", "pages_of_it")
 
 
 def test_objects_of_libraries_are_not_looked_into(project):
@@ -127,6 +129,6 @@ def test_a_circle_ends_and_more_than_can_be_looked_at_is_told(project, monkeypat
     circle = []
     circle.append(circle)
     assert first(circle) is None
-    monkeypatch.setattr(held, "LOOKED", 100)
+    monkeypatch.setattr(editions, "LOOKED", 100)
     assert first([[] for _ in range(99)]) is None
-    assert first([[] for _ in range(200)]) == Held("", "")
+    assert first([[] for _ in range(200)]) == ObjectInUse("", "")

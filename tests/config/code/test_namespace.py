@@ -14,7 +14,7 @@ import pytest
 
 from agentserver.config import ConfigError, forget, load
 from agentserver.config.code.namespace import Namespace
-from agentserver.config.code.userland import Importer, Project, Unresolved
+from agentserver.config.code.userland import Importer, Project, ResolveFailure
 from agentserver.contract import Code
 from tests.config.conftest import CODE, ONE
 
@@ -54,7 +54,7 @@ async def dynamic(payload: Whole, metadata):
 
 
 def again(project):
-    return load(project.root / "organism.yaml", environ={}, afresh=True)
+    return load(project.root / "organism.yaml", environ={}, separate=True)
 
 
 @pytest.fixture
@@ -169,7 +169,7 @@ def test_what_leads_nowhere_is_told_by_plain_names(project, space, path, message
     project.write("listeners/bad.py", "import listeners.nowhere\n")
     project.write("top.py", "from . import listeners\n")
     found = resolve(project, space, path)
-    assert isinstance(found, Unresolved)
+    assert isinstance(found, ResolveFailure)
     assert found.message.startswith(message)
     assert space.name not in found.message
 
@@ -182,7 +182,7 @@ def test_no_exception_of_a_module_ends_the_thread_that_loads_it(project, space, 
     project.write("listeners/bad.py", f"import asyncio\nraise {name}\n")
     with ThreadPoolExecutor(1) as beside:
         found = beside.submit(resolve, project, space, "listeners.bad.it").result()
-    assert isinstance(found, Unresolved)
+    assert isinstance(found, ResolveFailure)
     assert "listeners/bad.py:2" in found.message
 
 
@@ -214,7 +214,7 @@ def test_what_is_installed_is_shared(project, space):
 def test_a_module_that_the_process_has_from_elsewhere_is_refused_as_at_a_start(project, space):
     project.write("json.py", "value = 1\n")
     found = resolve(project, space, "json.value")
-    assert isinstance(found, Unresolved)
+    assert isinstance(found, ResolveFailure)
     assert 'this process takes "json" from' in found.message
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agentserver.config import load
-from agentserver.config.code.remote import read_part
+from agentserver.config.code.isolated import read_part
 from agentserver.config.findings import ConfigError
 
 ONE = """name: org
@@ -48,7 +48,7 @@ def made(tmp_path):
 
 def told(path):
     with pytest.raises(ConfigError) as error:
-        load(path, environ={"SECRET": "x"}, afresh=True)
+        load(path, environ={"SECRET": "x"}, separate=True)
     return [f"{each.line}: {each.path}: {each.message}" for each in error.value.findings]
 
 

@@ -3,7 +3,7 @@ import sys
 import pytest
 
 from agentserver.config import forget
-from agentserver.config.code.userland import Importer, NoFile, Project, Unresolved, attempt, strangers
+from agentserver.config.code.userland import Importer, NoFile, Project, ResolveFailure, attempt, strangers
 from tests.config.conftest import CODE, ONE
 
 
@@ -65,7 +65,7 @@ def test_the_path_is_searched_during_the_import_only(project):
 def test_what_leads_nowhere(project, path, message, suggestion):
     project.write("space/other.txt", "")
     found = resolve(project, path)
-    assert isinstance(found, Unresolved)
+    assert isinstance(found, ResolveFailure)
     assert found.message.replace(str(project.root), "/project").startswith(message)
     assert found.suggestion == suggestion
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agentserver.config import glimpse
-from agentserver.config.organism import PostgresKeys
+from agentserver.config.keys.models import Postgres
 from tests.config.conftest import ONE
 
 SECRET = "pass-word/of the desk"
@@ -15,7 +15,7 @@ URL = f"postgresql://desk:{QUOTED}@db.example/desk"
 
 def test_an_organism_with_an_engine_has_no_journal(project):
     organism = project.load(ONE + "engine: {postgres: {}}\n")
-    assert (organism.journal, organism.engine) == (None, PostgresKeys())
+    assert (organism.journal, organism.engine) == (None, Postgres())
 
 
 def test_every_key_has_its_place(project):
@@ -25,7 +25,15 @@ def test_every_key_has_its_place(project):
         + "engine: {postgres: {url: '${DATABASE_URL}', schema: desk_2, migrate: never, wait: 60s, lease: 3s, "
         + "durability: relaxed, retention: 7d}}\n"
     )
-    assert organism.engine == PostgresKeys(URL, "desk_2", "never", 60.0, 3.0, "relaxed", 7 * 86_400.0)
+    assert organism.engine == Postgres(
+        url=URL,
+        schema="desk_2",
+        migrate="never",
+        wait=60.0,
+        lease=3.0,
+        durability="relaxed",
+        retention=7 * 86_400.0,
+    )
 
 
 def test_the_password_is_in_no_text(project):
@@ -40,7 +48,7 @@ def test_the_password_is_in_no_text(project):
 def test_a_password_in_the_file_is_refused_and_not_repeated(project):
     (found,) = project.findings(ONE + f"engine:\n  postgres:\n    url: {URL}\n")
     assert found == (
-        "organism.yaml:9: engine.postgres.url: the password lies in the file, for everybody who may read it "
+        "organism.yaml:9: engine.postgres.url: the password is written into the file, readable for its readers "
         "(url: ${DATABASE_URL}, or the variable PGPASSWORD)"
     )
 
@@ -48,9 +56,9 @@ def test_a_password_in_the_file_is_refused_and_not_repeated(project):
 @pytest.mark.parametrize(
     ("keys", "told"),
     [
-        ("url: 'mysql://desk@db/desk'", "url: is no address of a database such as"),
-        ("url: 'host=db password=hidden'", "url: is no address of a database such as"),
-        ("url: 'postgresql://[db/desk'", "url: is no address of a database such as"),
+        ("url: 'mysql://desk@db/desk'", "url: is not the address of a database such as"),
+        ("url: 'host=db password=hidden'", "url: is not the address of a database such as"),
+        ("url: 'postgresql://[db/desk'", "url: is not the address of a database such as"),
         (
             "url: 'postgresql://desk:hidden/word@db/desk'",
             "url: has a port that is not a number, or a password",
@@ -93,13 +101,13 @@ def test_a_database_that_loses_acknowledged_commits_is_refused_unless_asked_for(
     (found,) = project.findings(ONE + engine)
     assert found == (
         "organism.yaml:9: engine.postgres.url: synchronous_commit=off acknowledges messages that a loss of power takes "
-        'back ("durability: relaxed", if that is what is meant)'
+        'back ("durability: relaxed", if intended)'
     )
     assert not project.findings(ONE + engine + "    durability: relaxed\n")
 
 
 def test_the_engine_without_its_extra_names_the_command(project, monkeypatch):
-    monkeypatch.setattr("agentserver.config.keys.engine.installed", lambda extra: extra != "postgres")
+    monkeypatch.setattr("agentserver.config.keys.models.installed", lambda extra: extra != "postgres")
     (found,) = project.findings(ONE + "engine: {postgres: {}}\n")
     assert found.startswith(
         "organism.yaml:7: engine.postgres: needs the extra postgres: in a checkout, pip install"
@@ -111,7 +119,7 @@ def test_verbs_learn_the_engine_of_an_organism_that_does_not_load(project):
         "organism.yaml", ONE.replace("listeners.greet", "nowhere.greet") + "engine: {postgres: {}}\n"
     )
     seen = glimpse.glimpse(path, {})
-    assert (seen.engine, seen.journal, seen.unkept) == (PostgresKeys(), None, False)
+    assert (seen.engine, seen.journal, seen.unkept) == (Postgres(), None, False)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agentserver.config import ConfigError, forget, load
+from agentserver.config.keys.endpoints import TlsEntry
 
 BASE = """\
 name: desk
@@ -48,10 +49,10 @@ def test_without_the_key_there_is_no_door(loaded):
 
 def test_an_empty_mapping_is_a_door_for_this_machine(loaded):
     door = loaded("http: {}\n")
-    assert (door.host, door.port, door.public, door.tls, door.body) == (
+    assert (door.host, door.port, door.public_url, door.tls, door.body) == (
         "127.0.0.1",
         8420,
-        "",
+        None,
         None,
         1_000_000,
     )
@@ -62,7 +63,12 @@ def test_a_door_for_others(loaded):
         "http:\n  bind: '[::]:443'\n  public_url: https://desk.example\n"
         "  tls: {certificate: c.pem, key: k.pem}\n  body: 2MB\n"
     )
-    assert (door.host, door.port, door.tls, door.body) == ("::", 443, ("c.pem", "k.pem"), 2_000_000)
+    assert (door.host, door.port, door.tls, door.body) == (
+        "::",
+        443,
+        TlsEntry(certificate="c.pem", key="k.pem"),
+        2_000_000,
+    )
 
 
 def test_localhost_is_this_machine(loaded):
@@ -77,7 +83,7 @@ def test_localhost_is_this_machine(loaded):
         ("http:\n  bind: 0.0.0.0:8420\n", 6, "tokens would pass unencrypted"),
         ("http:\n  bind: 0.0.0.0:8420\n  behind_proxy: true\n", 6, "public_url is missing"),
         ("http:\n  behind_proxy: true\n", 6, "public_url is missing"),
-        ("http:\n  public_url: https://desk.example\n", 6, "nothing here speaks TLS"),
+        ("http:\n  public_url: https://desk.example\n", 6, "TLS is not configured"),
         ("http:\n  behind_proxy: true\n  public_url: http://desk.example\n", 7, "https://desk.example"),
         ("http:\n  public_url: http://desk.example/path\n", 6, "without a path"),
         ("http:\n  public_url: http://a@desk.example\n", 6, "without a path"),

@@ -5,7 +5,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentserver.config.findings import Mistakes, Where
+from agentserver.config.findings import Mistakes, SourceSpan
 from agentserver.config.yaml import document
 from agentserver.config.yaml.document import MAX_DEPTH, MAX_VALUES, read
 from tests.fuzzing import examples
@@ -46,9 +46,9 @@ def test_values_and_lines(tmp_path):
 
 def test_the_place_of_a_missing_value_is_the_nearest_around_it(tmp_path):
     document, _ = attempt(tmp_path, "a:\n  b: 1\n")
-    assert document.where(("a", "c")) == Where(Path("a.yaml"), 1, "a")
-    assert document.where(("a", "c"), missing=True) == Where(Path("a.yaml"), 1, "a.c")
-    assert document.where(("a", "b")) == Where(Path("a.yaml"), 2, "a.b")
+    assert document.locate(("a", "c")) == SourceSpan(Path("a.yaml"), 1, "a")
+    assert document.locate(("a", "c"), missing=True) == SourceSpan(Path("a.yaml"), 1, "a.c")
+    assert document.locate(("a", "b")) == SourceSpan(Path("a.yaml"), 2, "a.b")
 
 
 @pytest.mark.parametrize(

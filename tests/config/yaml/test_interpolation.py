@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from agentserver.config.findings import Mistakes
 from agentserver.config.yaml.document import Document
-from agentserver.config.yaml.interpolation import MAX_FILE_BYTES, substitute
+from agentserver.config.yaml.sources import MAX_FILE_BYTES, substitute
 
 
 def run(text, environ=None, directory=Path("/nowhere")):

@@ -7,7 +7,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentserver.config.yaml.plain import explained
+from agentserver.config.yaml.document import explain_error
 from tests.fuzzing import examples
 
 
@@ -16,7 +16,7 @@ def mistake(text):
     try:
         yaml.compose(text, yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
-        return explained(error, text)
+        return explain_error(error, text)
     except yaml.YAMLError:
         return None
     return None
@@ -28,7 +28,7 @@ HEAD = "name: d\nlisteners:\n"
 @pytest.mark.parametrize(
     ("text", "line", "told"),
     [
-        (HEAD + "\t- name: say\n", 3, "a tab stands where YAML takes spaces alone: replace it by spaces"),
+        (HEAD + "\t- name: say\n", 3, "a tab where YAML permits only spaces: replace it by spaces"),
         (HEAD + "  - name: say\n\t  handler: m.say\n", 4, "a tab stands where"),
         (
             HEAD + "  - name: say\n   handler: m.say\n",
@@ -50,7 +50,7 @@ HEAD = "name: d\nlisteners:\n"
         ('name: "d\nlisteners: []\n', 1, "a quotation mark is opened here and not closed"),
         ("name: d\nlisteners: [a,\n  b\n", 2, "a bracket is opened here and not closed"),
         ("name: d\npeers: [*]\n", 2, "a value that begins with * needs quotation marks around it"),
-        ("name: *all\n", 1, "*all stands for what is marked with &all, and nothing is: quote what is text"),
+        ("name: *all\n", 1, "*all is an alias without an anchor &all: quote text"),
         ("name: d\n---\nname: e\n", 2, "a second document begins here: take the line of three hyphens out"),
         ("name: d\nl:\n  - peers: [a] b\n    c: d\n", 3, '"b" follows a value that is whole: take it out'),
         ("name: @d\n", 1, "a value that begins with @ needs quotation marks around it"),

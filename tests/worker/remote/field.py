@@ -95,7 +95,7 @@ class Field:
 
     async def reload(self):
         """Load the organism again, as it is now."""
-        load = partial(config.load, self.path, environ={"REGION": "north"}, after=self.server.organism)
+        load = partial(config.load, self.path, environ={"REGION": "north"}, previous=self.server.organism)
         return await self.server.reload(await anyio.to_thread.run_sync(load))
 
     def posing(self, token="worker"):
@@ -173,7 +173,7 @@ def done(number, text="done", root="Done"):
 @asynccontextmanager
 async def serving(path, silences=None, port=0, **options):
     """A server, its door and what a test starts for it."""
-    load = partial(config.load, path, environ={"REGION": "north"}, afresh=True)
+    load = partial(config.load, path, environ={"REGION": "north"}, separate=True)
     made = await anyio.to_thread.run_sync(load)
     server = build(made)
     if silences is not None:

@@ -16,6 +16,7 @@ from agentserver.completion import (
     CompletionFault,
     Request,
 )
+from agentserver.config.code.settings import validate_settings
 from agentserver.config.code.signature import Discovery, SignatureRefusal, read_signature
 from agentserver.config.code.userland import Importer, Project, ResolveFailure
 from agentserver.contract import HandlerResponse, Invocation, Target, run_in

@@ -16,7 +16,7 @@ from agentserver.core.records.details import (
     Unanswered,
 )
 from agentserver.findings import FindingFacts, Findings
-from agentserver.remedies import of
+from agentserver.remedies import remedy_of
 from agentserver.trace.why import asked_about, grounds
 
 BROKEN = tuple(FindingFacts(rule, "block", "to", "x") for rule in ("destination", "content", "destination"))
@@ -54,7 +54,7 @@ def record(detail, code="", event=Event.REFUSED):
 )
 def test_a_record_names_its_codes(detail, code, keys):
     assert grounds(record(detail, code)) == keys
-    assert all(of(*key) for key in keys)
+    assert all(remedy_of(*key) for key in keys)
 
 
 def test_only_what_somebody_asks_about_is_explained():

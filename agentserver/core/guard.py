@@ -11,6 +11,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
+from agentserver.contract import SystemError
 from agentserver.core.messages import Question
 from agentserver.core.presenting import Opened, Presenter
 from agentserver.core.records.details import GuardNote, reworded
@@ -268,8 +269,11 @@ class Rules:
     """A listener, by its name, where it may reach no others than these."""
     _presenters: tuple[Presenter, ...] = field(init=False, compare=False, repr=False)
     _observing: tuple[CoreGuard, ...] = field(init=False, compare=False, repr=False)
-    _counting: tuple[Counting, ...] = field(init=False, compare=False, repr=False)
-    _preparing: tuple[Preparing, ...] = field(init=False, compare=False, repr=False)
+    counting: tuple[Counting, ...] = field(init=False, compare=False, repr=False)
+    """The guards that count messages before they arrive."""
+    failure: str = field(init=False, compare=False, repr=False)
+    """The root element of a SystemError."""
+    preparing: tuple[Preparing, ...] = field(init=False, compare=False, repr=False)
     _names: frozenset[str] = field(init=False, compare=False, repr=False)
     _opening: Mapping[str, object] | None = field(init=False, compare=False, repr=False)
 
@@ -280,9 +284,10 @@ class Rules:
         observing = [guard for guard in self.guards if getattr(type(guard), "observe", None) is not unmoved]
         object.__setattr__(self, "_observing", tuple(observing))
         counting = tuple(guard for guard in self.guards if isinstance(guard, Counting))
-        object.__setattr__(self, "_counting", counting)
+        object.__setattr__(self, "counting", counting)
+        object.__setattr__(self, "failure", self.codecs.of(SystemError).name)
         preparing = tuple(guard for guard in self.guards if isinstance(guard, Preparing))
-        object.__setattr__(self, "_preparing", preparing)
+        object.__setattr__(self, "preparing", preparing)
         object.__setattr__(self, "_names", frozenset(guard.name for guard in self.guards))
         presenters = tuple(guard for guard in self.guards if isinstance(guard, Presenter) and guard.viewers)
         object.__setattr__(self, "_presenters", presenters)
@@ -302,11 +307,8 @@ class Rules:
         self, memory: Mapping[str, object], delivery: Delivery, element: etree._Element, at: float
     ) -> Mapping[str, object]:
         """Each guard's memory after a listener has been given a message."""
-        named = memory.keys() >= self._names
-        if named and not self._observing:
-            return memory
         after = dict(memory)
-        if not named:  # the conversation is older than a guard
+        if not memory.keys() >= self._names:  # the conversation is older than a guard
             for guard in self.guards:
                 after.setdefault(guard.name, None)
         for guard in self._observing:
@@ -315,7 +317,7 @@ class Rules:
 
     def prepare(self, conversation: Conversation, finished: Finished) -> Work | None:
         """Give the work of the first guard that has some before it is decided what follows from an invocation."""
-        for guard in self._preparing:
+        for guard in self.preparing:
             work = guard.prepare(conversation.memory.get(guard.name), finished)
             if work is not None:
                 return work
@@ -382,8 +384,10 @@ class Rules:
 
         A listener that failed has read it all the same.
         """
-        memory = self.recall(conversation)
-        return memory if element is None else self.observe(memory, delivery, element, at)
+        memory = conversation.memory if conversation.version else self.recall(conversation)
+        if element is None or (not self._observing and memory.keys() >= self._names):
+            return memory
+        return self.observe(memory, delivery, element, at)
 
     def missed(self, memory: Mapping[str, object]) -> Mapping[str, object]:
         """Each guard's memory after a listener was given a message that could not be observed."""
@@ -399,7 +403,7 @@ class Rules:
     ) -> Mapping[str, object]:
         """The memory after messages were admitted: the same, unless a guard counts them."""
         changed: dict[str, object] = {}
-        for guard in self._counting:
+        for guard in self.counting:
             before = kept = memory.get(guard.name)
             for proposal in proposals:
                 kept = guard.sent(kept, proposal, at)

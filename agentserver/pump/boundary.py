@@ -14,10 +14,8 @@ from agentserver.contract import Code
 from agentserver.core.decide import approving, decisions
 from agentserver.core.decide import requeue as requeueing
 from agentserver.core.decide.decisions import Accepted
-from agentserver.core.decide.direct import spread
-from agentserver.core.decide.plain import plain
-from agentserver.core.messages import Finished, GivenUp
-from agentserver.core.pieces import prepared
+from agentserver.core.messages import Drafts, Finished, GivenUp, Returned
+from agentserver.core.pieces import prepared, whole
 from agentserver.core.receipts import Receipt
 from agentserver.core.records.details import Failure, Ground
 from agentserver.core.state.approvals import Answer
@@ -136,13 +134,15 @@ class Boundary:
         def decide(now: Conversation) -> Outcome | PreparedPieces[Outcome]:
             moment = self._clock.moment()
             rules = editions.rules_of(now.id) if editions.earlier else editions.rules
-            work = rules.prepare(now, finished)
+            work = rules.prepare(now, finished) if rules.preparing else None
+            pieces = decisions.concluding(now, finished, rules, moment)
             if work is not None:
-                return prepared(work, spread.concluding(now, finished, rules, moment))
-            quick = plain(now, finished, rules, moment)
-            return spread.concluding(now, finished, rules, moment) if quick is None else quick
+                return prepared(work, pieces)
+            return pieces if many else whole(pieces)
 
-        editions = self._editions
+        editions, result = self._editions, finished.result
+        said = result.said if isinstance(result, Returned) else None
+        many = isinstance(said, Drafts) and len(said.drafts) > 1
         conversation, hand_over = finished.delivery.conversation, None if waiting else self._hand_over
         try:
             if hand_over is None or not await hand_over(

@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from agentserver.core.decide.charging import charges
+from agentserver.core.decide import charges
 from agentserver.core.messages import Reserving, Settling
 from agentserver.ports import EngineError
 from agentserver.pump.steps import UndecidedError

@@ -7,16 +7,13 @@ from dataclasses import dataclass
 from agentserver import HandlerMetadata, SystemError, TodoComplete, TodoUntil, xmlify
 from agentserver.contract import Answering, Code
 from agentserver.core.blueprint import Blueprint, Limits, Listener
-from agentserver.core.decide import approving, decisions, intake
+from agentserver.core.decide import approving, decisions
 from agentserver.core.decide.decisions import Accepted
-from agentserver.core.decide.direct.spread import spreading
 from agentserver.core.decide.lives import DELIVERY, DeliveryStage
-from agentserver.core.decide.plain import plain, plain_request
 from agentserver.core.drafts.replies import normalise
 from agentserver.core.guard import Rules
 from agentserver.core.messages import (
     Done,
-    Draft,
     Failed,
     Finished,
     Moment,
@@ -25,7 +22,6 @@ from agentserver.core.messages import (
     Requeued,
     Returned,
 )
-from agentserver.core.pieces import whole
 from agentserver.core.records.details import Failure
 from agentserver.core.state.approvals import ApprovalAnswer
 from agentserver.core.state.conversation import Conversation
@@ -35,7 +31,6 @@ from agentserver.guards.peers import PeersGuard
 from agentserver.payload.codec import Codecs
 from agentserver.pump.invoke import make_answering
 from agentserver.wire import familiar
-from agentserver.wire.canonical import canonical
 from agentserver.wire.envelope import SCHEMA, Bounds, read_envelope
 
 
@@ -105,7 +100,6 @@ class Paper:
         self.records = []
         self.outcomes = []
         self.calls = []
-        self.plain = self.received = self.spread = 0
         self.watched = True
 
     def moment(self):
@@ -136,16 +130,7 @@ class Paper:
         return request
 
     def receive(self, outside):
-        """Decide both ways, as ``conclude`` does, unless steps are not watched."""
-        asked = (self.conversation, outside, self.rules, self.moment())
-        read = intake.read_outside(outside.data, outside.to, self.rules)
-        if not self.watched:
-            return self.apply(decisions.receive(*asked, read))
-        general = decisions.receiving(*asked, read)
-        quick = plain_request(*asked, read) if isinstance(read, Draft) else None
-        assert quick is None or quick == general == decisions.receive(*asked, read)
-        self.received += quick is not None
-        return self.apply(general)
+        return self.apply(decisions.receive(self.conversation, outside, self.rules, self.moment()))
 
     def invoke(self, delivery):
         """Call the handler of a delivery without concluding; None when its thread is closed."""
@@ -178,15 +163,7 @@ class Paper:
         return Finished(delivery, accepted.element, result)
 
     def conclude(self, finished):
-        """Decide both ways, so that every test here holds the plain step against the general one."""
-        asked = (self.conversation, finished, self.rules, self.moment())
-        general = whole(decisions.concluding(*asked))
-        quick, spread = plain(*asked), whole(spreading(*asked))
-        assert quick is None or comparable(quick) == comparable(general)
-        assert spread in (None, general)
-        self.spread += spread is not None
-        self.plain += quick is not None
-        return self.apply(general)
+        return self.apply(decisions.conclude(self.conversation, finished, self.rules, self.moment()))
 
     def decide(self, answer, to=None, **changed):
         """Answer the question about a message; None when the answer counts for nothing."""
@@ -234,11 +211,6 @@ def standing(conversation):
     return found
 
 
-def comparable(outcome):
-    """An outcome that equals another of the same content: elements are equal to none but themselves."""
-    return outcome._replace(parsed={name: canonical(payload) for name, payload in outcome.parsed.items()})
-
-
 def reachable(state):
     """The states that a delivery may be in a step later."""
     found = {state}
@@ -251,7 +223,7 @@ REACHABLE = {state: reachable(state) for state in DeliveryStage}
 
 
 def lived(before, outcome):
-    """Hold a step, plain or general, to the lives of its deliveries."""
+    """Hold a step to the lives of its deliveries."""
     was, now = standing(before), standing(outcome.conversation)
     gone = {d.id: DeliveryStage.DROPPED for d in outcome.dropped} | {outcome.done: DeliveryStage.DONE}
     for delivery in {**was, **now}:

@@ -10,7 +10,7 @@ import pytest
 from agentserver import HandlerResponse, SystemError, invocation
 from agentserver.contract import Code
 from agentserver.core.blueprint import Blueprint
-from agentserver.core.decide.charging import charges
+from agentserver.core.decide import charges
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
 from agentserver.engines.memory import MemoryEngine

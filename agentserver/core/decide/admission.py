@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from agentserver.contract import Code, SystemError, TodoUntil
+from agentserver.contract import Code, TodoUntil
 from agentserver.core.drafts.reserved import overstepped
 from agentserver.core.drafts.routing import Proposal, Route, Sender, resolve
 from agentserver.core.guard import PASSED, Denial
@@ -21,13 +21,11 @@ from agentserver.core.refusals import Refusal
 from agentserver.core.state.approvals import WAITING
 from agentserver.core.state.budget import overrun, room
 from agentserver.core.state.todos import WATCHERS
-from agentserver.payload.codec import SYSTEMS_OWN, of_system
+from agentserver.payload.codec import SYSTEMS_OWN
 from agentserver.wire.canonical import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-
-    from lxml import etree
 
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Draft, Finished
@@ -35,9 +33,6 @@ if TYPE_CHECKING:
     from agentserver.core.presenting import Opened
     from agentserver.core.records.details import Detail
     from agentserver.core.state.conversation import Conversation
-
-_new = tuple.__new__
-"""Makes a proposal of another's fields; ``_replace`` would cost three times as much."""
 
 
 class AuditNote(NamedTuple):
@@ -73,14 +68,14 @@ UNRESOLVED: Final = "a reference in it is unknown here, or what it stands for do
 def judge(
     drafts: Sequence[Draft], sender: Sender, rules: Rules, memory: Mapping[str, object], todos: int = 0
 ) -> Admission:
-    """All proposals of the drafts, as ``judging`` gives them, without a pause."""
+    """Admit drafts, as ``judging`` does, without a pause."""
     return whole(judging(drafts, sender, rules, memory, todos))
 
 
 def judging(
     drafts: Sequence[Draft], sender: Sender, rules: Rules, memory: Mapping[str, object], todos: int = 0
 ) -> Pieces[Admission]:
-    """All proposals of the drafts, or the refusal of the first that may not be sent; a piece for each draft.
+    """Return all proposals of the drafts, or the refusal of the first that may not be sent; a piece for each draft.
 
     Args:
         drafts: what is to be sent, in order.
@@ -91,27 +86,33 @@ def judging(
     """
     remarks: list[AuditNote] = []
     admitted: list[Proposal] = []
-    before = memory
+    before, last = memory, len(drafts) - 1
     viewed = sender.listener.name in rules.viewers
     for place, draft in enumerate(drafts):
+        remarked = len(remarks)
         if viewed and (opened := rules.resolved(memory, draft, sender)) is not None:
-            found, memory = _opened(opened, draft, sender, rules, remarks)
+            found, memory = _opened(opened, draft, sender, rules, remarks, place)
         else:
-            found = hear(draft, sender, rules, memory, remarks)
+            found = admit(draft, sender, rules, memory, remarks, place)
         if isinstance(found, Refusal):
             return Admission((), replace(found, place=place), tuple(remarks))
-        if place:
-            found = [proposal._replace(place=place) for proposal in found]
-        memory = rules.sent(memory, found, sender.at)
+        # A guard that counts a message has said something about it.
+        if rules.counting and (len(remarks) > remarked or any([one.questions for one in found])):
+            memory = rules.sent(memory, found, sender.at)
         admitted.extend(found)
-        yield
-    over = _overfull(admitted, rules, todos)
+        if place < last:
+            yield
+    over = None
+    for proposal in admitted:
+        if proposal.route is Route.SERVICE:
+            over = _overfull(admitted, rules, todos)
+            break
     changed = None if memory is before or over else memory
     return Admission(() if over else tuple(admitted), over, tuple(remarks), memory=changed)
 
 
 def _opened(
-    opened: Opened, draft: Draft, sender: Sender, rules: Rules, remarks: list[AuditNote]
+    opened: Opened, draft: Draft, sender: Sender, rules: Rules, remarks: list[AuditNote], place: int
 ) -> tuple[Sequence[Proposal] | Refusal, Mapping[str, object]]:
     """The proposals of a draft with the values that its references stand for, judged as what it is then.
 
@@ -127,7 +128,7 @@ def _opened(
         memory = rules.rewritten(memory, whole, after, sender)
         return memory
 
-    return hear(whole, sender, rules, memory, remarks, rewritten), memory
+    return admit(whole, sender, rules, memory, remarks, place, rewritten), memory
 
 
 def admitting(
@@ -145,37 +146,36 @@ def admitting(
     delivery, element, result, _ = finished
     assert isinstance(result, Returned)
     said, effects = result
-    over = overrun(said, room(rules.blueprint.limits, conversation, delivery.request).messages)
-    if over is not None:
-        return Admission(over=over)
+    if isinstance(said, Refusal) or len(said.drafts) > 1:
+        over = overrun(said, room(rules.blueprint.limits, conversation, delivery.request).messages)
+        if over is not None:
+            return Admission(over=over)
     thread = conversation.tree.nodes[delivery.thread]
-    caller = conversation.tree.caller(thread)
+    caller = conversation.tree.nodes[thread.parent or ""]
     listener = rules.blueprint.listeners[delivery.to]
     if thread.allowed is not None:
         listener = rules.narrowed(listener.name, thread.allowed).listener
-    sender = Sender(listener, thread.id, caller.owner, at, _given(element, delivery.root, rules))
+    given = None
+    if delivery.root == rules.failure and element is not None:
+        given = canonical(element)
+    sender = Sender(listener, thread.id, caller.owner, at, given)
     if isinstance(said, Refusal):
-        return unheard(said, sender, rules)
+        return reject_unread(said, sender, rules)
     todos = 0
     if conversation.todos.watchers:
         todos = sum(one.watcher_id not in effects.closed for one in conversation.todos.of(thread.id))
     judged = yield from judging(said.drafts, sender, rules, memory, todos)
-    denied = _unanswerable(judged.proposals, conversation, rooted=caller.parent is None)
-    if denied is not None:
-        return judged._replace(proposals=(), refusal=denied)
-    # Nothing else of the system's is ever admitted as an answer than a SystemError that is passed on.
-    passed_on = [
-        one._replace(about=delivery.to) if one.route is Route.ANSWER and of_system(one.root) else one
-        for one in judged.proposals
-    ]
-    return judged._replace(proposals=tuple(passed_on))
-
-
-def _given(element: etree._Element | None, root: str, rules: Rules) -> bytes | None:
-    """The SystemError that a listener was called with, in canonical form."""
-    if element is None or root != rules.codecs.of(SystemError).name:
-        return None
-    return canonical(element)
+    for place, one in enumerate(judged.proposals):
+        if one.questions:
+            denied = _unanswerable(judged.proposals, conversation, rooted=caller.parent is None)
+            if denied is not None:
+                return judged._replace(proposals=(), refusal=denied)
+        # Nothing else of the system's is ever admitted as an answer than a SystemError that is passed on.
+        if one.route is Route.ANSWER and one.root.startswith(SYSTEMS_OWN):
+            proposals = list(judged.proposals)
+            proposals[place] = one._replace(about=delivery.to)
+            judged = judged._replace(proposals=tuple(proposals))
+    return judged
 
 
 def _unanswerable(
@@ -195,23 +195,31 @@ def _unanswerable(
     return None
 
 
-def unheard(refusal: Refusal, sender: Sender, rules: Rules) -> Admission:
+def reject_unread(refusal: Refusal, sender: Sender, rules: Rules) -> Admission:
     """The refusal of what could not even be read, with what the rewriter wants on record of it."""
     note = None if rules.rewriter is None else rules.rewriter.refused(refusal, sender)
     return Admission((), refusal, () if note is None else (AuditNote(Event.ATTEMPTED, refusal.to, note),))
 
 
-def hear(
+def admit(
     draft: Draft,
     sender: Sender,
     rules: Rules,
     memory: Mapping[str, object],
     remarks: list[AuditNote],
+    place: int = 0,
     rewritten: Callable[[Draft], Mapping[str, object]] | None = None,
 ) -> Sequence[Proposal] | Refusal:
-    """The proposals of one draft, or why it may not be sent; appends to ``remarks`` on the way.
+    """Return the proposals of one draft, or why it may not be sent; appends to ``remarks`` on the way.
 
-    ``rewritten`` gives the memory once the rewriter has made another message of the draft.
+    Args:
+        draft: the message.
+        sender: by whom, where and when.
+        rules: what to decide by.
+        memory: each guard's.
+        remarks: of guards and of the rewriter, so far.
+        place: of the draft among those of its sender.
+        rewritten: returns the memory once the rewriter has made another message of the draft.
     """
     target = draft.to if isinstance(draft.to, str) else ""
     peers: frozenset[str] | None = None
@@ -223,51 +231,34 @@ def hear(
             return Refusal(attempt.result.code, attempt.result.detail, target)
         draft, peers = attempt.result, attempt.allowed
         memory = memory if rewritten is None else rewritten(draft)
-    proposals = resolve(draft, sender, rules.blueprint)
+    proposals = resolve(draft, sender, rules.blueprint, place)
     if draft.root.startswith(SYSTEMS_OWN):
         forged = overstepped(draft, proposals, sender, rules.blueprint.services)
         if forged is not None:
             return forged
-    allowed, denied = _asked(proposals, peers, sender.at, rules, memory, remarks)
+    allowed: list[Proposal] = []
+    worst: Denial | None = None
+    for proposal in proposals:
+        ruling = rules.ruling(memory, proposal, sender.at)
+        if ruling is PASSED:
+            allowed.append(proposal if peers is None else proposal._replace(allowed=peers))
+            continue
+        remarks.extend([AuditNote(Event.FLAGGED, proposal.to, note) for note in ruling.notes])
+        if ruling.denied is None:
+            allowed.append(proposal._replace(questions=ruling.questions, allowed=peers))
+        elif worst is None or worst.code is Code.ROUTING:
+            worst = ruling.denied
     # A member that a broadcast may not reach is left out; any other denial is about the message itself.
-    if denied is not None and not (draft.to is None and allowed and denied.code is Code.ROUTING):
-        return Refusal(denied.code, denied.detail, target)
+    if worst is not None and not (draft.to is None and allowed and worst.code is Code.ROUTING):
+        return Refusal(worst.code, worst.detail, target)
     if not allowed:
         return Refusal(Code.ROUTING, Ground.NO_TAKER.of(draft.root), target)
     return allowed
 
 
-def _asked(
-    proposals: Sequence[Proposal],
-    peers: frozenset[str] | None,
-    at: float,
-    rules: Rules,
-    memory: Mapping[str, object],
-    remarks: list[AuditNote],
-) -> tuple[list[Proposal], Denial | None]:
-    """The proposals that every guard lets pass or wants approved, and the weightiest denial of the others."""
-    allowed: list[Proposal] = []
-    worst: Denial | None = None
-    for proposal in proposals:
-        ruling = rules.ruling(memory, proposal, at)
-        if ruling is PASSED and peers is None:
-            allowed.append(proposal)
-            continue
-        if ruling.notes:
-            remarks.extend(AuditNote(Event.FLAGGED, proposal.to, note) for note in ruling.notes)
-        denied = ruling.denied
-        if denied is None:
-            allowed.append(_new(Proposal, (*proposal[:7], ruling.questions, peers, *proposal[9:])))
-        elif worst is None or worst.code is Code.ROUTING:
-            worst = denied
-    return allowed, worst
-
-
 def _overfull(proposals: Sequence[Proposal], rules: Rules, todos: int) -> Refusal | None:
     """Refuse more todos than a thread may keep."""
     served = [proposal for proposal in proposals if proposal.route is Route.SERVICE]
-    if not served:
-        return None
     until = rules.codecs.of(TodoUntil).name
     asked = [proposal.place for proposal in served if proposal.root == until]
     if todos + len(asked) > WATCHERS:

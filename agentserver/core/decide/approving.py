@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agentserver.contract import Code
-from agentserver.core.decide.commands import Approve, Deny, Remember, Send
-from agentserver.core.decide.transaction import transact
+from agentserver.core.decide.step import Step
 from agentserver.core.notices import notice
 from agentserver.core.records.details import Answered, Unanswered
 from agentserver.core.refusals import system_error
@@ -17,7 +16,6 @@ from agentserver.core.state import principals
 from agentserver.core.state.approvals import Answer, Unasked, digest
 
 if TYPE_CHECKING:
-    from agentserver.core.decide.commands import Command
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Delivery, Moment
     from agentserver.core.records.details import Answering
@@ -54,16 +52,15 @@ def decide(
         approval.digest != digest(delivery) or barred(conversation, answered.by, rules)
     ):
         return None
+    step = Step(conversation, rules, moment, answered)
     if answered.answer is Answer.DENY:
-        commands: list[Command] = [
-            Deny(approval, _answered(answered)),
-            *_told_denied(conversation, delivery, rules),
-        ]
+        step.deny(approval, _answered(answered))
+        _tell_sender(step, delivery)
     else:
-        commands = [Approve(approval, _answered(answered))]
+        step.approve(approval, _answered(answered))
         if answered.answer is Answer.ALWAYS:
-            commands.append(Remember(rules.approve(rules.recall(conversation), approval.questions)))
-    return transact(conversation, rules, moment, answered, commands)
+            step.memory = rules.approve(rules.recall(conversation), approval.questions)
+    return step.finish()
 
 
 def _answered(answered: ApprovalAnswer) -> Answering:
@@ -73,11 +70,11 @@ def _answered(answered: ApprovalAnswer) -> Answering:
     return Answered(answered.by, "undone" if answered.undone else answered.answer)
 
 
-def _told_denied(conversation: Conversation, delivery: Delivery, rules: Rules) -> tuple[Send, ...]:
+def _tell_sender(step: Step, delivery: Delivery) -> None:
     """Tell the sender of a denied message: as the caller of its thread, or as the one that answered it."""
-    caller = conversation.tree.nodes[delivery.thread].parent == delivery.origin
+    nodes = step.before.tree.nodes
+    caller = nodes[delivery.thread].parent == delivery.origin
     thread = delivery.thread if caller else delivery.origin
-    if conversation.tree.get(thread) is None:
-        return ()
-    error = notice(system_error(Code.DENIED), thread, rules, caller=caller, about=delivery.to)
-    return (Send(error, delivery.request, delivery.hop + 1),)
+    if thread in nodes:
+        error = notice(system_error(Code.DENIED), thread, step.rules, caller=caller, about=delivery.to)
+        step.send(error, delivery.request, delivery.hop + 1)

@@ -1,7 +1,6 @@
 """The decisions of a conversation: it receives messages, accepts deliveries and concludes what handlers did with them.
 
-Owns every decision about messages: who is called, who is answered, what is refused, when a thread closes. Each gives
-commands, which one transaction carries out.
+Each looks at a conversation, admits messages, and changes the next one in a ``Step``.
 Synchronous and pure: time and randomness are arguments, so a recorded decision can be taken again. Refuses to know
 handlers, queues, clocks and storage.
 """
@@ -12,30 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.contract import Code, HandlerMetadata, TodoComplete, TodoUntil
 from agentserver.core.decide import intake
-from agentserver.core.decide.admission import Admission, admitting, judge, unheard
-from agentserver.core.decide.commands import (
-    Begin,
-    Bury,
-    Cancel,
-    Close,
-    Complete,
-    Enter,
-    Exhaust,
-    Forget,
-    Prune,
-    Remember,
-    Retry,
-    Send,
-    Store,
-    Strike,
-    Take,
-    Watch,
-)
+from agentserver.core.decide.admission import Admission, admitting, judge, reject_unread
 from agentserver.core.decide.dismissal import dismissed, excerpted
-from agentserver.core.decide.plain import plain, plain_request
-from agentserver.core.decide.transaction import transact, transacting
+from agentserver.core.decide.step import Step
 from agentserver.core.drafts.routing import Route, Sender
-from agentserver.core.messages import Closing, Draft, Drafts, Failed, Opening, TurnedAway
+from agentserver.core.messages import NO_EFFECTS, Closing, Drafts, Failed, Opening, TurnedAway
 from agentserver.core.notices import notice
 from agentserver.core.pieces import whole
 from agentserver.core.records import causes
@@ -47,14 +27,13 @@ from agentserver.core.state.todos import nudge
 from agentserver.payload.names import local
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from lxml import etree
 
-    from agentserver.core.decide.commands import Command
     from agentserver.core.drafts.routing import Proposal
     from agentserver.core.guard import Rules
-    from agentserver.core.messages import Call, Cancelling, Delivery, Finished, GivenUp, Moment, Outside
+    from agentserver.core.messages import Call, Cancelling, Delivery, Draft, Effects, Finished, GivenUp, Moment, Outside
     from agentserver.core.pieces import Pieces
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.conversation import Conversation
@@ -104,35 +83,27 @@ def receive(
     """
     if read is None:
         read = intake.read_outside(outside.data, outside.to, rules)
-    quick = plain_request(conversation, outside, rules, moment, read) if isinstance(read, Draft) else None
-    return receiving(conversation, outside, rules, moment, read) if quick is None else quick
-
-
-def receiving(
-    conversation: Conversation,
-    outside: Outside,
-    rules: Rules,
-    moment: Moment,
-    read: Draft | Refusal | Admission,
-) -> Outcome:
-    """Admit a message that was read, or answer it."""
-    moment = moment.not_before(conversation.touched)
+    at = max(moment.now, conversation.touched)
     principal, root = conversation.principal, conversation.tree.root
-    sender = Sender(rules.blueprint.principal(principal, conversation.rights.may), root, None, moment.now)
-    if isinstance(read, Refusal):
-        read = unheard(read, sender, rules)
-    judged = (
-        read if isinstance(read, Admission) else judge((read,), sender, rules, rules.recall(conversation))
-    )
-    commands: list[Command] = [Begin(outside.request), *_remarked(judged, root, principal)]
+    if isinstance(read, Admission):
+        judged = read
+    else:
+        sender = Sender(rules.blueprint.principal(principal, conversation.rights.may), root, None, at)
+        if isinstance(read, Refusal):
+            judged = reject_unread(read, sender, rules)
+        else:
+            judged = judge((read,), sender, rules, rules.recall(conversation))
+    cause = outside if judged.refusal is None else dismissed(outside, judged, rules.redact)
+    step = Step(conversation, rules, moment, cause, outside.request)
+    step.begin(outside.request)
+    _remark(step, judged, root, principal)
     if judged.refusal is not None:
-        cause = dismissed(outside, judged, rules.redact)
-        commands += _turned_away(conversation, outside.request, judged.refusal, rules)
-        return transact(conversation, rules, moment, cause, commands)
+        _turn_away(step, outside.request, judged.refusal)
     for proposal in judged.proposals:
-        about = {"thread": root, "sender": principal, "to": proposal.to, "root": local(proposal.root)}
-        commands += (Enter(Event.RECEIVED, about), Send(proposal, outside.request, 1))
-    return transact(conversation, rules, moment, outside, commands)
+        name = local(proposal.root)
+        step.records.note(Event.RECEIVED, thread=root, sender=principal, to=proposal.to, root=name)
+        step.send(proposal, outside.request, 1)
+    return step.finish()
 
 
 def turn_away(
@@ -141,18 +112,22 @@ def turn_away(
     """Answer an outside message with a SystemError without looking at it."""
     kept = excerpted(outside.data, rules.redact)
     cause = TurnedAway(kept, outside.request, outside.to, code, outside.key)
-    refused = _turned_away(conversation, outside.request, Refusal(code), rules)
-    return transact(conversation, rules, moment, cause, (Begin(outside.request), *refused))
+    step = Step(conversation, rules, moment, cause, outside.request)
+    step.begin(outside.request)
+    _turn_away(step, outside.request, Refusal(code))
+    return step.finish()
 
 
 def open_conversation(conversation: Conversation, rules: Rules, moment: Moment) -> Outcome:
     """Begin a conversation in which nothing has been said. Guards remember from here on."""
-    return transact(conversation, rules, moment, Opening(), ())
+    return Step(conversation, rules, moment, Opening()).finish()
 
 
 def close(conversation: Conversation, rules: Rules, moment: Moment, reason: str) -> Outcome:
     """End the conversation: drop what is queued and close every thread."""
-    return transact(conversation, rules, moment, Closing(reason), (Close(reason),))
+    step = Step(conversation, rules, moment, Closing(reason))
+    step.close(reason)
+    return step.finish()
 
 
 def cancel(
@@ -160,19 +135,18 @@ def cancel(
 ) -> Outcome | None:
     """Close the threads of a request with all that is under way on them; what it has changed elsewhere stays.
 
-    A principal that has not wanted it is told ``denied``. None when the request is at rest or unknown, or nothing of it
+    A principal that did not ask for it gets ``denied``. None when the request is at rest or unknown, or nothing of it
     is left but a dead letter that an operator had tried again on a thread which another request has taken over.
     """
     request, by = cancelling
     found = conversation.requests.get(request)
     if found is None or not any(thread in conversation.tree.nodes for thread in found.threads):
         return None
-    commands: list[Command] = []
+    step = Step(conversation, rules, moment, cancelling, request)
     if by:
-        told = notice(system_error(Code.DENIED), conversation.tree.root, rules)
-        commands.append(Send(told, request, 0))
-    commands.append(Cancel(request, f"by {by}" if by else "by its principal"))
-    return transact(conversation, rules, moment, cancelling, commands)
+        step.send(notice(system_error(Code.DENIED), conversation.tree.root, rules), request, 0)
+    step.cancel(request, f"by {by}" if by else "by its principal")
+    return step.finish()
 
 
 def accept(
@@ -215,141 +189,161 @@ def accept(
 
 def conclude(conversation: Conversation, finished: Finished, rules: Rules, moment: Moment) -> Outcome:
     """Decide what follows from an invocation, as ``concluding`` does, without a pause."""
-    quick = plain(conversation, finished, rules, moment)
-    return whole(concluding(conversation, finished, rules, moment)) if quick is None else quick
+    return whole(concluding(conversation, finished, rules, moment))
 
 
 def concluding(
     conversation: Conversation, finished: Finished, rules: Rules, moment: Moment
 ) -> Pieces[Outcome]:
-    """Decide what follows from an invocation; a few pieces for each message of its result."""
-    finished = causes.finished(finished, rules.redact)
-    commands = yield from _following(conversation, finished, rules, max(moment.now, conversation.touched))
-    return (yield from transacting(conversation, rules, moment, finished, commands))
+    """Decide what follows from an invocation; two pieces for each message of its result but the last."""
+    delivery, element, result, took = finished
+    if isinstance(result, Failed) or isinstance(result.said, Refusal):
+        finished = causes.finished(finished, rules.redact)
+        result = finished.result
+    step = Step(conversation, rules, moment, finished, delivery.request, delivery, took)
+    thread = conversation.working_on(delivery)
+    if thread is None:
+        step.records.record(Event.DISCARDED, delivery)
+        return step.finish()
+    listener = rules.blueprint.listeners.get(delivery.to)
+    if isinstance(result, Failed) or listener is None:  # the conversation may be older than the organism
+        failed = result if isinstance(result, Failed) else Failed(Code.INTERNAL, Ground.GONE.of(delivery.to))
+        retries = 0 if listener is None else listener.retries
+        _fail(step, finished, thread, failed, retries)
+        return step.finish()
+    at = step.moment.now
+    memory = rules.seen(conversation, delivery, element, at)
+    judged = yield from admitting(conversation, finished, rules, memory, at)
+    said, effects = result
+    step.take(delivery, deprecated=isinstance(said, Drafts) and said.deprecated)
+    step.memory = judged.memory or memory
+    if judged.over is not None:
+        step.exhaust(delivery.request, judged.over)
+        return step.finish()
+    if effects is not NO_EFFECTS:
+        _apply_effects(step, thread, effects)
+    if isinstance(said, Drafts) and said.repairs:
+        for repair in said.repairs:
+            step.records.record(Event.REPAIRED, delivery, detail=Repaired(repair))
+    if judged.remarks:
+        _remark(step, judged, thread.id, delivery.to)
+    if judged.refusal is not None:
+        _refuse(step, thread, delivery, judged.refusal)
+        return step.finish()
+    # A message that is admitted ends a row of refusals; an answer first ends the sub-tasks that are under way.
+    if thread.refusals:
+        step.count_refusals(thread.id, 0)
+    proposals, hop = judged.proposals, delivery.hop + 1
+    for proposal in proposals:
+        if proposal.route is Route.ANSWER:
+            step.prune(thread.id)
+            break
+    last = len(proposals) - 1
+    for place, proposal in enumerate(proposals):
+        if proposal.route is Route.SERVICE:
+            _serve(step, delivery, proposal)
+        else:
+            step.send(proposal, delivery.request, hop)
+        if place < last:
+            yield
+    return step.finish()
 
 
 def give_up(conversation: Conversation, given_up: GivenUp, rules: Rules, moment: Moment) -> Outcome:
     """End the work of a delivery that could not be decided about, without another look at what came of it."""
     given_up = causes.given_up(given_up, rules.redact)
     delivery = given_up.delivery
+    step = Step(conversation, rules, moment, given_up, delivery.request, delivery)
     thread = conversation.working_on(delivery)
     if thread is None:
-        return transact(conversation, rules, moment, given_up, (Enter(Event.DISCARDED, {}, delivery),))
-    at = max(moment.now, conversation.touched)
-    memory = rules.seen(conversation, delivery, given_up.element, at)
-    if given_up.unseen:
-        memory = rules.missed(memory)
-    failed = Failed(Code.INTERNAL, given_up.detail)
-    commands = (Remember(memory), *_gone(thread, delivery, failed, rules))
-    return transact(conversation, rules, moment, given_up, commands)
+        step.records.record(Event.DISCARDED, delivery)
+        return step.finish()
+    memory = rules.seen(conversation, delivery, given_up.element, step.moment.now)
+    step.memory = rules.missed(memory) if given_up.unseen else memory
+    _end_work(step, thread, delivery, Failed(Code.INTERNAL, given_up.detail))
+    return step.finish()
 
 
-def _following(
-    conversation: Conversation, finished: Finished, rules: Rules, at: float
-) -> Pieces[Sequence[Command]]:
-    """The commands that follow from an invocation."""
-    delivery, element, result, _ = finished
-    thread = conversation.working_on(delivery)
-    if thread is None:
-        return (Enter(Event.DISCARDED, {}, delivery),)
-    listener = rules.blueprint.listeners.get(delivery.to)
-    if isinstance(result, Failed) or listener is None:  # the conversation may be older than the organism
-        gone = Failed(Code.INTERNAL, Ground.GONE.of(delivery.to))
-        failed = result if isinstance(result, Failed) else gone
-        again = listener is not None and delivery.attempt < listener.retries and failed.code != Code.BUDGET
-        if again and delivery.attempt:  # what was read is known from the first attempt on
-            return (Retry(delivery, failed),)
-        seen = Remember(rules.seen(conversation, delivery, element, at))
-        return (seen, Retry(delivery, failed)) if again else (seen, *_gone(thread, delivery, failed, rules))
-    said, effects = result
-    memory = rules.seen(conversation, delivery, element, at)
-    judged = yield from admitting(conversation, finished, rules, memory, at)
-    deprecated = isinstance(said, Drafts) and said.deprecated
-    commands: list[Command] = [Take(delivery, deprecated), Remember(judged.memory or memory)]
-    if judged.over is not None:
-        return (*commands, Exhaust(delivery.request, judged.over))
-    if effects.closed:
-        commands += [Forget(thread.id, watcher) for watcher in effects.closed]
+def _fail(step: Step, finished: Finished, thread: Thread, failed: Failed, retries: int) -> None:
+    """Have a failed invocation tried again, or end the work of its thread."""
+    delivery = finished.delivery
+    again = delivery.attempt < retries and failed.code != Code.BUDGET
+    if not (again and delivery.attempt):  # what was read is known from the first attempt on
+        step.memory = step.rules.seen(step.before, delivery, finished.element, step.moment.now)
+    if again:
+        step.retry(delivery, failed)
+    else:
+        _end_work(step, thread, delivery, failed)
+
+
+def _apply_effects(step: Step, thread: Thread, effects: Effects) -> None:
+    """Change what a handler has changed besides sending."""
+    for watcher in effects.closed:
+        step.forget(thread.id, watcher)
     if effects.stored or effects.logged:
-        commands.append(Store(thread.id, effects.stored, effects.logged))
-    if isinstance(said, Drafts) and said.repairs:
-        commands += [Enter(Event.REPAIRED, {"detail": Repaired(repair)}, delivery) for repair in said.repairs]
-    if judged.remarks:
-        commands += _remarked(judged, thread.id, delivery.to)
-    if judged.refusal is not None:
-        return commands + _refused(thread, delivery, judged.refusal, rules)
-    return commands + _sent(thread, delivery, judged.proposals, rules)
+        step.store(thread.id, effects.stored, effects.logged)
 
 
-def _remarked(judged: Admission, thread: str, sender: str) -> list[Enter]:
-    return [
-        Enter(event, {"thread": thread, "sender": sender, "to": to, "detail": detail})
-        for event, to, detail in judged.remarks
-    ]
+def _remark(step: Step, judged: Admission, thread: str, sender: str) -> None:
+    """Put remarks of guards and of the rewriter on record."""
+    for event, to, detail in judged.remarks:
+        step.records.note(event, thread=thread, sender=sender, to=to, detail=detail)
 
 
-def _sent(thread: Thread, delivery: Delivery, proposals: Sequence[Proposal], rules: Rules) -> list[Command]:
-    """Send every proposal; it ends a row of refusals. An answer first ends the sub-tasks that were under way."""
-    commands: list[Command] = [Strike(thread.id, 0)] if thread.refusals else []
-    if Route.ANSWER in [proposal.route for proposal in proposals]:
-        commands.append(Prune(thread.id))
-    for proposal in proposals:
-        if proposal.route is Route.SERVICE:
-            commands.append(_served(delivery, proposal, rules))
-            continue
-        commands.append(Send(proposal, delivery.request, delivery.hop + 1))
-    return commands
-
-
-def _served(delivery: Delivery, proposal: Proposal, rules: Rules) -> Watch | Complete:
+def _serve(step: Step, delivery: Delivery, proposal: Proposal) -> None:
     """Read a message to ``system.todo``. The service reads nothing but what the todo schemas accept."""
-    codec = rules.codecs.named(proposal.root)
+    codec = step.rules.codecs.named(proposal.root)
     assert codec is not None
     asked = codec.decode(proposal.element)
     if isinstance(asked, TodoUntil):
-        return Watch(delivery, asked, proposal.place)
+        step.watch(delivery, asked, proposal.place)
+        return
     assert isinstance(asked, TodoComplete)
-    return Complete(delivery, asked.watcher_id, proposal.place)
+    step.complete(delivery, asked.watcher_id, proposal.place)
 
 
-def _refused(thread: Thread, delivery: Delivery, refusal: Refusal, rules: Rules) -> list[Command]:
-    """Tell the sender that its messages were not admitted; one that will not learn is given up."""
-    limit = rules.blueprint.limits.refusals
+def _refuse(step: Step, thread: Thread, delivery: Delivery, refusal: Refusal) -> None:
+    """Tell the sender that its messages were not admitted; end the work of one that will not learn."""
+    limit = step.rules.blueprint.limits.refusals
     count = thread.refusals + 1
-    about = {
-        "thread": thread.id,
-        "sender": delivery.to,
-        "to": refusal.to,
-        "hop": delivery.hop,
-        "code": refusal.code,
-        "detail": refusal.detail,
-        "delivery": delivery.id,
-    }
-    commands: list[Command] = [Strike(thread.id, count), Enter(Event.REFUSED, about)]
+    step.count_refusals(thread.id, count)
+    step.records.note(
+        Event.REFUSED,
+        thread=thread.id,
+        sender=delivery.to,
+        to=refusal.to,
+        hop=delivery.hop,
+        code=refusal.code,
+        detail=refusal.detail,
+        delivery=delivery.id,
+    )
     if count > limit:
-        return commands + _gone(thread, delivery, Failed(Code.INTERNAL, Ground.REFUSALS.of(count)), rules)
+        _end_work(step, thread, delivery, Failed(Code.INTERNAL, Ground.REFUSALS.of(count)))
+        return
     error = system_error(refusal.code, refusal.corrections, final=count == limit)
-    told = notice(error, thread.id, rules)._replace(place=refusal.place)
-    return [*commands, Send(told, delivery.request, delivery.hop + 1)]
+    told = notice(error, thread.id, step.rules)._replace(place=refusal.place)
+    step.send(told, delivery.request, delivery.hop + 1)
 
 
-def _gone(thread: Thread, delivery: Delivery, failed: Failed, rules: Rules) -> list[Command]:
+def _end_work(step: Step, thread: Thread, delivery: Delivery, failed: Failed) -> None:
     """End the work of a thread with a SystemError to its caller."""
-    error = notice(system_error(failed.code), thread.id, rules, caller=True, about=delivery.to)
-    sent = Send(error, delivery.request, delivery.hop + 1)
-    return [Bury(delivery, failed), Strike(thread.id, 0), Prune(thread.id), sent]
+    error = system_error(failed.code)
+    answer = notice(error, thread.id, step.rules, caller=True, about=delivery.to)
+    step.bury(delivery, failed)
+    step.count_refusals(thread.id, 0)
+    step.prune(thread.id)
+    step.send(answer, delivery.request, delivery.hop + 1)
 
 
-def _turned_away(
-    conversation: Conversation, request: str, refusal: Refusal, rules: Rules
-) -> tuple[Enter, Send]:
-    root = conversation.tree.root
-    about = {
-        "thread": root,
-        "sender": conversation.principal,
-        "to": refusal.to,
-        "code": refusal.code,
-        "detail": refusal.detail,
-    }
-    error = notice(system_error(refusal.code, refusal.corrections), root, rules)
-    return Enter(Event.REFUSED, about), Send(error, request, 0)
+def _turn_away(step: Step, request: str, refusal: Refusal) -> None:
+    """Refuse a message from outside."""
+    root = step.before.tree.root
+    step.records.note(
+        Event.REFUSED,
+        thread=root,
+        sender=step.before.principal,
+        to=refusal.to,
+        code=refusal.code,
+        detail=refusal.detail,
+    )
+    step.send(notice(system_error(refusal.code, refusal.corrections), root, step.rules), request, 0)

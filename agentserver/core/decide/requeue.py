@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.core.decide import intake
 from agentserver.core.decide.admission import judge
-from agentserver.core.decide.commands import Begin, Enter, Remember, Requeue, Send
-from agentserver.core.decide.transaction import transact
+from agentserver.core.decide.step import Step
 from agentserver.core.drafts.routing import Proposal, Route, Sender
 from agentserver.core.messages import SYSTEM, TODO, Draft, Requeued
 from agentserver.core.records.audit import Event
@@ -24,7 +23,6 @@ from agentserver.wire.canonical import canonical
 if TYPE_CHECKING:
     from lxml import etree
 
-    from agentserver.core.decide.commands import Command
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Delivery, Moment, Redriven
     from agentserver.core.records.details import Detail
@@ -56,9 +54,11 @@ def requeue(conversation: Conversation, delivery: Delivery, rules: Rules, moment
     top = thread
     while top.parent is not None and top.parent != conversation.tree.root:
         top = conversation.tree.nodes[top.parent]
-    again = Requeue(delivery._replace(attempt=0), top.id if top.resting else None)
-    begin = () if delivery.request in conversation.requests else (Begin(delivery.request),)
-    return transact(conversation, rules, moment, Requeued(delivery), (*begin, again))
+    step = Step(conversation, rules, moment, Requeued(delivery), delivery.request)
+    if delivery.request not in conversation.requests:
+        step.begin(delivery.request)
+    step.requeue(delivery._replace(attempt=0), top.id if top.resting else None)
+    return step.finish()
 
 
 def redrive(conversation: Conversation, redriven: Redriven, rules: Rules, moment: Moment) -> Outcome:
@@ -82,16 +82,18 @@ def redrive(conversation: Conversation, redriven: Redriven, rules: Rules, moment
     moment = moment.not_before(conversation.touched)
     own = _is_own(letter, conversation, rules)
     said = (_own if own else _written)(conversation, letter, draft, rules, moment)
+    step = Step(conversation, rules, moment, redriven, redriven.request)
+    step.begin(redriven.request)
+    if not own:
+        step.memory = rules.missed(rules.recall(conversation))
     about = {"thread": root, "sender": principal, "to": letter.to}
-    told = RedrivenFrom(letter.id, letter.conversation, redriven.by)
-    commands: list[Command] = [
-        Begin(redriven.request),
-        *(() if own else (Remember(rules.missed(rules.recall(conversation))),)),
-        *(Enter(Event.FLAGGED, {**about, "detail": note}) for note in said.notes),
-        Enter(Event.REDRIVEN, {**about, "root": local(letter.root), "detail": told}),
-        *(Send(one, redriven.request, 1 if own else REDRIVEN_HOP) for one in said.proposals),
-    ]
-    return transact(conversation, rules, moment, redriven, commands)
+    for note in said.notes:
+        step.records.note(Event.FLAGGED, detail=note, **about)
+    origin = RedrivenFrom(letter.id, letter.conversation, redriven.by)
+    step.records.note(Event.REDRIVEN, root=local(letter.root), detail=origin, **about)
+    for one in said.proposals:
+        step.send(one, redriven.request, 1 if own else REDRIVEN_HOP)
+    return step.finish()
 
 
 class _Said(NamedTuple):

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from agentserver.core.blueprint import Blueprint, Listener
     from agentserver.core.messages import Draft, Question
 
-_new = tuple.__new__
-
 
 class Route(StrEnum):
     """In what capacity a receiver is addressed."""
@@ -88,56 +86,55 @@ class Sender(NamedTuple):
     given: bytes | None = None
 
 
-def resolve(draft: Draft, sender: Sender, blueprint: Blueprint) -> tuple[Proposal, ...]:
-    """The receivers of a draft; none when it cannot be delivered."""
-    if draft.to is None:
-        return _by_root(draft, sender, blueprint)
-    route = _by_name(draft.to, draft.root, sender, blueprint)
-    if route is None:
-        return ()
-    to = sender.caller if route is Route.ANSWER else draft.to
-    return (_proposal(draft, sender, str(to), route),)
+def resolve(draft: Draft, sender: Sender, blueprint: Blueprint, place: int = 0) -> Sequence[Proposal]:
+    """Return a proposal for each receiver of a draft; none when it cannot be delivered.
 
-
-def _by_name(to: str | Target, root: str, sender: Sender, blueprint: Blueprint) -> Route | None:
+    Args:
+        draft: the message.
+        sender: by whom.
+        blueprint: who there is.
+        place: of the draft among those of its sender.
+    """
+    to, own = draft.to, sender.listener.name
+    if to is None:
+        return _resolve_root(draft, sender, blueprint, place)
     # The sender's own name means a self-call even when its caller is a thread of its own: only respond() returns.
-    if to is Target.CALLER or (to == sender.caller and to != sender.listener.name):
-        return Route.ANSWER if sender.caller is not None else None
-    if to == TODO:
-        return Route.SERVICE if _serves(root, sender, blueprint) else None
-    if not blueprint.accepts(str(to), root):
-        return None
-    return Route.SELF if to == sender.listener.name else Route.PEER
+    if to is Target.CALLER or (to == sender.caller and to != own):
+        name, route = sender.caller, Route.ANSWER
+    elif to == TODO:
+        name, route = TODO if _serves(draft.root, sender, blueprint) else None, Route.SERVICE
+    else:
+        name = str(to) if blueprint.accepts(str(to), draft.root) else None
+        route = Route.SELF if to == own else Route.PEER
+    if name is None:
+        return ()
+    said = draft.root, draft.markup, draft.element
+    return (Proposal(sender.listener, sender.thread, name, route, *said, (), None, "", place),)
 
 
 def _serves(root: str, sender: Sender, blueprint: Blueprint) -> bool:
-    """True when a service takes it. Services work for handlers; the principal's root has none."""
+    """Tell whether a service takes it. Services work for handlers; the principal's root has none."""
     return sender.caller is not None and root in blueprint.services
 
 
-def _by_root(draft: Draft, sender: Sender, blueprint: Blueprint) -> tuple[Proposal, ...]:
+def _resolve_root(draft: Draft, sender: Sender, blueprint: Blueprint, place: int) -> Sequence[Proposal]:
+    """Find the receivers of a draft that names none by the root of its payload."""
     if _serves(draft.root, sender, blueprint):
-        return (_proposal(draft, sender, TODO, Route.SERVICE),)
+        return (_propose(draft, sender, TODO, Route.SERVICE, place),)
     own = sender.listener.name
     takers = [name for name in blueprint.takers(draft.root) if name == own or name in sender.listener.peers]
     if len(takers) > 1:
-        return _broadcast(draft, sender, [blueprint.listeners[name] for name in takers])
+        # None of them gets a broadcast when one does not take broadcasts.
+        if not all(blueprint.listeners[name].broadcast for name in takers):
+            return ()
+        return [_propose(draft, sender, name, Route.PEER, place) for name in takers if name != own]
     if takers:
-        return resolve(draft._replace(to=takers[0]), sender, blueprint)
+        return resolve(draft._replace(to=takers[0]), sender, blueprint, place)
     # A payload that no listener within reach declares is what a tool answers with.
-    return () if sender.caller is None else (_proposal(draft, sender, sender.caller, Route.ANSWER),)
+    return () if sender.caller is None else (_propose(draft, sender, sender.caller, Route.ANSWER, place),)
 
 
-def _broadcast(draft: Draft, sender: Sender, takers: Sequence[Listener]) -> tuple[Proposal, ...]:
-    """A proposal for each but the sender itself; none when one of them does not take broadcasts."""
-    if not all(taker.broadcast for taker in takers):
-        return ()
-    others = [taker.name for taker in takers if taker.name != sender.listener.name]
-    return tuple(_proposal(draft, sender, name, Route.PEER) for name in others)
-
-
-def _proposal(draft: Draft, sender: Sender, to: str, route: Route) -> Proposal:
-    return _new(
-        Proposal,
-        (sender.listener, sender.thread, to, route, draft.root, draft.markup, draft.element, (), None, "", 0),
+def _propose(draft: Draft, sender: Sender, to: str, route: Route, place: int) -> Proposal:
+    return Proposal(
+        sender.listener, sender.thread, to, route, draft.root, draft.markup, draft.element, (), None, "", place
     )

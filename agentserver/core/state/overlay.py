@@ -95,6 +95,12 @@ class Overlay(MutableMapping[K, V], Generic[K, V]):
             raise KeyError(key)
         return found  # type: ignore[no-any-return]
 
+    def get(self, key: K, default: Any = None) -> Any:
+        found = self._over.get(key)
+        if found is None:
+            return self._under.get(key, default)
+        return default if found is _GONE else found
+
     def values_of(self, keys: Iterable[K]) -> Iterator[V]:
         """The values of keys that are all there, one by one; no call of Python is made for each.
 
@@ -103,10 +109,12 @@ class Overlay(MutableMapping[K, V], Generic[K, V]):
         return map(self._over.get, keys, map(self._under.get, keys))
 
     def __setitem__(self, key: K, value: V) -> None:
-        if key not in self:
+        found = self._over.get(key)
+        if found is None:
+            self._count += key not in self._under
+        elif found is _GONE:  # what comes back stands at the end
             self._count += 1
-            if key in self._over:  # what comes back stands at the end
-                self._under, self._over = self.merged(), {}
+            self._under, self._over = self.merged(), {}
         self._over[key] = value
 
     def __delitem__(self, key: K) -> None:

@@ -45,77 +45,69 @@ class RequestChange:
     """
 
     def __init__(self, before: Mapping[str, OpenRequest]) -> None:
-        self._now = changeable(before)
-        self._pending: dict[str, int] = {}
-        self._held: dict[str, int] = {}
-        self._spent: dict[str, int] = {}
-
-    def result(self) -> Mapping[str, OpenRequest]:
-        """The requests as they are now; the change is over."""
-        return self._now or NO_REQUESTS
+        self.now = changeable(before)
+        self._tallies: dict[str, list[int]] = {}
+        """By how much the pending, held and made deliveries of a request have become more."""
 
     def begin(self, request: str) -> None:
         """Open a request. Raises ValueError when one of that id is open."""
-        if request in self._now:
+        if request in self.now:
             raise ValueError("a request of that id is open")
-        self._now[request] = OpenRequest(request)
-        self._pending[request] = 0
+        self.now[request] = OpenRequest(request)
+        self._tallies[request] = [0, 0, 0]
 
     def began_on(self, request: str, thread: str, earlier: str = "") -> None:
         """Note a thread at rest that a request is delivered on: the ``earlier`` one of it has nothing left there."""
         if earlier:
-            other = self._now[earlier]
+            other = self.now[earlier]
             left = tuple(each for each in other.threads if each != thread)
-            self._now[earlier] = other._replace(threads=left)
-        entry = self._now[request]
-        self._now[request] = entry._replace(threads=(*entry.threads, thread))
+            self.now[earlier] = other._replace(threads=left)
+        entry = self.now[request]
+        self.now[request] = entry._replace(threads=(*entry.threads, thread))
 
     def threads(self, request: str) -> tuple[str, ...]:
-        """The threads that a request was delivered on."""
-        return self._now[request].threads
+        """Return the threads that a request was delivered on."""
+        return self.now[request].threads
 
     def answer(self, request: str) -> None:
         """Note that a reply has left."""
-        entry = self._now[request]
-        self._now[request] = entry._replace(answered=True, messages=entry.messages + 1)
+        entry = self.now[request]
+        self.now[request] = entry._replace(answered=True, messages=entry.messages + 1)
 
-    def spend(self, request: str) -> None:
-        """Note that a delivery has been made."""
-        self._spent[request] = self._spent.get(request, 0) + 1
-
-    def spent(self, request: str) -> int:
-        """The messages of a request so far."""
-        return self._now[request].messages + self._spent.get(request, 0)
+    def spend(self, request: str, most: int) -> bool:
+        """Count a delivery that is made and waits; False when the request has had so many messages already."""
+        tally = self._tallies.get(request)
+        if tally is None:
+            tally = self._tallies[request] = [0, 0, 0]
+        if self.now[request].messages + tally[2] >= most:
+            return False
+        tally[0] += 1
+        tally[2] += 1
+        return True
 
     def count(self, request: str, pending: int, held: int = 0) -> None:
         """Add to a request's deliveries, and to those of them that are held."""
-        self._pending[request] = self._pending.get(request, 0) + pending
-        if held:
-            self._held[request] = self._held.get(request, 0) + held
+        tally = self._tallies.get(request)
+        if tally is None:
+            self._tallies[request] = [pending, held, 0]
+        else:
+            tally[0] += pending
+            tally[1] += held
 
-    def stuck(self) -> set[str]:
-        """Requests of which only held deliveries are left, so that no other reply can come."""
-        self._settle()
-        touched = [self._now[request] for request in self._pending]
-        return {entry.id for entry in touched if entry.held and entry.held == entry.pending}
+    def settle(self) -> list[OpenRequest]:
+        """Enter what has been counted since the last time, and return the requests that the step concerns."""
+        found = []
+        for request, tally in self._tallies.items():
+            entry = self.now[request]
+            pending, held, made = tally
+            if pending or held or made:
+                name, threads, before, kept, answered, messages = entry
+                entry = OpenRequest(name, threads, before + pending, kept + held, answered, messages + made)
+                self.now[request] = entry
+                tally[:] = 0, 0, 0
+            found.append(entry)
+        return found
 
-    def at_rest(self) -> list[OpenRequest]:
-        """Take out the requests of which nothing is left."""
-        self._settle()
-        over = [entry for request in self._pending if not (entry := self._now[request]).pending]
-        for entry in over:
-            del self._now[entry.id]
-        return over
-
-    def _settle(self) -> None:
-        """Enter what has been counted since the last time."""
-        for request, spent in self._spent.items():
-            entry = self._now[request]
-            self._now[request] = entry._replace(messages=entry.messages + spent)
-        self._spent.clear()
-        for request, pending in self._pending.items():
-            held = self._held.pop(request, 0) if self._held else 0
-            if pending or held:
-                entry = self._now[request]
-                self._now[request] = entry._replace(pending=entry.pending + pending, held=entry.held + held)
-                self._pending[request] = 0
+    def close(self, request: str) -> None:
+        """Take out a request that has come to rest."""
+        del self.now[request]

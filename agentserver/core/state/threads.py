@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from agentserver.core.messages import NO_CALL
 from agentserver.core.state import siblings
 from agentserver.core.state.growing.logs import NO_LOGS
-from agentserver.core.state.overlay import changeable
+from agentserver.core.state.overlay import Overlay, changeable
 from agentserver.core.state.siblings import NO_SIBLINGS, Siblings
 
 if TYPE_CHECKING:
@@ -98,9 +98,9 @@ class Thread(NamedTuple):
         """The thread with another inbox; ``_replace`` would cost three times as much."""
         return _new(Thread, (*self[:6], inbox, *self[7:]))
 
-    def begun(self, sent: Delivery) -> Thread:
-        """The thread at rest as the first delivery of a request comes to it."""
-        return _new(Thread, (*self[:6], (sent,), *self[7:-2], sent.request, self.busy))
+    def with_children(self, children: Siblings, busy: int) -> Thread:
+        """The thread with other children, of which so many are at work."""
+        return _new(Thread, (*self[:5], children, *self[6:-1], busy))
 
     def called_by(self, call: Call) -> Thread:
         """The thread as its caller addresses it once more."""
@@ -162,57 +162,84 @@ class ThreadTree(NamedTuple):
 class TreeChange:
     """The next tree in the making: changed in place, so that it costs what is changed rather than what is there.
 
+    Threads above a changed one learn whether it is at rest when they are asked for children, and at the end.
+
     Args:
         before: the tree to start from; it stays as it was.
     """
 
     def __init__(self, before: ThreadTree) -> None:
-        self._nodes = changeable(before.nodes)
-        self._opened = before.opened
+        self.nodes = changeable(before.nodes)
+        self._root, self._opened = before.root, before.opened
         self._resting: dict[tuple[str, str, frozenset[str] | None], Iterator[Thread]] = {}
-        self.tree = ThreadTree(before.root, self._nodes, before.opened)
+        self._reported: dict[str, Thread] = {}
+        """The changed threads as those above them know them."""
 
-    def result(self) -> ThreadTree:
-        """The tree as it is now; the change is over."""
-        return ThreadTree(self.tree.root, self._nodes, self._opened)
+    @property
+    def tree(self) -> ThreadTree:
+        """The tree as it is now."""
+        return ThreadTree(self._root, self.nodes, self._opened)
 
     def put(self, thread: Thread) -> None:
         """Replace a thread by a changed copy of itself."""
-        before = self._nodes[thread.id]
-        self._nodes[thread.id] = thread
-        self._tell(before, thread)
+        self._reported.setdefault(thread.id, self.nodes[thread.id])
+        self.nodes[thread.id] = thread
+
+    def put_inbox(self, thread: Thread, inbox: tuple[Delivery, ...]) -> None:
+        """Replace a thread, which may have another call than before, by the same with another inbox."""
+        self._reported.setdefault(thread.id, thread)
+        self.nodes[thread.id] = _new(Thread, (*thread[:6], inbox, *thread[7:]))
 
     def belongs(self, thread: str, request: str) -> None:
         """Note the open request that was delivered on a thread last. Nothing happens to a thread that is closed."""
-        node = self._nodes.get(thread)
+        node = self.nodes.get(thread)
         if node is not None:
-            self._nodes[thread] = _new(Thread, (*node[:-2], request, node.busy))
+            self.nodes[thread] = node._replace(request=request)
 
-    def _tell(self, before: Thread, after: Thread) -> None:
-        """Let those above a changed thread know whether it is at rest."""
-        while after.parent is not None:
-            was, now = before.resting, after.resting
-            if was == now:
-                return
-            above = self._nodes[after.parent]
-            children = above.children.moved(after.id, was, now)
-            busy = above.busy + (now is None) - (was is None) if above.parent is not None else 0
-            if children is above.children and busy == above.busy:
-                return
-            before = above
-            after = self._nodes[above.id] = above._replace(children=children, busy=busy)
+    def result(self) -> ThreadTree:
+        """Return the tree as it is now, after those above the changed threads have learnt which of them are at rest."""
+        reported, nodes = self._reported, self.nodes
+        while reported:
+            key, was = reported.popitem()
+            now = nodes.get(key)
+            if now is None or now.parent is None:
+                continue
+            worked = bool(was.inbox or was.busy or was.held or was.approvals)
+            works = bool(now.inbox or now.busy or now.held or now.approvals)
+            if works and worked:
+                continue
+            above = nodes[now.parent]
+            children, busy = above.children, above.busy
+            if children.resting is not None:
+                children = children.moved(key, was.resting, now.resting)
+            if above.parent is not None:
+                busy += works - worked
+            if children is not above.children or busy != above.busy:
+                reported.setdefault(above.id, above)
+                nodes[above.id] = above.with_children(children, busy)
+        return ThreadTree(self._root, nodes, self._opened)
 
-    def open(self, parent: str, owner: str, thread: str, call: Call = NO_CALL) -> Thread:
+    def open(
+        self,
+        parent: str,
+        owner: str,
+        thread: str,
+        call: Call = NO_CALL,
+        allowed: frozenset[str] | None = None,
+    ) -> Thread:
         """Add a child of ``parent``."""
-        above = self._nodes[parent]
-        child = self._nodes[thread] = Thread(thread, owner, parent, self._opened, call)
-        children = followed(above.children, thread, self._nodes).moved(thread, None, child.resting)
-        self._nodes[parent] = above._replace(children=children)
+        above = self.nodes[parent]
+        child = self.nodes[thread] = Thread(thread, owner, parent, self._opened, call, allowed=allowed)
+        if above.children.size < siblings.FEW:
+            children = above.children.followed_by(thread)
+        else:
+            children = followed(above.children, thread, self.nodes).moved(thread, None, child.resting)
+        self.nodes[parent] = above.with_children(children, above.busy)
         self._opened += 1
         return child
 
     def resting(self, parent: str, owner: str, allowed: frozenset[str] | None = None) -> Thread | None:
-        """The oldest child of ``parent`` that ``owner`` works on and that is at rest; each is given only once.
+        """Return the oldest child of ``parent`` that ``owner`` works on and that is at rest; each only once.
 
         Reuse is what keeps a tool's memory between two calls of one caller; a child still at work is left
         alone, so that two calls at the same time cannot mix. So is one on which other peers are in force.
@@ -220,40 +247,47 @@ class TreeChange:
         key = (parent, owner, allowed)
         found = self._resting.get(key)
         if found is None:
+            if len(self._reported) > (parent in self._reported):
+                self.result()
             found = self._resting[key] = self._at_rest(parent, (owner, allowed))
         return next(found, None)
 
     def _at_rest(self, parent: str, kind: Kind) -> Iterator[Thread]:
-        children = self._nodes[parent].children
+        children, nodes = self.nodes[parent].children, self.nodes
         if children.resting is None:
-            for child in children:
-                node = self._nodes[child]
-                if not node.inbox and node.resting == kind:
+            owner, allowed = kind
+            held = nodes.values_of(children) if type(nodes) is Overlay else map(nodes.__getitem__, children)
+            for node in list(held):
+                if node.inbox or node.busy or node.held or node.approvals:
+                    continue
+                if node.owner == owner and node.allowed == allowed:
                     yield node
             return
         place = children.first(kind)
         while place is not None and place < children.size:
-            yield self._nodes[children.ids[place]]
-            place = self._nodes[parent].children.first(kind, place + 1)
+            yield self.nodes[children.ids[place]]
+            place = self.nodes[parent].children.first(kind, place + 1)
 
     def prune(self, thread: str) -> tuple[Thread, ...]:
         """Close everything below ``thread``; gives the closed threads."""
-        before = self._nodes[thread]
-        if not before.children:
+        if not self.nodes[thread].children:
             return ()
+        self.result()
+        before = self.nodes[thread]
         closed = tuple(self.tree.below(thread))
         for node in closed:
-            del self._nodes[node.id]
+            del self.nodes[node.id]
         self.put(before._replace(children=NO_SIBLINGS, busy=0))
         return closed
 
     def shut(self, thread: str) -> tuple[Thread, ...]:
         """Close ``thread`` with everything below it; gives the closed threads. Raises LookupError on the root."""
-        above = self.tree.caller(self._nodes[thread])
+        above = self.tree.caller(self.nodes[thread])
         below = self.prune(thread)
-        gone = self._nodes.pop(thread)
-        above = self._nodes[above.id]
-        left = _indexed(Siblings(child for child in above.children if child != thread), self._nodes)
+        self.result()
+        gone = self.nodes.pop(thread)
+        above = self.nodes[above.id]
+        left = _indexed(Siblings(child for child in above.children if child != thread), self.nodes)
         busy = above.busy - (gone.resting is None) if above.parent is not None else 0
         self.put(above._replace(children=left, busy=busy))
         return (*below, gone)

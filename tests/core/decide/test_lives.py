@@ -102,3 +102,11 @@ def test_every_state_has_a_row_is_reached_and_has_a_way_to_an_end(table, stages)
 def test_every_move_is_somewhere_in_its_table():
     assert {move for row in DELIVERY.values() for move in row} == set(DeliveryMove)
     assert {move for row in THREAD.values() for move in row} == set(ThreadMove)
+
+
+def test_every_open_thread_may_be_queued_on_and_closed_and_a_working_one_taken_from():
+    for stage in (ThreadStage.RESTING, ThreadStage.WAITING, ThreadStage.WORKING):
+        assert THREAD[stage][ThreadMove.QUEUE] == {ThreadStage.WORKING}
+        assert THREAD[stage][ThreadMove.CLOSE] == {ThreadStage.CLOSED}
+    assert len(THREAD[ThreadStage.WORKING][ThreadMove.TAKE]) == 3
+    assert THREAD[ThreadStage.NEW][ThreadMove.OPEN] == THREAD[ThreadStage.RESTING][ThreadMove.CALL]

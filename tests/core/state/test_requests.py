@@ -4,7 +4,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentserver.core.state.requests import NO_REQUESTS, OpenRequest, RequestChange
+from agentserver.core.state.requests import OpenRequest, RequestChange
+
+
+def closed(change):
+    """Settle, and close the requests of which nothing is left."""
+    over = [entry for entry in change.settle() if not entry.pending]
+    for entry in over:
+        change.close(entry.id)
+    return over
+
+
+def stuck(change):
+    return {entry.id for entry in change.settle() if entry.held and entry.held == entry.pending}
 
 
 def test_a_request_is_at_rest_when_nothing_of_it_is_left():
@@ -12,16 +24,16 @@ def test_a_request_is_at_rest_when_nothing_of_it_is_left():
     change.begin("new")
     change.count("new", 2)
     change.count("old", -1)
-    assert change.at_rest() == [OpenRequest("old")]
-    assert change.result() == {"new": OpenRequest("new", pending=2)}
+    assert closed(change) == [OpenRequest("old")]
+    assert change.now == {"new": OpenRequest("new", pending=2)}
 
 
 def test_one_that_begins_and_causes_nothing_is_at_rest_at_once():
     change = RequestChange({})
     change.begin("r")
     change.answer("r")
-    assert change.at_rest() == [OpenRequest("r", answered=True, messages=1)]
-    assert change.result() is NO_REQUESTS
+    assert closed(change) == [OpenRequest("r", answered=True, messages=1)]
+    assert change.now == {}
 
 
 def test_a_request_is_open_only_once():
@@ -36,7 +48,7 @@ def test_a_change_leaves_what_it_was_made_from():
     change.begin("s")
     change.began_on("s", "t", "r")
     change.count("r", -1)
-    change.at_rest()
+    closed(change)
     assert before == {"r": OpenRequest("r", ("t",), 1)}
 
 
@@ -51,12 +63,20 @@ def test_a_thread_belongs_to_the_request_that_came_to_it_last():
 def test_only_held_deliveries_make_a_request_stuck():
     change = RequestChange({"r": OpenRequest("r", pending=2, held=1), "s": OpenRequest("s", pending=2)})
     change.count("s", -1)
-    assert change.stuck() == set()
+    assert stuck(change) == set()
     change.count("r", -1)
-    assert change.stuck() == {"r"}
+    assert stuck(change) == {"r"}
     change.count("r", 0, held=-1)
-    assert change.stuck() == set()
-    assert change.at_rest() == []
+    assert stuck(change) == set()
+    assert closed(change) == []
+
+
+def test_a_request_spends_no_more_than_it_may():
+    change = RequestChange({"r": OpenRequest("r", messages=3)})
+    assert [change.spend("r", 5) for _ in range(3)] == [True, True, False]
+    change.settle()
+    assert not change.spend("r", 5)
+    assert (change.now["r"].messages, change.now["r"].pending) == (5, 2)
 
 
 @given(st.lists(st.tuples(st.sampled_from("rs"), st.integers(0, 3), st.integers(0, 3))))
@@ -67,6 +87,6 @@ def test_counts_add_up_however_often_one_looks(steps):
         change.count(name, pending, held)
         expected[name][0] += pending
         expected[name][1] += held
-        change.stuck()
-    assert change.at_rest() == []
-    assert {name: [r.pending, r.held] for name, r in change.result().items()} == expected
+        stuck(change)
+    assert closed(change) == []
+    assert {name: [r.pending, r.held] for name, r in change.now.items()} == expected

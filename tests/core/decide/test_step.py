@@ -1,29 +1,16 @@
-"""One step's commands, carried out: what is handed over must add up whatever happened in between."""
+"""One step: what is handed over must add up whatever happened in between."""
 
 from __future__ import annotations
 
+from operator import methodcaller
 from types import SimpleNamespace
-from typing import get_args
 
 import pytest
 
 from agentserver import HandlerResponse, TodoUntil
 from agentserver.contract import Code
-from agentserver.core.decide import commands, transaction
-from agentserver.core.decide.commands import (
-    Approve,
-    Begin,
-    Bury,
-    Close,
-    Enter,
-    Prune,
-    Requeue,
-    Retry,
-    Send,
-    Take,
-)
 from agentserver.core.decide.lives import ImpossibleError
-from agentserver.core.decide.transaction import transact
+from agentserver.core.decide.step import Step
 from agentserver.core.drafts.routing import Proposal, Route
 from agentserver.core.messages import Closing, Failed, Moment
 from agentserver.core.records.audit import Event
@@ -39,14 +26,29 @@ FAILED = Failed(Code.INTERNAL, Failure("x"))
 def asks(to, origin=OPENED.tree.root, route=Route.PEER, text="x", element=None, hop=1):
     codec = SHOP.codecs.of(Ask)
     sender = SHOP.blueprint.principal("console")
-    return Send(Proposal(sender, origin, to, route, codec.name, codec.encode(Ask(text)), element), "r", hop)
+    proposal = Proposal(sender, origin, to, route, codec.name, codec.encode(Ask(text)), element)
+    return methodcaller("send", proposal, "r", hop)
 
 
-def step(*commands, before=OPENED):
-    begin = () if "r" in before.requests else (Begin("r"),)
-    return transact(
-        before, SHOP, Moment(2.0, bytes([1 + before.version]) * 16), Closing("a test"), (*begin, *commands)
-    )
+def step(*changes, before=OPENED):
+    made = Step(before, SHOP, Moment(2.0, bytes([1 + before.version]) * 16), Closing("a test"))
+    if "r" not in before.requests:
+        made.begin("r")
+    for change in changes:
+        change(made)
+    return made.finish()
+
+
+def take(delivery):
+    return methodcaller("take", delivery)
+
+
+def retry(delivery):
+    return methodcaller("retry", delivery, FAILED)
+
+
+def bury(delivery):
+    return methodcaller("bury", delivery, FAILED)
 
 
 def called(*names):
@@ -86,7 +88,7 @@ def test_the_parsed_form_of_what_is_sent_rides_beside_it():
 
 def test_another_attempt_keeps_its_place_and_its_name():
     before = called("a")
-    outcome = step(Retry(before.added[0], FAILED), before=before.conversation)
+    outcome = step(retry(before.added[0]), before=before.conversation)
     assert outcome.retry == before.added[0]._replace(attempt=1)
     assert (outcome.done, outcome.ready, outcome.replies) == (None, (), ())
     assert outcome.conversation.tree.nodes[before.added[0].thread].inbox == (outcome.retry,)
@@ -94,7 +96,7 @@ def test_another_attempt_keeps_its_place_and_its_name():
 
 def test_ending_closes_everything_and_tells_what_was_dropped():
     before = called("a", "b")
-    outcome = step(Close("over"), before=before.conversation)
+    outcome = step(methodcaller("close", "over"), before=before.conversation)
     assert outcome.dropped == before.added
     assert set(outcome.closed) == {d.thread for d in before.added}
     assert outcome.conversation.closed
@@ -108,22 +110,17 @@ def test_ids_of_a_step_are_all_different_and_follow_from_its_moment():
     assert outcome == again
 
 
-def test_commands_leave_the_conversation_as_it_was():
+def test_a_step_leaves_the_conversation_as_it_was():
     before = called("a").conversation
     kept = (dict(before.tree.nodes), dict(before.requests))
-    step(asks("b"), Close("over"), before=before)
+    step(asks("b"), methodcaller("close", "over"), before=before)
     assert (dict(before.tree.nodes), dict(before.requests)) == kept
 
 
-def test_every_command_is_carried_out_by_one_function():
-    assert set(transaction._APPLY) == set(get_args(commands.Command))
-    assert len(set(transaction._APPLY.values())) == len(transaction._APPLY)
+# Moves that a life does not allow
 
 
-# Commands that a life does not allow
-
-
-@pytest.mark.parametrize("command", [Take, lambda d: Retry(d, FAILED), lambda d: Bury(d, FAILED)])
+@pytest.mark.parametrize("command", [take, retry, bury])
 @pytest.mark.parametrize("which", ["behind another", "gone"])
 def test_only_what_runs_is_taken_tried_again_or_given_up(command, which):
     before = called("a").conversation
@@ -140,12 +137,12 @@ def test_only_what_runs_is_taken_tried_again_or_given_up(command, which):
 def test_a_delivery_is_done_once():
     before = called("a")
     with pytest.raises(ImpossibleError, match="done"):
-        step(Take(before.added[0]), Take(before.added[0]), before=before.conversation)
+        step(take(before.added[0]), take(before.added[0]), before=before.conversation)
 
 
 def test_what_is_done_may_still_be_given_up_and_is_counted_once():
     before = called("a")
-    outcome = step(Take(before.added[0]), Bury(before.added[0], FAILED), before=before.conversation)
+    outcome = step(take(before.added[0]), bury(before.added[0]), before=before.conversation)
     assert [r.event for r in outcome.records[:2]] == [Event.HANDLED, Event.FAILED]
     assert outcome.conversation.requests == {}
     assert outcome.grown == -len(before.added[0].message)
@@ -154,31 +151,19 @@ def test_what_is_done_may_still_be_given_up_and_is_counted_once():
 def test_what_waits_is_not_queued_again():
     before = called("a")
     with pytest.raises(ImpossibleError, match="requeue: a delivery that is running"):
-        step(Requeue(before.added[0], None), before=before.conversation)
+        step(methodcaller("requeue", before.added[0], None), before=before.conversation)
 
 
 def test_a_question_that_does_not_wait_is_not_answered():
     before = called("a")
     approval = SimpleNamespace(id="q", delivery=before.added[0])
     with pytest.raises(ImpossibleError, match="no question q"):
-        step(Approve(approval, "ada"), before=before.conversation)
+        step(methodcaller("approve", approval, "ada"), before=before.conversation)
 
 
 def test_a_request_is_begun_once():
     with pytest.raises(ValueError, match="is open"):
-        step(Begin("r"), before=called("a").conversation)
-
-
-def test_a_note_is_about_a_delivery_or_about_a_thread():
-    before = called("a")
-    about = {"thread": "t", "to": "a", "detail": Failure("x")}
-    outcome = step(
-        Enter(Event.FLAGGED, about), Enter(Event.DISCARDED, {}, before.added[0]), before=before.conversation
-    )
-    assert [(r.event, r.thread, r.delivery) for r in outcome.records] == [
-        (Event.FLAGGED, "t", ""),
-        (Event.DISCARDED, before.added[0].thread, before.added[0].id),
-    ]
+        step(methodcaller("begin", "r"), before=called("a").conversation)
 
 
 def test_pruning_a_thread_takes_back_what_it_held_from_below():
@@ -206,7 +191,9 @@ def test_pruning_a_thread_takes_back_what_it_held_from_below():
     paper.step([d.to for d in paper.waiting].index("b"))
     thread = paper.calls[0][1].metadata.thread_id
     assert len(paper.conversation.tree.nodes[thread].held) == 1
-    outcome = transact(paper.conversation, shop, paper.moment(), Closing("a test"), [Prune(thread)])
+    made = Step(paper.conversation, shop, paper.moment(), Closing("a test"))
+    made.prune(thread)
+    outcome = made.finish()
     assert outcome.conversation.tree.nodes[thread].held == ()
     assert (outcome.conversation.requests[request].pending, outcome.conversation.requests[request].held) == (
         1,

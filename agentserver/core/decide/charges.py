@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agentserver.core.decide.commands import Reserve, Settle
-from agentserver.core.decide.transaction import transact
+from agentserver.core.decide.step import Step
 from agentserver.core.state.growing.spending import OPEN
 
 if TYPE_CHECKING:
@@ -36,7 +35,9 @@ def reserve(conversation: Conversation, asked: Reserving, rules: Rules, moment: 
     """Charge the most that some work may cost; None when there is an objection to it."""
     if objection(conversation, asked, rules):
         return None
-    return transact(conversation, rules, moment, asked, (Reserve(*asked),))
+    step = Step(conversation, rules, moment, asked, asked.delivery.request)
+    step.reserve(*asked)
+    return step.finish()
 
 
 def settle(conversation: Conversation, done: Settling, rules: Rules, moment: Moment) -> Outcome | None:
@@ -45,4 +46,6 @@ def settle(conversation: Conversation, done: Settling, rules: Rules, moment: Mom
     reservation = conversation.spending.open.get(key)
     if reservation is None or conversation.working_on(delivery) is None:
         return None
-    return transact(conversation, rules, moment, done, (Settle(delivery, reservation, cost),))
+    step = Step(conversation, rules, moment, done, delivery.request)
+    step.settle(delivery, reservation, cost)
+    return step.finish()

@@ -1,4 +1,4 @@
-"""The plain step against the general one. ``Paper`` decides every step of the tests here both ways."""
+"""Steps one after another: requests, calls, answers and what is gathered. ``Paper`` holds each to the lives."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentserver import HandlerResponse
-from agentserver.core.decide import decisions
-from agentserver.core.decide.plain import plain
-from tests.core.paper import Answer, Ask, Paper, listener, rules
+from tests.core.paper import Answer, Ask, Paper, errors, listener, rules
 from tests.fuzzing import examples
 
 
@@ -43,7 +41,7 @@ WATCHED = rules(
 @pytest.mark.parametrize("shop", [CHAIN, WATCHED], ids=["peers", "a guard with a memory"])
 @settings(max_examples=examples(25))
 @given(st.integers(0, 2**32))
-def test_whatever_listeners_say_one_after_another_both_ways_decide_the_same(shop, seed):
+def test_whatever_listeners_say_every_request_ends(shop, seed):
     random = Random(seed)
 
     def handler(number):
@@ -61,27 +59,11 @@ def test_whatever_listeners_say_one_after_another_both_ways_decide_the_same(shop
     for _ in range(3):
         paper.say(Ask("go"), "s0")
         paper.run()
+    assert len(paper.ends) == 3
+    assert not paper.conversation.requests
 
 
-def test_a_request_its_calls_and_its_answers_are_plain():
-    shop = rules(listener("a", "b"), listener("b"))
-    said = {"Ask": HandlerResponse(Ask("on"), "b"), "Answer": HandlerResponse.respond(Answer("there"))}
-    paper = Paper(
-        shop,
-        {
-            "a": lambda call: said[type(call.payload).__name__],
-            "b": lambda call: HandlerResponse.respond(Answer("x")),
-        },
-    )
-    paper.say(Ask("go"), "a")
-    paper.run()
-    assert (len(paper.calls), paper.plain, paper.received) == (3, 2, 1)
-    paper.say(Ask("go"), "a")
-    paper.run()
-    assert (len(paper.calls), paper.plain, paper.received) == (6, 4, 2)
-
-
-def test_answers_that_are_gathered_are_plain_but_for_the_last():
+def test_answers_are_gathered_until_the_last_has_come():
     shop = rules(listener("a", "b"), listener("b"))
     left = []
 
@@ -95,23 +77,23 @@ def test_answers_that_are_gathered_are_plain_but_for_the_last():
     paper = Paper(shop, {"a": gather, "b": lambda call: HandlerResponse.respond(Answer("x"))})
     paper.say(Ask("go"), "a")
     paper.run()
-    assert (len(paper.calls), paper.plain) == (11, 9)  # all but the first step, and the last: it prunes
+    assert len(paper.calls) == 11
     assert list(paper.ends.values()) == [True]
 
 
-def test_silence_after_which_the_thread_or_the_request_rests_is_not_plain():
+def test_silence_ends_a_request_without_an_answer():
     shop = rules(listener("a"), listener("b"))
     paper = Paper(shop, dict.fromkeys("ab", lambda call: None))
-    paper.say(Ask("one"), "a")
-    paper.say(Ask("two"), "a")
+    paper.say(Ask("one"), "a", "r1")
+    paper.say(Ask("two"), "a", "r2")
     paper.run()
-    assert paper.plain == 0
+    assert paper.ends == {"r1": False, "r2": False}
     assert not paper.conversation.requests
 
 
 @settings(max_examples=examples(50))
 @given(st.integers(0, 2**32))
-def test_whatever_listeners_gather_both_ways_decide_the_same(seed):
+def test_whatever_listeners_gather_every_request_ends(seed):
     random = Random(seed)
 
     def handler(number):
@@ -131,24 +113,25 @@ def test_whatever_listeners_gather_both_ways_decide_the_same(seed):
         paper.say(Ask("too"), "s0")
         while paper.waiting:
             paper.step(random.randrange(len(paper.waiting)))
+    assert len(paper.ends) == 6
 
 
-def test_an_answer_that_leaves_is_plain_and_ends_its_request_when_nothing_else_is_under_way():
+def test_an_answer_that_leaves_ends_its_request_when_nothing_else_is_under_way():
     shop = rules(listener("a"), listener("b"))
     paper = Paper(shop, dict.fromkeys("ab", lambda call: HandlerResponse.respond(Answer("x"))))
     paper.say(Ask("one"), "a", "r1")
     paper.say(Ask("two"), "b", "r2")
     paper.run()
-    assert (paper.plain, paper.received) == (2, 2)
     assert paper.ends == {"r1": True, "r2": True}
     assert not paper.conversation.requests
 
 
 @pytest.mark.parametrize("limits", [{"hops": 0}, {"messages": 0}, {"conversation_messages": 0}], ids=str)
-def test_a_request_for_which_there_is_no_room_is_not_plain(limits):
+def test_a_request_for_which_there_is_no_room_is_refused(limits):
     paper = Paper(rules(listener("a"), **limits), {"a": lambda call: None})
     paper.say(Ask("go"), "a")
-    assert (paper.received, paper.waiting) == (0, [])
+    assert paper.waiting == []
+    assert errors(paper.replies) == ["budget"]
 
 
 def both():
@@ -168,46 +151,25 @@ def begun_on(paper):
     return {node.owner: node.request for node in nodes if node.parent is not None}
 
 
-def test_a_request_on_a_thread_that_another_has_been_taken_up_on_is_not_plain():
+def test_a_request_takes_over_the_thread_of_an_earlier_one():
     paper = both()
     paper.say(Ask("one"), None, "r1")
     paper.step()
     assert begun_on(paper) == {"a": "r1", "b": "r1"}
     paper.say(Ask("two"), "a", "r2")
-    assert paper.received == 0
     assert begun_on(paper) == {"a": "r2", "b": "r1"}
     paper.run()
     assert begun_on(paper) == {"a": "", "b": ""}
     assert not paper.conversation.requests
 
 
-def test_a_request_on_a_thread_at_rest_is_plain_beside_others():
+def test_a_request_on_a_thread_at_rest_leaves_others_alone():
     paper = both()
     paper.say(Ask("one"), "a", "r1")
     paper.run()
     paper.say(Ask("two"), "b", "r2")
     paper.say(Ask("three"), "a", "r3")
     assert begun_on(paper) == {"a": "r3", "b": "r2"}
-    assert paper.received == 3
     paper.run()
     assert begun_on(paper) == {"a": "", "b": ""}
     assert not paper.conversation.requests
-
-
-@pytest.mark.parametrize("limits", [{"hops": 1}, {"messages": 1}, {"conversation_messages": 1}], ids=str)
-def test_what_exceeds_a_budget_is_not_plain(limits):
-    shop = rules(listener("a", "b"), listener("b"), **limits)
-    paper = Paper(shop, {"a": lambda call: HandlerResponse(Ask("on"), "b")})
-    paper.say(Ask("go"), "a")
-    paper.run()
-    assert paper.plain == 0
-
-
-def test_a_delivery_whose_turn_is_over_is_not_plain():
-    paper = Paper(
-        rules(listener("a", "b"), listener("b")), {"a": lambda call: HandlerResponse(Ask("x"), "b")}
-    )
-    paper.say(Ask("go"), "a")
-    finished = paper.invoke(paper.waiting[0])
-    closed = decisions.close(paper.conversation, paper.rules, paper.moment(), "over").conversation
-    assert plain(closed, finished, paper.rules, paper.moment()) is None

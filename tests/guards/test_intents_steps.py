@@ -1,4 +1,4 @@
-"""Steps of organisms with intents: the direct way and the general one give the same bytes."""
+"""Steps of organisms with intents."""
 
 from __future__ import annotations
 
@@ -10,13 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentserver import HandlerResponse, Handoff, Task
-from agentserver.core.decide import decisions
-from agentserver.core.decide.direct.spread import spreading
-from agentserver.core.decide.plain import plain
 from agentserver.core.drafts import replies
 from agentserver.core.drafts.routing import Sender
-from agentserver.core.encoding import changes, record_rows, recording
-from agentserver.core.pieces import whole
 from agentserver.core.records.audit import Event
 from tests.core.paper import Answer, Ask, Note, Paper
 from tests.fuzzing import examples
@@ -25,27 +20,6 @@ from tests.guards.test_intents import LOOSE, REVIEW, Review, desk, words
 VOCABULARY = words(REVIEW, LOOSE, legacy="loose")
 BOUND = {Review: {"clerk": "review"}}
 TARGETS = ["a", "b", "clerk", "boss", "files", "outbox", None]
-
-
-def kept(before, outcome):
-    """What engines keep of a step, of its cause, its records and its change; and what leaves."""
-    changed = changes.between(before, outcome.conversation, lambda *_: {})  # no guard here has a memory
-    sent = [delivery.message for delivery in (*outcome.added, *outcome.ready)]
-    left = [repr(reply).encode() for reply in outcome.replies]
-    return [recording.dump(outcome), record_rows.dump_records(outcome), changed, *sent, *left]
-
-
-class Kept(Paper):
-    """Holds the bytes of both ways against each other as well."""
-
-    def conclude(self, finished):
-        now = self.moment()
-        self.seeds -= 1
-        asked = (self.conversation, finished, self.rules, now)
-        general = kept(self.conversation, whole(decisions.concluding(*asked)))
-        for direct in (plain(*asked), whole(spreading(*asked))):
-            assert direct is None or kept(self.conversation, direct) == general
-        return super().conclude(finished)
 
 
 def said(random):
@@ -75,17 +49,18 @@ def response(random):
 
 @settings(max_examples=examples(40), deadline=None)
 @given(st.integers(0, 2**32))
-def test_both_ways_keep_the_same_bytes_whatever_is_handed_over(seed):
+def test_whatever_is_handed_over_every_request_ends(seed):
     random = Random(seed)
 
     def speak(call):
         return random.choice([None, *[response(random)] * 4, [response(random), response(random)]])
 
     names = ("a", "clerk", "boss", "files", "outbox")
-    p = Kept(desk(VOCABULARY, BOUND, messages=60), dict.fromkeys(names, speak))
+    p = Paper(desk(VOCABULARY, BOUND, messages=60), dict.fromkeys(names, speak))
     for to in random.choices(["a", "files"], k=4):
         p.say(Ask("go"), to)
         p.run()
+    assert len(p.ends) == 4
 
 
 @settings(max_examples=examples(100), deadline=None)
@@ -118,7 +93,7 @@ def chat(handed):
     def respond(call):
         return HandlerResponse.respond(Answer("done"))
 
-    p = Kept(desk(VOCABULARY), {"a": a, "clerk": respond, "boss": respond, "files": respond})
+    p = Paper(desk(VOCABULARY), {"a": a, "clerk": respond, "boss": respond, "files": respond})
     for _ in range(2):
         p.say(Ask("go"), "a")
         p.run()
@@ -126,22 +101,12 @@ def chat(handed):
 
 
 @pytest.mark.parametrize("intent", ["review", "loose"])
-def test_a_judged_handoff_and_the_answer_of_its_target_are_decided_directly(intent):
+def test_a_judged_handoff_reaches_its_target(intent):
     p = chat(Handoff.of(intent, {"ticket": "AB-1"} if intent == "review" else {}))
     assert [record.event for record in p.records].count(Event.ATTEMPTED) == 2
     assert len(p.seen("clerk")) == 2
-    assert p.received == 2
-    assert p.plain == 4  # a's answer to its principal closes the clerk's thread, and takes the general way
 
 
-def test_what_is_no_handoff_is_decided_directly_beside_intents():
-    p = Kept(desk(VOCABULARY), {"files": lambda call: HandlerResponse.respond(Answer("x"))})
-    p.say(Ask("go"), "files")
-    p.run()
-    assert (p.received, p.plain) == (1, 1)
-
-
-def test_a_refused_handoff_takes_the_general_way():
+def test_a_refused_handoff_reaches_no_target():
     p = chat(Handoff.of("nothing of ours"))
-    assert p.plain == 0
     assert not p.seen("clerk")

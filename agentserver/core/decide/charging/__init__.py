@@ -1,1 +1,0 @@
-"""Internal: the decisions about what a running invocation spends."""

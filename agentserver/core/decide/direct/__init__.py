@@ -1,1 +1,0 @@
-"""Steps that are decided directly, beside the general one. Internal."""

@@ -1,0 +1,593 @@
+"""One step of a conversation: what a decision does to deliveries, threads and requests, and the outcome of all of it.
+
+Deliveries and threads move by the tables of lives.py alone. Nothing is decided here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from agentserver.contract import Code, TodoClosed, TodoRegistered
+from agentserver.core.decide import lives
+from agentserver.core.decide.lives import DeliveryMove, DeliveryStage, ThreadMove
+from agentserver.core.drafts.routing import Route
+from agentserver.core.messages import TODO, Call, Delivery, Done, EventPlace, Reply
+from agentserver.core.notices import notice
+from agentserver.core.records.audit import Event
+from agentserver.core.records.details import Charge, Ground, GuardAsks, GuardQuestions, WhyEnded
+from agentserver.core.records.outcome import Outcome
+from agentserver.core.records.record_builder import RecordBuilder
+from agentserver.core.refusals import system_error
+from agentserver.core.state.approvals import Approval, digest
+from agentserver.core.state.conversation import Conversation
+from agentserver.core.state.growing.logs import changed
+from agentserver.core.state.growing.spending import Reservation
+from agentserver.core.state.requests import NO_REQUESTS, RequestChange
+from agentserver.core.state.threads import Held, TreeChange, narrowed
+from agentserver.payload.names import local
+from agentserver.wire import envelope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from lxml import etree
+
+    from agentserver.contract import TodoUntil
+    from agentserver.core.drafts.routing import Proposal
+    from agentserver.core.guard import Rules
+    from agentserver.core.messages import Failed, Moment, Question
+    from agentserver.core.records.details import Answering, Detail
+    from agentserver.core.records.outcome import Cause
+    from agentserver.core.state.growing.logs import LogChange
+    from agentserver.core.state.requests import OpenRequest
+    from agentserver.core.state.threads import Thread
+    from agentserver.spending import Amount
+
+_FINISHED: Final = lives.passage(DeliveryStage.RUNNING, DeliveryMove.FINISH)
+
+
+class Step:
+    """One step of a conversation, which stays as it was; ``finish`` returns the next one with all that changed.
+
+    Args:
+        conversation: as it is before the step.
+        rules: those that the step is decided by.
+        moment: when; time never runs back in a conversation.
+        cause: what is decided about.
+        request: the one that the step is about; empty when it is about none or several.
+        concluded: the delivery of the invocation that the step is about, if it is about one.
+        took: seconds that the invocation took, where that is known.
+    """
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        rules: Rules,
+        moment: Moment,
+        cause: Cause,
+        request: str = "",
+        concluded: Delivery | None = None,
+        took: float | None = None,
+    ) -> None:
+        if moment.now < conversation.touched:
+            moment = moment.not_before(conversation.touched)
+        self.before = conversation
+        self.rules = rules
+        self.moment = moment
+        self.cause = cause
+        self.records = RecordBuilder(conversation.id, moment.now, rules.redact, request, took)
+        self.memory: Mapping[str, object] | None = None
+        self._concluded = concluded
+        self._ids = moment.ids()
+        self._threads = TreeChange(conversation.tree)
+        self._nodes = self._threads.nodes
+        self._root = conversation.tree.root
+        self._requests = RequestChange(conversation.requests)
+        self._todos = conversation.todos
+        self._messages = conversation.messages
+        self._spending = conversation.spending
+        self._done: str | None = None
+        self._retry: Delivery | None = None
+        self._added: dict[str, Delivery] = {}
+        self._parsed: dict[str, etree._Element] = {}
+        self._dropped: list[Delivery] = []
+        self._asked: dict[str, Approval] = {}
+        self._asking = 0
+        self._grown = 0
+        self._woken: dict[str, None] = {}
+        self._closed: list[str] = []
+        self._replies: list[Reply | Done] = []
+        self._exhausted: dict[str, Detail] = {}
+        self._deprecated = False
+        self._over = False
+
+    # Deliveries
+
+    def take(self, delivery: Delivery, *, deprecated: bool = False) -> None:
+        """Consume the first delivery of a thread's inbox, and count it for todos.
+
+        ``deprecated``: its listener returned bytes.
+        """
+        thread = self._nodes.get(delivery.thread)
+        if thread is None or thread.inbox[:1] != (delivery,) or thread.id in self._woken:
+            self._consume(delivery, DeliveryMove.FINISH)
+        else:
+            self._requests.count(delivery.request, _FINISHED.waiting)
+            self._grown += _FINISHED.waiting * len(delivery.message)
+            self._done = delivery.id
+            self._woken[thread.id] = None
+            self._threads.put_inbox(thread, thread.inbox[1:])
+        self.records.record(Event.HANDLED, delivery)
+        if self._todos.watchers:
+            self._todos = self._todos.notice(delivery, self._caller(delivery))
+        self._deprecated = deprecated
+
+    def bury(self, delivery: Delivery, failed: Failed) -> None:
+        """Make a delivery, running or done, a dead letter."""
+        self._consume(delivery, DeliveryMove.FAIL)
+        self.records.record(Event.FAILED, delivery, code=failed.code, detail=failed.detail)
+
+    def retry(self, delivery: Delivery, failed: Failed) -> None:
+        """Leave the first delivery of a thread's inbox in place for another attempt."""
+        self._move(delivery, self._stage(delivery), DeliveryMove.RETRY)
+        thread = self._nodes[delivery.thread]
+        self._retry = delivery._replace(attempt=delivery.attempt + 1)
+        self._threads.put_inbox(thread, (self._retry, *thread.inbox[1:]))
+        self.records.record(Event.RETRIED, delivery, code=failed.code, detail=failed.detail)
+
+    def requeue(self, delivery: Delivery, top: str | None) -> None:
+        """Queue a dead letter once more on its thread. ``top``: the principal's thread at rest above it."""
+        if top is not None:
+            self._begin_on(delivery.request, top)
+        self._added[delivery.id] = delivery
+        self.records.record(Event.SENT, delivery)
+        self._move(delivery, self._stage(delivery), DeliveryMove.REQUEUE)
+        self._queue(self._nodes[delivery.thread], (delivery,))
+
+    def send(self, proposal: Proposal, request: str, hop: int) -> None:
+        """Send a message to a thread below, above or the sender's own; what reaches the root leaves.
+
+        One for which the request has no budget left ends the request instead.
+
+        Args:
+            proposal: the message, admitted or the system's own.
+            request: the outside message that caused it.
+            hop: its place in the causal chain.
+        """
+        own, route = self._nodes[proposal.thread], proposal.route
+        receiver: Thread | None = None
+        if route is Route.ANSWER:
+            receiver = self._nodes[own.parent or ""]
+        elif route is Route.NOTICE:
+            receiver = own
+        if receiver is not None and receiver.parent is None:
+            self._leave(proposal, request, hop)
+            return
+        limits, order = self.rules.blueprint.limits, self._messages
+        if (
+            hop > limits.hops
+            or order >= limits.conversation_messages
+            or not self._requests.spend(request, limits.messages)
+        ):
+            spent = Ground.HOPS.of(limits.hops) if hop > limits.hops else Ground.SPENT.of()
+            self.exhaust(request, spent)
+            return
+        self._messages += 1
+        if receiver is None:
+            call = Call(order, "" if self._concluded is None else self._concluded.id, proposal.place)
+            receiver = self._child(own, proposal, call)
+        else:
+            call = self._call(receiver, proposal)
+        sender = proposal.sender.name
+        delivery = Delivery(
+            next(self._ids),
+            self.before.id,
+            request,
+            receiver.id,
+            own.id,
+            sender,
+            receiver.owner,
+            proposal.root,
+            envelope.write(sender, receiver.owner, receiver.id, proposal.markup),
+            hop,
+            proposal.about,
+            0,
+            call,
+        )
+        self._parsed[delivery.id] = proposal.element
+        self._added[delivery.id] = delivery
+        self._grown += len(delivery.message)
+        self.records.record(Event.SENT, delivery)
+        if proposal.questions:
+            self._ask(receiver, delivery, proposal.questions)
+        elif self._todos.watchers:
+            self._place(receiver, delivery, DeliveryStage.NEW, DeliveryMove.SEND)
+        else:
+            if not receiver.inbox:
+                self._woken[receiver.id] = None
+            self._threads.put_inbox(receiver, (*receiver.inbox, delivery))
+        if own.parent is None:
+            self._begin_on(request, receiver.id)
+
+    def approve(self, approval: Approval, answered: Answering) -> None:
+        """Let a delivery that waited for a person go on its way. ``answered`` is for the record."""
+        delivery = approval.delivery
+        thread = self._unask(approval)
+        self.records.record(Event.APPROVED, delivery, detail=answered)
+        self._place(thread, delivery, DeliveryStage.ASKED, DeliveryMove.APPROVE)
+
+    def deny(self, approval: Approval, answered: Answering) -> None:
+        """Drop a delivery that a person denied. ``answered`` is for the record."""
+        self._unask(approval)
+        self.records.record(Event.WITHDRAWN, approval.delivery, detail=answered)
+        self._drop(approval.delivery, DeliveryStage.ASKED, DeliveryMove.DENY)
+
+    # Threads, requests and what threads keep
+
+    def begin(self, request: str) -> None:
+        """Open a request."""
+        self._requests.begin(request)
+
+    def cancel(self, request: str, reason: str) -> None:
+        """Close the threads of a request with all that is under way on them. ``reason`` is for the record."""
+        about = {"thread": self._root, "to": self.before.principal, "request": request}
+        self.records.note(Event.CANCELLED, detail=WhyEnded(reason), **about)
+        self._shut(request)
+
+    def exhaust(self, request: str, detail: Detail) -> None:
+        """End a request that has used up its budget with this step. ``detail`` is for operators."""
+        self._exhausted.setdefault(request, detail)
+
+    def prune(self, thread: str) -> None:
+        """Close everything below a thread; what came from there and still waits on the thread goes too."""
+        if self._todos.watchers:
+            self._todos = self._todos.abandon(thread)
+        if not self._nodes[thread].children:
+            return
+        closed = self._threads.prune(thread)
+        gone = {node.id for node in closed}
+        self._close(closed)
+        node = self._nodes[thread]
+        if not any(delivery.origin in gone for delivery in node.waiting()):
+            return
+        for delivery, stage in self._stages(node):
+            if delivery.origin in gone:
+                self._drop(delivery, stage)
+        rest = node._replace(
+            inbox=tuple([delivery for delivery in node.inbox if delivery.origin not in gone]),
+            held=tuple([held for held in node.held if held.delivery.origin not in gone]),
+            approvals=tuple([one for one in node.approvals if one.delivery.origin not in gone]),
+        )
+        self._put(node, ThreadMove.SHED, rest)
+
+    def close(self, reason: str) -> None:
+        """End the conversation: close every thread."""
+        self.prune(self._root)
+        self._over = True
+        self.records.note(
+            Event.CLOSED, thread=self._root, to=self.before.principal, detail=WhyEnded(reason)
+        )
+
+    def count_refusals(self, thread: str, refusals: int) -> None:
+        """Set how many refusals in a row a thread has had."""
+        self._threads.put(self._nodes[thread]._replace(refusals=refusals))
+
+    def store(self, thread: str, values: Mapping[str, bytes | None], logged: Sequence[LogChange]) -> None:
+        """Change the stored values of a thread, encoded, and its logs; None deletes a value."""
+        node = self._nodes[thread]
+        storage, logs = node.storage, node.logs
+        if values:
+            merged = {**storage, **values}
+            storage = {name: value for name, value in merged.items() if value is not None}
+        if logged:
+            logs = changed(logs, logged)
+        self._threads.put(node._replace(storage=storage, logs=logs))
+
+    def reserve(self, delivery: Delivery, what: str, most: Amount) -> None:
+        """Charge work before it is done, and forget the charges of work that is over."""
+        made = Reservation(next(self._ids), delivery.thread, delivery.id, delivery.request, delivery.to, most)
+        self._spending = self.before.charged().reserve(made)
+        self.records.record(Event.RESERVED, delivery, detail=Charge(what, most.tokens, most.money))
+
+    def settle(self, delivery: Delivery, reservation: Reservation, cost: Amount) -> None:
+        """Charge what work has cost in place of what was reserved for it."""
+        self._spending = self._spending.settle(reservation, cost)
+        self.records.record(Event.SETTLED, delivery, detail=Charge("", cost.tokens, cost.money))
+
+    def watch(self, delivery: Delivery, until: TodoUntil, place: int = 0) -> None:
+        """Register a todo for the thread of a delivery and answer with its id. ``place``: of the message."""
+        watcher = next(self._ids)
+        self._todos = self._todos.watch(delivery.thread, until, watcher)
+        self._serve(delivery, TodoRegistered(watcher), place)
+
+    def complete(self, delivery: Delivery, watcher: str, place: int = 0) -> None:
+        """Close a todo and answer whether there was one. ``place``: of the message that asked."""
+        self._serve(delivery, TodoClosed(watcher, self.forget(delivery.thread, watcher)), place)
+
+    def forget(self, thread: str, watcher: str) -> bool:
+        """Close a todo of a thread and release what it holds; False when the thread has none of that id."""
+        before, self._todos = self._todos, self._todos.close(thread, watcher)
+        if self._todos is before:
+            return False
+        self._release(thread, lambda held: held.watcher == watcher)
+        return True
+
+    def finish(self) -> Outcome:
+        """Settle spent budgets, stuck holds and requests at rest, and return all that has changed."""
+        before = self.before
+        if self._exhausted:
+            self._end_exhausted()
+        concerned = self._requests.settle()
+        for request in concerned:
+            if not request.pending or request.held == request.pending:
+                self._end_requests(concerned)
+                break
+        ready: list[Delivery] = []
+        for thread in self._woken:
+            node = self._nodes.get(thread)
+            if node is not None and node.inbox:
+                ready.append(node.inbox[0])  # QUEUED becomes RUNNING, which no count tells apart
+        memory = self.rules.recall(before) if self.memory is None else self.memory
+        after = Conversation(
+            before.id,
+            before.principal,
+            self._threads.result(),
+            self._todos,
+            self._requests.now or NO_REQUESTS,
+            self._messages,
+            memory,
+            before.version + 1,
+            self.moment.now,
+            self._over,
+            before.rights,
+            self._spending,
+        )
+        return Outcome(
+            before.version,
+            after,
+            self._done,
+            tuple(self._added.values()),
+            tuple(self._dropped),
+            self._still_asked() if self._asked else (),
+            self._asking,
+            self._grown,
+            tuple(ready),
+            self._retry,
+            tuple(self._closed),
+            self._placed() if self._replies else (),
+            tuple(self.records.records),
+            self._parsed,
+            self._deprecated,
+            self.moment,
+            self.cause,
+            before,
+        )
+
+    # The moves of deliveries and threads
+
+    def _move(self, delivery: Delivery, before: DeliveryStage, move: DeliveryMove) -> None:
+        """Let a delivery pass into its next stage, and keep the counts."""
+        _, waiting, held, asked = lives.passage(before, move)
+        if before is DeliveryStage.NEW:  # counted when it was made
+            waiting = 0
+        if waiting or held:
+            self._requests.count(delivery.request, waiting, held)
+        self._grown += waiting * len(delivery.message)
+        self._asking += asked
+
+    def _put(self, before: Thread, move: ThreadMove, after: Thread) -> None:
+        """Let a thread pass into its next stage. A delivery that becomes its first one is ready."""
+        lives.step(before, move, after)
+        if move is ThreadMove.TAKE or (after.inbox and after.inbox[:1] != before.inbox[:1]):
+            self._woken[after.id] = None
+        self._threads.put(after)
+
+    def _stage(self, delivery: Delivery) -> DeliveryStage:
+        """Return the stage of a delivery. An absent one counts as dead: only a dead letter comes back."""
+        if delivery.id == self._done:
+            return DeliveryStage.DONE
+        thread = self._nodes.get(delivery.thread)
+        found = () if thread is None else self._stages(thread)
+        return next((stage for other, stage in found if other.id == delivery.id), DeliveryStage.DEAD)
+
+    def _stages(self, thread: Thread) -> Iterator[tuple[Delivery, DeliveryStage]]:
+        """List all deliveries on a thread with their stages."""
+        first = DeliveryStage.QUEUED if thread.id in self._woken else DeliveryStage.RUNNING
+        for number, delivery in enumerate(thread.inbox):
+            yield delivery, DeliveryStage.QUEUED if number else first
+        for held in thread.held:
+            yield held.delivery, DeliveryStage.HELD
+        for approval in thread.approvals:
+            yield approval.delivery, DeliveryStage.ASKED
+
+    def _consume(self, delivery: Delivery, move: DeliveryMove) -> None:
+        stage = self._stage(delivery)
+        self._move(delivery, stage, move)
+        if stage is DeliveryStage.RUNNING:
+            thread = self._nodes[delivery.thread]
+            self._woken[thread.id] = None
+            self._threads.put_inbox(thread, thread.inbox[1:])
+        self._done = delivery.id
+
+    def _queue(self, thread: Thread, deliveries: Sequence[Delivery]) -> None:
+        """Put deliveries behind the others in the inbox of a thread: QUEUE leads there from every open stage."""
+        if not thread.inbox:
+            self._woken[thread.id] = None
+        self._threads.put_inbox(thread, (*thread.inbox, *deliveries))
+
+    def _child(self, own: Thread, proposal: Proposal, call: Call) -> Thread:
+        """Find the thread for a call below the sender's: one at rest or, for a call to itself, a new one."""
+        allowed = own.allowed if proposal.allowed is None else narrowed(own.allowed, proposal.allowed)
+        if proposal.route is not Route.SELF:
+            child = self._threads.resting(own.id, proposal.to, allowed)
+            if child is not None:
+                return child.called_by(call)
+        return self._threads.open(own.id, proposal.to, next(self._ids), call, allowed)
+
+    def _call(self, receiver: Thread, proposal: Proposal) -> Call:
+        """Return the call that an answer or a notice is about."""
+        concluded = self._concluded
+        if proposal.route is Route.NOTICE:
+            refused = proposal.root == self.rules.failure
+            return Call(0, "" if concluded is None else concluded.id, proposal.place, refused)
+        if concluded is not None and concluded.origin == receiver.id:
+            return concluded.call  # a dead letter may be older than the thread's last call
+        return self._nodes[proposal.thread].call
+
+    def _place(self, thread: Thread, delivery: Delivery, before: DeliveryStage, move: DeliveryMove) -> None:
+        """Queue a delivery on its thread, or hold it there for a todo."""
+        holder = self._todos.holder(delivery, thread.parent)
+        if holder is None:
+            self._move(delivery, before, move)
+            self._queue(thread, (delivery,))
+            return
+        self._move(delivery, before, DeliveryMove.HOLD)
+        self._todos = self._todos.keep(thread.id, holder)
+        held = (*thread.held, Held(holder.watcher_id, delivery))
+        self._put(thread, ThreadMove.PARK, thread._replace(held=held))
+        if holder.kept + 1 == holder.count:
+            self._release(thread.id, lambda held: held.watcher == holder.watcher_id)
+
+    def _release(self, thread_id: str, chosen: Callable[[Held], bool]) -> None:
+        """Queue the chosen of a thread's held deliveries in the order of the calls that they answer."""
+        thread = self._nodes[thread_id]
+        freed = [held.delivery for held in thread.held if chosen(held)]
+        if not freed:
+            return
+        rest = tuple([held for held in thread.held if not chosen(held)])
+        self._put(thread, ThreadMove.SHED, thread._replace(held=rest))
+        for delivery in freed:
+            self._move(delivery, DeliveryStage.HELD, DeliveryMove.RELEASE)
+        self._queue(self._nodes[thread_id], sorted(freed, key=self._call_order))
+
+    def _call_order(self, delivery: Delivery) -> int:
+        if delivery.call.order:
+            return delivery.call.order
+        origin = self._nodes.get(delivery.origin)
+        return origin.call.order if origin is not None else 0
+
+    def _ask(self, thread: Thread, delivery: Delivery, questions: tuple[Question, ...]) -> None:
+        """Let a delivery wait on its thread until a person approves it."""
+        self._move(delivery, DeliveryStage.NEW, DeliveryMove.ASK)
+        approval = Approval(next(self._ids), delivery, questions, self.moment.now, digest(delivery))
+        self._put(thread, ThreadMove.PARK, thread._replace(approvals=(*thread.approvals, approval)))
+        self._asked[approval.id] = approval
+        asked = tuple([GuardAsks(question.guard, question.why) for question in questions])
+        self.records.record(Event.ASKED, delivery, detail=GuardQuestions(asked))
+
+    def _unask(self, approval: Approval) -> Thread:
+        """Take an approval from its thread, and return the thread without it."""
+        thread = self._nodes[approval.delivery.thread]
+        if approval not in thread.approvals:
+            raise lives.ImpossibleError(f"no question {approval.id} waits on its thread")
+        rest = tuple([other for other in thread.approvals if other.id != approval.id])
+        after = thread._replace(approvals=rest)
+        self._put(thread, ThreadMove.SHED, after)
+        return after
+
+    def _serve(self, delivery: Delivery, answer: TodoRegistered | TodoClosed, place: int) -> None:
+        reply = notice(answer, delivery.thread, self.rules, sender=TODO)._replace(place=place)
+        self.send(reply, delivery.request, delivery.hop + 1)
+
+    def _drop(
+        self, delivery: Delivery, before: DeliveryStage, move: DeliveryMove = DeliveryMove.DROP
+    ) -> None:
+        """Drop a delivery that no listener will be given."""
+        self._move(delivery, before, move)
+        self.records.record(Event.DROPPED, delivery)
+        self._parsed.pop(delivery.id, None)
+        if self._added.pop(delivery.id, None) is None:
+            self._dropped.append(delivery)
+
+    def _close(self, threads: tuple[Thread, ...]) -> None:
+        """Drop threads that are out of the tree, with all that is on them."""
+        if self._todos.watchers:
+            self._todos = self._todos.forget({thread.id for thread in threads})
+        for thread in threads:
+            self._closed.append(thread.id)
+            if not thread.quiet:
+                for delivery, stage in self._stages(thread):
+                    self._drop(delivery, stage)
+            self.records.note(Event.CLOSED, thread=thread.id, to=thread.owner)
+
+    def _shut(self, request: str) -> None:
+        """Close the threads that a request was delivered on, if they are still there."""
+        for thread in self._requests.threads(request):
+            if thread in self._nodes:
+                self._close(self._threads.shut(thread))
+
+    def _begin_on(self, request: str, thread: str) -> None:
+        """Note a thread of the principal's at rest that a request is delivered on."""
+        self._requests.began_on(request, thread, self._nodes[thread].request)
+        self._threads.belongs(thread, request)
+
+    def _caller(self, delivery: Delivery) -> str | None:
+        """Return the thread that called the one of a delivery."""
+        thread = self._nodes.get(delivery.thread)
+        return None if thread is None else thread.parent
+
+    def _leave(self, proposal: Proposal, request: str, hop: int) -> None:
+        """Send a message out through the gateway."""
+        sender, root, principal = proposal.sender.name, proposal.root, self.before.principal
+        error = root == self.rules.failure
+        message = envelope.write(sender, principal, None, proposal.markup)
+        self._replies.append(Reply(self.before.id, request, sender, root, message, error))
+        self._requests.answer(request)
+        self.records.note(
+            Event.ANSWERED,
+            thread=proposal.thread,
+            sender=sender,
+            to=principal,
+            root=local(root),
+            hop=hop,
+            message=message,
+            request=request,
+        )
+
+    # The end of a step
+
+    def _placed(self) -> tuple[Reply | Done, ...]:
+        version = self.before.version + 1
+        return tuple(
+            [event._replace(place=EventPlace(version, at)) for at, event in enumerate(self._replies)]
+        )
+
+    def _still_asked(self) -> tuple[Approval, ...]:
+        threads = [self._nodes.get(one.delivery.thread) for one in self._asked.values()]
+        return tuple(
+            [
+                one
+                for thread in threads
+                if thread is not None
+                for one in thread.approvals
+                if one.id in self._asked
+            ]
+        )
+
+    def _end_exhausted(self) -> None:
+        """End requests that overran their budgets, with a refusal to their senders."""
+        for request, detail in self._exhausted.items():
+            self._shut(request)
+            error = notice(system_error(Code.BUDGET), self._root, self.rules)
+            about = {"thread": self._root, "to": self.before.principal, "code": Code.BUDGET}
+            self.records.note(Event.REFUSED, detail=detail, request=request, **about)
+            self._leave(error, request, 0)
+
+    def _end_requests(self, concerned: Sequence[OpenRequest]) -> None:
+        """Release held replies after which no other can come, and end the requests of which nothing is left."""
+        stuck = {entry.id for entry in concerned if entry.held and entry.held == entry.pending}
+        if stuck:
+            for thread in [node.id for node in self._nodes.values() if node.held]:
+                self._release(thread, lambda held: held.delivery.request in stuck)
+            concerned = self._requests.settle()
+        for request in concerned:
+            if request.pending:
+                continue
+            self._requests.close(request.id)
+            for thread in request.threads:
+                self._threads.belongs(thread, "")
+            self._replies.append(Done(self.before.id, request.id, request.answered))
+            if not request.answered:
+                self.records.note(
+                    Event.ENDED, thread=self._root, to=self.before.principal, request=request.id
+                )

@@ -22,7 +22,8 @@ time of the loop's thread, and by the clock, which includes what else the machin
 until the conversation holds so much untrusted text. Then it calls a sink with a quantity for the first time, and again.
 
     ./run bench hop                  # floor and agentserver
-    ./run bench hop --peers          # the same beside its peers
+    ./run bench hop --rounds 6       # six rounds
+    ./run bench hop --peers          # the same beside its peers, which are measured wherever they are installed
 """
 
 from __future__ import annotations
@@ -68,14 +69,14 @@ OUTER: Any = {None: envelope.NAMESPACE}
 THREAD = "7c9e6679-7425-40de-944b-e07fc1f90ae7"
 ESCAPED = 'R&D says "5 < 7" & so on: '
 AIMS = {
-    ("ask and answer", "off"): 4.0,
+    ("ask and answer", "off"): 3.5,
     ("ask and answer", "audit"): 4.0,
     ("ask and answer", "undeclared"): 12.0,
     ("new words", "undeclared"): 20.0,
     ("chain of 10", "off"): 5.0,
-    ("chain of 10", "audit"): 6.0,
+    ("chain of 10", "audit"): 5.5,
     ("fan-out 1-100-1", "off"): 4.5,
-    ("from outside", "off"): 8.0,
+    ("from outside", "off"): 9.0,
 }
 """Times the floor, at 0.4 kB, for pure Python."""
 
@@ -384,7 +385,7 @@ def main() -> None:
         kind, size, mode, hops, what = args.child
         child(kind, size, mode, int(hops), what)
         return
-    peer = peers() if args.peers else None
+    peer = peers() if args.peers or PEERS.exists() else None
     for size in args.size or PAYLOADS:
         compare(args.rounds, args.hops, size, peer)
     print(f"\n{'longest pauses of the event loop, ms':48}{'CPU':>9}{'clock':>9}{'aim':>6}")

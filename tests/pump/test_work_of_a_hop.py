@@ -13,12 +13,12 @@ BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "hop.py"
 HOPS = 200
 
 REACHED = {
-    ("ask and answer", "off"): 92.5,
-    ("ask and answer", "audit"): 99.0,
-    ("chain of 10", "off"): 122.5,
-    ("chain of 10", "audit"): 141.0,
-    ("fan-out 1-100-1", "off"): 128.5,
-    ("from outside", "off"): 290.5,
+    ("ask and answer", "off"): 106.5,
+    ("ask and answer", "audit"): 120.5,
+    ("chain of 10", "off"): 130.5,
+    ("chain of 10", "audit"): 153.5,
+    ("fan-out 1-100-1", "off"): 145.5,
+    ("from outside", "off"): 354.0,
 }
 """Calls a hop. What makes them fewer lowers its number here."""
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from agentserver.core.guard import Rules
-    from agentserver.core.messages import Draft, Finished
+    from agentserver.core.messages import Delivery, Draft, Finished
     from agentserver.core.pieces import Pieces
     from agentserver.core.presenting import Opened
     from agentserver.core.records.details import Detail
@@ -96,8 +96,9 @@ def judging(
             found = admit(draft, sender, rules, memory, remarks, place)
         if isinstance(found, Refusal):
             return Admission((), replace(found, place=place), tuple(remarks))
-        # A guard that counts a message has said something about it.
-        if rules.counting and (len(remarks) > remarked or any([one.questions for one in found])):
+        if rules.counting and (
+            len(remarks) > remarked or _asks(found)
+        ):  # one is counted only with a word about it
             memory = rules.sent(memory, found, sender.at)
         admitted.extend(found)
         if place < last:
@@ -109,6 +110,11 @@ def judging(
             break
     changed = None if memory is before or over else memory
     return Admission(() if over else tuple(admitted), over, tuple(remarks), memory=changed)
+
+
+def _asks(proposals: Sequence[Proposal]) -> bool:
+    """Tell whether a person has to approve one of the messages."""
+    return any(one.questions for one in proposals)
 
 
 def _opened(
@@ -161,20 +167,22 @@ def admitting(
     sender = Sender(listener, thread.id, caller.owner, at, given)
     if isinstance(said, Refusal):
         return reject_unread(said, sender, rules)
-    todos = 0
-    if conversation.todos.watchers:
-        todos = sum(one.watcher_id not in effects.closed for one in conversation.todos.of(thread.id))
+    kept = conversation.todos.of(thread.id) if conversation.todos.watchers else ()
+    todos = sum([one.watcher_id not in effects.closed for one in kept]) if kept else 0
     judged = yield from judging(said.drafts, sender, rules, memory, todos)
+    return _review(judged, conversation, delivery, rooted=caller.parent is None)
+
+
+def _review(judged: Admission, conversation: Conversation, delivery: Delivery, *, rooted: bool) -> Admission:
+    """Refuse questions that cannot wait, and name the listener of a SystemError that is passed on as an answer."""
     for place, one in enumerate(judged.proposals):
         if one.questions:
-            denied = _unanswerable(judged.proposals, conversation, rooted=caller.parent is None)
+            denied = _unanswerable(judged.proposals, conversation, rooted=rooted)
             if denied is not None:
                 return judged._replace(proposals=(), refusal=denied)
-        # Nothing else of the system's is ever admitted as an answer than a SystemError that is passed on.
         if one.route is Route.ANSWER and one.root.startswith(SYSTEMS_OWN):
-            proposals = list(judged.proposals)
-            proposals[place] = one._replace(about=delivery.to)
-            judged = judged._replace(proposals=tuple(proposals))
+            before, after = judged.proposals[:place], judged.proposals[place + 1 :]
+            judged = judged._replace(proposals=(*before, one._replace(about=delivery.to), *after))
     return judged
 
 
@@ -236,10 +244,28 @@ def admit(
         forged = overstepped(draft, proposals, sender, rules.blueprint.services)
         if forged is not None:
             return forged
+    allowed, worst = _ask_guards(proposals, peers, sender.at, rules, memory, remarks)
+    # A member that a broadcast may not reach is left out; any other denial is about the message itself.
+    if worst is not None and not (draft.to is None and allowed and worst.code is Code.ROUTING):
+        return Refusal(worst.code, worst.detail, target)
+    if not allowed:
+        return Refusal(Code.ROUTING, Ground.NO_TAKER.of(draft.root), target)
+    return allowed
+
+
+def _ask_guards(
+    proposals: Sequence[Proposal],
+    peers: frozenset[str] | None,
+    at: float,
+    rules: Rules,
+    memory: Mapping[str, object],
+    remarks: list[AuditNote],
+) -> tuple[list[Proposal], Denial | None]:
+    """Return the proposals that every guard passes or wants approved, and the weightiest denial of the others."""
     allowed: list[Proposal] = []
     worst: Denial | None = None
     for proposal in proposals:
-        ruling = rules.ruling(memory, proposal, sender.at)
+        ruling = rules.ruling(memory, proposal, at)
         if ruling is PASSED:
             allowed.append(proposal if peers is None else proposal._replace(allowed=peers))
             continue
@@ -248,12 +274,7 @@ def admit(
             allowed.append(proposal._replace(questions=ruling.questions, allowed=peers))
         elif worst is None or worst.code is Code.ROUTING:
             worst = ruling.denied
-    # A member that a broadcast may not reach is left out; any other denial is about the message itself.
-    if worst is not None and not (draft.to is None and allowed and worst.code is Code.ROUTING):
-        return Refusal(worst.code, worst.detail, target)
-    if not allowed:
-        return Refusal(Code.ROUTING, Ground.NO_TAKER.of(draft.root), target)
-    return allowed
+    return allowed, worst
 
 
 def _overfull(proposals: Sequence[Proposal], rules: Rules, todos: int) -> Refusal | None:

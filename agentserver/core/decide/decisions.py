@@ -15,7 +15,7 @@ from agentserver.core.decide.admission import Admission, admitting, judge, rejec
 from agentserver.core.decide.dismissal import dismissed, excerpted
 from agentserver.core.decide.step import Step
 from agentserver.core.drafts.routing import Route, Sender
-from agentserver.core.messages import NO_EFFECTS, Closing, Drafts, Failed, Opening, TurnedAway
+from agentserver.core.messages import NO_EFFECTS, Closing, Drafts, Failed, Opening, Returned, TurnedAway
 from agentserver.core.notices import notice
 from agentserver.core.pieces import whole
 from agentserver.core.records import causes
@@ -27,13 +27,22 @@ from agentserver.core.state.todos import nudge
 from agentserver.payload.names import local
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from lxml import etree
 
     from agentserver.core.drafts.routing import Proposal
     from agentserver.core.guard import Rules
-    from agentserver.core.messages import Call, Cancelling, Delivery, Draft, Effects, Finished, GivenUp, Moment, Outside
+    from agentserver.core.messages import (
+        Call,
+        Cancelling,
+        Delivery,
+        Draft,
+        Finished,
+        GivenUp,
+        Moment,
+        Outside,
+    )
     from agentserver.core.pieces import Pieces
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.conversation import Conversation
@@ -96,7 +105,8 @@ def receive(
     cause = outside if judged.refusal is None else dismissed(outside, judged, rules.redact)
     step = Step(conversation, rules, moment, cause, outside.request)
     step.begin(outside.request)
-    _remark(step, judged, root, principal)
+    if judged.remarks:
+        _remark(step, judged, root, principal)
     if judged.refusal is not None:
         _turn_away(step, outside.request, judged.refusal)
     for proposal in judged.proposals:
@@ -214,38 +224,13 @@ def concluding(
     at = step.moment.now
     memory = rules.seen(conversation, delivery, element, at)
     judged = yield from admitting(conversation, finished, rules, memory, at)
-    said, effects = result
-    step.take(delivery, deprecated=isinstance(said, Drafts) and said.deprecated)
-    step.memory = judged.memory or memory
+    _take(step, finished, thread, judged, memory)
     if judged.over is not None:
         step.exhaust(delivery.request, judged.over)
-        return step.finish()
-    if effects is not NO_EFFECTS:
-        _apply_effects(step, thread, effects)
-    if isinstance(said, Drafts) and said.repairs:
-        for repair in said.repairs:
-            step.records.record(Event.REPAIRED, delivery, detail=Repaired(repair))
-    if judged.remarks:
-        _remark(step, judged, thread.id, delivery.to)
-    if judged.refusal is not None:
+    elif judged.refusal is not None:
         _refuse(step, thread, delivery, judged.refusal)
-        return step.finish()
-    # A message that is admitted ends a row of refusals; an answer first ends the sub-tasks that are under way.
-    if thread.refusals:
-        step.count_refusals(thread.id, 0)
-    proposals, hop = judged.proposals, delivery.hop + 1
-    for proposal in proposals:
-        if proposal.route is Route.ANSWER:
-            step.prune(thread.id)
-            break
-    last = len(proposals) - 1
-    for place, proposal in enumerate(proposals):
-        if proposal.route is Route.SERVICE:
-            _serve(step, delivery, proposal)
-        else:
-            step.send(proposal, delivery.request, hop)
-        if place < last:
-            yield
+    else:
+        yield from _send(step, thread, delivery, judged.proposals)
     return step.finish()
 
 
@@ -276,12 +261,45 @@ def _fail(step: Step, finished: Finished, thread: Thread, failed: Failed, retrie
         _end_work(step, thread, delivery, failed)
 
 
-def _apply_effects(step: Step, thread: Thread, effects: Effects) -> None:
-    """Change what a handler has changed besides sending."""
-    for watcher in effects.closed:
-        step.forget(thread.id, watcher)
-    if effects.stored or effects.logged:
-        step.store(thread.id, effects.stored, effects.logged)
+def _take(
+    step: Step, finished: Finished, thread: Thread, judged: Admission, memory: Mapping[str, object]
+) -> None:
+    """Consume the delivery of an invocation, and keep what guards remember and what its handler has changed."""
+    delivery, _, result, _ = finished
+    assert isinstance(result, Returned)
+    said, effects = result
+    step.take(delivery, deprecated=isinstance(said, Drafts) and said.deprecated)
+    step.memory = judged.memory or memory
+    if judged.over is not None:
+        return
+    if effects is not NO_EFFECTS:
+        for watcher in effects.closed:
+            step.forget(thread.id, watcher)
+        if effects.stored or effects.logged:
+            step.store(thread.id, effects.stored, effects.logged)
+    if isinstance(said, Drafts) and said.repairs:
+        for repair in said.repairs:
+            step.records.record(Event.REPAIRED, delivery, detail=Repaired(repair))
+    if judged.remarks:
+        _remark(step, judged, thread.id, delivery.to)
+
+
+def _send(step: Step, thread: Thread, delivery: Delivery, proposals: Sequence[Proposal]) -> Pieces[None]:
+    """Send every proposal; it ends a row of refusals. An answer first ends the sub-tasks that are under way."""
+    if thread.refusals:
+        step.count_refusals(thread.id, 0)
+    for proposal in proposals:
+        if proposal.route is Route.ANSWER:
+            step.prune(thread.id)
+            break
+    last, hop = len(proposals) - 1, delivery.hop + 1
+    for place, proposal in enumerate(proposals):
+        if proposal.route is Route.SERVICE:
+            _serve(step, delivery, proposal)
+        else:
+            step.send(proposal, delivery.request, hop)
+        if place < last:
+            yield
 
 
 def _remark(step: Step, judged: Admission, thread: str, sender: str) -> None:

@@ -5,7 +5,7 @@ Deliveries and threads move by the tables of lives.py alone. Nothing is decided 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from agentserver.contract import Code, TodoClosed, TodoRegistered
 from agentserver.core.decide import lives
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from agentserver.core.state.threads import Thread
     from agentserver.spending import Amount
 
+_new = tuple.__new__
+"""Makes a wide tuple without the call of Python that its class would make; tests/test_tuples.py counts the fields."""
 _FINISHED: Final = lives.passage(DeliveryStage.RUNNING, DeliveryMove.FINISH)
 
 
@@ -179,20 +181,23 @@ class Step:
         else:
             call = self._call(receiver, proposal)
         sender = proposal.sender.name
-        delivery = Delivery(
-            next(self._ids),
-            self.before.id,
-            request,
-            receiver.id,
-            own.id,
-            sender,
-            receiver.owner,
-            proposal.root,
-            envelope.write(sender, receiver.owner, receiver.id, proposal.markup),
-            hop,
-            proposal.about,
-            0,
-            call,
+        delivery = _new(
+            Delivery,
+            (
+                next(self._ids),
+                self.before.id,
+                request,
+                receiver.id,
+                own.id,
+                sender,
+                receiver.owner,
+                proposal.root,
+                envelope.write(sender, receiver.owner, receiver.id, proposal.markup),
+                hop,
+                proposal.about,
+                0,
+                call,
+            ),
         )
         self._parsed[delivery.id] = proposal.element
         self._added[delivery.id] = delivery
@@ -264,9 +269,7 @@ class Step:
         """End the conversation: close every thread."""
         self.prune(self._root)
         self._over = True
-        self.records.note(
-            Event.CLOSED, thread=self._root, to=self.before.principal, detail=WhyEnded(reason)
-        )
+        self.records.note(Event.CLOSED, thread=self._root, to=self.before.principal, detail=WhyEnded(reason))
 
     def count_refusals(self, thread: str, refusals: int) -> None:
         """Set how many refusals in a row a thread has had."""
@@ -328,39 +331,45 @@ class Step:
             if node is not None and node.inbox:
                 ready.append(node.inbox[0])  # QUEUED becomes RUNNING, which no count tells apart
         memory = self.rules.recall(before) if self.memory is None else self.memory
-        after = Conversation(
-            before.id,
-            before.principal,
-            self._threads.result(),
-            self._todos,
-            self._requests.now or NO_REQUESTS,
-            self._messages,
-            memory,
-            before.version + 1,
-            self.moment.now,
-            self._over,
-            before.rights,
-            self._spending,
+        after = _new(
+            Conversation,
+            (
+                before.id,
+                before.principal,
+                self._threads.result(),
+                self._todos,
+                self._requests.now or NO_REQUESTS,
+                self._messages,
+                memory,
+                before.version + 1,
+                self.moment.now,
+                self._over,
+                before.rights,
+                self._spending,
+            ),
         )
-        return Outcome(
-            before.version,
-            after,
-            self._done,
-            tuple(self._added.values()),
-            tuple(self._dropped),
-            self._still_asked() if self._asked else (),
-            self._asking,
-            self._grown,
-            tuple(ready),
-            self._retry,
-            tuple(self._closed),
-            self._placed() if self._replies else (),
-            tuple(self.records.records),
-            self._parsed,
-            self._deprecated,
-            self.moment,
-            self.cause,
-            before,
+        return _new(
+            Outcome,
+            (
+                before.version,
+                after,
+                self._done,
+                tuple(self._added.values()),
+                tuple(self._dropped),
+                self._still_asked() if self._asked else (),
+                self._asking,
+                self._grown,
+                tuple(ready),
+                self._retry,
+                tuple(self._closed),
+                self._placed() if self._replies else (),
+                tuple(self.records.records),
+                self._parsed,
+                self._deprecated,
+                self.moment,
+                self.cause,
+                before,
+            ),
         )
 
     # The moves of deliveries and threads

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from agentserver.core.blueprint import Blueprint, Listener
     from agentserver.core.messages import Draft, Question
 
+_new = tuple.__new__
+"""Makes a wide tuple without the call of Python that its class would make; tests/test_tuples.py counts the fields."""
+
 
 class Route(StrEnum):
     """In what capacity a receiver is addressed."""
@@ -108,8 +111,8 @@ def resolve(draft: Draft, sender: Sender, blueprint: Blueprint, place: int = 0) 
         route = Route.SELF if to == own else Route.PEER
     if name is None:
         return ()
-    said = draft.root, draft.markup, draft.element
-    return (Proposal(sender.listener, sender.thread, name, route, *said, (), None, "", place),)
+    at, root, markup, element = sender.thread, draft.root, draft.markup, draft.element
+    return (_new(Proposal, (sender.listener, at, name, route, root, markup, element, (), None, "", place)),)
 
 
 def _serves(root: str, sender: Sender, blueprint: Blueprint) -> bool:
@@ -136,5 +139,15 @@ def _resolve_root(draft: Draft, sender: Sender, blueprint: Blueprint, place: int
 
 def _propose(draft: Draft, sender: Sender, to: str, route: Route, place: int) -> Proposal:
     return Proposal(
-        sender.listener, sender.thread, to, route, draft.root, draft.markup, draft.element, (), None, "", place
+        sender.listener,
+        sender.thread,
+        to,
+        route,
+        draft.root,
+        draft.markup,
+        draft.element,
+        (),
+        None,
+        "",
+        place,
     )

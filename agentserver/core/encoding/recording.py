@@ -11,9 +11,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from agentserver.contract import Code, Target
-from agentserver.core.decide import approving, decisions, intake
+from agentserver.core.decide import approving, charges, decisions, intake
 from agentserver.core.decide.admission import Admission, AuditNote
-from agentserver.core.decide import charges
 from agentserver.core.decide.dismissal import KEPT, Dismissed
 from agentserver.core.decide.requeue import redrive, requeue
 from agentserver.core.drafts import replies

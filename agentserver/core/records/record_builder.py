@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Delivery
     from agentserver.core.records.details import Detail
 
+_new = tuple.__new__
+"""Makes a wide tuple without the call of Python that its class would make; tests/test_tuples.py counts the fields."""
+
 
 class RecordBuilder:
     """Records in the making.
@@ -49,21 +52,24 @@ class RecordBuilder:
     ) -> None:
         """Note an event of a delivery. The envelope goes with the event that admitted it."""
         self.records.append(
-            AuditRecord(
-                event,
-                self._at,
-                self._conversation,
-                delivery.thread,
-                delivery.sender,
-                delivery.to,
-                local(delivery.root),
-                delivery.hop,
-                code,
-                None if detail is None else self._legible(detail),
-                delivery.id,
-                delivery.message if event is Event.SENT else b"",
-                delivery.request,
-                self._took if event in CALLED else None,
+            _new(
+                AuditRecord,
+                (
+                    event,
+                    self._at,
+                    self._conversation,
+                    delivery.thread,
+                    delivery.sender,
+                    delivery.to,
+                    local(delivery.root),
+                    delivery.hop,
+                    code,
+                    None if detail is None else self._legible(detail),
+                    delivery.id,
+                    delivery.message if event is Event.SENT else b"",
+                    delivery.request,
+                    self._took if event in CALLED else None,
+                ),
             )
         )
 

@@ -96,6 +96,7 @@ class Overlay(MutableMapping[K, V], Generic[K, V]):
         return found  # type: ignore[no-any-return]
 
     def get(self, key: K, default: Any = None) -> Any:
+        """Return the value of a key, without a call for each layer."""
         found = self._over.get(key)
         if found is None:
             return self._under.get(key, default)

@@ -1,8 +1,4 @@
-"""The last events of a conversation that is set aside, for its principal.
-
-Owns the last words: every request that waits hears ``internal`` and comes to rest. Refuses to know why, and where it is
-kept.
-"""
+"""The last events that a principal gets of a conversation that is set aside."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The seam at which rules about messages are hooked in.
-
-Owns the protocols of guards and of the rewriter, their verdicts, and the bundle of rules that a conversation decides
-by. Refuses to know any rule.
-"""
+"""Protocols of guards and of the rewriter, and the rules that a conversation decides by."""
 
 from __future__ import annotations
 

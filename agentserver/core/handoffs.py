@@ -1,7 +1,6 @@
-"""The payloads by which work is handed over: what an agent asks for, and what its target is given.
+"""Payloads of handoffs: the request of an agent and the task that its target gets.
 
-Owns their shapes. Refuses to know intents: a guard turns the one into the other. A handler imports both from
-``agentserver``.
+Handlers import both from ``agentserver``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The values that move: deliveries, proposals, replies, and the moment a decision is taken in.
-
-Owns their shapes. Refuses to know how they are decided on, stored or shown.
-"""
+"""Values that decisions are made of: deliveries, drafts, replies, causes and moments."""
 
 from __future__ import annotations
 

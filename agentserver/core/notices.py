@@ -1,7 +1,4 @@
-"""The system's own messages: a SystemError, or what ``system.todo`` answers.
-
-Owns their form, which is that of any other proposal; no guard judges them. Refuses to know when one is due.
-"""
+"""Messages that the system itself writes: a SystemError, or an answer of ``system.todo``."""
 
 from __future__ import annotations
 

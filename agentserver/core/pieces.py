@@ -1,8 +1,4 @@
-"""Long work in pieces, so that its driver may do something else between two of them.
-
-Owns the form: a generator that gives nothing until its result, or work which its driver may have a thread do before it
-goes on. Refuses to know who waits, and for how long.
-"""
+"""Generators for long work, which yield so that the event loop can run other tasks."""
 
 from __future__ import annotations
 

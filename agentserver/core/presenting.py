@@ -1,8 +1,4 @@
-"""The seams at which guards come between a listener and what it is shown, and between it and who waits for it.
-
-Owns the protocols of the guards that show listeners references in place of values and put the values into what
-they send, and of those that keep listeners from telling how far they are. Refuses to know any of them.
-"""
+"""Protocols of guards that show references to a listener and resolve them in its messages."""
 
 from __future__ import annotations
 

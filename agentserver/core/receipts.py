@@ -1,8 +1,4 @@
-"""Ids that senders give their messages, so that one that was sent twice counts once.
-
-Owns what of such an id is kept: digests, of which nothing can be read. Refuses to know where they are kept and what has
-become of a message.
-"""
+"""Idempotency keys of senders: a message that is sent twice counts once."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The one table of what a SystemError says.
-
-Owns codes' texts and retry rules: one text per code, so that a refusal tells nothing about who else exists. Refuses
-to know why a message was refused.
-"""
+"""Refusals, and the table of SystemError texts: one text per code, so that a refusal reveals nothing."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The payloads that a listener's peers accept, as text for a model's prompt.
 
-Owns the wording and its bounds. What others wrote is data in it: of schemas only the structure, no documentation; of
-descriptions one line. Every line of theirs begins with a word or a tag of ours, so that no author can add a heading,
-end a code fence or speak in the server's voice. Refuses to know how the text is used.
+What others wrote is data in it: of schemas only the structure, no documentation; of descriptions one line. Every line
+of theirs begins with a word or a tag of ours, so that no author can add a heading, end a code fence or speak in the
+server's voice.
 """
 
 from __future__ import annotations

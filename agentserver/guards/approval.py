@@ -1,7 +1,4 @@
-"""Approval: some listeners get nothing that a person has not approved.
-
-Owns that rule and what was approved for the rest of a conversation. Refuses to know who is asked, and how.
-"""
+"""Guard that asks a person before a message reaches certain listeners."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The guard that a program adds of its own: its base class, the messages that it is shown, and its verdicts.
-
-Owns everything that the author of a guard meets. Refuses to know how a guard is kept in check, which ``hosting`` does,
-and every rule.
-"""
+"""Base class, messages and verdicts for the guards of programs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""The guards of a program, kept in check: one that fails denies, and harms nothing else.
+"""Host of the guards of programs: a guard that fails denies.
 
-Owns the way from the core's questions to a program's guard and back, and the form in which its memory is kept. Refuses
-to know any rule. A guard gets copies, so that it can change neither a message nor what is remembered.
+A guard gets copies, so that it can change neither messages nor memory.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Intents: work reaches its target as the organism's own words, or not at all.
-
-Owns what becomes of a message that hands work over: a request for the judgement of ``handoff``, a task for the target,
-a line for the record of handoffs. Refuses to know where the vocabulary, its payload classes and that record are.
-"""
+"""Intents: work reaches its target in the words of the organism, or not at all."""
 
 from __future__ import annotations
 

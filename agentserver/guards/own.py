@@ -1,7 +1,4 @@
-"""The server's own guards, in the order in which they are asked.
-
-Owns their names and their order. Refuses to know the organism's configuration and the guards of programs.
-"""
+"""Guards of the server, in the order in which they are asked."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Peers: a listener reaches only its caller, itself, ``system.*`` and the names in its ``peers``.
-
-Owns that rule. Refuses to know whether the receiver exists: the sender gets the same refusal either way.
-"""
+"""Guard that lets a listener send only to its caller, itself, ``system.*`` and its ``peers``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Admission: all that a listener wants to send may be sent, or nothing of it.
+"""Admission of messages: all that a result sends, or none of it.
 
-Owns the order of the questions: what the rewriter makes of it, who would receive it, whether it is the system's to
-say, what the guards say, how much there is already. Refuses to know any guard, and to send.
+The rewriter comes first, then routing, the check of reserved payloads, the guards, and the limits.
 """
 
 from __future__ import annotations

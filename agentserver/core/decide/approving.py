@@ -1,7 +1,4 @@
-"""A person's answer to a question about a message that waits.
-
-Owns what becomes of the message and of its sender. Refuses to know who answered, and how long that may take.
-"""
+"""Decisions about the answers of approvers."""
 
 from __future__ import annotations
 

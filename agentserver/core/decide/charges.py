@@ -1,8 +1,4 @@
-"""The charges of a running invocation: reserved before the work, settled after it.
-
-Owns which reservations are made. Refuses to know what the work is, and to end anything: an invocation that may not
-spend decides itself what follows.
-"""
+"""Charges of a running invocation: reserved before the work, settled after it."""
 
 from __future__ import annotations
 

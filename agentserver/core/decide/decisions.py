@@ -1,8 +1,7 @@
-"""The decisions of a conversation: it receives messages, accepts deliveries and concludes what handlers did with them.
+"""Decisions of a conversation: receive a message, accept a delivery, conclude an invocation, cancel, close.
 
-Each looks at a conversation, admits messages, and changes the next one in a ``Step``.
-Synchronous and pure: time and randomness are arguments, so a recorded decision can be taken again. Refuses to know
-handlers, queues, clocks and storage.
+Each reads a conversation, admits messages, and changes the next one in a ``Step``. Time and randomness are arguments,
+so that a recorded decision can be repeated.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Outside messages that are refused: how much of them is kept.
-
-Owns the bound. What is refused cannot be made to fill the journal: of a long message its beginning stays, with its
-length and its digest, and the refusal is recorded instead of what led to it.
-"""
+"""Excerpts of refused messages from outside: a refused message cannot fill the journal."""
 
 from __future__ import annotations
 

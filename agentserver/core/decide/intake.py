@@ -1,7 +1,6 @@
-"""Messages that come in as bytes: from outside, or of our own that an engine kept.
+"""Reading of messages that arrive as bytes, from outside or from an engine.
 
-Owns what is believed of them: of an outside envelope nothing but ``to``, of our own everything that still satisfies
-its schema. Refuses to know conversations.
+Of an outside envelope only ``to`` is believed; a kept message must still satisfy its schema.
 """
 
 from __future__ import annotations

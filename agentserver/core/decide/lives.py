@@ -1,7 +1,6 @@
-"""The life of a delivery and the life of a thread, each as one table of transitions.
+"""State machines of deliveries and threads, each as one table of transitions.
 
-Owns which stage may follow on which. ``transaction.py`` moves deliveries and threads by these tables alone, so that
-a transition which is not in its table cannot happen. ``docs/lives.py`` draws them. Refuses to know why anything moves.
+``step.py`` moves deliveries and threads by these tables alone. ``docs/lives.py`` draws them.
 """
 
 from __future__ import annotations

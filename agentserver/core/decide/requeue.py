@@ -1,8 +1,4 @@
-"""A dead letter on its way again.
-
-Owns when that is possible, and as what: where it was while its thread lives, because only then a caller waits for what
-comes of it, else as a new request of its principal. Refuses to know where dead letters are kept.
-"""
+"""Decisions that retry a dead letter, in its thread or as a request of its own."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""One step of a conversation: what a decision does to deliveries, threads and requests, and the outcome of all of it.
+"""One step of a conversation: changes deliveries, threads and requests, and builds the outcome.
 
-Deliveries and threads move by the tables of lives.py alone. Nothing is decided here.
+Deliveries and threads move by the tables of ``lives.py``. Nothing is decided here.
 """
 
 from __future__ import annotations

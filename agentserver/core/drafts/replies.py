@@ -1,7 +1,4 @@
-"""The results of handlers, as drafts of messages: encoded, parsed again and valid, or refused.
-
-Owns the meaning of HandlerResponse, sequences, None and deprecated bytes. Refuses to know where a draft may go.
-"""
+"""Results of handlers as drafts: encoded, parsed again and validated, or refused."""
 
 from __future__ import annotations
 

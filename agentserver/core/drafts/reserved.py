@@ -1,8 +1,7 @@
 """The system's own payloads, and who may send one.
 
-Owns the rule that no other speaks for the system: what is of its namespace is made by it alone. A listener may ask the
-todo service for something, and may pass on to its caller, unchanged, the SystemError that it was given. Refuses to
-know how a message was written and where else it would go.
+A listener may ask the todo service for something, and may pass on to its caller, unchanged, the SystemError that it
+was given.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """The way of a draft: answers, self-calls, services, peers, broadcasts.
 
-Owns the rules by which a target becomes receivers. Refuses to allow anything; guards decide that about each
-proposal it makes. What it cannot resolve it gives no receiver, without saying why.
+What it cannot resolve it gives no receiver, without saying why.
 
-What names no target is looked for among those whom the sender may address and nowhere else, so that what becomes
-of it tells the sender nothing about others.
+What names no target is looked for among those whom the sender may address and nowhere else, so that what becomes of
+it tells the sender nothing about others.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""The difference between a conversation and the same one a step later, as bytes that can be kept instead of the whole.
+"""Encoded differences between a conversation and its next version.
 
-Owns the format of it, and how changes are laid over a kept state. Looks only at what a step has changed, so that it
-costs the same in a large conversation as in a small one. Refuses to know where they are kept.
+The cost depends on what a step changed, not on the size of the conversation.
 """
 
 from __future__ import annotations

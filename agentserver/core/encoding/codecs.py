@@ -1,7 +1,4 @@
-"""Codecs of what the core keeps and of what it shows to programs.
-
-Owns the version of the kept form, the tags of classes in unions, and the types that annotations name.
-"""
+"""Codecs of what the core keeps and of what it shows to programs."""
 
 from __future__ import annotations
 

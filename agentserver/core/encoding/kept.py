@@ -1,8 +1,4 @@
-"""The parts of a conversation that are kept, as values of their own.
-
-Owns what is kept of a thread and of what waits on it: deliveries have rows of their own, and what other parts say is
-derived again. Refuses to know where they are kept.
-"""
+"""Values in which the parts of a conversation are stored."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The values that operators read of what an engine has kept.
-
-Owns their shape, and which delivery is a dead letter. Refuses to know where they are kept: ``EngineReader`` in ports.py
-gives them.
-"""
+"""Values that operators read from an engine."""
 
 from __future__ import annotations
 

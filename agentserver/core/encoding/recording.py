@@ -1,7 +1,6 @@
-"""Decisions as bytes, and decisions taken again.
+"""Codec of decisions, and their replay.
 
-Owns the format of a recorded decision: what was decided about, and in which moment. Texts that went out with the
-decision are referred to, not repeated. Refuses to know where decisions are kept and what a difference means.
+Texts that were sent with a decision are referenced, not repeated.
 """
 
 from __future__ import annotations

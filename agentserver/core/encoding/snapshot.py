@@ -1,8 +1,7 @@
 """A conversation in parts that can be kept, and back.
 
-Owns the format of a kept conversation and its version. What waits and what is stored stand beside the state, not in
-it: an engine keeps those once and need not write them again with every step. Pure: equal conversations give equal
-parts. Refuses to know where the parts are kept.
+What waits and what is stored stand beside the state, not in it: an engine keeps those once and need not write them
+again with every step. Pure: equal conversations give equal parts.
 """
 
 from __future__ import annotations

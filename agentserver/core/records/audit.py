@@ -1,7 +1,4 @@
-"""Records of events, of which a trace, a log and an audit are made.
-
-Owns the vocabulary of events. Refuses to know where records go.
-"""
+"""Audit records and the kinds of events."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""The ends of invocations as they are decided about: without secrets, and bounded.
+"""Redaction of the causes of decisions, before anything is decided or recorded.
 
-Owns what is kept of a text that user code wrote, before anything is decided and recorded: once it was cut, nothing
-could tell what it began with. Refuses to know which values are secret. Doing it twice changes nothing.
+Redacting twice changes nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The detail of a record: why something happened, as a value of one of a few kinds.
-
-Owns the kinds, and what of them is words that anybody may have written. Refuses to put a detail into words, which
-wording.py does, to keep it, which ``core/encoding`` does, and to know the events that have one.
-"""
+"""Details of records: the reason of an event, as a value of one of a few kinds."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The changes of one step.
-
-Owns the shape of it, and of what a step is decided about. Refuses to know how it comes about and who commits it.
-"""
+"""The outcome of a step: all its changes, committed whole or not at all."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The records of one step, in order and fit to be read.
-
-Owns what a record keeps of a text that anybody may have written. Refuses to know what the events lead to.
-"""
+"""Builder of the records of one step."""
 
 from __future__ import annotations
 

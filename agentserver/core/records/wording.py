@@ -1,7 +1,6 @@
-"""Details in words, for people: the one place where a detail becomes a text.
+"""Texts of details for people, the only place that writes them.
 
-Owns a phrase for each kind and each ground, and how a detail is laid out in lines. Refuses to know on what it is shown.
-Pure. No layout depends on a phrase, and nothing reads a phrase back.
+Nothing parses such a text.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Messages that wait until a person approves them.
-
-Owns the value of such a message, what binds an answer to it, and who may be told what. Refuses to know why a message
-needs an approval, and where it waits.
-"""
+"""Messages that wait for a person to approve them."""
 
 from __future__ import annotations
 

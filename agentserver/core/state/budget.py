@@ -1,7 +1,4 @@
-"""The budget of a request: the messages and hops that it may lead to, and the rest that is left.
-
-Owns the arithmetic. Refuses to know what becomes of a request that has used up its budget: the step decides that.
-"""
+"""Arithmetic of the message and hop budgets of a request."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The conversation: everything that one conversation remembers, as a value.
-
-Owns its shape. Refuses to decide anything: ``decisions`` does, and each step gives the next value.
-"""
+"""The state of a conversation, as one frozen value."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Changes that a running handler may make besides sending: its thread's storage and todos.
-
-Owns the collecting of those changes; they count only if the invocation's outcome is committed. Refuses to know
-where the values are kept.
-"""
+"""Changes of a handler besides sending: storage, logs and todos of its thread."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Time that has really passed, as far as it is known, where the machine's clock was set meanwhile.
 
-Owns what a jump of the clock is, and since when something may count as over. Times are seconds since the epoch as the
-clock gave them. Nothing is over because the clock jumped; where a jump leaves it open, it is not over yet.
+Times are seconds since the epoch as the clock gave them. Nothing is over because the clock jumped; where a jump
+leaves it open, it is not over yet.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Mappings of which many versions are made, each with few changes: a conversation's threads and requests.
+"""Copy-on-write mappings for threads and requests.
 
-Owns how a large one is changed without copying it: a few changes lie over a mapping that many versions share. A small
-one is copied, which is quicker. Refuses to know what is in them.
+A small mapping is copied whole, which is quicker.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Principals: what their words count for, whom they may address, which names they may bear.
-
-Owns these values and answers. Refuses to know who authenticated a principal.
-"""
+"""Principals: their trust, their rights and their names."""
 
 from __future__ import annotations
 

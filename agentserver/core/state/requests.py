@@ -1,7 +1,4 @@
-"""Outside messages that have not come to rest: what is still under way for each, and who gets no answer.
-
-Owns the counting. Refuses to know what is counted.
-"""
+"""Open requests, and the counts of their deliveries."""
 
 from __future__ import annotations
 

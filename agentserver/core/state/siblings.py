@@ -1,8 +1,4 @@
-"""The children of a thread, in the order of their opening.
-
-Owns a sequence that is never changed and yet can be made longer by one without copying what is in it. A long one has an
-index of those at rest. Refuses to know when a thread is at rest.
-"""
+"""The children of a thread as a persistent sequence; many children have an index of the idle ones."""
 
 from __future__ import annotations
 

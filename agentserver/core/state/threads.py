@@ -1,7 +1,6 @@
 """The tree of threads of one conversation.
 
-Owns which threads exist, who works on them, what waits on them and what they store. Keyed by opaque id, never
-by a path of names. Refuses to know what a message means, who may send it and when a thread should close.
+Keyed by opaque id, never by a path of names.
 
 Invariants:
     1. The root belongs to the principal that opened the conversation; its inbox stays empty.

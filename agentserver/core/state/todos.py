@@ -1,7 +1,4 @@
-"""Todos: which replies a thread waits for, which have come, and the reminder of those that are complete.
-
-Owns watchers and the text of the nudge. Refuses to know how a reply travels; the delivery tells it all it needs.
-"""
+"""Todos: the replies that a thread waits for, and the reminder about complete ones."""
 
 from __future__ import annotations
 

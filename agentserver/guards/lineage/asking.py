@@ -1,8 +1,4 @@
-"""A judgement as the pump understands it, and what an approval of it is good for.
-
-Owns which findings are asked about, and the subject that a person's answer is remembered by. Refuses to judge, and to
-keep what was approved: the memory does.
-"""
+"""Verdicts of provenance as verdicts of a guard, and the scope of an approval."""
 
 from __future__ import annotations
 

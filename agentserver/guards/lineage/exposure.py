@@ -1,11 +1,8 @@
 """The listeners and threads that untrusted text of a conversation reached.
 
-Owns them as a value which only ever grows, its bounds, and the words for how far code remembers what it was given.
-Refuses to know messages, and how a listener came to be given something: the guard does.
-
 Bounds. Beyond THREADS exposed threads each further one exposes its listener as a whole; beyond LISTENERS exposed
-listeners a further one exposes everybody. So what is not known is taken for exposed, and no message costs more
-for what came before it.
+listeners a further one exposes everybody. So what is not known is taken for exposed, and no message costs more for
+what came before it.
 """
 
 from __future__ import annotations

@@ -1,13 +1,9 @@
 """Lineage: values from untrusted places are known wherever they go, and do not drive what has consequences.
 
-Owns what a conversation's messages mean to provenance: whose words count as what, when they are seen, which messages
-are calls of a sink, and what a person's approval is good for. Refuses to find or to weigh anything itself: the
-provenance package does.
-
 What is seen, and when. A message is seen when its listener is done with it, before anything that the listener sends
-is judged; so all that a listener says is judged by all that it was given. The messages of a principal who gives orders
-are trusted words, every other message is the output of its sender, the system's own are nothing. What a source or a
-quarantined listener sends is seen before it is judged, for no other listener has been given it yet.
+is judged; so all that a listener says is judged by all that it was given. The messages of a principal who gives
+orders are trusted words, every other message is the output of its sender, the system's own are nothing. What a source
+or a quarantined listener sends is seen before it is judged, for no other listener has been given it yet.
 """
 
 from __future__ import annotations

@@ -1,9 +1,5 @@
 """The lineage guard's memory of a conversation, and the parts in which it is kept.
 
-Owns the memory as a value: the ledger, whom untrusted text reached, what listeners were asked, what a person approved,
-and a log of what the ledger has come to hold and whom it reached, in pieces that are written once. Refuses to judge,
-and to know messages.
-
 Bounds. Text beyond ``Policy.limit``, or of more than TEXTS pieces, is not tracked, and from then on every sink is
 refused. What only authorises stops growing instead: records beyond RECORDS and trusted words beyond WORDS authorise
 nothing, what a listener was asked beyond TOLD threads or ASKED characters is taken for unknown, approvals beyond

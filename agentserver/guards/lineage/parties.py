@@ -1,7 +1,4 @@
-"""The parties to a conversation, listeners and its principal, as provenance takes them.
-
-Owns what a principal's trust makes of its words, unless the policy names it a source. Refuses to judge messages.
-"""
+"""Listeners and the principal as provenance sees them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The plan that a planner emits to fix what a conversation may do, before a stranger's words are read.
-
-Owns the payload. Refuses to know when it counts: the lineage guard does. A plan of before there were relations is a
-plan in this form.
-"""
+"""Plans: a planner fixes what a conversation may do before untrusted text is read."""
 
 from __future__ import annotations
 

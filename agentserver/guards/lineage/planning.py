@@ -1,7 +1,7 @@
 """When a planner's plan counts, and the question to a person whether it may.
 
-Owns both. Refuses to know what a plan allows: provenance does. A plan counts when nothing but the principal's words has
-reached its planner, and it grows after more of those words alone.
+A plan counts when nothing but the principal's words has reached its planner, and it grows after more of those words
+alone.
 """
 
 from __future__ import annotations

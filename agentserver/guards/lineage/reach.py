@@ -1,11 +1,8 @@
 """The way of untrusted text from a source to those who were told something.
 
-Owns which messages expose their receiver, and which are counted in bits instead. Refuses to judge, and to keep
-anything: the memory does.
-
 Exposed is a listener that was given untrusted text: a source's, or anything open of a sender that was exposed before.
-What such a sender says in a closed schema, or hands over in closed values, is counted in bits, up to a bound. Nobody is
-exposed by the principal, by the system, or by what others were given.
+What such a sender says in a closed schema, or hands over in closed values, is counted in bits, up to a bound. Nobody
+is exposed by the principal, by the system, or by what others were given.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Payload elements as the leaves that lineage is about.
+"""Leaves of payload elements.
 
-Owns the way from an element to typed scalars with field paths, the marks of its payload's own type, and the capacity
-of its schema. Refuses to judge. No constructor of a payload class is called: it is its author's code.
+No constructor of a payload class is called: that would run code of its author.
 """
 
 from __future__ import annotations

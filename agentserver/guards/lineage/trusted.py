@@ -1,8 +1,4 @@
-"""The trust that an organism places in listeners and principals, as the lineage guard is told it.
-
-Owns the value, and what follows from declarations alone: who may carry words in from elsewhere, how many bits the
-values of an intent tell. Refuses to know the configuration, and to decide by it.
-"""
+"""Settings of provenance: the trust of listeners and principals."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The log of a thread: values of one class in the order in which they were appended.
-
-Owns a sequence that is never changed, and yet can be made longer at its end and shorter at its front without a look at
-what stays. Refuses to know what an entry says.
-"""
+"""Logs of a thread: append-only lists of values of one class."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The spending of a conversation: what was charged to whom, and what is reserved for work that is under way.
 
-Owns the arithmetic. A reservation counts in full from the moment it is made, and settling it only corrects the count;
-so one that is never settled counts without anything being done. Refuses to know what is paid for.
+A reservation counts in full from the moment it is made, and settling it only corrects the count; so one that is never
+settled counts without anything being done.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """The parts of a message that are hidden from listeners with ``view: references``.
 
-Owns which values are, and the count of what the rest can tell. Refuses to know what stands in their place.
-
 Hidden is what can be read as a stranger's words: text and every value of an open type. Of a source, and of a trusted
-listener that was given untrusted text, that is every field whose standing is not declared as better than prose; of any
-other that was given some, everything; of everybody else, the texts in which an untrusted one is carried. Booleans,
-enumerations and bounded numbers stay, and so does the structure; what they can tell is counted. Names decide nothing.
+listener that was given untrusted text, that is every field whose standing is not declared as better than prose; of
+any other that was given some, everything; of everybody else, the texts in which an untrusted one is carried.
+Booleans, enumerations and bounded numbers stay, and so does the structure; what they can tell is counted. Names
+decide nothing.
 """
 
 from __future__ import annotations

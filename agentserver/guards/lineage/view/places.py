@@ -1,8 +1,4 @@
-"""The places of a payload element where a scalar stands: its text and its attributes.
-
-Owns the way from a node to the path of its field, and the bits that the structure around the scalars can tell. Refuses
-to know what a scalar is worth. A place can be written to; who does that hands in an element of its own.
-"""
+"""Scalars of a payload element: its texts and attributes."""
 
 from __future__ import annotations
 

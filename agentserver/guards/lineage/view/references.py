@@ -1,8 +1,5 @@
 """References: opaque names for values of untrusted origin, and what each stands for.
 
-Owns their written form, and those of one conversation as a value that only grows. Refuses to know messages, and whose
-values are hidden.
-
 A reference is ``ref:`` and 26 letters and digits: 128 bits of a keyed hash. The key is the id of the delivery that
 holds the value. That id comes from the random seed of the step that sent the message, and the seed is kept with the
 step; so a step that is decided again gives the same references, and so does an invocation that is repeated. Who knows

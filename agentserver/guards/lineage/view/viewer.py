@@ -1,8 +1,4 @@
-"""The view of listeners with ``view: references``, and what they say.
-
-Owns how a message looks with references in place of hidden values, and how the values come into the messages of such a
-listener again. Refuses to judge what they may drive: a message is judged like every other once they are in it.
-"""
+"""References shown to listeners with ``view: references``, and resolved in their messages."""
 
 from __future__ import annotations
 

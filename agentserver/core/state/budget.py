@@ -43,13 +43,6 @@ def room(limits: Limits, conversation: Conversation, request: str) -> Room:
     return _new(Room, (max(1, messages), limits.principal_bytes))
 
 
-def exhausted(limits: Limits, hop: int, left: int) -> Detail | None:
-    """The budget that one more message of a request would overrun; None when there is some of everything."""
-    if hop > limits.hops:
-        return Ground.HOPS.of(limits.hops)
-    return None if left > 0 else Ground.SPENT.of()
-
-
 def overrun(said: Drafts | Refusal, left: int) -> Detail | None:
     """In what respect a result is more than its request has left; None when it is not.
 

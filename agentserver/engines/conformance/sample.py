@@ -13,8 +13,7 @@ from annotated_types import MaxLen
 from agentserver.contract import Code, HandlerResponse, TodoComplete, TodoUntil
 from agentserver.core import receipts
 from agentserver.core.blueprint import Blueprint, Limits, Listener
-from agentserver.core.decide import approving, decisions, requeue
-from agentserver.core.decide import charges
+from agentserver.core.decide import approving, charges, decisions, requeue
 from agentserver.core.decide.decisions import Accepted
 from agentserver.core.drafts.replies import normalise
 from agentserver.core.guard import NeedsApproval, Rules

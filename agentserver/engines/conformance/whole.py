@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from agentserver.contract import Code, HandlerResponse, TodoComplete, TodoUntil
 from agentserver.core.blueprint import Blueprint, Limits, Listener
-from agentserver.core.decide import decisions
-from agentserver.core.decide import charges
+from agentserver.core.decide import charges, decisions
 from agentserver.core.decide.decisions import Accepted
 from agentserver.core.drafts.replies import normalise
 from agentserver.core.guard import NeedsApproval, Rewrite, Rules

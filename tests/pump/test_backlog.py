@@ -110,7 +110,7 @@ async def test_what_is_not_kept_any_more_is_said_and_holds_nothing_up(caplog):
     del kept.events[EVENTS:900]
     stream.end()
     assert [event async for event in all_of(stream)] == kept.events
-    assert f"{900 - EVENTS} events that were not taken" in caplog.text
+    assert f"{900 - EVENTS} unacknowledged events" in caplog.text
     stream = Backlog(kept.read)
     stream.put_back([reply(number) for number in range(1, 300)])
     kept.events.clear()

@@ -45,7 +45,7 @@ def test_a_repetition_keeps_the_rest_of_its_delay_across_a_restart(delivery, lat
     assert len(hall.ran) == (rest is None)
 
 
-@pytest.mark.parametrize("way", ["dispatch", "again"])
+@pytest.mark.parametrize("way", ["dispatch", "dispatch_again"])
 def test_a_delivery_whose_listener_is_gone_fails(delivery, way):
     hall = Hall({})
     getattr(hall.dispatcher, way)(Ticket("p", delivery))

@@ -71,7 +71,7 @@ async def test_what_left_it_at_another_server_is_shown_before_anything_leaves_it
         async def deaf(news):
             """Never come to it."""
 
-        monkeypatch.setattr(two.a.pump.entrance.views, "hear", deaf)
+        monkeypatch.setattr(two.a.pump.entrance.views, "show", deaf)
         await two.b.pump.entrance.submit("console", key, two.b.markup(Ask("2")), "a", None)
         await until(lambda: key in two.b.pump._live and not two.b.pump._live[key].requests)
         await two.rest("b")

@@ -280,7 +280,7 @@ async def test_a_message_that_an_owner_before_has_decided_meanwhile_is_not_decid
         outside = two.a.pump.entrance.handles.make_outside(
             "console", handle.id, two.a.markup(Note("1")), "a", "mine"
         )
-        first = await two.a.pump.entrance.received("console", handle.id, outside)
-        second = await two.a.pump.entrance.received("console", handle.id, outside)
+        first = await two.a.pump.entrance.receive_here("console", handle.id, outside)
+        second = await two.a.pump.entrance.receive_here("console", handle.id, outside)
         assert (first.again, second.again, second.request) == (False, True, first.request)
         assert two.a.pump.conversation(handle.id) is not None

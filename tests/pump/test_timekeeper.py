@@ -105,7 +105,7 @@ async def test_a_clock_that_is_set_while_the_server_runs_ends_nothing(tmp_path, 
         await tidied(d)
         await asyncio.sleep(0.02)
         assert (await kept(engine), len(d.pump.approvals())) == ((3, 2), 1)
-        assert "the clock went from" in caplog.text
+        assert "the clock jumped from" in caplog.text
 
 
 async def test_a_clock_that_is_set_between_two_servers_ends_nothing_and_later_time_counts(tmp_path):

@@ -205,7 +205,7 @@ class ServerHandle:
         self._all: Backlog | None = None
         self._asked: dict[str, list[Stream]] = {}
         self.latest = UNDECIDED
-        self._progress = ProgressQueue()
+        self._progress: ProgressQueue | None = None  # most have no reader, and it takes 2 kB
         self._over = self._left = False
 
     @property
@@ -357,6 +357,10 @@ class ServerHandle:
 
         Progress is not kept; if much of it waits, only the latest is shown.
         """
+        if self._progress is None:
+            self._progress = ProgressQueue()
+            if self._over:
+                self._progress.end()
         return self._progress.words()
 
     def waiting(self) -> Iterator[Reply | Done]:
@@ -407,7 +411,8 @@ class ServerHandle:
 
     def tell(self, progress: Progress) -> None:
         """Pass progress to its readers, if there are any."""
-        self._progress.put(progress)
+        if self._progress is not None:
+            self._progress.put(progress)
 
     def listen(self) -> Backlog:
         """Keep events from now on, before they are asked for."""
@@ -436,7 +441,8 @@ class ServerHandle:
         """Release every waiting caller after the last event."""
         if not self._over:
             self._over = True
-            self._progress.end()
+            if self._progress is not None:
+                self._progress.end()
             for stream in self._streams():
                 stream.end()
             self._let_go()

@@ -208,32 +208,27 @@ WAITING: Final = 64
 
 
 class ProgressQueue:
-    """Progress of one conversation, kept only once it has a reader."""
+    """Progress of one conversation, for its readers."""
 
-    __slots__ = ("_ended", "_heard", "_stirred", "_words")
+    __slots__ = ("_ended", "_stirred", "_words")
 
     def __init__(self) -> None:
         self._words: deque[Progress] = deque(maxlen=WAITING)
         self._stirred = asyncio.Event()
-        self._ended = self._heard = False
+        self._ended = False
 
     def put(self, progress: Progress) -> None:
         """Add progress. Neither waits nor raises."""
-        if self._heard:
-            self._words.append(progress)
-            self._stirred.set()
+        self._words.append(progress)
+        self._stirred.set()
 
     def end(self) -> None:
         """End the queue after the progress that waits."""
         self._ended = True
         self._stirred.set()
 
-    def words(self) -> AsyncIterator[Progress]:
-        """Yield progress from now on until the end. If several tasks take, each message goes to one."""
-        self._heard = True
-        return self._take()
-
-    async def _take(self) -> AsyncIterator[Progress]:
+    async def words(self) -> AsyncIterator[Progress]:
+        """Yield progress until the end. If several tasks take, each message goes to one."""
         while self._words or not self._ended:
             if self._words:
                 yield self._words.popleft()

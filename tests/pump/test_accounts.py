@@ -86,7 +86,7 @@ def test_what_is_counted_is_what_there_is_after_every_step(data):
         assert (accounts.counts_of("console"), accounts.pending) == counted(paper.conversation)
         again = Accounts(shop.blueprint.limits)
         again.recount(paper.conversation)
-        assert (again.of("console"), again.pending) == counted(paper.conversation)
+        assert (again.counts_of("console"), again.pending) == counted(paper.conversation)
     accounts.book(decisions.close(paper.conversation, shop, paper.moment(), "enough"))
     assert (accounts.counts_of("console"), accounts.pending) == ((0, 0, 1), 0)
     accounts.close(paper.conversation.id)

@@ -184,7 +184,7 @@ async def test_what_cannot_be_set_aside_for_good_is_met_again(tmp_path, caplog):
     await anyio.to_thread.run_sync(change, place, DAMAGES["state is no JSON"])
     async with Full(place, PEERS) as engine, desk((listener("a"), answer), engine=engine) as d:
         assert await d.ask(Ask("x")) == Answer("re: x")
-    assert "the next start meets it again" in caplog.text
+    assert "the next start tries again" in caplog.text
     assert await anyio.to_thread.run_sync(aside, place) == []
 
 

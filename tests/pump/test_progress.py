@@ -17,7 +17,7 @@ from agentserver.pump.invoke import BURST, LINE
 from agentserver.pump.streams import WAITING, ProgressQueue
 from agentserver.testing import FakeClock
 from tests.core.paper import Answer, Ask, listener
-from tests.pump.desk import desk
+from tests.pump.desk import answer, desk
 from tests.pump.relaying import LISTENERS, PAYLOADS, POLICY, Office, guards, said
 
 pytestmark = pytest.mark.anyio
@@ -105,7 +105,7 @@ async def test_more_than_a_few_at_once_are_dropped():
 
 async def test_what_is_no_text_is_a_crash_of_the_handler():
     async def wrong(payload, metadata):
-        with pytest.raises(TypeError, match="not as int"):
+        with pytest.raises(TypeError, match="not int"):
             invocation().progress(1)
         return respond(Answer("done"))
 
@@ -143,12 +143,20 @@ async def test_whom_nobody_hears_loses_nothing_but_words():
 
 async def test_of_many_words_the_latest_wait():
     queue = ProgressQueue()
-    queue.put(Progress("c", "r", "a", "before anybody asked"))
     words = queue.words()
     for number in range(WAITING + 5):
         queue.put(Progress("c", "r", "a", str(number)))
     queue.end()
     assert [each.text async for each in words] == [str(number) for number in range(5, WAITING + 5)]
+
+
+async def test_progress_before_a_reader_asks_is_dropped():
+    async with desk((listener("a"), answer)) as d:
+        handle = await d.open()
+        handle.tell(Progress(handle.id, "r", "a", "too early"))
+        words = handle.progress()
+        handle.tell(Progress(handle.id, "r", "a", "half way"))
+        assert (await anext(words)).text == "half way"
 
 
 class Talking(Office):

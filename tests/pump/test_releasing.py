@@ -104,8 +104,8 @@ async def test_what_rests_at_a_living_server_is_taken_and_its_copy_dropped():
 
 
 async def test_what_waits_for_a_person_is_kept_and_taken_over_when_its_server_dies(monkeypatch):
-    late, left = [], Timekeeper.left
-    monkeypatch.setattr(Timekeeper, "left", lambda *args: 0.0 if late else left(*args))
+    late, seconds_left = [], Timekeeper.seconds_left
+    monkeypatch.setattr(Timekeeper, "seconds_left", lambda *args: 0.0 if late else seconds_left(*args))
     async with shop() as two:
         key, approval = await asked(two)
         await two.rest("a")

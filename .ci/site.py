@@ -16,6 +16,10 @@ from typing import TYPE_CHECKING, Any, Final
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
+sys.path[:0] = [str(Path(__file__).resolve().parent)]
+
+from svg import read_flowchart, to_svg  # noqa: E402 - beside this file
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -23,6 +27,8 @@ if TYPE_CHECKING:
     from mkdocs.structure.files import Files
     from mkdocs.structure.nav import Navigation
     from mkdocs.structure.pages import Page
+
+    from agentserver.graph import Graph
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 DOCS: Final = ROOT / "docs"
@@ -42,6 +48,7 @@ DECISIONS: Final = "decisions/index.md"
 LINK: Final = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^)#\s]*)((?:#[^)\s]*)?)(?=\))")
 FENCED: Final = re.compile(r"(?ms)^(`{3,}).*?^\1$")
 STATES: Final = re.compile(r"(?ms)^```mermaid\nstateDiagram-v2\n(.*?)^```$")
+FLOWS: Final = re.compile(r"(?ms)^```mermaid\n(flowchart .*?)^```$")
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -133,6 +140,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     made = path == DECISIONS or path in HOME.values()
     text = markdown if made else relinked(markdown, DOCS / path, path)
     text = STATES.sub(lambda found: drawn(found[1]), text)
+    text = FLOWS.sub(lambda found: image(read_flowchart(found[1])), text)
     for mark, write in MADE.items():
         text = text.replace(mark, write()) if mark in text else text
     return text
@@ -140,10 +148,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 def drawn(states: str) -> str:
     """States and moves as a drawing of agentserver's own, in place of a script that a browser would have to fetch."""
-    sys.path[:0] = [str(ROOT)] if str(ROOT) not in sys.path else []
     from agentserver.core.blueprint import Listener
-    from agentserver.drawing import svg
-    from agentserver.drawing.picture import Graph
+    from agentserver.graph import Graph
 
     moves = [(one.replace("[*]", "new"), other.replace("[*]", "gone"), how) for one, other, how in re.findall(
         r"^ *(\S+) --> (\S+?)(?:: (.*))?$", states, re.MULTILINE)]  # fmt: skip
@@ -151,18 +157,22 @@ def drawn(states: str) -> str:
     peers = {name: frozenset(other for one, other, _ in moves if one == name != other) for name in names}
     boxes = tuple(Listener(name, (), "", peers=peers[name]) for name in names)
     rows = [f"| {one} | {how or 'end'} | {other} |" for one, other, how in moves]
-    picture = svg.to_svg(Graph("states", boxes, "which stage may follow which")).replace(svg.LEGEND, "")
-    # As an image: the styles of an SVG inside a page would be the page's.
-    data = base64.b64encode(picture.encode()).decode()
+    picture = image(Graph("states", boxes, "which stage may follow which"))
     return "\n".join(
         [
-            f"![Which stage may follow which](data:image/svg+xml;base64,{data})",
+            picture,
             "",
             "| from | by | to |",
             "|---|---|---|",
             *rows,
         ]
     )
+
+
+def image(graph: Graph) -> str:
+    """Embed a graph as an image, since the styles of an inline SVG would apply to the whole page."""
+    data = base64.b64encode(to_svg(graph).encode()).decode()
+    return f"![{graph.about.capitalize()}](data:image/svg+xml;base64,{data})"
 
 
 def on_nav(nav: Navigation, config: MkDocsConfig, files: Files) -> Navigation:

@@ -51,8 +51,6 @@ BARE_NAMES = 2.0
 """Percent of names in a translated room that may be a lone participle, adverb or preposition."""
 
 UNTRANSLATED: dict[str, tuple[float, float]] = {
-    "cli": (19.6, 23.7),
-    "client": (24.4, 21.7),
     "core": (25.5, 30.1),
     "engines": (25.8, 21.0),
     "gateways": (25.7, 21.3),
@@ -61,7 +59,6 @@ UNTRANSLATED: dict[str, tuple[float, float]] = {
     "payload": (12.5, 19.8),
     "ports": (27.0, 19.7),
     "provenance": (20.7, 29.8),
-    "testing": (17.5, 21.1),
     "(modules)": (18.4, 15.2),
     "docs": (11.5, 0.0),
 }

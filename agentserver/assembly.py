@@ -1,6 +1,6 @@
-"""The place where the parts meet: a checked organism becomes a running server.
+"""Assembles a running server from a checked organism.
 
-Owns the order of guards and the lifetimes of lifespan, engine and pump. Nothing below imports it.
+No lower layer imports it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from agentserver.config import forget
 from agentserver.core.messages import Moment
 from agentserver.core.state.principals import Principal, Trust
 from agentserver.engines.memory import MemoryEngine
-from agentserver.extras import installed, installing, require
+from agentserver.extras import install_hint, is_installed, require
 from agentserver.guards.intents import HandoffRecord
 from agentserver.handoff.edge.copying import copying
 from agentserver.pump.editions import Callee, Edition
@@ -79,59 +79,59 @@ _new = tuple.__new__
 
 
 DRAWN = 64
-"""Seeds that the clock draws from the system at once."""
+"""Seeds that the clock takes from the system at once."""
 
 
 @runtime_checkable
-class Troubled(Protocol):
-    """An engine whose storage may be away while others of its process work on."""
+class StorageMonitor(Protocol):
+    """Engine that can report why it cannot store at present."""
 
     @property
     def trouble(self) -> str:
-        """The reason why nothing new is kept at present; empty where it is."""
+        """Reason why nothing new can be stored at present; empty if it can."""
         ...
 
 
 class SystemClock:
-    """The machine's clock and its source of randomness.
+    """Clock and randomness of the machine.
 
-    No seed is given twice by one process. A copy of it by fork() that goes on as a server ends before it keeps anything
-    (``agentserver/pump/watchdog.py``), so that none of those drawn ahead is used there.
+    A process uses each seed once. A copy by fork() that continues as a server ends before it stores anything
+    (``agentserver/pump/calling/forked.py``), so prefetched seeds are not used twice.
     """
 
     def __init__(self) -> None:
         self._seeds: Iterator[bytes] = iter(())
 
     def moment(self) -> Moment:
-        """The present time with a fresh seed."""
+        """Return the current time with a fresh seed."""
         seed = next(self._seeds, None)
-        if seed is None:  # one call of the system costs as much as the rest of sixteen
+        if seed is None:  # one system call costs as much as the rest of sixteen
             drawn = os.urandom(16 * DRAWN)
             self._seeds = iter([drawn[start : start + 16] for start in range(16, len(drawn), 16)])
             seed = drawn[:16]
         return _new(Moment, (time.time(), seed))
 
     steady = staticmethod(partial(time.clock_gettime, _STEADY))
-    """Seconds, by a clock that cannot be set. No function of Python's, because each hop asks it twice."""
+    """Seconds of a clock that cannot be set. Not a Python function, because each hop calls it twice."""
 
 
 @dataclass
 class Server(ServerIngress):
-    """An organism at work. An async context manager: entering starts it, leaving drains and stops it.
+    """Running organism. An async context manager: entering starts it, leaving drains and stops it.
 
     Args:
         organism: the checked configuration.
-        rules: what its conversations decide by.
-        engine: where conversations are kept.
+        rules: by which its conversations decide.
+        engine: stores conversations.
         clock: time and randomness.
-        trace: what happened lately.
-        approver: shown what waits for a person. Without one and without a journal, into which the command line writes
-            answers, nothing that needs an approval goes on.
-        handoffs: the file for the record of handoffs; None keeps none but the engine's.
-        stalled: ends the process when a handler has held the event loop for ``limits.stall``; None only logs it.
-        heads: where that file's end is kept; beside it without one.
+        trace: recent events.
+        approver: shows waiting messages to a person. Without one, and without a journal that the command line
+            writes answers to, messages that need an approval are refused.
+        handoffs: file for the record of handoffs; with None only the engine has one.
+        stalled: ends the process when a handler has blocked the event loop for ``limits.stall``; None only logs it.
+        heads: stores the end of that file; by default it is next to the file.
         observers: those of the program.
-        completer: answers in place of the organism's language models.
+        completer: replaces the organism's language models.
         guards: those of the program, by name.
         stream: of the records of committed steps; ``trace`` is its first sink.
     """
@@ -158,7 +158,7 @@ class Server(ServerIngress):
     _reloading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
-        """Have the trace remember what is committed."""
+        """Attach the trace to the stream of records."""
         self.stream.attach(self.trace)
 
     async def __aenter__(self) -> Self:
@@ -167,9 +167,9 @@ class Server(ServerIngress):
             resources = self._resources = await _resources(self.organism, stack)
             engine = await stack.enter_async_context(self.engine)
             asks = self.completer is not None or self.organism.models is not None
-            tracing = self._tracing = await traced(self.organism, engine, stack, asks=asks)
+            tracing = self._tracing = await open_tracing(self.organism, engine, stack, asks=asks)
             stack.push_async_callback(self._keepers.close)
-            bound = await self._keepers.open(self._opening(self.organism, self.rules))
+            bound = await self._keepers.open(self._prepare_edition(self.organism, self.rules))
             if tracing is not None:
                 stack.callback(self.stream.attach(tracing.sink))
             if self.handoffs is not None:
@@ -186,10 +186,10 @@ class Server(ServerIngress):
             self._stack = stack.pop_all()
         return self
 
-    def _opening(
+    def _prepare_edition(
         self, organism: Organism, decided_by: Rules
     ) -> Callable[[AsyncExitStack], Coroutine[Any, Any, Mapping[str, Callee]]]:
-        """Opens all that the listeners of one edition need."""
+        """Prepare to open all that the listeners of one edition need."""
         return partial(
             bound_listeners,
             organism,
@@ -201,7 +201,7 @@ class Server(ServerIngress):
 
     @property
     def calls(self) -> CallDesk:
-        """The calls for workers on other machines, over all editions."""
+        """Calls for remote workers, across all editions."""
         if self._calls is None:
             from agentserver.worker.remote_desk import CallDesk  # most organisms have none
 
@@ -209,10 +209,11 @@ class Server(ServerIngress):
         return self._calls
 
     async def reload(self, organism: Organism) -> ReloadResult | ReloadRefusal:
-        """Replace the organism by another one, which was loaded ``after`` it, without a pause.
+        """Replace the organism without a pause by another one, which was loaded ``after`` it.
 
-        What runs finishes in the old code. What waits meets the new one as after a restart; where a handler of the same
-        conversation runs, once that is done. A refused organism is forgotten, and the running one keeps everything.
+        Running handlers finish in the old code. Waiting messages meet the new one, as after a restart; if a
+        handler of the same conversation runs, once it is done. After a refusal the new organism is forgotten
+        and nothing changes.
         """
         async with self._reloading:
             organism = replace(organism, secrets=self.organism.secrets.also(organism.secrets))
@@ -228,7 +229,7 @@ class Server(ServerIngress):
             return found
 
     def _look(self, organism: Organism) -> tuple[Succession | None, tuple[str, ...]]:
-        """The passing of names to another organism, and a line for each obstacle."""
+        """Prepare to replace modules, and list the obstacles."""
         passing, why = succession(self.organism, organism), (*find_obstacles(self.organism, organism),)
         if passing is None:
             return None, why
@@ -247,7 +248,7 @@ class Server(ServerIngress):
         why = tuple(find_rule_obstacles(self.rules, decided_by, offered, blind=blind))
         if why:
             return ReloadRefusal(why)
-        bound = await attempt(self._keepers.open(self._opening(organism, decided_by)))
+        bound = await attempt(self._keepers.open(self._prepare_edition(organism, decided_by)))
         if isinstance(bound, BaseException):
             return refuse_reload(bound)
         edition, pump = Edition(decided_by, bound), self._pump
@@ -255,7 +256,7 @@ class Server(ServerIngress):
         if pump is None or why:
             failed = await attempt(self._keepers.drop())
             if failed is not None:
-                logger.error("an edition that did not begin could not be closed", exc_info=failed)
+                logger.error("an edition that did not start could not be closed", exc_info=failed)
             return ReloadRefusal(why)
         if adopting is not None:
             adopting.adopt(decided_by.guards)
@@ -274,84 +275,86 @@ class Server(ServerIngress):
         return await self._stack.__aexit__(kind, error, trace)
 
     def approvals(self) -> tuple[Approval, ...]:
-        """The messages that wait for a person, the oldest first."""
+        """List the messages that wait for a person, oldest first."""
         return () if self._pump is None else self._pump.approvals()
 
     def queues(self) -> Mapping[str, tuple[int, int]]:
-        """By listener, the deliveries that wait until it has room, and those that it has or is given next."""
+        """Count by listener the deliveries that wait for room, and those it has or gets next."""
         return {} if self._pump is None else self._pump.queues()
 
     def running(self) -> frozenset[str]:
-        """The threads whose handlers run."""
+        """List the threads whose handlers run."""
         return frozenset() if self._pump is None else self._pump.running()
 
     @property
     def lost(self) -> int | None:
-        """Spans that no collector took so far; None where none are told."""
+        """Number of spans that no collector has accepted so far; None without any export."""
         return None if self._tracing is None else self._tracing.lost
 
     async def answer(self, conversation: str, answered: ApprovalAnswer) -> bool:
-        """Commit a person's answer. False when nothing waits for it, or another message than the one shown does.
+        """Commit a person's answer. Returns False unless the shown message still waits.
 
-        Raises EngineError, and UnheardError of it where the answer may count yet.
+        Raises EngineError, and its subclass UnheardError if the answer may still count.
         """
         return await self._running.answer(conversation, answered)
 
     @property
     def durable(self) -> bool:
-        """True when unfinished work outlives the process."""
+        """Whether unfinished work outlives the process."""
         return self.engine.durable
 
     @property
     def trouble(self) -> str:
-        """The reason why the engine keeps nothing new at present; empty where it does."""
-        return self.engine.trouble if isinstance(self.engine, Troubled) else ""
+        """Reason why nothing new can be stored at present; empty if it can."""
+        return self.engine.trouble if isinstance(self.engine, StorageMonitor) else ""
 
     async def read(self, work: Callable[[EngineReader], T]) -> T:
-        """Do some reading for operators of what the engine has kept. Raises what ``Engine.read`` does."""
+        """Read from the engine for operators. Raises what ``Engine.read`` does."""
         return await self.engine.read(work)
 
     def acquit(self) -> None:
-        """The end that comes now is the fault of no handler. May be called from any thread."""
+        """Mark that the coming end is not the fault of a handler. May be called from any thread."""
         if self.engine.marks is not None:
             self.engine.marks.end()
 
     async def drain(self) -> None:
-        """Refuse new messages and wait until nothing runs, for ``limits.drain`` seconds at most.
+        """Refuse new messages and wait until nothing runs, at most for ``limits.drain`` seconds.
 
-        Leaving the context does so too, and waits no longer for having been asked twice.
+        Leaving the context drains too, but does not wait twice.
         """
         if self._pump is not None:
             await self._pump.drain()
 
     def conversation(self, conversation: str) -> Conversation | None:
-        """A conversation as it stands, for operators; None when it is unknown or over."""
+        """Return the current state of a conversation, for operators; None if it is unknown or closed."""
         return None if self._pump is None else self._pump.conversation(conversation)
 
 
 async def _resources(organism: Organism, stack: AsyncExitStack) -> tuple[object, ...]:
-    """Enter the lifespan of an organism until the stack is left; gives what it provides."""
+    """Enter the lifespan of an organism until the stack is left. Returns its resources."""
     if organism.lifespan is None:
         return ()
     provided = await stack.enter_async_context(organism.lifespan())
     return tuple(provided) if isinstance(provided, list | tuple) else (provided,)
 
 
-async def traced(organism: Organism, engine: Engine, stack: AsyncExitStack, *, asks: bool) -> Tracer | None:
-    """Open what sends spans and metrics of an organism, until the stack is left; None where nothing is sent.
+async def open_tracing(
+    organism: Organism, engine: Engine, stack: AsyncExitStack, *, asks: bool
+) -> Tracer | None:
+    """Open the export of spans and metrics until the stack is left; None if nothing is exported.
 
     ``asks`` says whether its handlers may ask language models.
 
-    Raises MissingExtraError where the YAML wants it, and OSError for certificates that cannot be read.
+    Raises MissingExtraError if the YAML requires it, and OSError for unreadable certificates.
     """
     otel = organism.otel
     if otel is None:
         return None
-    if not otel.asked and not installed("otel"):
-        logger.warning("the environment asks for spans, and there are none: %s", installing("otel"))
+    if not otel.asked and not is_installed("otel"):
+        logger.warning("the environment asks for spans, but they cannot be sent: %s", install_hint("otel"))
         return None
     require("otel:", "otel")
-    from agentserver.telemetry.tracing import open_tracing  # with an extra that most do without
+    from agentserver.telemetry.tracing import open_tracing  # needs an extra
 
     agents = {bound.listener.name: bound.listener.agent for bound in organism.listeners}
     found = await stack.enter_async_context(
@@ -363,12 +366,12 @@ async def traced(organism: Organism, engine: Engine, stack: AsyncExitStack, *, a
 
 
 def journal_path(organism: Organism) -> Path | None:
-    """The path of the organism's journal; None when it keeps none."""
+    """Find the path of the organism's journal; None if it has none."""
     return None if organism.journal is None else organism.project / organism.journal.path
 
 
 def principal_stores(organism: Organism) -> tuple[PrincipalStore, PaceStore | None]:
-    """Find the principals of an organism, and where servers add up their pace: its database, or a file alone."""
+    """Open the principals of an organism, and the store of shared rates, if its servers share a database."""
     if organism.engine is not None:
         shared = shared_principals(organism.engine)
         return shared, shared
@@ -378,7 +381,7 @@ def principal_stores(organism: Organism) -> tuple[PrincipalStore, PaceStore | No
 
 
 def shared_principals(keys: Postgres) -> PrincipalTable:
-    """Find the principals, and the pace of each, that servers share. Raises MissingExtraError."""
+    """Open the principals and rates that servers share. Raises MissingExtraError."""
     require("engine: postgres:", "postgres")
     from agentserver.engines.postgres.principals import PrincipalTable
 
@@ -386,7 +389,7 @@ def shared_principals(keys: Postgres) -> PrincipalTable:
 
 
 def postgres_options(keys: Postgres) -> PostgresOptions:
-    """Say which database is meant, and how it is used. Raises MissingExtraError."""
+    """Describe the database and its use. Raises MissingExtraError."""
     require("engine: postgres:", "postgres")
     from agentserver.engines.postgres.options import PostgresOptions
 
@@ -401,13 +404,13 @@ def postgres_options(keys: Postgres) -> PostgresOptions:
 
 
 def handoff_record(organism: Organism) -> Path | None:
-    """The file for the record of handoffs; None when the organism has no intents or wants no file."""
+    """Find the file for the record of handoffs; None if the organism has no intents or wants no file."""
     handoffs = organism.handoffs
     return None if handoffs is None or handoffs.audit is None else organism.project / handoffs.audit
 
 
 def handoff_heads(organism: Organism) -> JournalHeads | None:
-    """The keeper of the end of the record of handoffs; None when the end is kept beside it."""
+    """Open the store of the end of the handoff record; None if the end is next to the file."""
     path, handoffs = journal_path(organism), organism.handoffs
     if path is None or handoffs is None or handoffs.audit is None:
         return None
@@ -416,8 +419,8 @@ def handoff_heads(organism: Organism) -> JournalHeads | None:
     return JournalHeads(path, handoffs.audit)
 
 
-def journalled(organism: Organism, rules: Rules) -> Engine:
-    """Make the engine that the organism configures: its database, its journal, or memory without either.
+def make_engine(organism: Organism, rules: Rules) -> Engine:
+    """Make the configured engine: database, journal, or memory without either.
 
     Raises MissingExtraError.
     """
@@ -448,25 +451,25 @@ def build(  # noqa: PLR0913 - a keyword each
     observers: Iterable[Observer] = (),
     completer: Completer | None = None,
 ) -> Server:
-    """Put a server together. It starts when it is entered.
+    """Build a server. It starts when it is entered.
 
     Args:
         organism: the checked configuration.
-        engine: where conversations are kept; memory when there is none.
-        durable: whether the engine, and the file for the record of handoffs, are those that the organism asks for.
-        recorded: whether that file is, with any engine.
-        clock: time and randomness; the machine's when there is none.
-        approver: shown what waits for a person. Without one and without a journal, into which the command line writes
-            answers, nothing that needs an approval goes on.
-        guards: by name, those of the program beside the organism's (see ``agentserver.guards``).
-        observers: told of what was committed (see ``agentserver.observers``).
-        completer: answers in place of the organism's language models.
+        engine: stores conversations; memory by default.
+        durable: whether to use the engine and the file for the record of handoffs that the organism configures.
+        recorded: whether to use that file with any engine.
+        clock: time and randomness; the machine's by default.
+        approver: shows waiting messages to a person. Without one, and without a journal that the command line
+            writes answers to, messages that need an approval are refused.
+        guards: of the program, by name, in addition to the organism's (see ``agentserver.guards``).
+        observers: receive committed records (see ``agentserver.observers``).
+        completer: replaces the organism's language models.
 
     Raises PayloadError, TypeError and ValueError as ``rules`` does.
     """
     decided_by = rules(organism, guards)
     if engine is None:
-        engine = journalled(organism, decided_by) if durable else MemoryEngine()
+        engine = make_engine(organism, decided_by) if durable else MemoryEngine()
     kept = durable or recorded
     return Server(
         organism,

@@ -1,7 +1,7 @@
-"""Bearer tokens: how one is made, what is kept of it, and whose the one is that somebody shows.
+"""Bearer tokens: creation, stored digest, and lookup of the find_holder.
 
-Owns that a token is 256 random bits, and that its SHA-256 is what is kept, which so tells nothing of it. A token that
-is unknown, revoked or malformed costs the same work. Refuses to know files.
+A token has 256 random bits; only its SHA-256 is stored. Looking up an unknown, revoked or malformed token takes
+the same work as a valid one.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ LENGTH: Final = 43
 """Characters of a token: 256 bits, 6 in each."""
 
 
-def fresh() -> str:
-    """A new token."""
+def make_token() -> str:
+    """Make a new token."""
     return token_urlsafe(32)
 
 
 def digest(token: str) -> str:
-    """The part of a token that is kept: its SHA-256 in hexadecimal digits."""
+    """Compute the stored part of a token: its SHA-256 in hexadecimal digits."""
     return _digest(token.encode())
 
 
-def holder(token: str, known: Mapping[str, T]) -> T | None:
-    """The holder of a token; None for a text that is nobody's. Never raises.
+def find_holder(token: str, known: Mapping[str, T]) -> T | None:
+    """Find the find_holder of a token; None for an unknown text. Never raises.
 
     Args:
-        token: as it was shown.
-        known: who holds which, by the digests.
+        token: as presented.
+        known: holders by digest.
     """
     shown = token.encode("utf-8", "surrogatepass")
-    # The same bytes are read whatever was shown, so that the work tells nothing of it.
+    # The same number of bytes is hashed for every input, so that the time reveals nothing.
     found = known.get(_digest(shown[:LENGTH].ljust(LENGTH, b"\0")))
     return found if len(shown) == LENGTH else None
 

@@ -57,7 +57,7 @@ STEP: Final = 64
 
 
 class ValueRefusedError(ValueError):
-    """A plain value that does not fit. Quotes nothing of it but the path, of which foreign names are escaped.
+    """Plain value that does not fit. Quotes only its path, with foreign names escaped.
 
     Args:
         rule: what must hold.
@@ -68,7 +68,7 @@ class ValueRefusedError(ValueError):
         self.rule = rule
         self._steps: list[int | str] = []
 
-    def below(self, step: int | str) -> ValueRefusedError:
+    def add_step(self, step: int | str) -> ValueRefusedError:
         """Put a step in front of the path, which is built from its end."""
         self._steps.append(step)
         return self
@@ -79,7 +79,7 @@ class ValueRefusedError(ValueError):
         return "".join(f"/{_step(step)}" for step in self._steps[: -STEPS - 1 : -1])
 
     def __str__(self) -> str:
-        """The reason on one line."""
+        """Return the reason on one line."""
         return f"{self.pointer or '(value)'}: {self.rule}"
 
 
@@ -118,8 +118,8 @@ class ValueCodec(Generic[T]):
     """Writes and reads the values of one type.
 
     Supports None, bool, int, float, str, bytes, enumerations of texts, literals, lists, tuples, frozen sets of texts,
-    mappings from texts, named tuples, dataclasses, unions of these, and Any for what is plain already. Of the members
-    of a union at most one may be written as a text, and several classes are told apart by tags.
+    mappings from texts, named tuples, dataclasses, unions of these, and Any for plain values. Of the members
+    of a union at most one may be written as a text, and tags distinguish several classes.
 
     Args:
         kind: the type. Its codec is derived at the first use; TypeError for a type that is not supported.
@@ -181,7 +181,7 @@ def write_json(plain: object) -> bytes:
 
 
 class Field(NamedTuple):
-    """A field of a class. ``hint`` is resolved; ``default`` makes the default, None where there is none."""
+    """Field of a class. ``hint`` is resolved; ``default`` makes the default, if there is one."""
 
     name: str
     hint: Any
@@ -217,7 +217,7 @@ def _constant(value: Any) -> Callable[[], Any]:
 
 
 class _Form(NamedTuple):
-    """The two directions of a type. ``write`` is None where JSON writers take its values as they are.
+    """Both directions of a type. ``write`` is None if JSON writers take its values unchanged.
 
     ``present`` is the writer of values that are not None, where None is one too.
     """
@@ -241,7 +241,7 @@ class _Derivation:
         self._tagging: list[type] = []
 
     def form(self, hint: Any) -> _Form:
-        """Derive the form of a type. Raises TypeError for one that is not supported."""
+        """Derive the form of a type. Raises TypeError for an unsupported type."""
         known = self._forms.get(hint)
         if known is None:
             known = self._forms[hint] = self._derive(hint)
@@ -270,7 +270,7 @@ class _Derivation:
 
     def _list(self, origin: Any, arguments: tuple[Any, ...], hint: Any) -> _Form:
         if origin is tuple and arguments[-1] is not Ellipsis:
-            return _fixed([self.form(one) for one in arguments])
+            return _tuple_form([self.form(one) for one in arguments])
         item = self.form(arguments[0])
         if origin is frozenset:
             if arguments[0] is not str:
@@ -296,7 +296,7 @@ class _Derivation:
                 try:
                     found[name] = read(one)
                 except ValueRefusedError as error:
-                    raise error.below(name) from None
+                    raise error.add_step(name) from None
             return found if origin is dict else MappingProxyType(found)
 
         return _Form(writes, reads)
@@ -304,9 +304,9 @@ class _Derivation:
     def _class(self, kind: type) -> _Form:
         if kind in self._classes:
             known = self._classes[kind]
-            return self._later(kind) if known is None else known
+            return self._lazy_form(kind) if known is None else known
         self._classes[kind] = None  # it may be a part of itself
-        made = _named if self._style.named else _row
+        made = _object_form if self._style.named else _row
         parts = fields_of(kind, self._scope) or ()
         form = made(kind, parts, [self.form(one.hint) for one in parts], self._style)
         if kind in self._style.checks:
@@ -314,7 +314,7 @@ class _Derivation:
         self._classes[kind] = form
         return form
 
-    def _later(self, kind: type) -> _Form:
+    def _lazy_form(self, kind: type) -> _Form:
         """Make a form that asks for the one of a class when it is used."""
 
         def form() -> _Form:
@@ -385,7 +385,7 @@ class _Derivation:
             name = (plain.get(tag) if self._style.named else plain[0]) if plain else None
             reader = readers.get(name) if isinstance(name, str) else None
             if reader is None:
-                raise ValueRefusedError(unknown).below(tag)
+                raise ValueRefusedError(unknown).add_step(tag)
             if not self._style.named:
                 return reader(plain[1:])
             return reader({name: one for name, one in plain.items() if name != tag})
@@ -451,14 +451,16 @@ def _write_any(writers: Mapping[type, _Writer | None]) -> _Writer | None:
     def write(value: Any) -> Any:
         kind = type(value)
         if kind not in writers:
-            raise TypeError(f"a {kind.__name__} cannot be written where one of {_listed(writers)} belongs")
+            raise TypeError(
+                f"a {kind.__name__} cannot be written where one of {_list_names(writers)} belongs"
+            )
         writer = writers[kind]
         return value if writer is None else writer(value)
 
     return write
 
 
-def _listed(kinds: Iterable[type]) -> str:
+def _list_names(kinds: Iterable[type]) -> str:
     return ", ".join(sorted(one.__name__ for one in kinds))
 
 
@@ -474,7 +476,7 @@ def _read_any(readers: Mapping[type, _Reader]) -> _Reader:
     return read
 
 
-def _fixed(items: Sequence[_Form]) -> _Form:
+def _tuple_form(items: Sequence[_Form]) -> _Form:
     """The form of a tuple of items of their own types."""
     writers = [(place, one.write) for place, one in enumerate(items) if one.write is not None]
     readers = [one.read for one in items]
@@ -499,7 +501,7 @@ def _read_items(readers: Sequence[_Reader], plain: Sequence[Any], names: Sequenc
         for reader, one in zip(readers, plain, strict=False):
             found.append(reader(one))
     except ValueRefusedError as error:
-        raise error.below(names[len(found)]) from None
+        raise error.add_step(names[len(found)]) from None
     return found
 
 
@@ -512,7 +514,7 @@ def _read_list(item: _Reader, make: Callable[[list[Any]], Any]) -> _Reader:
             for one in plain:
                 found.append(item(one))  # noqa: PERF401 - how many there are is the place of a refused one
         except ValueRefusedError as error:
-            raise error.below(len(found)) from None
+            raise error.add_step(len(found)) from None
         return make(found)
 
     return read
@@ -575,7 +577,7 @@ def _tuple(items: Sequence[str]) -> str:
     return f"({', '.join(items)},)" if items else "()"
 
 
-def _named(kind: type, parts: Sequence[Field], forms: Sequence[_Form], style: ValueStyle) -> _Form:
+def _object_form(kind: type, parts: Sequence[Field], forms: Sequence[_Form], style: ValueStyle) -> _Form:
     """The form of a class as an object by name, with every field."""
     columns = [
         (one.name, style.names.get(one.name, one.name), form, one.default is None)
@@ -599,11 +601,13 @@ def _named(kind: type, parts: Sequence[Field], forms: Sequence[_Form], style: Va
                 try:
                     found[field] = reader(plain[name])
                 except ValueRefusedError as error:
-                    raise error.below(name) from None
+                    raise error.add_step(name) from None
             elif required:
-                raise ValueRefusedError("must be there").below(name)
+                raise ValueRefusedError("must be there").add_step(name)
         if not style.lenient and len(found) < len(plain):
-            raise ValueRefusedError("is not known here").below(next(one for one in plain if one not in known))
+            raise ValueRefusedError("is not known here").add_step(
+                next(one for one in plain if one not in known)
+            )
         return kind(**found)
 
     return _Form(write, read)

@@ -1,7 +1,6 @@
-"""Python dataclasses from a hand-written XSD, ready to be payloads.
+"""Generates Python dataclasses from a hand-written XSD, ready to be payloads.
 
-Owns the reading of the schema's folder and the run of xsdata's generator, which is an extra. Refuses to know
-the command line. A generated module carries the schema that it was made from: they cannot drift apart.
+A generated module contains its schema, so that they cannot drift apart. Needs an extra.
 """
 
 from __future__ import annotations
@@ -21,23 +20,20 @@ from agentserver.payload.fields.field_table import PayloadError
 from agentserver.payload.xsd_codec import SCHEMA_BYTES, inlined, judge
 
 SECONDS = 60.0
-"""Seconds that the generator may take."""
+"""Time limit of the generator in seconds."""
 
 _PACKAGE = "generated"
 _BIND = "from agentserver.payload.xsd_codec import bind\n\n__NAMESPACE__"
 
 
 class CodegenError(Exception):
-    """Nothing was generated. The text says why and what to do."""
+    """Error that nothing was generated, with its reason and remedy."""
 
 
 def generate(schema: Path) -> str:
-    """The source of a module: a frozen dataclass for each type, and each global element bound to its schema.
+    """Generate a module: a frozen dataclass for each type, and each global element bound to its schema.
 
-    Includes are read from the folder of ``schema`` alone. The same schema gives the same text.
-
-    Raises:
-        CodegenError: the ``codegen`` extra is missing, the schema is refused, or the generator fails.
+    Includes are read only from the folder of ``schema``. The same schema gives the same text.
     """
     try:
         require("code generation", "codegen")
@@ -51,7 +47,7 @@ def generate(schema: Path) -> str:
     if not tree.get("targetNamespace"):
         raise CodegenError(f"{schema}: has no targetNamespace; a payload needs one of its own")
     text = etree.tostring(tree, encoding="unicode")
-    source = _generated(schema.stem, text)
+    source = _run_generator(schema.stem, text)
     return f"{source.rstrip()}\n\n{_tail(source, tree, text)}"
 
 
@@ -64,13 +60,13 @@ def _read(path: Path) -> bytes:
 
 
 def _siblings(schema: Path) -> dict[str, bytes]:
-    """The other schemas of the folder, by name; links out of it are left out."""
+    """Read the other schemas of the folder, by name; links out of it are skipped."""
     folder = schema.parent.resolve()
     others = (each for each in sorted(schema.parent.glob("*.xsd")) if each.resolve().parent == folder)
     return {each.name: _read(each) for each in others if each.name != schema.name}
 
 
-def _generated(stem: str, text: str) -> str:
+def _run_generator(stem: str, text: str) -> str:
     options = [
         "--structure-style",
         "single-package",
@@ -110,7 +106,7 @@ def _tail(source: str, tree: etree._Element, text: str) -> str:
 
 
 def _roots(source: str, tree: etree._Element) -> list[str]:
-    """The classes of global elements: xsdata gives those alone a namespace in Meta."""
+    """List the classes of global elements, which alone have a namespace in Meta."""
     elements = {
         each.get("name")
         for each in tree.findall(f"{{{XSD}}}element")

@@ -1,8 +1,4 @@
-"""Prompts and completions of language models as values, and the port through which both pass.
-
-Owns those values, the backends and models that an organism declares, and the kinds of failure. Refuses to know
-providers, HTTP and configuration files: the core, the pump and ``agentserver.llm`` meet here.
-"""
+"""Values of completions by language models: prompts, answers, failures, backends and models."""
 
 from __future__ import annotations
 
@@ -18,11 +14,11 @@ if TYPE_CHECKING:
     from agentserver.spending import Budgets, Purse
 
 Words: TypeAlias = Mapping[str, Any]
-"""One message as a mapping: ``role``, ``content`` and what ``PromptMessage`` has beside them."""
+"""One message as a mapping: ``role``, ``content`` and the further fields of ``PromptMessage``."""
 
 
 class Finish(StrEnum):
-    """The ends of an answer: two of a whole one, and those of a partial one."""
+    """Ends of an answer: two of a whole one, the others of a partial one."""
 
     STOP = "stop"
     TOOL_CALLS = "tool_calls"
@@ -41,7 +37,7 @@ _WHOLE = frozenset({Finish.STOP, Finish.TOOL_CALLS})
 
 
 class CompletionFault(StrEnum):
-    """The kinds of failure of a completion. The last ones are those of a partial answer, by its ``Finish``."""
+    """Kinds of failure of a completion. The last ones mark a partial answer, by its ``Finish``."""
 
     RATE = "rate"
     UNAVAILABLE = "unavailable"
@@ -130,7 +126,7 @@ class CompletionError(RuntimeError):
     Args:
         fault: the kind.
         model: as the organism calls it.
-        why: more, in words of the server's own.
+        why: details, worded by the server.
         after: seconds for which the provider wants to be left alone; None when it did not say.
         free: whether it certainly cost nothing.
         status: of HTTP, where the provider sent one that is no success.
@@ -179,7 +175,7 @@ class Usage:
 
     @property
     def tokens(self) -> int:
-        """Those read and those written."""
+        """Sum of tokens read and written."""
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
@@ -197,7 +193,7 @@ class ToolCall:
     """A call that a model wants to have made.
 
     Args:
-        id: by which its result is told to the model.
+        id: under this id the model gets its result.
         name: of the tool, as the model wrote it.
         arguments: JSON text, as the model wrote it; nothing has checked it.
     """
@@ -213,7 +209,7 @@ class Tool:
 
     Args:
         name: ASCII letters, digits, ``_`` and ``-``, at most 64: all that providers take.
-        description: of what it does, for the model.
+        description: of its effect, for the model.
         schema: JSON Schema of its arguments, an object.
     """
 
@@ -243,7 +239,7 @@ class PromptMessage:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """Everything that one request to a provider holds.
+    """Content of one request to a provider.
 
     Args:
         messages: in order.
@@ -265,7 +261,7 @@ class Completion:
     Args:
         content: its text; empty when it only made calls.
         calls: the calls that it wants to have made.
-        usage: what it cost, repairs included.
+        usage: its cost, repairs included.
         model: the provider's name for the model that answered.
         output: of a completion with ``output``, the value of that class; None when it made calls instead.
         finish: the end of the answer.
@@ -285,7 +281,7 @@ class Completer(Protocol):
     """Completes prompts with the models of an organism. A handler reaches it through its invocation."""
 
     async def complete(self, model: str, request: Request) -> Completion:
-        """The answer of a model. Raises CompletionError, LookupError for an unknown model, ValueError, TypeError."""
+        """Ask a model. Raises CompletionError, LookupError for an unknown model, ValueError, TypeError."""
         ...
 
 
@@ -295,14 +291,14 @@ class Request:
 
     Args:
         messages: as mappings or PromptMessages.
-        agent: the name under which it is charged and recorded.
+        agent: its name for charges and records.
         until: when the invocation has to be over, by ``time.monotonic()``.
-        tools: that the model may call; an ``@xmlify`` class stands for a tool of its name that takes its fields.
+        tools: that the model may call; an ``@xmlify`` class is a tool of its name that takes its fields.
         output: the ``@xmlify`` class that the answer has to be of; or the tool by which the model has to answer, whose
             call then comes with the others.
         repairs: how often an answer that is not of the class is sent back.
         purse: charges each attempt; None charges nobody.
-        prompt: SHA-256 of the text that the agent begins with, in hexadecimal, for the trace; empty for none.
+        prompt: SHA-256 of the text that the agent begins with, in hexadecimal, for the trace, or empty.
         partial: whether an answer that is not whole is an answer too.
     """
 
@@ -337,7 +333,7 @@ class Backend:
         name: by which models refer to it.
         provider: the protocol that it speaks.
         model: the provider's name for the model.
-        key: the secret that it asks for; empty for none.
+        key: the secret that it requires, or empty.
         base_url: of the provider; None is its own.
         script: of ``scripted``, what answers: the parsed file, or a function.
         concurrency: requests at once.
@@ -383,7 +379,7 @@ class ModelChoice:
 
 @dataclass(frozen=True, slots=True)
 class LanguageModels:
-    """The backends and models of an organism, by name, and what may be spent on them."""
+    """The backends and models of an organism, by name, with their budgets."""
 
     backends: Mapping[str, Backend]
     models: Mapping[str, ModelChoice]
@@ -412,13 +408,13 @@ class ReadyAgent:
     """The facts of a listener that is an agent by configuration.
 
     Args:
-        model: the name under which the organism declares it.
+        model: its name in the organism.
         prompt: the text that it begins with, as it was when the organism was loaded.
         answer: the class of its answers.
         answers: the name of the tool by which the model gives one.
         tools: the messages that it may send to its peers.
         turns: calls of the model for one request.
-        repairs: of these, those that only mend what the model did wrong.
+        repairs: of these, calls that only correct an error of the model.
         history: bytes of the exchange with the model that a thread keeps.
         summary: the model that sums up what does not fit; None forgets it.
         references: whether it is shown references in place of untrusted values.

@@ -1,8 +1,4 @@
-"""The names that a handler author imports: responses, metadata, the system's payloads, the running invocation.
-
-Owns the names of the v2.1 handler contract and the one context variable of the package. Refuses to know how
-messages are encoded, routed or stored: it imports nothing else of agentserver.
-"""
+"""The names of the handler contract v2.1, and the context variable of the running invocation."""
 
 from __future__ import annotations
 
@@ -80,7 +76,7 @@ class HandlerMetadata:
         own_name: this listener's name, for agents only.
         is_self_call: whether the message was sent by this listener.
         usage_instructions: what the peers accept, as text for a model's prompt; empty without peers.
-        todo_nudge: a reminder of todos that appear complete; empty when there are none.
+        todo_nudge: a reminder of todos that appear complete; empty otherwise.
     """
 
     thread_id: str
@@ -202,7 +198,7 @@ class Todos(Protocol):
         ...
 
     def close(self, watcher_id: str) -> bool:
-        """Close a todo of this thread; False when it has none by that id. Committed with the outcome."""
+        """Close a todo of this thread; False for an unknown id. Committed with the outcome."""
         ...
 
 
@@ -210,7 +206,7 @@ class Storage(Protocol):
     """Typed values kept for the running thread, committed with the outcome, gone with the thread."""
 
     def get(self, kind: type[T], default: T | None = None) -> T | None:
-        """The stored value of exactly this class, decoded afresh, or ``default``."""
+        """Return a new copy of the stored value of exactly this class, or ``default``."""
         ...
 
     def set(self, value: Any) -> None:
@@ -226,14 +222,14 @@ class Storage(Protocol):
         ...
 
     def append(self, value: Any) -> None:
-        """Add an ``@xmlify`` value to the log of its class, which keeps what was added before. Written once.
+        """Add an ``@xmlify`` value to the log of its class, after the earlier values. Written once.
 
         Raises ValueError and TypeError as ``set`` does; all entries count in the bound.
         """
         ...
 
     def log(self, kind: type[T]) -> tuple[T, ...]:
-        """The values of exactly this class that were appended and not trimmed, oldest first, decoded afresh."""
+        """Return new copies of the values of exactly this class that were appended and not trimmed, oldest first."""
         ...
 
     def size(self, kind: type) -> int:
@@ -241,7 +237,7 @@ class Storage(Protocol):
         ...
 
     def trim(self, kind: type, keep: int) -> None:
-        """Forget all but the latest ``keep`` entries of a log. Raises ValueError for fewer than none."""
+        """Forget all but the latest ``keep`` entries of a log. Raises ValueError for a negative number."""
         ...
 
 
@@ -252,7 +248,7 @@ class Answering:
     Args:
         key: the ``idempotency_key`` of the invocation that made the call.
         place: of the call in what that invocation returned, counted from zero; several calls of one broadcast share it.
-        refused: the message is the system's refusal of all that the invocation returned, of which nothing was sent;
+        refused: the message is the system's refusal of all that the invocation returned, so that nothing was sent;
             ``place`` is then that of the first message in it that was refused.
     """
 
@@ -263,7 +259,7 @@ class Answering:
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """The call that is running: what a handler has in reach beside its two arguments.
+    """Running call, as a handler sees it in addition to its two arguments.
 
     Args:
         metadata: the handler's second argument.
@@ -275,8 +271,8 @@ class Invocation:
         attempt: how often it was tried before.
         answering: the call that the message answers; None for a call.
         until: by ``time.monotonic()``: when the invocation has to be over.
-        completer: asks language models; None where the organism declares none.
-        teller: takes the words of ``progress``; None for a listener without ``progress: true``.
+        completer: asks language models; None if the organism declares no model.
+        teller: receives the texts of ``progress``; None for a listener without ``progress: true``.
         purse: charges priced work to the budgets of the conversation.
         epoch: never smaller than it was for the same conversation before. It grows with each process that the
             conversation goes to, and with each start of a server on a journal: a service that refuses smaller ones is
@@ -301,13 +297,13 @@ class Invocation:
         """Tell the gateway of the request how far the work is, in a line of text.
 
         Best effort: it is shown or dropped, never kept, and it is no message. Does nothing for a listener without
-        ``progress: true``. Raises TypeError for what is no text.
+        ``progress: true``. Raises TypeError for anything but text.
         """
         if self.teller is not None:
             self.teller(text)
 
     def resource(self, kind: type[T]) -> T:
-        """The organism's resource of this class. Raises LookupError when the lifespan provides none."""
+        """Return the organism's resource of this class. Raises LookupError if the lifespan provides no such one."""
         for candidate in self.resources:
             if isinstance(candidate, kind):
                 return candidate
@@ -318,7 +314,7 @@ _running: ContextVar[Callable[[], Invocation] | None] = ContextVar("agentserver_
 
 
 def invocation() -> Invocation:
-    """The running invocation. Raises RuntimeError outside a handler."""
+    """Return the running invocation. Raises RuntimeError outside a handler."""
     current = _running.get()
     if current is None:
         raise RuntimeError("no handler is running in this context")
@@ -326,7 +322,7 @@ def invocation() -> Invocation:
 
 
 def get_todo_registry() -> Todos:
-    """The todos of the running invocation, under the contract's name for them."""
+    """Return the todos of the running invocation, under the contract's name for them."""
     return invocation().todos
 
 

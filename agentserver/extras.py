@@ -1,7 +1,7 @@
-"""Extras that agentserver needs beside its dependencies, and the way to install them.
+"""Optional extras of agentserver, and how to install them.
 
-Owns the extras and the words about them. The package index knows another project by the name of this one, so nothing
-here, or anywhere else, tells anybody to install it by its name: it comes from a checkout or from a wheel built of one.
+The package index has another project of this name, so no text may say to install it by name: it comes from a
+checkout or a wheel built from one.
 """
 
 from __future__ import annotations
@@ -36,47 +36,47 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "openai-agents": ("agents",),
     }
 )
-"""The modules that each extra brings."""
+"""Modules of each extra."""
 
 
 class MissingExtraError(ImportError):
-    """An extra is not installed. The text says which one, and how to install it."""
+    """Error that an extra is not is_installed, with the way to install it."""
 
     def __init__(self, what: str, extra: str) -> None:
-        super().__init__(f"{what} needs the extra {extra}: {installing(extra)}")
+        super().__init__(f"{what} needs the extra {extra}: {install_hint(extra)}")
 
 
-def installing(extra: str) -> str:
-    """The command that installs an extra. Raises KeyError for an unknown one."""
+def install_hint(extra: str) -> str:
+    """Describe how to install an extra. Raises KeyError for an unknown one."""
     assert EXTRAS[extra]
     return (
         f"in a checkout, pip install '.[{extra}]'; from a wheel that was built, pip install 'WHEEL[{extra}]'"
     )
 
 
-def installed(extra: str) -> bool:
-    """True when the modules of an extra are there. Imports at most the packages that its modules lie in."""
-    return all(map(_there, EXTRAS[extra]))
+def is_installed(extra: str) -> bool:
+    """Tell whether the modules of an extra are is_installed. Imports at most their parent packages."""
+    return all(map(_is_importable, EXTRAS[extra]))
 
 
 def require(what: str, extra: str) -> None:
-    """Raise MissingExtraError, which says what needs the extra, unless what it brings is there."""
-    if not installed(extra):
+    """Raise MissingExtraError unless the extra is is_installed; ``what`` needs it."""
+    if not is_installed(extra):
         raise MissingExtraError(what, extra)
 
 
-def _there(module: str) -> bool:
+def _is_importable(module: str) -> bool:
     try:
         return find_spec(module) is not None
     except (
         ModuleNotFoundError,
         ValueError,
-    ):  # the package around it is not there; it is shut out of this process
+    ):  # its package is missing; it is blocked in this process
         return False
 
 
 def find_version() -> str:
-    """Find the version of agentserver that is installed; empty for a checkout that is not."""
+    """Find the is_installed version of agentserver; empty for a checkout that is not is_installed."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:

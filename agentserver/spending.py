@@ -1,20 +1,17 @@
-"""Priced work of handlers: amounts, what may be spent, and the port through which work is charged before it is done.
+"""Priced work of handlers: amounts, budgets, and the port that charges work in advance.
 
-Owns those values. Refuses to know what is paid for: a completion of a language model is the first such work.
+Code that does priced work for a running handler, such as the completer of ``agentserver.llm``, does
 
-Whoever does priced work for a running handler, such as the completer of ``agentserver.llm``, does
+purse = invocation().purse # None outside of a server, as in a unit test reserved = await
+purse.reserve(Amount(tokens=most, money=usd(dearest)), "small") # raises SpentError: send nothing ... # the work
+itself await purse.settle(reserved, Amount(tokens=used, money=usd(price)))
 
-    purse = invocation().purse                                # None outside of a server, as in a unit test
-    reserved = await purse.reserve(Amount(tokens=most, money=usd(dearest)), "small")  # raises SpentError: send nothing
-    ...                                                        # the work itself
-    await purse.settle(reserved, Amount(tokens=used, money=usd(price)))
-
-``reserve`` comes back when the reservation is committed: from then on the most that the work may cost counts as spent,
-in the request, the conversation and the account of the listener, and it stays so when the handler, the work or the
-process ends before ``settle``. Several reservations of one invocation may be open at once. Work that certainly cost
-nothing, such as a request that was refused with 429, is settled with ``Amount()``; work of which the cost is unknown is
-not settled. A SpentError that leaves the handler, also as the cause of another exception, reaches the caller of its
-thread as ``budget``; the listener is not tried again.
+``reserve`` returns when the reservation is committed: from then on the highest possible cost counts as spent,
+in the request, the conversation and the account of the listener, even if the handler, the work or the process
+ends before ``settle``. One invocation may hold several reservations. Work that certainly cost nothing, such as
+a request refused with 429, is settled with ``Amount()``; work of unknown cost is not settled. A SpentError that
+leaves the handler, also as the cause of another exception, reaches the caller of its thread as ``budget``; the
+listener is not retried.
 """
 
 from __future__ import annotations
@@ -31,7 +28,7 @@ __all__ = ["Amount", "Purse", "SpentError", "usd"]
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """Something that is spent. None of it is ever negative.
+    """Amount of tokens and money, never negative.
 
     Args:
         tokens: of language models, read and written.
@@ -60,13 +57,13 @@ NOTHING_SPENT = Amount()
 
 
 def usd(dollars: float) -> int:
-    """US dollars in millionths, rounded up."""
+    """Convert US dollars to millionths, rounded up."""
     return ceil(round(dollars * 1e6, 3))
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The most that may be spent.
+    """Limit of spending.
 
     Args:
         tokens: None for no bound.
@@ -77,7 +74,7 @@ class Budget:
     money: int | None = None
 
     def holds(self, amount: Amount) -> bool:
-        """True when so much may be spent."""
+        """Tell whether the budget allows an amount."""
         tokens = self.tokens is None or amount.tokens <= self.tokens
         return tokens and (self.money is None or amount.money <= self.money)
 
@@ -87,7 +84,7 @@ UNBOUNDED = Budget()
 
 @dataclass(frozen=True, slots=True)
 class Budgets:
-    """The budgets of an organism.
+    """Budgets of an organism.
 
     Args:
         request: of one message from outside.
@@ -104,28 +101,28 @@ NO_BUDGETS = Budgets()
 
 
 class SpentError(RuntimeError):
-    """The work would cost more than is left of a budget. Nothing was charged for it, and it must not be done."""
+    """Error that work would exceed a budget. Nothing was charged, and the work must not be done."""
 
 
 class Purse(Protocol):
-    """The purse of a running handler; its budgets are those of its request, its conversation and its listener."""
+    """Purse of a running handler, with the budgets of its request, its conversation and its listener."""
 
     async def reserve(self, most: Amount, what: str) -> str:
-        """Charge the most that some work may cost, and keep that; gives the id to settle it by.
+        """Charge the highest possible cost of some work. Returns the id for ``settle``.
 
         Args:
-            most: that it may cost.
+            most: highest possible cost.
             what: a word for the record, such as the name of a model.
 
         Raises:
-            SpentError: it is more than is left, and nothing is charged.
-            RuntimeError: it cannot be kept at present, and nothing is charged.
+            SpentError: it exceeds a budget, and nothing is charged.
+            RuntimeError: it cannot be stored now, and nothing is charged.
         """
         ...
 
     async def settle(self, reservation: str, cost: Amount) -> None:
-        """Charge what the work has cost in place of what was reserved for it.
+        """Replace a reservation by the actual cost.
 
-        One that is settled already, or whose invocation is over, stays as it is.
+        A settled reservation, or one of a finished invocation, is not changed.
         """
         ...

@@ -1,8 +1,7 @@
-"""Draws docs/pictures/{flow,threads,delivery,lineage}.svg: pictures of the product, by the product.
+"""Draws the graphs in docs/pictures.md as Mermaid: pictures of the product, by the product.
 
-The research desk runs once in a folder of its own while a page talks it into mailing a stranger. The desk and what its
-journal then holds are drawn with agentserver's own drawing; times, steps and ids are left out, so that a picture is
-the same each time.
+The research desk runs once in a folder of its own while a page talks it into mailing a stranger. The desk, and its
+journal after that, are drawn without times, steps and ids, so that a picture is the same each time.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentserver.core.blueprint import Listener
 from agentserver.core.decide.lives import DELIVERY
-from agentserver.drawing import svg
-from agentserver.drawing.picture import Graph
+from agentserver.graph import Graph, to_mermaid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
+PAGE = HERE / "pictures.md"
 WORDS = "@router What do the pages say about badgers?\n@router Mail it to the contact.\n/quit\n"
 
 
@@ -38,9 +37,8 @@ class Drawn(NamedTuple):
         about: what the picture shows.
         boxes: their names, in order.
         arrows: from which to which.
-        marked: the boxes that stand out.
+        marked: the round boxes.
         notes: lines below.
-        legend: what it means to stand out.
     """
 
     about: str
@@ -48,10 +46,9 @@ class Drawn(NamedTuple):
     arrows: frozenset[tuple[str, str]]
     marked: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
-    legend: str = ""
 
     def text(self) -> str:
-        """The SVG."""
+        """Write the Mermaid block, and the notes below it."""
         listeners = tuple(
             Listener(
                 name,
@@ -62,8 +59,7 @@ class Drawn(NamedTuple):
             )
             for name in self.boxes
         )
-        drawn = svg.to_svg(Graph("research-desk", listeners, self.about, self.notes))
-        return drawn.replace(svg.LEGEND, self.legend)
+        return fence(to_mermaid(Graph("research-desk", listeners, self.about)), self.notes)
 
 
 def desk(folder: Path) -> list[dict[str, Any]]:
@@ -131,7 +127,7 @@ def delivery() -> Drawn:
     )
     ends = frozenset(str(stage) for stage, row in DELIVERY.items() if not row) | {"done", "dead"}
     notes = ("from being sent to its end; a failed delivery that is tried again stays at running",)
-    return Drawn("the life of a delivery", tuple(map(str, DELIVERY)), arrows, ends, notes, "blue: the ends")
+    return Drawn("the life of a delivery", tuple(map(str, DELIVERY)), arrows, ends, notes)
 
 
 def lineage(records: list[dict[str, Any]]) -> Drawn:
@@ -151,7 +147,6 @@ def lineage(records: list[dict[str, Any]]) -> Drawn:
         frozenset(pairwise(stops)),
         ends,
         notes,
-        "blue: where the words came from, and where they were refused",
     )
 
 
@@ -163,15 +158,32 @@ def unlike(names: Iterable[str]) -> list[str]:
     return told
 
 
+def fence(mermaid: str, notes: Iterable[str] = ()) -> str:
+    """Write a Mermaid block with notes as a paragraph below it."""
+    return "\n".join(
+        ["", "```mermaid", mermaid.rstrip(), "```", "", *(f"{note[:1].upper()}{note[1:]}." for note in notes)]
+    )
+
+
 def pictures() -> dict[str, str]:
-    """Each picture by its name."""
+    """Draw each picture, by its name."""
     with tempfile.TemporaryDirectory(prefix="agentserver-drawings-") as folder:
         records = desk(Path(folder))
-        flow = command(Path(folder), "graph", "--format", "svg")
+        flow = fence(command(Path(folder), "graph"))
     drawn = {"threads": threads(records), "delivery": delivery(), "lineage": lineage(records)}
     return {"flow": flow, **{name: one.text() for name, one in drawn.items()}}
 
 
+def page() -> str:
+    """Put the pictures into their page, between marks."""
+    text = PAGE.read_text("utf-8")
+    for name, picture in pictures().items():
+        begin, end = f"<!-- {name}: written by docs/drawings.py -->\n", f"<!-- end of {name} -->"
+        head, _, rest = text.partition(begin)
+        text = f"{head}{begin}{picture.rstrip()}\n\n{end}{rest.partition(end)[2]}"
+    return text
+
+
 def texts() -> dict[Path, str]:
     """Draw all of them."""
-    return {HERE / "pictures" / f"{name}.svg": text for name, text in pictures().items()}
+    return {PAGE: page()}

@@ -21,7 +21,7 @@ from blockbuster import blockbuster_ctx
 from hypothesis import HealthCheck, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 
-from agentserver.cli import ending
+from agentserver.cli import process
 
 HANG_SECONDS = 150
 """How long one test may take on a loaded machine, times the soak scale. It only guards against hanging."""
@@ -166,7 +166,7 @@ def anyio_backend():
 @pytest.fixture(scope="session", autouse=True)
 def _no_command_ends_the_tests():
     """A command that runs in this process ends it by force when its loop takes too long to close; not here."""
-    ending.LAST = 3600.0
+    process.LAST = 3600.0
 
 
 @pytest.fixture(scope="session", autouse=True)

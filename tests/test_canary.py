@@ -19,7 +19,7 @@ from agentserver import config
 from agentserver.assembly import build
 from agentserver.characters.printing import clean_line, clean_lines, redact_and_truncate
 from agentserver.cli import cli
-from agentserver.cli.logs import Format, JsonFormatter, Level, Logging, TextFormatter, configure
+from agentserver.cli.process import Format, JsonFormatter, Level, Logging, TextFormatter, configure
 from agentserver.config.yaml.secrets import MIN_LENGTH, RedactingFilter, Secrets
 from agentserver.provenance.evidence.labels import Call, Leaf, Mode
 from agentserver.provenance.explaining import explain, without

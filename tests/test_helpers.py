@@ -24,7 +24,7 @@ import pytest
 import agentserver
 from agentserver import config, supervision
 from agentserver.assembly import build
-from agentserver.cli import session
+from agentserver.cli import host
 from agentserver.config.organism import Otel
 from agentserver.contract import SystemError
 from agentserver.gateways.http import DoorOptions, HttpDoor, TokenKeeper
@@ -106,7 +106,7 @@ async def standing(home, name="organism.yaml"):
         door = HttpDoor(server, options, TokenKeeper(tokens, NoPace()), name="whole")
         for each in (
             server,
-            session.followed(server),
+            host.publish_overview(server),
             tokens.watching(),
             door.open(),
             served(door, listening, None, door.connections, options.idle),

@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 
 from agentserver import extras
 from agentserver.config import ConfigError, load
-from agentserver.extras import EXTRAS, MissingExtraError, installed, installing, require
+from agentserver.extras import EXTRAS, MissingExtraError, install_hint, is_installed, require
 from tests.test_packaging import PROJECT, ROOT, tracked
 
 NAME = "agent" + "server"  # put together, so that this file passes its own test
@@ -115,7 +115,7 @@ def test_the_extra_all_lists_each_extra_of_the_server():
 
 def test_one_that_is_missing_is_named_with_the_way_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "jsonschema", None)
-    assert not installed("handoff")
+    assert not is_installed("handoff")
     with pytest.raises(
         MissingExtraError,
         match=r"^a schema needs the extra handoff: in a checkout, pip install '\.\[handoff\]'; ",
@@ -125,13 +125,13 @@ def test_one_that_is_missing_is_named_with_the_way_to_install_it(monkeypatch):
 
 @pytest.mark.parametrize("extra", EXTRAS)
 def test_the_way_to_install_an_extra_is_not_by_the_bare_name(extra):
-    assert f"[{extra}]" in installing(extra)
-    assert list(found(installing(extra))) == []
+    assert f"[{extra}]" in install_hint(extra)
+    assert list(found(install_hint(extra))) == []
 
 
 def test_a_module_in_a_package_that_is_not_there_is_missing(monkeypatch):
     monkeypatch.setattr(extras, "EXTRAS", {"odd": ("no_such_package.inside",)})
-    assert not installed("odd")
+    assert not is_installed("odd")
 
 
 def test_what_is_there_is_not_missed():

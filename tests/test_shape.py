@@ -122,7 +122,7 @@ OWN_JSON = {
     "agentserver/history/export.py": "causes and records of a step that the engine has kept",
     "agentserver/guards/lineage/memory.py": "the memory of a guard, which the engine has kept",
     "agentserver/guards/hosting.py": "the memory of a program's own guard, which the engine has kept",
-    "agentserver/cli/deploying.py": "a table that the package brings",
+    "agentserver/cli/init.py": "a table that the package brings",
     "agentserver/trace/plain_values.py": "what it has just written itself",
     "agentserver/mcp/serving/protocol.py": "a state that the server has sealed itself",
     "agentserver/worker/exec_walled.py": "an argument that the server gives to a process that it starts",
@@ -143,7 +143,7 @@ BARE_STARTS = {
     "agentserver/pump/steps.py": "a commit, whose end is settled by a callback",
     "agentserver/pump/poison_search.py": "waits for nothing; its cancellation is what is looked for",
     "agentserver/pump/slices.py": "is awaited to its end by the one who starts it",
-    "agentserver/cli/ending.py": "two threads that end the process",
+    "agentserver/cli/process.py": "two threads that end the process",
     "agentserver/engines/conformance/*": "tests of engines",
 }
 """Where tasks and threads are started without agentserver/supervision.py, and why none of them ends unseen."""

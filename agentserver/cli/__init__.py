@@ -1,7 +1,4 @@
-"""The command line: one module for each verb.
-
-Owns what the verbs share: options of logging, the version, the meaning of exit codes. Refuses to know what a verb does.
-"""
+"""The command line: the root command, the table of verbs, and the options that all verbs share."""
 
 from __future__ import annotations
 
@@ -14,12 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from agentserver.cli import collecting
-from agentserver.cli.ending import follow
-from agentserver.cli.logs import Format, Level, Logging
-from agentserver.cli.project import SECRETS, UNUSABLE, refuse, say, unwritable
+from agentserver.cli import process
+from agentserver.cli.process import Format, Level, Logging, exit_after_main
+from agentserver.cli.project import SECRETS, UNUSABLE, Verbs, is_output_error, refuse, say
 from agentserver.cli.reading import READERS
-from agentserver.cli.verbs import Verbs
 from agentserver.extras import MissingExtraError
 
 if TYPE_CHECKING:
@@ -39,18 +34,17 @@ EXITS = """\
 \b
 Exit codes:
   0    done
-  1    run: a message of a script was refused or not answered; call, send:
-       the answer is a SystemError; check: the organism has mistakes; schemas
-       --check: files are not current; plan audit: a finding is HARD; audit
+  1    run: a message of a script was refused or got no answer; call, send:
+       the answer is a SystemError; check: the organism has errors; schemas
+       --check: a file is out of date; plan audit: a finding is HARD; audit
        verify: a record was changed; orchestrate: the session cannot be
-       listened to; replay: a decision differs, or other rules would decide
-       otherwise
-  2    the command, a line of a script, the configuration or the file is not
-       understood; the journal cannot be used; the output cannot be written
+       read; replay: a decision differs
+  2    the command, a line of a script, the configuration or a file is
+       invalid; the journal cannot be used; the output cannot be written
   3    call, send: no answer
-  70   run, serve: a handler held the event loop for too long
+  70   run, serve: a handler blocked the event loop for too long
   130  stopped by Ctrl-C
-  143  run, serve: ended at once by a second SIGTERM
+  143  run, serve: killed by a second SIGTERM
 """
 
 
@@ -61,39 +55,36 @@ VERBS: Mapping[str, str] = MappingProxyType(
         "worker": "worker.command",
         "call": "call.command",
         "send": "send.command",
-        "check": "check.command",
+        "check": "check.check_command",
         "init": "init.command",
-        "graph": "graph.command",
-        "schemas": "schemas.command",
-        "conversations": "conversations.command",
+        "graph": "check.graph_command",
+        "schemas": "schemas.schemas_command",
+        "conversations": "conversations.conversations_command",
         "approvals": "approvals.command",
         "approve": "approvals.approve",
         "deny": "approvals.deny",
-        "top": "top.command",
-        "trace": "trace.command",
+        "top": "conversations.top_command",
+        "trace": "conversations.trace_command",
         "explain": "explain.command",
         "replay": "replay.command",
         "dead": "dead.command",
-        "journal": "journal.command aside.command",
+        "journal": "journal.command",
         "engine": "engine.command",
         "mcp": "mcp.command",
         "principals": "principals.command",
-        "codegen": "codegen.command",
-        "plan": "plan.command",
-        "audit": "audit.command",
+        "codegen": "schemas.codegen_command",
+        "plan": "handoffs.plan_command",
+        "audit": "handoffs.audit_command",
         "provenance": "provenance.command",
-        "orchestrate": "orchestrate.command",
-        "completion": "completion.command",
+        "orchestrate": "handoffs.orchestrate_command",
+        "completion": "call.completion_command",
     }
 )
-"""The verbs, in the order in which they are needed: the module of this folder that makes each, with its name there.
-
-After a group stand verbs that join it from modules of their own.
-"""
+"""Verbs in the order of the help, each with the module of this folder and the name there that make it."""
 
 
 class _Root(Verbs):
-    """The group of all verbs. A verb's module is imported when it is asked for: a start waits for no other's."""
+    """Group of all verbs, which imports the module of a verb when that verb is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
@@ -101,15 +92,11 @@ class _Root(Verbs):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in VERBS and cmd_name not in self.commands:
-            verb, *joining = map(_made, VERBS[cmd_name].split())
-            if isinstance(verb, click.Group):
-                for each in joining:
-                    verb.add_command(each)
-            _add(self, verb)
+            _add_verb(self, _import_verb(VERBS[cmd_name]))
         return super().get_command(ctx, cmd_name)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a verb; Ctrl-C ends it without a traceback, and so does an extra that is missing."""
+        """Run a verb. End it without a traceback on Ctrl-C and on a missing extra."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -117,24 +104,24 @@ class _Root(Verbs):
         except MissingExtraError as error:
             refuse(ctx, str(error))
         except click.ClickException as error:
-            raise _legible(error, ctx.meta.get(SECRETS, str)) from None
+            raise _escape_error(error, ctx.meta.get(SECRETS, str)) from None
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
-        """The context of a verb; what is wrong with the command can be shown."""
+        """Parse the command line; escape control characters in what click reports about it."""
         try:
             return super().make_context(*args, **kwargs)
         except click.ClickException as error:
-            raise _legible(error) from None
+            raise _escape_error(error) from None
 
 
-def _made(where: str) -> click.Command:
+def _import_verb(where: str) -> click.Command:
     module, name = where.split(".")
     made: click.Command = getattr(import_module(f"{__name__}.{module}"), name)
     return made
 
 
-def _legible(error: click.ClickException, redact: Callable[[str], str] = str) -> click.ClickException:
-    """The error, with nothing in what it says that is a terminal's to act on: it may repeat what was typed."""
+def _escape_error(error: click.ClickException, redact: Callable[[str], str] = str) -> click.ClickException:
+    """Escape control characters in the message of an error, which may repeat user input."""
     from agentserver.characters.printing import one_line
 
     vars(error).update(message="\n".join(map(one_line, redact(error.message).split("\n"))))
@@ -149,14 +136,14 @@ def _show_version(ctx: click.Context, _param: click.Parameter, asked: bool) -> N
         ctx.exit()
 
 
-def _logging(name: str, words: type[StrEnum], text: str, **more: Any) -> Callable[[F], F]:
-    """An option of logging."""
+def _logging_option(name: str, words: type[StrEnum], text: str, **more: Any) -> Callable[[F], F]:
+    """Make an option that configures logging."""
     kind = click.Choice([*map(str, words)])
     return click.option(f"--log-{name}", type=kind, help=text, show_default=True, **more)
 
 
-def _log_otherwise(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-    """Let what follows a verb count over what stands before it."""
+def _override_logging(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    """Let a logging option after the verb override the one before it."""
     if value is not None and isinstance(ctx.obj, Logging):
         before = ctx.obj
         ctx.obj = (
@@ -166,15 +153,27 @@ def _log_otherwise(ctx: click.Context, param: click.Parameter, value: str | None
         )
 
 
-def _add(group: click.Group, command: click.Command) -> None:
-    """Add a verb, which takes the options of logging as well, each of its own verbs too."""
+def _add_verb(group: click.Group, command: click.Command) -> None:
+    """Add a verb, and the logging options to it and to its own verbs."""
     group.add_command(command)
     below = [command]
     while below:
         each = below.pop()
         below += each.commands.values() if isinstance(each, click.Group) else ()
-        _logging("level", Level, "As before the verb.", callback=_log_otherwise, expose_value=False)(each)
-        _logging("format", Format, "As before the verb.", callback=_log_otherwise, expose_value=False)(each)
+        _logging_option(
+            "level",
+            Level,
+            "Overrides the option before the verb.",
+            callback=_override_logging,
+            expose_value=False,
+        )(each)
+        _logging_option(
+            "format",
+            Format,
+            "Overrides the option before the verb.",
+            callback=_override_logging,
+            expose_value=False,
+        )(each)
 
 
 @click.group(
@@ -188,8 +187,8 @@ def _add(group: click.Group, command: click.Command) -> None:
     callback=_show_version,
     help="Show the version and exit.",
 )
-@_logging("level", Level, "Least severity that is logged, to standard error.", default=str(Level.WARNING))
-@_logging("format", Format, "Text for people, or one JSON object a line.", default=str(Format.TEXT))
+@_logging_option("level", Level, "Lowest severity to log, to standard error.", default=str(Level.WARNING))
+@_logging_option("format", Format, "Text for people, or one JSON object a line.", default=str(Format.TEXT))
 @click.pass_context
 def cli(ctx: click.Context, log_level: str, log_format: str) -> None:
     """Run and examine organisms of agents and tools that exchange typed messages."""
@@ -199,22 +198,22 @@ def cli(ctx: click.Context, log_level: str, log_format: str) -> None:
 
 
 def _open_streams() -> None:
-    """Take the places of the standard streams that are closed: a file that is opened next would stand for one."""
+    """Open the null device for closed standard streams, so that no file takes their descriptors."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
         if getattr(sys, name) is None:
             setattr(sys, name, open(number, "w" if number else "r", encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
-def _run(args: Sequence[str] | None, readers: EngineOpener | None) -> NoReturn:
-    """Run the command. Where nobody reads what it says, click ends it in silence."""
+def _run_command(args: Sequence[str] | None, readers: EngineOpener | None) -> NoReturn:
+    """Run the command. When its reader is gone, click ends it silently."""
     try:
         cli.main(args, prog_name="agentserver", obj=readers)
     except OSError as error:
-        if not unwritable(error):
+        if not is_output_error(error):
             raise
         from agentserver.trace.terminal import silence
 
@@ -224,20 +223,20 @@ def _run(args: Sequence[str] | None, readers: EngineOpener | None) -> NoReturn:
 
 
 def main(args: Sequence[str] | None = None, *, readers: EngineOpener | None = None) -> None:
-    """The entry point. Always ends in SystemExit, and without ``args`` the process ends with it.
+    """Run the command line. Always raises SystemExit; without ``args`` the process ends with it.
 
     Args:
-        args: the words of the command; those of the process when left out.
-        readers: what verbs that read look into, for a program that has an engine of its own; the organism's journal
-            when left out.
+        args: arguments of the command; those of the process by default.
+        readers: opens the engine that reading verbs look into, for a program that has its own; the organism's
+            journal by default.
     """
     if args is None:
         _open_streams()
-        collecting.seldom()
+        process.collect_rarely()
     try:
-        _run(args, readers)
+        _run_command(args, readers)
     except SystemExit as ended:
         if args is None:
-            collecting.ended()
-            follow(ended.code if isinstance(ended.code, int) else 1)
+            process.freeze_at_exit()
+            exit_after_main(ended.code if isinstance(ended.code, int) else 1)
         raise

@@ -1,11 +1,10 @@
-"""``agentserver approvals``, ``approve`` and ``deny``: what waits for a person's approval in a journal.
+"""``agentserver approvals``, ``approve`` and ``deny``: messages of a journal that wait for a person.
 
-Owns the listing and what is said about an answer. Whether an answer still counts when it is read, the server decides.
+The server decides whether an answer is still valid when it reads it.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from typing import TYPE_CHECKING
@@ -13,19 +12,21 @@ from typing import TYPE_CHECKING
 import click
 
 from agentserver.cli import project
+from agentserver.cli.project import Verbs
 from agentserver.cli.reading import (
+    ListPrinter,
     Source,
+    find_source,
+    find_source_and_secrets,
+    format_time,
     journal_option,
-    legible,
-    reading,
-    refusing,
-    shown_option,
-    source,
-    source_and_secrets,
-    the_only,
-    when,
+    list_options,
+    only_match,
+    open_reader,
+    read_each,
+    redaction_option,
+    report_storage_errors,
 )
-from agentserver.cli.verbs import Verbs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,60 +37,66 @@ if TYPE_CHECKING:
     from agentserver.core.state.approvals import Answer, Approval, ApprovalAnswer
     from agentserver.findings import Origins
 
-SHORT = 6
-"""Characters of an id by which it is answered, at least: an empty or a stray one must not mean what is left."""
+MIN_ID = 6
+"""Shortest beginning of an id that may be denied, so that a typing mistake matches nothing."""
 
-DIGEST = 12
-"""Characters of a digest by which a message is approved, at least."""
+MIN_DIGEST = 12
+"""Shortest beginning of a digest that approves a message."""
 
-TAKEN = "a running server takes it within a second or so, a stopped one when it starts"
+TAKEN = "a running server reads it within about a second, a stopped one when it starts"
 
 
 @click.group(
-    "approvals", cls=Verbs, short_help="List or show what waits for an approval.", invoke_without_command=True
+    "approvals",
+    cls=Verbs,
+    short_help="List or show messages that wait for approval.",
+    invoke_without_command=True,
 )
-@shown_option
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@redaction_option
+@list_options
 @click.pass_context
-def command(ctx: click.Context, organism: Path | None, journal: Path | None, *, as_json: bool) -> None:
-    """List the messages of the journal that wait for a person's approval, the oldest first.
+def command(
+    ctx: click.Context, organism: Path | None, journal: Path | None, *, as_json: bool, limit: int
+) -> None:
+    """List the messages of the journal that wait for a person's approval, oldest first.
 
-    Answer with agentserver approve and agentserver deny. All of it works while a server runs and while none does.
+    Answer with agentserver approve and agentserver deny. All three work with or without a running server.
     """
     if ctx.invoked_subcommand is not None:
         return
-    kept, secrets = source_and_secrets(ctx, organism, journal)
-    found, answers = _waiting(ctx, kept)
-    if not found:
-        project.say("nothing waits for an approval", err=True)
-    for one in found:
-        shown, answer = _without(one, secrets), answers.get(one.id)
-        click.echo(json.dumps(_fields(shown, answer)) if as_json else _line(shown, answer))
+    kept, secrets = find_source_and_secrets(ctx, organism, journal)
+    found, answers = _list_waiting(ctx, kept)
+    ListPrinter(as_json, limit).print(
+        (_redact_approval(one, secrets) for one in found),
+        lambda one: _approval_line(one, answers.get(one.id)),
+        lambda one: _approval_fields(one, answers.get(one.id)),
+        "no message waits for an approval",
+    )
 
 
 @command.command("show")
 @click.argument("approval")
-@shown_option
+@redaction_option
 @click.pass_context
 def show(ctx: click.Context, approval: str, organism: Path | None, journal: Path | None) -> None:
-    """Show APPROVAL, the id or its beginning, in full: what guards ask, with the lineage, and the message.
+    """Show APPROVAL, an id or its beginning, in full: the guards' questions, the lineage, and the message.
 
-    The message stands in fields, where the organism is known, and as it is sent; texts are in quotes, a line a
-    piece. The last line is the digest by which it is approved.
+    The message is shown as fields, if the organism is known, and as it is sent; texts are quoted, one line for
+    each piece. The last line is the digest that approves it.
     """
     from agentserver.gateways import approval_view
     from agentserver.trace.terminal import paint
 
     outer = ctx.parent.params if ctx.parent is not None else {}
     organism, journal = organism or outer.get("organism"), journal or outer.get("journal")
-    kept, secrets = source_and_secrets(ctx, organism, journal)
-    found, answers = _waiting(ctx, kept)
-    one, rules = _chosen(ctx, found, approval), _rules(organism)
+    kept, secrets = find_source_and_secrets(ctx, organism, journal)
+    found, answers = _list_waiting(ctx, kept)
+    one, rules = _find_approval(ctx, found, approval), _rules(organism)
     delivery = one.delivery
-    click.echo(f"approval {one.id}, asked {when(one.at)}{_answered(answers.get(one.id))}")
-    click.echo(f"{_route(one)}, hop {delivery.hop}, in conversation {delivery.conversation}")
+    click.echo(f"approval {one.id}, asked {format_time(one.at)}{_describe_answer(answers.get(one.id))}")
+    click.echo(f"{_describe_route(one)}, hop {delivery.hop}, in conversation {delivery.conversation}")
     shown = [
-        *approval_view.reasons(_without(one, secrets)),
+        *approval_view.reasons(_redact_approval(one, secrets)),
         *(approval_view.said(one, rules.codecs, secrets.redact)[:-1] if rules else ()),
         *approval_view.traced(_origins(ctx, kept, one, rules), secrets.redact),
         *approval_view.said(one, None, secrets.redact),
@@ -101,98 +108,104 @@ def show(ctx: click.Context, approval: str, organism: Path | None, journal: Path
 @click.command("approve", short_help="Approve a message that waits.")
 @click.argument("digest")
 @click.option(
-    "--always", is_flag=True, help="For the rest of its conversation, all that is the same to the guard."
+    "--always",
+    is_flag=True,
+    help="Approve all messages that the guard considers the same, in this conversation.",
 )
 @journal_option
 @click.pass_context
 def approve(
     ctx: click.Context, digest: str, organism: Path | None, journal: Path | None, *, always: bool
 ) -> None:
-    """Approve a message: this one, or --always. DIGEST is what agentserver approvals show ends with, or its beginning.
+    """Approve the message with DIGEST; --always also approves later ones like it.
 
-    The answer is for the message that was shown, and is spent once.
+    DIGEST is the last line of agentserver approvals show, or its beginning.
+
+    The answer is valid for the message that was shown, and only once.
     """
     from agentserver.core.state.approvals import Answer
 
-    kept = source(ctx, organism, journal)
-    found, _ = _waiting(ctx, kept)
-    one = _digested(ctx, found, digest)
+    kept = find_source(ctx, organism, journal)
+    found, _ = _list_waiting(ctx, kept)
+    one = _find_by_digest(ctx, found, digest)
     _check_other(ctx, kept, one, _rules(organism))
-    _answer(ctx, kept, one, Answer.ALWAYS if always else Answer.ONCE)
+    _record_answer(ctx, kept, one, Answer.ALWAYS if always else Answer.ONCE)
 
 
-@click.command("deny", short_help="Refuse a message that waits.")
+@click.command("deny", short_help="Deny a message that waits.")
 @click.argument("approval")
 @journal_option
 @click.pass_context
 def deny(ctx: click.Context, approval: str, organism: Path | None, journal: Path | None) -> None:
-    """Refuse the message of APPROVAL, the id or its beginning; its sender learns so. Takes back an approve."""
+    """Deny the message of APPROVAL, an id or its beginning; its sender gets a refusal. Revokes an approve."""
     from agentserver.core.state.approvals import Answer
 
-    kept = source(ctx, organism, journal)
-    found, _ = _waiting(ctx, kept)
-    one = _chosen(ctx, found, approval)
-    if len(approval) < SHORT:  # what was meant may be gone, and this another one
-        project.refuse(ctx, f"{approval!r} is too short to be sure: name it by {SHORT} characters or more")
-    _answer(ctx, kept, one, Answer.DENY)
+    kept = find_source(ctx, organism, journal)
+    found, _ = _list_waiting(ctx, kept)
+    one = _find_approval(ctx, found, approval)
+    if len(approval) < MIN_ID:  # the intended message may be gone, and this another one
+        project.refuse(ctx, f"{approval!r} is too short: give at least {MIN_ID} characters")
+    _record_answer(ctx, kept, one, Answer.DENY)
 
 
-def _waiting(ctx: click.Context, kept: Source) -> tuple[list[Approval], dict[str, ApprovalAnswer]]:
-    """The messages that wait, and the answers that no server has taken yet, by approval."""
-    with reading(ctx, kept) as reader:
-        each = legible(reader, reader.approvals)
+def _list_waiting(ctx: click.Context, kept: Source) -> tuple[list[Approval], dict[str, ApprovalAnswer]]:
+    """List the waiting messages, and the answers that no server has read yet, by approval."""
+    with open_reader(ctx, kept) as reader:
+        each = read_each(reader, reader.approvals)
         found = sorted((one for many in each for one in many), key=lambda approval: approval.at)
         answers = reader.answers() if found else ()
     return found, {answered.approval: answered for answered, _ in answers}
 
 
-def _answer(ctx: click.Context, kept: Source, one: Approval, answer: Answer) -> None:
+def _record_answer(ctx: click.Context, kept: Source, one: Approval, answer: Answer) -> None:
     from agentserver.core.state.approvals import ApprovalAnswer
     from agentserver.engines.sqlite.care import answers as journal_answers
 
     answered = ApprovalAnswer(one.id, one.digest, answer, project.user())
-    with refusing(ctx):
+    with report_storage_errors(ctx):
         if kept.shared is not None:
             from agentserver.engines.journal.care import answers
-            from agentserver.engines.postgres.command import changing  # with an extra that most do without
+            from agentserver.engines.postgres.command import changing  # needs an extra
 
             with changing(kept.shared) as connection:
-                left = answers.put(connection, answered, time.time())
+                stored = answers.put(connection, answered, time.time())
         elif kept.path is not None:
-            left = journal_answers.leave(kept.path, answered, time.time())
+            stored = journal_answers.leave(kept.path, answered, time.time())
         else:
-            project.refuse(ctx, "this engine takes no answers from the command line")
-    if not left:
-        _, given = _waiting(ctx, kept)
-        project.refuse(ctx, f"{_route(one)}{_answered(given.get(one.id)) or ' is answered already'}")
-    click.echo(f"{_route(one)}: {answer}; {TAKEN}")
+            project.refuse(ctx, "this engine accepts no answers from the command line")
+    if not stored:
+        _, given = _list_waiting(ctx, kept)
+        project.refuse(
+            ctx, f"{_describe_route(one)}{_describe_answer(given.get(one.id)) or ' is answered already'}"
+        )
+    click.echo(f"{_describe_route(one)}: {answer}; {TAKEN}")
 
 
-def _chosen(ctx: click.Context, found: list[Approval], prefix: str) -> Approval:
+def _find_approval(ctx: click.Context, found: list[Approval], prefix: str) -> Approval:
     matching = [one for one in found if one.id.startswith(prefix)]
-    return the_only(ctx, matching, f"messages wait for an approval under {prefix!r}")
+    return only_match(ctx, matching, f"messages wait for an approval under {prefix!r}")
 
 
-def _digested(ctx: click.Context, found: list[Approval], prefix: str) -> Approval:
-    """The message whose digest begins so: who names it was shown all of it."""
+def _find_by_digest(ctx: click.Context, found: list[Approval], prefix: str) -> Approval:
+    """Find the message by the beginning of its digest, which only a person who saw all of it knows."""
     matching = [one for one in found if one.digest.startswith(prefix)]
-    if len(prefix) >= DIGEST and len(matching) == 1:
+    if len(prefix) >= MIN_DIGEST and len(matching) == 1:
         return matching[0]
     known = any(one.id.startswith(prefix) or one.digest.startswith(prefix) for one in found)
     why = f"no messages wait for an approval under {prefix!r}"
     if prefix and known:
         shows = f"agentserver approvals show {prefix}"
-        why = f"name it by {DIGEST} characters or more of its digest, which is the last line of: {shows}"
+        why = f"give at least {MIN_DIGEST} characters of its digest, which is the last line of: {shows}"
     return project.refuse(ctx, why)
 
 
 def _check_other(ctx: click.Context, kept: Source, one: Approval, rules: Rules | None) -> None:
-    """End the command when the organism wants another person to approve it. The server looks again."""
+    """End the command if the organism requires another approver. The server checks again."""
     from agentserver.core.decide import approving
 
     if rules is None or rules.blueprint.limits.approvers == "anyone":
         return
-    with reading(ctx, kept, rules.guards) as reader:
+    with open_reader(ctx, kept, rules.guards) as reader:
         conversation = reader.load(one.delivery.conversation)
     why = "" if conversation is None else approving.barred(conversation, project.user(), rules)
     if why:
@@ -200,28 +213,28 @@ def _check_other(ctx: click.Context, kept: Source, one: Approval, rules: Rules |
 
 
 def _origins(ctx: click.Context, kept: Source, one: Approval, rules: Rules | None) -> Origins | None:
-    """The origins of what a message says; None where no organism that follows them is known."""
+    """Find the origins of a message's values; None if the organism is unknown or does not track them."""
     if rules is None:
         return None
-    with reading(ctx, kept, rules.guards) as reader:
+    with open_reader(ctx, kept, rules.guards) as reader:
         conversation = reader.load(one.delivery.conversation)
     return None if conversation is None else rules.origins(conversation, one.delivery)
 
 
 def _rules(organism: Path | None) -> Rules | None:
-    """The rules of the organism that is named or found here; None where there is none, or it does not load."""
+    """Build the rules of the organism that is named or found here; None without an organism that loads."""
     from agentserver import config, rulebook
     from agentserver.payload.xmlify import PayloadError
 
-    file = project.found(organism)
+    file = project.find_organism(organism)
     try:
         return None if file is None else rulebook.rules(config.load(file, environ=os.environ))
     except (config.ConfigError, PayloadError):
         return None
 
 
-def _without(one: Approval, secrets: Secrets) -> Approval:
-    """A message that waits, as it may be shown."""
+def _redact_approval(one: Approval, secrets: Secrets) -> Approval:
+    """Redact secrets from a waiting message."""
     from agentserver.core.records.details import reworded
 
     message = secrets.redact(one.delivery.message.decode("utf-8", "backslashreplace")).encode()
@@ -229,7 +242,7 @@ def _without(one: Approval, secrets: Secrets) -> Approval:
     return one._replace(delivery=one.delivery._replace(message=message), questions=questions)
 
 
-def _route(one: Approval) -> str:
+def _describe_route(one: Approval) -> str:
     from agentserver.characters.printing import escape_unseen
     from agentserver.payload.names import local
 
@@ -237,25 +250,25 @@ def _route(one: Approval) -> str:
     return escape_unseen(f"{delivery.sender} -> {delivery.to} {local(delivery.root)}")
 
 
-def _answered(answered: ApprovalAnswer | None) -> str:
+def _describe_answer(answered: ApprovalAnswer | None) -> str:
     from agentserver.characters.printing import escape_unseen
 
     return (
         ""
         if answered is None
-        else f", answered {answered.answer} by {escape_unseen(answered.by)}, which no server has read"
+        else f", answered {answered.answer} by {escape_unseen(answered.by)}, not yet read by a server"
     )
 
 
-def _line(one: Approval, answered: ApprovalAnswer | None) -> str:
+def _approval_line(one: Approval, answered: ApprovalAnswer | None) -> str:
     from agentserver.characters.printing import escape_unseen
     from agentserver.core.records.wording import WORDING
 
     question = escape_unseen(WORDING.first(one.questions[0].why))[:200]
-    return f"{one.id}  {when(one.at)}  {_route(one)}  {question}{_answered(answered)}"
+    return f"{one.id}  {format_time(one.at)}  {_describe_route(one)}  {question}{_describe_answer(answered)}"
 
 
-def _question(question: Question) -> dict[str, object]:
+def _question_fields(question: Question) -> dict[str, object]:
     from agentserver.core.encoding.codecs import DETAILS
     from agentserver.core.records.wording import WORDING
 
@@ -268,7 +281,7 @@ def _question(question: Question) -> dict[str, object]:
     }
 
 
-def _fields(one: Approval, answered: ApprovalAnswer | None) -> dict[str, object]:
+def _approval_fields(one: Approval, answered: ApprovalAnswer | None) -> dict[str, object]:
     from agentserver.payload.names import local
 
     delivery = one.delivery
@@ -279,7 +292,7 @@ def _fields(one: Approval, answered: ApprovalAnswer | None) -> dict[str, object]
         "sender": delivery.sender,
         "to": delivery.to,
         "root": local(delivery.root),
-        "questions": [_question(question) for question in one.questions],
+        "questions": [_question_fields(question) for question in one.questions],
         "message": delivery.message.decode("utf-8", "backslashreplace"),
         "digest": one.digest,
         "answer": None if answered is None else {"said": answered.answer, "by": answered.by},

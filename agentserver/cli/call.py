@@ -1,41 +1,281 @@
-"""``agentserver call``: one message from the shell, and its answer.
+"""``agentserver call`` and ``completion``: one message from the shell, and help and completion for its fields.
 
-Owns the reading of field options and the printing of answers.
+Help and completion load the organism, as ``agentserver check`` does, and start nothing.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import math
 import os
+import shlex
 import sys
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem, get_completion_class
 
-from agentserver.cli import project, session
-from agentserver.cli.ending import GracefulEnd
-from agentserver.cli.fields import CallCommand, chosen, complete_fields, complete_roots
+from agentserver.cli import host, project
+from agentserver.cli.process import GracefulEnd
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-    from pathlib import Path
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
     from typing import BinaryIO
 
     from agentserver.assembly import Server
+    from agentserver.core.guard import Rules
     from agentserver.core.messages import Reply
     from agentserver.core.records.audit import AuditRecord
+    from agentserver.gateways.form import FormField
     from agentserver.payload.codec import Codec
+
+_ITEMS = "N counts from 0: {name}.0, then {name}.1"
+
+
+class CallCommand(click.Command):
+    """Command ``call``, whose help and completion include the fields of the named listener."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; with a listener and --help among them, show that listener's help and exit."""
+        if not ctx.resilient_parsing and set(args) & set(ctx.help_option_names):
+            self._explain(ctx, args)
+        elif ctx.resilient_parsing and args and args[-1] in self._options_with_value():
+            args = args[:-1]  # its value is being completed; click would ignore the words before it
+        return super().parse_args(ctx, args)
+
+    def _options_with_value(self) -> set[str]:
+        """List the options that take a value."""
+        options = (each for each in self.params if isinstance(each, click.Option) and not each.is_flag)
+        return {name for each in options for name in each.opts}
+
+    def _explain(self, ctx: click.Context, args: Sequence[str]) -> None:
+        given, _, _ = self.make_parser(ctx).parse_args([*args])
+        listener, organism, root = (
+            each if isinstance(each := given.get(name), str) else None
+            for name in ("listener", "organism", "root")
+        )
+        asked = self.get_help_option(ctx)
+        if listener is None or asked is None or not given.get(asked.name):
+            return
+        rules = project.rules(ctx, project.load(ctx, Path(organism) if organism else None))
+        for codec in select_codecs(rules, listener, root):
+            for line in _help_lines(ctx, rules, listener, codec):
+                project.say(line)
+        click.echo(f"\nOther options: {ctx.command_path} --help")
+        ctx.exit()
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete options, and before them the fields that the listener still takes."""
+        return [*complete_fields(ctx, self.params[0], incomplete), *super().shell_complete(ctx, incomplete)]
+
+
+def codecs_of(rules: Rules, listener: str) -> Mapping[str, Codec]:
+    """Map the root names of a listener's payloads to codecs. Raises click.UsageError for an unknown listener."""
+    from agentserver.config.findings import did_you_mean
+    from agentserver.payload.names import local
+
+    known = rules.blueprint.listeners
+    if listener not in known:
+        hint = did_you_mean(listener, known) or f"there are: {', '.join(known)}"
+        raise click.UsageError(f"no listener {listener!r}; {hint}")
+    return {local(codec.name): codec for codec in map(rules.codecs.of, known[listener].payloads)}
+
+
+def select_codecs(rules: Rules, listener: str, root: str | None) -> Sequence[Codec]:
+    """List the codecs of a listener that a root selects, or all. Raises click.UsageError for a foreign root."""
+    codecs = codecs_of(rules, listener)
+    if root is not None and root not in codecs:
+        raise click.UsageError(f"{listener} takes {', '.join(codecs)}: choose one with --root")
+    return [*codecs.values()] if root is None else [codecs[root]]
+
+
+def _help_lines(ctx: click.Context, rules: Rules, listener: str, codec: Codec) -> Iterator[str]:
+    """Yield the help lines for one payload of a listener."""
+    from agentserver.gateways.form import INDEX, form_fields
+    from agentserver.payload.names import local
+
+    root = local(codec.name)
+    several = len(rules.blueprint.listeners[listener].payloads) > 1
+    yield f"Usage: {ctx.command_path} {listener}{f' --root {root}' if several else ''} --FIELD VALUE ..."
+    yield ""
+    yield f"  {rules.blueprint.listeners[listener].description}"
+    described = codec.described
+    if described is None:
+        yield f"  {root} has a schema of its own and is sent as XML: --payload FILE"
+        return
+    if described.record.doc:
+        yield f"  {root}: {' '.join(described.record.doc.split())}"
+    fields = form_fields(codec)
+    width = max((len(each.name) + 2 for each in fields), default=0)
+    yield "" if fields else f"  {root} has no fields."
+    for each in fields:
+        label = f"{each.label}{' ...' if each.repeated else ''}"
+        yield f"  {'--' + each.name:<{width}}  {label}{_remark(each)}"
+        if each.doc:
+            yield f"  {'':<{width}}  {each.doc}"
+    lists = dict.fromkeys(each.path[: each.path.index(INDEX)] for each in fields if INDEX in each.path)
+    for path in lists:
+        yield f"  {_ITEMS.format(name='.'.join(path))}"
+    yield ""
+    words = [
+        word for name, text in _example_words(codec, fields) for word in (f"--{name}", shlex.quote(text))
+    ]
+    yield " ".join([f"  {ctx.command_path}", listener, *(["--root", root] if several else []), *words])
+
+
+def _remark(field: FormField) -> str:
+    if field.default is not None:
+        return f"  [default: {field.default}]" if field.default else "  [default: empty]"
+    *above, _ = field.path
+    return f"  [required{' in ' if above else ''}{'.'.join(above)}]" if field.required else ""
+
+
+def _example_words(codec: Codec, fields: Sequence[FormField]) -> Iterator[tuple[str, str]]:
+    """Yield the fields of the payload's example that differ from their defaults, as they are typed."""
+    from lxml import etree
+
+    known = {field.path: field for field in fields}
+    root = etree.fromstring(codec.example(), etree.XMLParser(resolve_entities=False, no_network=True))
+    yield from _element_words(root, known, (), ())
+
+
+def _element_words(
+    element: Any, known: Mapping[tuple[str, ...], FormField], path: tuple[str, ...], typed: tuple[str, ...]
+) -> Iterator[tuple[str, str]]:
+    from agentserver.gateways.form import INDEX
+    from agentserver.payload.names import local
+
+    if path in known:
+        if (element.text or "") != known[path].default:
+            yield ".".join(typed), element.text or ""
+        return
+    yield from ((".".join((*typed, name)), text) for name, text in element.attrib.items())
+    counts: dict[str, int] = {}
+    for child in element:
+        name = local(child.tag)
+        below = (*path, name)
+        index = counts[name] = counts.get(name, -1) + 1
+        listed = any(each[: len(below) + 1] == (*below, INDEX) for each in known)
+        more, number = ((INDEX,), (str(index),)) if listed else ((), ())
+        yield from _element_words(child, known, (*below, *more), (*typed, name, *number))
+
+
+def complete_fields(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete a field of the listener, or a value of the last field."""
+    del param
+    given = [
+        word for word in ctx.params.get("fields") or () if word != "="
+    ]  # bash splits --field=value into three words
+    fields = [*_form_fields(ctx)]
+    values = _value_choices(given, fields)
+    if values is not None:
+        return [CompletionItem(text) for text in values if text.startswith(incomplete)]
+    taken = {word.partition("=")[0] for word in given}
+    return [
+        CompletionItem(word, help=_summary(field))
+        for field in fields
+        for word in _next_options(field, taken)
+        if word.startswith(incomplete)
+    ]
+
+
+def complete_roots(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete the payloads of the named listener."""
+    del param
+    return [CompletionItem(root) for root in _listener_codecs(ctx) if root.startswith(incomplete)]
+
+
+def _form_fields(ctx: click.Context) -> Iterator[FormField]:
+    from agentserver.gateways.form import form_fields
+
+    root = ctx.params.get("root")
+    for name, codec in _listener_codecs(ctx).items():
+        if root in {None, name}:
+            yield from form_fields(codec)
+
+
+def _listener_codecs(ctx: click.Context) -> Mapping[str, Codec]:
+    """Map the root names of the named listener's payloads to codecs; empty for an unknown listener."""
+    rules, listener = _rules(ctx.params.get("organism")), str(ctx.params.get("listener"))
+    if rules is None or listener not in rules.blueprint.listeners:
+        return {}
+    return codecs_of(rules, listener)
+
+
+def _rules(path: Path | None) -> Rules | None:
+    """Build the rules of the organism; None if it does not load, since completion cannot report why."""
+    from agentserver import config, rulebook
+    from agentserver.payload.xmlify import PayloadError
+
+    file = project.find_organism(path)
+    if file is None:
+        return None
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            return rulebook.rules(config.load(file, environ=os.environ))
+    except (config.ConfigError, PayloadError):
+        return None
+
+
+def _value_choices(given: Sequence[str], fields: Sequence[FormField]) -> tuple[str, ...] | None:
+    """List the values that the last word asks for; None if it is not a field that needs one."""
+    if not given or not given[-1].startswith("--") or "=" in given[-1]:
+        return None
+    path = tuple(given[-1][2:].split("."))
+    return next((field.choices for field in fields if _matches_path(field, path)), ())
+
+
+def _matches_path(field: FormField, path: Sequence[str]) -> bool:
+    from agentserver.gateways.form import INDEX
+
+    return len(field.path) == len(path) and all(
+        part.isdecimal() if name == INDEX else name == part
+        for name, part in zip(field.path, path, strict=True)
+    )
+
+
+def _next_options(field: FormField, taken: set[str]) -> Iterator[str]:
+    """Yield the options for a field: of the last item that lacks it, and of a new item."""
+    from agentserver.gateways.form import INDEX
+
+    names = [field.name]
+    while INDEX in names[0].split("."):
+        names = [each for name in names for each in _number_items(name, taken)]
+    for name in names:
+        if f"--{name}" not in taken or field.repeated:
+            yield f"--{name}"
+
+
+def _number_items(name: str, taken: set[str]) -> Iterator[str]:
+    """Yield a name with its first INDEX replaced by the number of the last item and of the next."""
+    from agentserver.gateways.form import INDEX
+
+    parts = name.split(".")
+    place = parts.index(INDEX)
+    head = "--" + ".".join(parts[:place]) + "."
+    numbers = (word.removeprefix(head).split(".")[0] for word in taken if word.startswith(head))
+    known = (int(number) for number in numbers if number.isdecimal() and len(number) < 10)  # noqa: PLR2004 - digits
+    last = max(known, default=-1)
+    for index in range(max(last, 0), last + 2):
+        yield ".".join([*parts[:place], str(index), *parts[place + 1 :]])
+
+
+def _summary(field: FormField) -> str:
+    return f"{field.label}{_remark(field)}{f'  {field.doc}' if field.doc else ''}"
+
 
 REFUSED = 1
 SILENT = 3
 
 
 class Output(StrEnum):
-    """The form in which answers are printed."""
+    """Format of printed answers."""
 
     FIELDS = "fields"
     JSON = "json"
@@ -44,7 +284,7 @@ class Output(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CallOptions:
-    """A request on the command line; see the options of ``command``."""
+    """Request on the command line; see the options of ``command``."""
 
     listener: str
     fields: tuple[str, ...]
@@ -57,7 +297,7 @@ class CallOptions:
 
 
 class _Seconds(click.FloatRange):
-    """A number of seconds; what is not a number lies in every range otherwise."""
+    """Number of seconds, which must not be NaN."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         number = super().convert(value, param, ctx)
@@ -82,44 +322,46 @@ class _Seconds(click.FloatRange):
 )
 @project.organism_option
 @click.option(
-    "--payload", "file", type=click.File("rb"), help="Send the XML in this file; - is standard input."
+    "--payload", "file", type=click.File("rb"), help="Send the XML in this file; - for standard input."
 )
-@click.option("--root", shell_complete=complete_roots, help="Which payload, when LISTENER takes several.")
-@click.option("--set", "pairs", multiple=True, metavar="FIELD=VALUE", help="A field of any name.")
+@click.option("--root", shell_complete=complete_roots, help="Payload to send, if LISTENER takes several.")
+@click.option("--set", "pairs", multiple=True, metavar="FIELD=VALUE", help="Set a field of any name.")
 @click.option("--timeout", type=_Seconds(min=0, min_open=True), help="Seconds to wait for answers.")
 @click.option(
-    "--json", "output", flag_value=Output.JSON, type=Output, help="Print answers as JSON, one a line."
+    "--json", "output", flag_value=Output.JSON, type=Output, help="Print answers as JSON, one per line."
 )
-@click.option("--xml", "output", flag_value=Output.XML, type=Output, help="Print answers as XML, one a line.")
+@click.option(
+    "--xml", "output", flag_value=Output.XML, type=Output, help="Print answers as XML, one per line."
+)
 @click.option(
     "--trace",
     type=click.Choice(["text", "json"]),
-    help="Show the hops too, on standard error: a tree, or JSON lines.",
+    help="Also show the hops on standard error: as a tree, or as JSON lines.",
 )
 @click.pass_context
 def command(ctx: click.Context, /, organism: Path | None, **asked: Any) -> None:
     """Send one message to LISTENER and print the answers.
 
-    Fields are options by name: --text "good day" --count 3. Nested fields have dotted names (--lines.0.sku A1, the
-    first item is 0), a list is given by repeating its option. A field that is called like an option of this command
-    goes by --set. With a listener, --help lists its fields.
+    Fields are options by name: --text "good day" --count 3. Nested fields have dotted names (--lines.0.sku A1,
+    the first item is 0); repeat the option for a list. Use --set for a field with the name of an option of this
+    command. --help after a listener lists its fields.
 
-    Every answer is printed, until nothing more can come; without --timeout the deadlines of the listeners are the
-    only limit. No person is asked for an approval: what needs one is refused at once.
+    Every answer is printed until no further one can come. Without --timeout only the listeners' deadlines limit
+    the wait. No person is asked for an approval: a message that needs one is refused at once.
     """
     call = CallOptions(**asked)
-    values = _values(call.fields, call.pairs)
+    values = _parse_fields(call.fields, call.pairs)
     if call.file is not None and values:
         raise click.UsageError("give fields or --payload, not both")
     server = project.server(ctx, project.load(ctx, organism), recorded=True)
-    data = call.file.read() if call.file is not None else _compose(server, call, values)
+    data = call.file.read() if call.file is not None else _compose_message(server, call, values)
     exchange = partial(_exchange, server, call, data, project.principal(server.organism))
     ending = GracefulEnd(server.organism.limits.drain, server.acquit)
-    session.run(ctx, ending, partial(_interruptible, ending, exchange))
+    host.run_session(ctx, ending, partial(_interruptible, ending, exchange))
 
 
-def _values(fields: tuple[str, ...], pairs: tuple[str, ...]) -> list[tuple[str, str]]:
-    """``--a 1 --b=2`` as pairs, then those of ``--set``."""
+def _parse_fields(fields: tuple[str, ...], pairs: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Parse ``--a 1 --b=2`` and the pairs of ``--set`` into names and values."""
     values: list[tuple[str, str]] = []
     rest = list(fields)
     while rest:
@@ -139,7 +381,7 @@ def _values(fields: tuple[str, ...], pairs: tuple[str, ...]) -> list[tuple[str, 
     return values
 
 
-def _compose(server: Server, call: CallOptions, values: list[tuple[str, str]]) -> bytes:
+def _compose_message(server: Server, call: CallOptions, values: list[tuple[str, str]]) -> bytes:
     from agentserver.gateways import form
     from agentserver.gateways.console.lines import usage
 
@@ -155,15 +397,15 @@ def _compose(server: Server, call: CallOptions, values: list[tuple[str, str]]) -
 def _codec(server: Server, listener: str, root: str | None) -> Codec:
     from agentserver.payload.names import local
 
-    codecs = chosen(server.rules, listener, root)
+    codecs = select_codecs(server.rules, listener, root)
     if len(codecs) > 1:
         names = ", ".join(local(codec.name) for codec in codecs)
-        raise click.UsageError(f"{listener} takes {names}: say which with --root")
+        raise click.UsageError(f"{listener} takes {names}: choose one with --root")
     return codecs[0]
 
 
 async def _interruptible(ending: GracefulEnd, exchange: Callable[[], Awaitable[int]]) -> int:
-    """The exchange until a signal cancels it."""
+    """Run the exchange until a signal cancels it."""
     import anyio
 
     from agentserver.supervision import Ending, start_errand
@@ -178,7 +420,7 @@ async def _interruptible(ending: GracefulEnd, exchange: Callable[[], Awaitable[i
         tasks.cancel_scope.cancel()
 
     async with anyio.create_task_group() as tasks:
-        start_errand(tasks, "hears signals", Ending.OWNER, listen)
+        start_errand(tasks, "waits for signals", Ending.OWNER, listen)
         status = await exchange()
         tasks.cancel_scope.cancel()
     return status
@@ -198,33 +440,35 @@ async def _exchange(server: Server, call: CallOptions, data: bytes, me: str) -> 
             click.echo(str(error), err=True)
             return REFUSED
         with anyio.move_on_after(call.timeout) as scope:
-            status, unwritten = await _printed(server, handle.replies(data, call.listener), call)
+            status, unwritten = await _print_answers(server, handle.replies(data, call.listener), call)
         await handle.close()
     if unwritten is not None:
         raise unwritten
     records = redact_records(server.trace.of(handle.id), Redaction(secrets=server.organism.secrets.redact))
     _show_trace(call.trace, records)
-    _show_asked(records)
+    _report_approvals(records)
     if scope.cancelled_caught:
-        click.echo(f"no end of answers within {call.timeout:g} s", err=True)
+        click.echo(f"not all answers came within {call.timeout:g} s", err=True)
         return SILENT
     if status == SILENT:
         click.echo("ended without an answer", err=True)
     return status
 
 
-async def _printed(
+async def _print_answers(
     server: Server, replies: AsyncIterator[Reply], call: CallOptions
 ) -> tuple[int, OSError | None]:
-    """Print the answers, as far as they can be written; gives the status, and why the others could not be."""
+    """Print the answers as long as the output can be written. Returns the status and the output error."""
     import anyio.to_thread
 
     status, unwritten = SILENT, None
     async for reply in replies:
         if unwritten is not None:
-            continue  # left half-way, the answers would be closed by whoever comes across them
+            continue  # read the rest, so that the generator is closed here
         try:
-            refused = await anyio.to_thread.run_sync(_print, server, reply, call.output or Output.FIELDS)
+            refused = await anyio.to_thread.run_sync(
+                _print_answer, server, reply, call.output or Output.FIELDS
+            )
         except OSError as error:
             unwritten = error
         else:
@@ -241,8 +485,8 @@ def _show_trace(form: str | None, records: Sequence[AuditRecord]) -> None:
         click.echo("\n".join(json_lines(records)), err=True)
 
 
-def _show_asked(records: Sequence[AuditRecord]) -> None:
-    """Say that an approval was needed: a call has no person to ask."""
+def _report_approvals(records: Sequence[AuditRecord]) -> None:
+    """Report each approval that was needed: a call cannot ask a person."""
     from agentserver.characters.printing import escape_unseen
     from agentserver.core.records.audit import Event
     from agentserver.core.records.wording import WORDING
@@ -253,11 +497,13 @@ def _show_asked(records: Sequence[AuditRecord]) -> None:
         for line in (f"{record.sender} -> {record.to} {record.root} needed an approval: {first}", *more):
             click.echo(escape_unseen(line), err=True)
     if asked:
-        click.echo("call asks nobody; agentserver run asks, or waits for agentserver approve", err=True)
+        click.echo(
+            "call cannot ask a person; agentserver run asks, or waits for agentserver approve", err=True
+        )
 
 
-def _print(server: Server, reply: Reply, output: Output) -> bool:
-    """Print one answer. A SystemError goes to standard error; gives whether it is one."""
+def _print_answer(server: Server, reply: Reply, output: Output) -> bool:
+    """Print one answer, a SystemError to standard error. Returns whether it is one."""
     from agentserver.contract import Code
     from agentserver.contract import SystemError as Refused
     from agentserver.core.messages import SYSTEM
@@ -267,8 +513,8 @@ def _print(server: Server, reply: Reply, output: Output) -> bool:
 
     value = decoded(reply.message, server.rules.codecs)
     if isinstance(value, Refused):
-        passed_on = "" if reply.sender == SYSTEM else f"{reply.sender}: "
-        for line in visible_lines(f"{passed_on}{value.code}: {value.message}"):
+        prefix = "" if reply.sender == SYSTEM else f"{reply.sender}: "
+        for line in visible_lines(f"{prefix}{value.code}: {value.message}"):
             click.echo(line, err=True)
         if value.code is Code.BUDGET:
             click.echo(SPENT, err=True)
@@ -285,7 +531,7 @@ def _print(server: Server, reply: Reply, output: Output) -> bool:
 
 
 def reply_markup(reply: Reply) -> str:
-    """The payload of a reply on one line that means the same: what is not seen stands as a character reference."""
+    """Format the payload of a reply as one line of XML, invisible characters as character references."""
     from agentserver.characters.printing import escape_markup
     from agentserver.wire import envelope
     from agentserver.wire.canonical import canonical
@@ -293,3 +539,22 @@ def reply_markup(reply: Reply) -> str:
     read = envelope.read_envelope(reply.message)
     assert isinstance(read, envelope.Envelope)
     return escape_markup(canonical(read.payload).decode())
+
+
+VARIABLE = "_AGENTSERVER_COMPLETE"
+
+
+@click.command("completion", short_help="Print the completion script for a shell.")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion_command(ctx: click.Context, shell: str) -> None:
+    """Print the completion script for SHELL.
+
+    \b
+    bash:  eval "$(agentserver completion bash)"           in ~/.bashrc
+    zsh:   eval "$(agentserver completion zsh)"            in ~/.zshrc
+    fish:  agentserver completion fish | source            in config.fish
+    """  # noqa: D301 - click's mark for unwrapped lines
+    kind = get_completion_class(shell)
+    assert kind is not None
+    click.echo(kind(ctx.find_root().command, {}, "agentserver", VARIABLE).source())

@@ -1,32 +1,29 @@
-"""``agentserver check``: every mistake that ``run`` would meet, before it does.
-
-Owns the summary, which schemas are held to the rules of hygiene, and how provenance is told. The findings are config's,
-the rules hygiene's, the ways from source to sink those of the provenance package.
-"""
+"""``agentserver check`` and ``graph``: the mistakes of an organism, and its peers as a drawing."""
 
 from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from enum import StrEnum
 from math import inf
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from agentserver.characters.printing import format_amount
 from agentserver.cli import project
-from agentserver.cli.walls import unwalled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
 
     from agentserver.config import Organism
     from agentserver.config.findings import ConfigMistake, Severity
     from agentserver.config.organism import BoundListener, Provenance, SourceLine
     from agentserver.core.blueprint import Blueprint
     from agentserver.core.guard import Rules
+    from agentserver.graph import Graph
     from agentserver.payload.codec import Codec, Codecs
     from agentserver.provenance.flows import FlowReport
     from agentserver.provenance.policy.quarantine import Channel
@@ -34,54 +31,58 @@ if TYPE_CHECKING:
 FOUND = 1
 
 
-@click.command("check", short_help="Name every mistake of an organism.")
+@click.command("check", short_help="Report every mistake of an organism.")
 @project.organism_argument
-@click.option("--flows", is_flag=True, help="Name every way from a source to a sink.")
-@click.option("--engine", is_flag=True, help="Look at the database of engine: as well.")
-@click.option("--strict", is_flag=True, help="Let warnings fail too.")
-@click.option("--json", "as_json", is_flag=True, help="Print the findings alone, one JSON object a line.")
+@click.option("--flows", is_flag=True, help="Also list every path from a source to a sink.")
+@click.option("--engine", is_flag=True, help="Also check the database of engine:.")
+@click.option("--strict", is_flag=True, help="Fail on warnings too.")
+@click.option("--json", "as_json", is_flag=True, help="Print only the findings, one JSON object per line.")
 @click.pass_context
-def command(
+def check_command(
     ctx: click.Context, organism: Path | None, *, flows: bool, engine: bool, strict: bool, as_json: bool
 ) -> None:
     """Check ORGANISM (config/organism.yaml, then organism.yaml) and everything that it names.
 
-    Prints each finding as file:line: path: message [code], what each listener is to provenance and why, then a summary.
-    "agentserver explain CODE" explains a code. Exit code 1 when there are mistakes.
+    Prints each finding as file:line: path: message [code], the provenance class of each listener and its
+    reason, then a summary. "agentserver explain CODE" explains a code. Exit code 1 when there are errors.
     """
     from agentserver.config.findings import Severity
     from agentserver.config.loading import inspect
 
-    path = project.located(organism)
+    path = project.find_organism_or_raise(organism)
     loaded, findings = inspect(path, os.environ)
     decided_by = None if loaded is None else project.rules(ctx, loaded)
     if loaded is not None and decided_by is not None:
-        findings = (*findings, *_objections(loaded, decided_by), *(unsafe(loaded) if engine else ()))
+        findings = (
+            *findings,
+            *_find_mistakes(loaded, decided_by),
+            *(find_database_risks(loaded) if engine else ()),
+        )
     for finding in findings:
         project.say(_as_json(finding) if as_json else finding.coded())
     if not as_json:
-        for line in _rest(path, loaded, decided_by, findings, flows=flows):
+        for line in _summary_lines(path, loaded, decided_by, findings, flows=flows):
             project.say(line)
     hard = any(finding.severity is Severity.ERROR for finding in findings)
     ctx.exit(FOUND if hard or (strict and findings) else 0)
 
 
 def _as_json(finding: ConfigMistake) -> str:
-    told = {**asdict(finding), "file": str(finding.file), "code": str(finding.code)}
-    return json.dumps(told, ensure_ascii=False)
+    fields = {**asdict(finding), "file": str(finding.file), "code": str(finding.code)}
+    return json.dumps(fields, ensure_ascii=False)
 
 
-def _objections(loaded: Organism, decided_by: Rules) -> tuple[ConfigMistake, ...]:
-    """The findings about an organism that loads."""
+def _find_mistakes(loaded: Organism, decided_by: Rules) -> tuple[ConfigMistake, ...]:
+    """Find the mistakes of an organism that loads."""
     return (
-        *hygiene(loaded, decided_by.codecs),
-        *withheld(loaded, decided_by.codecs),
-        *unwalled(loaded),
-        *unserved(loaded, decided_by),
+        *find_schema_mistakes(loaded, decided_by.codecs),
+        *find_unreferable(loaded, decided_by.codecs),
+        *project.find_missing_walls(loaded),
+        *find_unservable(loaded, decided_by),
     )
 
 
-def _rest(
+def _summary_lines(
     path: Path,
     loaded: Organism | None,
     decided_by: Rules | None,
@@ -89,23 +90,23 @@ def _rest(
     *,
     flows: bool,
 ) -> Iterator[str]:
-    """The lines after the findings."""
+    """Yield the lines after the findings."""
     if loaded is None or decided_by is None:
         errors = sum(finding.severity == "error" for finding in findings)
         yield f"{path}: {format_amount(errors, 'error')}, {format_amount(len(findings) - errors, 'warning')}"
         return
-    yield from _provenance(loaded, decided_by.codecs, flows=flows)
+    yield from _describe_provenance(loaded, decided_by.codecs, flows=flows)
     if loaded.guards:
         yield f"guards, in this order: {', '.join(guard.name for guard in decided_by.guards)}"
-    yield from summary(path, decided_by.blueprint, findings)
+    yield from summary_lines(path, decided_by.blueprint, findings)
 
 
-def hygiene(organism: Organism, codecs: Codecs) -> Iterator[ConfigMistake]:
-    """Mistakes in the payload schemas of listeners that give or take handoffs, and in hand-written ones.
+def find_schema_mistakes(organism: Organism, codecs: Codecs) -> Iterator[ConfigMistake]:
+    """Find mistakes in hand-written payload schemas, and in those of listeners that give or take handoffs.
 
-    For the former it is an error, for others a warning.
+    The latter are errors, others are warnings.
     """
-    looked_at = tuple(_looked_at(organism))
+    looked_at = tuple(_inspected_payloads(organism))
     if not looked_at:
         return
     from agentserver.config.findings import ConfigMistake
@@ -114,11 +115,11 @@ def hygiene(organism: Organism, codecs: Codecs) -> Iterator[ConfigMistake]:
     from agentserver.remedies import remedy_of
     from agentserver.remedies.configuration import ConfigCode
 
-    told: set[type] = set()
+    inspected: set[type] = set()
     for severity, payload, whose, place in looked_at:
-        if payload in told:
+        if payload in inspected:
             continue
-        told.add(payload)
+        inspected.add(payload)
         schema = read_schema(SchemaLanguage.XSD, codecs.of(payload).xsd(documented=True).encode())
         for found in (schema,) if isinstance(schema, Objection) else inspect(schema):
             message = f"the schema of {payload.__qualname__}, {whose}: {found}"
@@ -126,14 +127,14 @@ def hygiene(organism: Organism, codecs: Codecs) -> Iterator[ConfigMistake]:
             yield ConfigMistake(code, severity, place.file, place.line, "", message)
 
 
-def _looked_at(organism: Organism) -> Iterator[tuple[Severity, type, str, SourceLine]]:
-    """Each payload whose schema is looked at: how weighty that is, whose it is, and where that is declared."""
+def _inspected_payloads(organism: Organism) -> Iterator[tuple[Severity, type, str, SourceLine]]:
+    """Yield each payload whose schema is inspected: severity, payload, owner and place of declaration."""
     from agentserver.config.findings import Severity
 
-    handoffs, taking_part = organism.handoffs, parties(organism)
+    handoffs, taking_part = organism.handoffs, handoff_parties(organism)
     if handoffs is not None and handoffs.source is not None:
         for payload in handoffs.payloads:
-            yield Severity.ERROR, payload, "which means an intent", handoffs.source
+            yield Severity.ERROR, payload, "of an intent", handoffs.source
     for bound in organism.listeners:
         name = bound.listener.name
         if name in taking_part or bound.schema is not None:
@@ -142,8 +143,8 @@ def _looked_at(organism: Organism) -> Iterator[tuple[Severity, type, str, Source
                 yield severity, payload, f"which {name} takes", bound.source
 
 
-def unsafe(organism: Organism) -> Iterator[ConfigMistake]:
-    """Connect to the database of an organism; gives each promise that it does not keep."""
+def find_database_risks(organism: Organism) -> Iterator[ConfigMistake]:
+    """Connect to the database of an organism and report each promise that it cannot keep."""
     if organism.engine is None or organism.engine_source is None:
         return
     import anyio
@@ -154,7 +155,7 @@ def unsafe(organism: Organism) -> Iterator[ConfigMistake]:
     from agentserver.remedies.configuration import ConfigCode
 
     options, place = postgres_options(organism.engine), organism.engine_source
-    from agentserver.engines.postgres.status import find_weaknesses  # with an extra that most do without
+    from agentserver.engines.postgres.status import find_weaknesses  # needs an extra
 
     severity = Severity.WARNING
     try:
@@ -167,8 +168,8 @@ def unsafe(organism: Organism) -> Iterator[ConfigMistake]:
         )
 
 
-def unserved(organism: Organism, rules: Rules) -> Iterator[ConfigMistake]:
-    """The mistake of exposing to MCP hosts what cannot be a tool, at the first listener that cannot."""
+def find_unservable(organism: Organism, rules: Rules) -> Iterator[ConfigMistake]:
+    """Report the first listener exposed to MCP hosts that cannot be a tool."""
     if organism.serving is None:
         return
     from agentserver.config.findings import ConfigMistake, Severity
@@ -185,35 +186,35 @@ def unserved(organism: Organism, rules: Rules) -> Iterator[ConfigMistake]:
         )
 
 
-def withheld(organism: Organism, codecs: Codecs) -> Iterator[ConfigMistake]:
-    """Warnings about fields that take no reference, of payloads that listeners which are shown references may be sent.
+def find_unreferable(organism: Organism, codecs: Codecs) -> Iterator[ConfigMistake]:
+    """Warn about payload fields that cannot hold a reference, where a listener sees references.
 
-    Each stands at the listener that is shown references. What is never hidden is left out: closed types, and fields of
-    a source with a better standing than prose.
+    Each warning names the listener that sees them. Fields that are never hidden are left out: closed types, and
+    fields of a source that rank above prose.
     """
     from agentserver.config.findings import ConfigMistake, Severity
     from agentserver.remedies.configuration import ConfigCode
 
-    for viewer, sender, payload in _doubtful(organism):
-        from agentserver.guards.lineage.view.viewer import refusing  # and numpy with it
+    for viewer, sender, payload in _reference_viewers(organism):
+        from agentserver.guards.lineage.view.viewer import refusing  # imports numpy
 
         codec = codecs.of(payload)
         for path, required in refusing(codec):
-            if _vouched(organism, sender, codec, path):
+            if _is_declared_better(organism, sender, codec, path):
                 continue
-            end = "must be there, so that it is refused" if required else "is left out"
-            said = f"of what {sender} sends {viewer.listener.name}, it {end}"
-            told = f"{payload.__qualname__}.{path} takes no reference: {said}"
+            end = "is required, so the message is refused" if required else "is left out"
+            said = f"in messages from {sender} to {viewer.listener.name}, it {end}"
+            message = f"{payload.__qualname__}.{path} cannot hold a reference: {said}"
             place = viewer.source
             code = ConfigCode.PROVENANCE.value
-            yield ConfigMistake(code, Severity.WARNING, place.file, place.line, "view", told, _LOOSEN)
+            yield ConfigMistake(code, Severity.WARNING, place.file, place.line, "view", message, _LOOSEN)
 
 
-_LOOSEN = "make it text, give it bounds, or declare what it is worth under provenance: fields"
+_LOOSEN = "make it text, give it bounds, or declare its rank under provenance: fields"
 
 
-def _doubtful(organism: Organism) -> Iterator[tuple[BoundListener, str, type]]:
-    """Each listener that is shown references, with who may say a stranger's words to it in which payload."""
+def _reference_viewers(organism: Organism) -> Iterator[tuple[BoundListener, str, type]]:
+    """Yield each listener that sees references, with a possible sender of foreign text and the payload."""
     from agentserver.contract import SYSTEM_PAYLOADS
 
     provenance = organism.provenance
@@ -231,8 +232,8 @@ def _doubtful(organism: Organism) -> Iterator[tuple[BoundListener, str, type]]:
                 yield viewer, name, payload
 
 
-def _vouched(organism: Organism, sender: str, codec: Codec, path: str) -> bool:
-    """True when a field of a source is declared to be more than prose."""
+def _is_declared_better(organism: Organism, sender: str, codec: Codec, path: str) -> bool:
+    """Tell whether a field of a source is declared to rank above prose."""
     from agentserver.provenance.evidence.labels import Leaf, Standing
     from agentserver.provenance.policy.declared import declared
 
@@ -240,12 +241,12 @@ def _vouched(organism: Organism, sender: str, codec: Codec, path: str) -> bool:
     assert provenance is not None
     marked = declared(codec.payload).standing(path)
     worth = provenance.policy.worth(sender, Leaf(path, "", marked))
-    told = worth is not None and worth.standing is not Standing.PROSE
-    return told and provenance.policy.classify(sender).source
+    better = worth is not None and worth.standing is not Standing.PROSE
+    return better and provenance.policy.classify(sender).source
 
 
-def parties(organism: Organism) -> frozenset[str]:
-    """The listeners that may be handed work, and those that may hand it to them."""
+def handoff_parties(organism: Organism) -> frozenset[str]:
+    """List the listeners that may take handoffs or give them."""
     if organism.handoffs is None:
         return frozenset()
     targets = organism.handoffs.vocabulary.targets
@@ -253,24 +254,26 @@ def parties(organism: Organism) -> frozenset[str]:
     return targets | givers
 
 
-def _provenance(organism: Organism, codecs: Codecs, *, flows: bool) -> Iterable[str]:
+def _describe_provenance(organism: Organism, codecs: Codecs, *, flows: bool) -> Iterable[str]:
     if organism.provenance is None:
-        return ("provenance: none declared, so nobody asks where a value comes from",)
-    return _told(organism, organism.provenance, codecs, flows=flows)
+        return ("provenance: none declared, so the origin of values is not checked",)
+    return _provenance_lines(organism, organism.provenance, codecs, flows=flows)
 
 
-def _told(organism: Organism, provenance: Provenance, codecs: Codecs, *, flows: bool) -> Iterator[str]:
-    """Lines about provenance."""
+def _provenance_lines(
+    organism: Organism, provenance: Provenance, codecs: Codecs, *, flows: bool
+) -> Iterator[str]:
+    """Yield the lines about provenance."""
     report = flow_report(organism, provenance, codecs)
     yield f"provenance: {provenance.policy.mode}"
     yield from (f"  {line}" for line in report.told())
-    yield from _memories(organism, provenance)
+    yield from _memory_lines(organism, provenance)
     for name in sorted(provenance.quarantined):
         for payload, found in _channels(organism, codecs, name):
             refused = "" if found.closed else ", so it may not be sent"
-            yield f"  {name} is quarantined: {payload} tells {found}{refused}"
+            yield f"  {name} is quarantined: {payload} carries {found}{refused}"
     for name in sorted(provenance.viewers):
-        yield f"  {name} is shown references in place of untrusted values"
+        yield f"  {name} sees references in place of untrusted values"
     if flows:
         yield "flows:"
         yield from (f"  {flow}" for flow in report.flows)
@@ -279,7 +282,7 @@ def _told(organism: Organism, provenance: Provenance, codecs: Codecs, *, flows: 
 
 
 def flow_report(organism: Organism, provenance: Provenance, codecs: Codecs) -> FlowReport:
-    """The classes of an organism's listeners to provenance, and the ways from source to sink."""
+    """Classify the organism's listeners and find the paths from source to sink."""
     from agentserver.provenance.flows import flows
 
     capacities = {}
@@ -290,13 +293,13 @@ def flow_report(organism: Organism, provenance: Provenance, codecs: Codecs) -> F
 
 
 def _peers(organism: Organism) -> dict[str, list[str]]:
-    """For each listener whom it may send to."""
+    """Map each listener to its peers."""
     names = {bound.listener.name for bound in organism.listeners}
     return {bound.listener.name: sorted(bound.listener.peers & names) for bound in organism.listeners}
 
 
-def _memories(organism: Organism, provenance: Provenance) -> Iterator[str]:
-    """The memory of each listener that untrusted text can reach; a source's own words are untrusted anyway."""
+def _memory_lines(organism: Organism, provenance: Provenance) -> Iterator[str]:
+    """Yield a line for each kind of memory that untrusted text can reach; a source's own is untrusted anyway."""
     from agentserver.guards.lineage.exposure import Recall
     from agentserver.guards.lineage.trusted import carriers
     from agentserver.provenance.flows import entered
@@ -313,7 +316,7 @@ def _memories(organism: Organism, provenance: Provenance) -> Iterator[str]:
 
 
 def _channels(organism: Organism, codecs: Codecs, name: str) -> Iterator[tuple[str, Channel]]:
-    """The answers that a listener may give, as far as its code can name them, and the amount that each can tell."""
+    """Yield the answers that a listener's code can give, and how much each can carry."""
     from agentserver.contract import SYSTEM_PAYLOADS
     from agentserver.guards.lineage.reading import channel
 
@@ -323,15 +326,15 @@ def _channels(organism: Organism, codecs: Codecs, name: str) -> Iterator[tuple[s
             yield payload.__name__, channel(codecs.of(payload))
 
 
-def summary(path: Path, blueprint: Blueprint, findings: Sequence[ConfigMistake]) -> tuple[str, ...]:
-    """The parts of the organism, in its last line, and the roots that do not say who is meant."""
+def summary_lines(path: Path, blueprint: Blueprint, findings: Sequence[ConfigMistake]) -> tuple[str, ...]:
+    """Yield the roots that need a named recipient, and the summary of the organism's parts."""
     from agentserver.payload.names import local
 
     listeners = blueprint.listeners.values()
     agents = sum(listener.agent for listener in listeners)
     peers = sum(len(listener.peers) for listener in listeners)
     payloads = len({root for roots in blueprint.roots.values() for root in roots})
-    unclear = ambiguous(blueprint)
+    unclear = find_ambiguous_roots(blueprint)
     errors = sum(finding.severity == "error" for finding in findings)
     parts = [
         f"{format_amount(len(blueprint.listeners), 'listener')} ({format_amount(agents, 'agent')})",
@@ -347,10 +350,10 @@ def summary(path: Path, blueprint: Blueprint, findings: Sequence[ConfigMistake])
     return (*lines, *waits, f"{path}: {', '.join(parts)}")
 
 
-def ambiguous(blueprint: Blueprint) -> dict[str, tuple[str, ...]]:
-    """Roots by which a message that names no listener cannot be routed, with the listeners that share them.
+def find_ambiguous_roots(blueprint: Blueprint) -> dict[str, tuple[str, ...]]:
+    """Map each root that several listeners accept, and that thus needs a named recipient, to these listeners.
 
-    Tasks are none: no listener sends one.
+    Tasks are exempt: no listener sends one.
     """
     from agentserver.core.handoffs import TASK
 
@@ -361,3 +364,82 @@ def ambiguous(blueprint: Blueprint) -> dict[str, tuple[str, ...]]:
         for root, names in shared.items()
         if len(names) > 1 and not all(blueprint.listeners[name].broadcast for name in names)
     }
+
+
+class DrawingFormat(StrEnum):
+    """Language of a drawing."""
+
+    MERMAID = "mermaid"
+    DOT = "dot"
+
+
+@click.command("graph", short_help="Draw which listeners may send to each other.")
+@project.organism_argument
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice([*map(str, DrawingFormat)]),
+    default=str(DrawingFormat.MERMAID),
+    show_default=True,
+)
+@click.option("--flows", is_flag=True, help="Draw which untrusted sources can influence which actions.")
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file.")
+@click.pass_context
+def graph_command(
+    ctx: click.Context, organism: Path | None, form: str, output: Path | None, *, flows: bool
+) -> None:
+    """Draw which listeners of ORGANISM (config/organism.yaml, then organism.yaml) may send to each other.
+
+    The same organism gives the same drawing. GitHub and most editors show Mermaid. With --flows, an arrow is part
+    of a path from an untrusted source to an action, and the notes list the checks on it.
+    """
+    from agentserver.graph import Graph, to_dot, to_mermaid
+
+    loaded = project.load(ctx, organism)
+    graph = Graph(loaded.name, tuple(bound.listener for bound in loaded.listeners))
+    if flows:
+        graph = _flow_graph(loaded, project.server(ctx, loaded).rules.codecs)
+    if loaded.guards:
+        graph = replace(
+            graph, notes=(*graph.notes, f"denials by the guards {', '.join(loaded.guards)} are not shown")
+        )
+    draw = {
+        DrawingFormat.MERMAID: to_mermaid,
+        DrawingFormat.DOT: to_dot,
+    }[DrawingFormat(form)]
+    project.write(output, draw(graph))
+
+
+def _flow_graph(organism: Organism, codecs: Codecs) -> Graph:
+    """Draw the paths from sources to sinks, with the checks between them as notes."""
+    from agentserver.graph import Graph
+    from agentserver.provenance.flows import kinds
+
+    about = "untrusted sources and the actions they can influence"
+    if organism.provenance is None:
+        return _empty_graph(
+            organism.name, about, "no provenance is declared, so the origin of values is not checked"
+        )
+    report = flow_report(organism, organism.provenance, codecs)
+    classes = dict(report.classes)
+    steps = {pair for flow in report.flows for pair in zip(flow.path, flow.path[1:], strict=False)}
+    part = {name: f"{name} ({kinds(classes[name])})" for pair in steps for name in pair}
+    drawn = tuple(
+        replace(
+            bound.listener,
+            name=part[bound.listener.name],
+            peers=frozenset(part[to] for sender, to in steps if sender == bound.listener.name),
+        )
+        for bound in organism.listeners
+        if bound.listener.name in part
+    )
+    if not drawn:
+        return _empty_graph(organism.name, about, "no path leads from a source to a sink")
+    return Graph(organism.name, drawn, about, tuple(map(str, report.flows)))
+
+
+def _empty_graph(name: str, about: str, why: str) -> Graph:
+    from agentserver.core.blueprint import Listener
+    from agentserver.graph import Graph
+
+    return Graph(name, (Listener("none", (), why),), about, (why,))

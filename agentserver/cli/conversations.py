@@ -1,56 +1,206 @@
-"""``agentserver conversations``: what the journal knows of.
-
-Owns the filters and the columns.
-"""
+"""``agentserver conversations``, ``trace`` and ``top``: past and running conversations."""
 
 from __future__ import annotations
 
-import json
-from itertools import islice
+import os
+import sys
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from agentserver.cli import project
-from agentserver.cli.reading import journal_option, reading, source, when
+from agentserver.cli.reading import (
+    ListPrinter,
+    find_conversation,
+    find_source,
+    find_source_and_secrets,
+    format_time,
+    journal_option,
+    list_options,
+    open_reader,
+    recorded_conversation,
+    redaction_option,
+)
+from agentserver.foreign_json.reading import JsonLimits, parse_json_or_raise
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    import socket
+    from collections.abc import Iterator, Sequence
 
     from agentserver.core.encoding.recorded import Summary
+    from agentserver.core.records.audit import AuditRecord
 
 
 @click.command("conversations", short_help="List the conversations of the journal.")
 @journal_option
-@click.option("--open", "only_open", is_flag=True, help="Only those that are not finished.")
-@click.option("--principal", help="Only those of this principal.")
-@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most so many.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--open", "only_open", is_flag=True, help="Only unfinished ones.")
+@click.option("--principal", help="Only conversations of this principal.")
+@list_options
 @click.pass_context
-def command(ctx: click.Context, /, organism: Path | None, journal: Path | None, **asked: Any) -> None:
-    """List the conversations of the journal, the one where something happened last first."""
-    with reading(ctx, source(ctx, organism, journal)) as reader:
+def conversations_command(
+    ctx: click.Context,
+    /,
+    organism: Path | None,
+    journal: Path | None,
+    *,
+    only_open: bool,
+    principal: str | None,
+    as_json: bool,
+    limit: int,
+) -> None:
+    """List the conversations of the journal, most recently active first."""
+    with open_reader(ctx, find_source(ctx, organism, journal)) as reader:
         wanted = (
             one
             for one in reader.conversations()
-            if (one.closed is None or not asked["only_open"]) and asked["principal"] in (None, one.principal)
+            if (one.closed is None or not only_open) and principal in (None, one.principal)
         )
-        aside = frozenset(one.id for one in reader.aside())
-        found = [*islice(wanted, asked["limit"])]
-        if not found:
-            project.say("there are no such conversations", err=True)
-        for summary in found:
-            click.echo(json.dumps(summary._asdict()) if asked["as_json"] else _line(summary, aside))
+        line = partial(_conversation_line, frozenset(one.id for one in reader.aside()))
+        ListPrinter(as_json, limit).print(
+            wanted, line, lambda one: one._asdict(), "there are no such conversations"
+        )
 
 
-def _line(one: Summary, aside: frozenset[str]) -> str:
-    from agentserver.characters.printing import escape_unseen
+def _conversation_line(aside: frozenset[str], one: Summary) -> str:
     from agentserver.spending import NOTHING_SPENT, Amount
 
     state = "aside" if one.id in aside else "open" if one.closed is None else "finished"
     charged = Amount(one.tokens, one.money)
     spent = f"  {charged}" if charged != NOTHING_SPENT else ""
     return (
-        f"{one.id}  {when(one.touched)}  {state:8}  {one.steps:5} steps  {one.waiting} waiting  "
-        f"{one.unread} not fetched  {escape_unseen(one.principal)}{spent}"
+        f"{one.id}  {format_time(one.touched)}  {state:8}  {one.steps:5} steps  {one.waiting} waiting  "
+        f"{one.unread} not fetched  {one.principal}{spent}"
     )
+
+
+class TraceFormat(StrEnum):
+    """Format of a trace."""
+
+    TEXT = "text"
+    JSON = "json"
+    HTML = "html"
+
+
+@click.command("trace", short_help="Show what happened in a conversation.")
+@click.argument("conversation")
+@redaction_option
+@click.option(
+    "--json", "form", flag_value=TraceFormat.JSON, type=TraceFormat, help="Print one JSON object per record."
+)
+@click.option(
+    "--html", "form", flag_value=TraceFormat.HTML, type=TraceFormat, help="Write a self-contained page."
+)
+@click.option("--no-payloads", is_flag=True, help="Leave out the content of messages.")
+@click.option(
+    "--redact",
+    "fields",
+    multiple=True,
+    is_flag=False,
+    flag_value="*",
+    metavar="[FIELD]",
+    help="Redact the content of fields, by name or pattern; may be repeated. Without FIELD (then last, or before"
+    " another option): redact every payload, except its length and hash.",
+)
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file.")
+@click.pass_context
+def trace_command(
+    ctx: click.Context, /, conversation: str, organism: Path | None, journal: Path | None, **asked: Any
+) -> None:
+    """Show what happened in CONVERSATION, an id or its beginning: an indented tree of calls with times.
+
+    Secrets of the organism are never shown.
+    """
+    from agentserver.trace.redact import Redaction, redact_records
+
+    kept, secrets = find_source_and_secrets(ctx, organism, journal)
+    with open_reader(ctx, kept) as reader:
+        key = find_conversation(ctx, reader, conversation)
+        records = recorded_conversation(reader, key).records()
+    records = redact_records(records, Redaction(asked["fields"], secrets.redact))
+    if asked["no_payloads"]:
+        records = tuple(record._replace(message=b"") for record in records)
+    project.write(asked["output"], _format_trace(asked["form"], f"conversation {key}", records), private=True)
+
+
+def _format_trace(form: TraceFormat | None, title: str, records: Sequence[AuditRecord]) -> str:
+    from agentserver.trace import html, text
+
+    match form:
+        case TraceFormat.JSON:
+            return "\n".join(text.json_lines(records))
+        case TraceFormat.HTML:
+            return html.page(title, records)
+        case _:
+            return text.tree_text(records, payloads=True)
+
+
+_CLEAR = "\x1b[H\x1b[J"
+"""Moves the cursor home and erases the screen."""
+
+
+@click.command("top", short_help="Follow a running server live.")
+@journal_option
+@click.option("--once", is_flag=True, help="Show the current state once and exit.")
+@click.pass_context
+def top_command(ctx: click.Context, organism: Path | None, journal: Path | None, *, once: bool) -> None:
+    """Follow the server that runs an organism: conversations, queues, running handlers, refusals, approvals.
+
+    On a terminal the screen refreshes each second, until Ctrl-C or the end of the server. Piped, it prints one
+    JSON object per line each second.
+
+    run and serve listen at a Unix socket next to the journal, or next to the organism's YAML if it keeps no
+    journal. Only root and the user who runs the server can connect.
+    """
+    from agentserver.gateways import top
+
+    path = _socket_path(ctx, organism, journal)
+    try:
+        peer = top.connected(path)
+    except (FileNotFoundError, ConnectionRefusedError):
+        project.refuse(ctx, f"{path}: no server runs here (agentserver run or agentserver serve starts one)")
+    except OSError as error:
+        project.refuse(ctx, f"{path}: {error.strerror or error}")
+    with peer:
+        for line in _overview_lines(peer):
+            _show_overview(line)
+            if once:
+                return
+    if sys.stdout.isatty():
+        project.say("the server has ended", err=True)
+
+
+def _socket_path(ctx: click.Context, organism: Path | None, journal: Path | None) -> Path:
+    """Find the socket of the server."""
+    from agentserver.cli.reading import find_journal
+    from agentserver.gateways import top
+
+    if journal is None and project.find_organism(organism) is not None:
+        file = project.find_organism_or_raise(organism)
+        seen = project.glimpse(ctx, file)
+        if seen.unkept or seen.engine is not None:
+            return top.beside(file.resolve())
+    return top.beside(find_journal(ctx, organism, journal))
+
+
+def _overview_lines(peer: socket.socket) -> Iterator[str]:
+    with peer.makefile(encoding="utf-8") as stream:
+        yield from stream
+
+
+def _show_overview(line: str) -> None:
+    from agentserver.gateways import top
+    from agentserver.trace.terminal import columns_of, paint, wants_colour, wrap
+
+    if not sys.stdout.isatty():
+        sys.stdout.write(line)
+        sys.stdout.flush()
+        return
+    colour, width = wants_colour(sys.stdout, os.environ), columns_of(sys.stdout) or 80
+    pieces = (
+        piece for each in top.lines(parse_json_or_raise(line, JsonLimits())) for piece in wrap(each, width)
+    )
+    sys.stdout.write(_CLEAR + "".join(f"{paint(piece, colour=colour)}\n" for piece in pieces))
+    sys.stdout.flush()

@@ -1,7 +1,4 @@
-"""``agentserver dead``: deliveries that their listeners could not deal with.
-
-Owns the listing, who may be queued again and what may be given up. What a dead letter is, the engine says.
-"""
+"""``agentserver dead``: the dead letters, which their listeners could not handle."""
 
 from __future__ import annotations
 
@@ -12,19 +9,21 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from agentserver.cli import project
-from agentserver.cli.journal import changing, writing
+from agentserver.cli.journal import open_changing, open_for_writing
+from agentserver.cli.project import Verbs
 from agentserver.cli.reading import (
+    ListPrinter,
+    find_journal,
+    find_source,
+    find_source_and_secrets,
+    format_time,
     journal_option,
-    legible,
-    located,
-    reading,
-    shown_option,
-    source,
-    source_and_secrets,
-    the_only,
-    when,
+    list_options,
+    only_match,
+    open_reader,
+    read_each,
+    redaction_option,
 )
-from agentserver.cli.verbs import Verbs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,54 +38,72 @@ if TYPE_CHECKING:
     from agentserver.ports import EngineError, EngineReader
 
 
-@click.group("dead", cls=Verbs, short_help="List, show, queue again, discard or add dead letters.")
+@click.group("dead", cls=Verbs, short_help="List, show, requeue, discard or add dead letters.")
 def command() -> None:
-    """Deliveries that were given up: their listener crashed, was late, or is not there any more."""
+    """Show and handle dead letters: deliveries whose listener crashed, was too late, or no longer exists."""
 
 
-def _chosen(ctx: click.Context, reader: EngineReader, prefix: str) -> DeadLetter:
-    return the_only(ctx, reader.dead(prefix=prefix), f"dead letters begin with {prefix!r}")
+def _find_letter(ctx: click.Context, reader: EngineReader, prefix: str) -> DeadLetter:
+    return only_match(ctx, reader.dead(prefix=prefix), f"dead letters begin with {prefix!r}")
 
 
-def _line(delivery: Delivery, at: float, more: str, secrets: Secrets) -> str:
-    """One delivery of a list."""
-    from agentserver.characters.printing import escape_unseen
-    from agentserver.payload.names import local
+class _ListedDelivery(NamedTuple):
+    """Delivery in a list, with a time and the reason why it was given up."""
 
-    place = f"{delivery.id}  {when(at)}  {delivery.sender} -> {delivery.to} {local(delivery.root)}"
-    return escape_unseen(secrets.redact(f"{place}  {more}".rstrip()))
+    delivery: Delivery
+    at: float
+    reason: str
+    secrets: Secrets
+
+    def line(self) -> str:
+        """Format it for people."""
+        fields = self.fields()
+        place = (
+            f"{fields['id']}  {format_time(self.at)}  {fields['sender']} -> {fields['to']} {fields['root']}"
+        )
+        return f"{place}  {str(fields['reason'])[:200]}".rstrip()
+
+    def fields(self) -> dict[str, object]:
+        """Return its fields for programs, without secrets."""
+        from agentserver.payload.names import local
+
+        one, redact = self.delivery, self.secrets.redact
+        names = {"id": one.id, "conversation": one.conversation, "sender": one.sender, "to": one.to}
+        texts = {**names, "root": local(one.root), "reason": self.reason}
+        return {**{name: redact(text) for name, text in texts.items()}, "at": self.at, "attempt": one.attempt}
 
 
 @command.command("list")
-@shown_option
+@redaction_option
+@list_options
 @click.pass_context
-def listing(ctx: click.Context, organism: Path | None, journal: Path | None) -> None:
+def list_letters(
+    ctx: click.Context, organism: Path | None, journal: Path | None, *, as_json: bool, limit: int
+) -> None:
     """List the dead letters, oldest first."""
-    kept, secrets = source_and_secrets(ctx, organism, journal)
-    with reading(ctx, kept) as reader:
-        none = True
-        for letter in reader.dead():
-            none = False
-            click.echo(_line(letter.delivery, letter.at, secrets.redact(letter.reason)[:200], secrets))
-    if none:
-        project.say("there are no dead letters", err=True)
+    kept, secrets = find_source_and_secrets(ctx, organism, journal)
+    with open_reader(ctx, kept) as reader:
+        listed = (_ListedDelivery(one.delivery, one.at, one.reason, secrets) for one in reader.dead())
+        ListPrinter(as_json, limit).print(
+            listed, _ListedDelivery.line, _ListedDelivery.fields, "there are no dead letters"
+        )
 
 
 @command.command("show")
 @click.argument("delivery")
-@shown_option
+@redaction_option
 @click.pass_context
 def show(ctx: click.Context, delivery: str, organism: Path | None, journal: Path | None) -> None:
-    """Show one dead letter: why it was given up, and its message."""
+    """Show one dead letter: its reason and its message."""
     from agentserver.trace.terminal import visible_lines
 
-    kept, secrets = source_and_secrets(ctx, organism, journal)
-    with reading(ctx, kept) as reader:
-        letter = _chosen(ctx, reader, delivery)
+    kept, secrets = find_source_and_secrets(ctx, organism, journal)
+    with open_reader(ctx, kept) as reader:
+        letter = _find_letter(ctx, reader, delivery)
     one = letter.delivery
     state = "open" if letter.open else "finished"
     for text in (
-        f"delivery {one.id}, given up {when(letter.at)}",
+        f"delivery {one.id}, given up {format_time(letter.at)}",
         f"from {one.sender} to {one.to}, hop {one.hop}",
         f"in conversation {one.conversation} of {letter.principal}, which is {state}",
         letter.reason,
@@ -101,20 +118,20 @@ def show(ctx: click.Context, delivery: str, organism: Path | None, journal: Path
 @journal_option
 @click.pass_context
 def discard(ctx: click.Context, delivery: str, organism: Path | None, journal: Path | None) -> None:
-    """Take one off the list. What is recorded of it stays. The server must not be running."""
+    """Remove one from the list. Its records stay. The server must not be running."""
     from agentserver.engines.journal.care import ageing
     from agentserver.engines.journal.reader import Reader
 
-    with changing(ctx, organism, journal) as connection:
-        letter = _chosen(ctx, Reader(connection), delivery)
+    with open_changing(ctx, organism, journal) as connection:
+        letter = _find_letter(ctx, Reader(connection), delivery)
         ageing.discard(connection, letter.delivery.id)
     click.echo(f"{letter.delivery.id} is discarded")
 
 
-class _Books(NamedTuple):
-    """A journal with the rules that its conversations decide by.
+class _DecisionBooks(NamedTuple):
+    """Journal with the rules by which its conversations decide.
 
-    ``commit`` keeps an outcome, and returns what stands in its way.
+    ``commit`` stores an outcome, and returns the error if it cannot.
     """
 
     rules: Rules
@@ -123,27 +140,29 @@ class _Books(NamedTuple):
 
 
 @contextmanager
-def _books(ctx: click.Context, organism: Path | None, journal: Path | None) -> Iterator[_Books]:
-    """Open the journal, to be changed by a decision."""
+def _open_books(ctx: click.Context, organism: Path | None, journal: Path | None) -> Iterator[_DecisionBooks]:
+    """Open the journal to commit a decision."""
     from agentserver.engines.journal.reader import Reader
     from agentserver.engines.sqlite.writer import Writer
 
     rules = project.server(ctx, project.load(ctx, organism)).rules
-    kept = source(ctx, organism, journal)
+    kept = find_source(ctx, organism, journal)
     if kept.shared is not None:
-        from agentserver.engines.postgres import deciding  # with an extra that most do without
+        from agentserver.engines.postgres import deciding  # needs an extra
 
-        with reading(ctx, kept, rules.guards) as reader:
-            yield _Books(rules, reader, partial(deciding.commit, kept.shared, rules.guards))
+        with open_reader(ctx, kept, rules.guards) as reader:
+            yield _DecisionBooks(rules, reader, partial(deciding.commit, kept.shared, rules.guards))
         return
-    path = located(ctx, organism, journal)
-    with writing(ctx, path) as connection:
+    path = find_journal(ctx, organism, journal)
+    with open_for_writing(ctx, path) as connection:
         writer = Writer(connection, path, rules.guards)
-        yield _Books(rules, Reader(connection, rules.guards), lambda outcome: writer.commit([outcome])[0])
+        yield _DecisionBooks(
+            rules, Reader(connection, rules.guards), lambda outcome: writer.commit([outcome])[0]
+        )
 
 
-def _commit(ctx: click.Context, books: _Books, decide: Callable[[], Outcome]) -> None:
-    """Take a decision and keep it, or say why neither."""
+def _commit(ctx: click.Context, books: _DecisionBooks, decide: Callable[[], Outcome]) -> None:
+    """Decide and commit, or report why not."""
     try:
         outcome = decide()
     except LookupError as error:
@@ -157,32 +176,34 @@ def _commit(ctx: click.Context, books: _Books, decide: Callable[[], Outcome]) ->
 @click.argument("delivery")
 @journal_option
 @click.pass_context
-def again(ctx: click.Context, delivery: str, organism: Path | None, journal: Path | None) -> None:
-    """Queue one again; the next run takes it up.
+def requeue_letter(ctx: click.Context, delivery: str, organism: Path | None, journal: Path | None) -> None:
+    """Requeue one; the next run handles it.
 
     The server must not be running, unless servers share a database.
 
-    While its thread lives it is queued there, and what comes of it goes where it would have gone. Otherwise it becomes
-    a request of the same principal in a conversation of its own, and what it is answered waits for the principal. A
-    message that the principal sent itself is judged as when it came. The words of a listener are no orders of the
-    principal's: where provenance is enforced, nothing that comes of them reaches a sink.
+    If its thread is open, the delivery is queued there and its results take their usual way. Otherwise it
+    becomes a new request of the same principal in a new conversation, and the answer waits for the principal. A
+    message that the principal itself sent is admitted requeue_letter. A listener's message is not an order of the
+    principal: where provenance is enforced, nothing derived from it reaches a sink.
     """
     from agentserver.core.decide.requeue import lives
 
-    with _books(ctx, organism, journal) as books:
-        letter = _chosen(ctx, books.reader, delivery)
+    with _open_books(ctx, organism, journal) as books:
+        letter = _find_letter(ctx, books.reader, delivery)
         one, conversation = letter.delivery, books.reader.load(letter.delivery.conversation)
-        told = "queued again"
+        outcome = "requeued"
         if conversation is not None and lives(conversation, one):
             _requeue(ctx, books, conversation, one)
         else:
             new = _redrive(ctx, books, letter)
             over = "thread is closed" if letter.open else "conversation is finished"
-            told = f"a new request of {letter.principal}, in conversation {new}, since its {over}"
-    click.echo(f"{one.id} is {told}")
+            outcome = f"a new request of {letter.principal}, in conversation {new}, since its {over}"
+    click.echo(f"{one.id} is {outcome}")
 
 
-def _requeue(ctx: click.Context, books: _Books, conversation: Conversation, delivery: Delivery) -> None:
+def _requeue(
+    ctx: click.Context, books: _DecisionBooks, conversation: Conversation, delivery: Delivery
+) -> None:
     from agentserver.assembly import SystemClock
     from agentserver.core.decide.requeue import requeue
 
@@ -190,8 +211,8 @@ def _requeue(ctx: click.Context, books: _Books, conversation: Conversation, deli
     _commit(ctx, books, lambda: requeue(conversation, delivery, books.rules, moment))
 
 
-def _redrive(ctx: click.Context, books: _Books, letter: DeadLetter) -> str:
-    """Make a dead letter a request of its own; gives the conversation that it opens."""
+def _redrive(ctx: click.Context, books: _DecisionBooks, letter: DeadLetter) -> str:
+    """Turn a dead letter into a new request. Returns the id of its new conversation."""
     from agentserver.assembly import SystemClock
     from agentserver.core.decide.requeue import redrive
     from agentserver.core.messages import Redriven
@@ -206,35 +227,39 @@ def _redrive(ctx: click.Context, books: _Books, letter: DeadLetter) -> str:
     return opened.id
 
 
-# What waits
-
-
-def _next(reader: EngineReader) -> Iterator[tuple[Conversation, Delivery]]:
-    """The deliveries that the next run hands to their listeners first: one of each thread."""
-    for conversation in filter(None, legible(reader, reader.load)):
+def _next_deliveries(reader: EngineReader) -> Iterator[tuple[Conversation, Delivery]]:
+    """Yield the deliveries that the next run handles first: one of each thread."""
+    for conversation in filter(None, read_each(reader, reader.load)):
         threads = conversation.tree.nodes.values()
         yield from ((conversation, thread.inbox[0]) for thread in threads if thread.inbox)
 
 
-@command.command("next", short_help="List what the next run begins with.")
+@command.command("next", short_help="List what the next run handles first.")
 @journal_option
+@list_options
 @click.pass_context
-def upcoming(ctx: click.Context, organism: Path | None, journal: Path | None) -> None:
-    """List the queued deliveries that the next run hands to their listeners, one of each thread.
+def list_next(
+    ctx: click.Context, organism: Path | None, journal: Path | None, *, as_json: bool, limit: int
+) -> None:
+    """List the queued deliveries that the next run handles first, one of each thread.
 
-    When handlers take the whole process down again and again, it is one of these. The server finds it by itself, in a
-    few starts; who cannot wait for that gives it up with ``dead add``. The time is that of the last thing
-    that happened in its conversation.
+    If handlers crash the whole process again and again, one of these is the cause. The server finds it within a
+    few starts; give it up at once with ``dead add``. The time shown is the last activity of its conversation.
     """
     loaded = project.load(ctx, organism)
     rules = project.server(ctx, loaded).rules
-    with reading(ctx, source(ctx, organism, journal), rules.guards) as reader:
-        for conversation, delivery in _next(reader):
-            click.echo(_line(delivery, conversation.touched, "", loaded.secrets))
+    with open_reader(ctx, find_source(ctx, organism, journal), rules.guards) as reader:
+        listed = (
+            _ListedDelivery(delivery, conversation.touched, "", loaded.secrets)
+            for conversation, delivery in _next_deliveries(reader)
+        )
+        ListPrinter(as_json, limit).print(
+            listed, _ListedDelivery.line, _ListedDelivery.fields, "no delivery is queued"
+        )
 
 
-def _given_up(delivery: Delivery, rules: Rules, reason: str) -> Finished:
-    """A delivery that an operator gives up, as one that failed and has no attempts left."""
+def _fail_delivery(delivery: Delivery, rules: Rules, reason: str) -> Finished:
+    """Describe a delivery that an operator gives up: failed, with no attempts left."""
     from agentserver.contract import Code
     from agentserver.core.messages import Failed, Finished
     from agentserver.core.records.details import Ground
@@ -245,28 +270,29 @@ def _given_up(delivery: Delivery, rules: Rules, reason: str) -> Finished:
     return Finished(delivery._replace(attempt=spent), None, failed)
 
 
-@command.command("add", short_help="Give up a delivery that the next run begins with.")
+@command.command("add", short_help="Give up a delivery that the next run would handle.")
 @click.argument("delivery")
-@click.option("--reason", default="no reason given", show_default=True, help="For the record.")
+@click.option("--reason", default="no reason given", show_default=True, help="Reason to record.")
 @journal_option
 @click.pass_context
 def add(ctx: click.Context, delivery: str, reason: str, organism: Path | None, journal: Path | None) -> None:
-    """Give up a delivery that the next run would hand to its listener.
+    """Give up a delivery that the next run would handle.
 
-    The server must not be running, unless servers share a database.
-    Its caller gets a SystemError, as for a listener that crashed and has no attempts left. ``dead next`` lists
-    what may be given up.
+    The server must not be running, unless servers share a database. Its caller gets a SystemError, as from a
+    listener that crashed and has no attempts left. ``dead next`` lists the candidates.
     """
     from agentserver.assembly import SystemClock
     from agentserver.core.decide import decisions
 
-    with _books(ctx, organism, journal) as books:
-        found = [pair for pair in _next(books.reader) if pair[1].id.startswith(delivery)]
+    with _open_books(ctx, organism, journal) as books:
+        found = [pair for pair in _next_deliveries(books.reader) if pair[1].id.startswith(delivery)]
         if len(found) != 1:
             number = len(found) or "none"
-            project.refuse(ctx, f"{number} of what the next run begins with begins with {delivery!r}")
+            project.refuse(
+                ctx, f"{number} of the deliveries that the next run handles first begin with {delivery!r}"
+            )
         ((conversation, one),) = found
         moment = SystemClock().moment()
-        finished = _given_up(one, books.rules, reason)
+        finished = _fail_delivery(one, books.rules, reason)
         _commit(ctx, books, lambda: decisions.conclude(conversation, finished, books.rules, moment))
-    click.echo(f"{one.id} is given up; its caller is told")
+    click.echo(f"{one.id} is given up; its caller gets an error")

@@ -1,7 +1,4 @@
-"""``agentserver engine``: the database that servers of an organism share.
-
-Owns the words of what is printed. Refuses to know tables, and to print the address of the database.
-"""
+"""``agentserver engine``: the database that servers of an organism share. Its address is never printed."""
 
 from __future__ import annotations
 
@@ -13,8 +10,8 @@ import click
 
 from agentserver.characters.printing import format_amount
 from agentserver.cli import project
-from agentserver.cli.reading import refusing, when
-from agentserver.cli.verbs import Verbs
+from agentserver.cli.project import Verbs
+from agentserver.cli.reading import format_time, report_storage_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,33 +21,37 @@ if TYPE_CHECKING:
     from agentserver.engines.postgres.status import EngineState
 
 
-@click.group("engine", cls=Verbs, short_help="Look after the database that servers share.")
+@click.group("engine", cls=Verbs, short_help="Manage the database that servers share.")
 def command() -> None:
-    """Look after the database that servers of an organism share (engine: in its YAML)."""
+    """Manage the database that servers of an organism share (engine: in its YAML)."""
 
 
 @contextmanager
 def _database(ctx: click.Context, organism: Path | None) -> Iterator[PostgresOptions]:
-    """The database of an organism, which need not load. Ends the command when it has none, or what is done fails."""
-    path = project.located(organism)
+    """Find the database of an organism, which need not load.
+
+    Ends the command without a database, and on its errors.
+    """
+    path = project.find_organism_or_raise(organism)
     seen = project.glimpse(ctx, path)
     keys = seen.engine
     if keys is None:
         mistakes = seen.unread or seen.mistakes
         project.refuse(ctx, mistakes or f"{path}: has no engine:, so its conversations are in no database")
-    with refusing(ctx):
+    with report_storage_errors(ctx):
         from agentserver.assembly import postgres_options
 
         yield postgres_options(keys)
 
 
-@command.command("migrate", short_help="Make or upgrade the tables.")
+@command.command("migrate", short_help="Create or upgrade the tables.")
 @project.organism_option
 @click.pass_context
 def migrate(ctx: click.Context, organism: Path | None) -> None:
-    """Make the schema and its tables, or upgrade them. Run twice, it finds nothing to do the second time.
+    """Create the schema and its tables, or upgrade them. A second run changes nothing.
 
-    One command or server does so at a time. Its user of the database has to own the schema, or be able to create it.
+    Only one command or server migrates at a time. The database user must own the schema or be able to create
+    it.
     """
     import anyio
 
@@ -58,12 +59,14 @@ def migrate(ctx: click.Context, organism: Path | None) -> None:
         from agentserver.engines.postgres.status import migrate as migrated
 
         made = anyio.run(migrated, options)
-    project.say(f"schema {options.schema}: {'made its tables' if made else 'has the tables of this version'}")
+    project.say(
+        f"schema {options.schema}: {'tables created or upgraded' if made else 'tables are up to date'}"
+    )
 
 
-@command.command("status", short_help="Show servers, their leases, what waits, and how safe commits are.")
+@command.command("status", short_help="Show servers, leases, queued work, and the safety of commits.")
 @project.organism_option
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context
 def status(ctx: click.Context, organism: Path | None, *, as_json: bool) -> None:
     """Show the servers that share the database, their work, and how safe its commits are."""
@@ -74,13 +77,13 @@ def status(ctx: click.Context, organism: Path | None, *, as_json: bool) -> None:
 
         found = anyio.run(read_state, options)
     if as_json:
-        click.echo(json.dumps(_fields(found)))
+        click.echo(json.dumps(_status_fields(found)))
         return
-    for line in _lines(found, options.schema):
+    for line in _status_lines(found, options.schema):
         project.say(line)
 
 
-def _fields(found: EngineState) -> dict[str, object]:
+def _status_fields(found: EngineState) -> dict[str, object]:
     lists = {
         name: [each._asdict() for each in getattr(found, name)]
         for name in ("standbys", "servers", "history", "losses")
@@ -88,38 +91,41 @@ def _fields(found: EngineState) -> dict[str, object]:
     return {**found._asdict(), **lists, "work": found.work._asdict()}
 
 
-def _lines(found: EngineState, schema: str) -> Iterator[str]:
+def _status_lines(found: EngineState, schema: str) -> Iterator[str]:
     yield f"database: Postgres {found.version}, schema {schema}, {found.size} bytes"
     for standby in found.standbys:
         yield f"standby {standby.name}: {standby.state or 'not shown to this user'}, {standby.sync or '-'}"
     yield from (f"warning: {line}" for line in found.weak)
     for each in found.servers:
-        lease = f"its lease ends in {each.lease:.1f} s" if each.lease > 0 else "its lease is over"
+        lease = f"its lease ends in {each.lease:.1f} s" if each.lease > 0 else "its lease has expired"
         claimed = format_amount(each.conversations, "conversation")
-        yield f"server {each.number} {each.name}: since {when(each.began)}, {lease}, {claimed}"
+        yield f"server {each.number} {each.name}: since {format_time(each.began)}, {lease}, {claimed}"
     if not found.servers:
         yield "no server has a lease"
     work = found.work
     yield f"conversations: {work.open} open; dead letters: {work.dead}"
-    yield f"queued: {work.queued}, the oldest of {when(work.oldest)}; inbox: {work.inbox}, since {when(work.waiting)}"
+    inbox = f"{work.inbox}, since {format_time(work.waiting)}"
+    yield f"queued: {work.queued}, oldest from {format_time(work.oldest)}; inbox: {inbox}"
     for part in found.history:
         kept = format_amount(part.conversations, "conversation")
-        yield f"history {part.number}: of conversations since {when(part.began)}, {kept} kept, {part.size} bytes"
+        since = f"conversations since {format_time(part.began)}"
+        yield f"history {part.number}: {since}, {kept} stored, {part.size} bytes"
     for loss in found.losses:
         lost = format_amount(len(loss.conversations), "conversation")
-        yield f"lost: {loss.name} found steps of {lost} missing at {when(loss.at)}: {', '.join(loss.conversations)}"
+        missing = f"{loss.name} found steps of {lost} missing at {format_time(loss.at)}"
+        yield f"lost: {missing}: {', '.join(loss.conversations)}"
     if found.losses:
         yield "no message is accepted until agentserver engine accept-loss"
 
 
-@command.command("accept-loss", short_help="Go on though the database has lost messages.")
+@command.command("accept-loss", short_help="Continue although the database has lost messages.")
 @project.organism_option
 @click.pass_context
 def accept_loss(ctx: click.Context, organism: Path | None) -> None:
-    """Go on with a database that has lost what was acknowledged, as a standby may that was behind when it took over.
+    """Continue with a database that has lost acknowledged messages, as after failover to a lagging standby.
 
-    Servers accept nothing after they have noticed. What was lost is gone for good after this: look for the former
-    primary first.
+    Servers accept no message after they have noticed. This gives the lost messages up: look for the former primary
+    first.
     """
     import anyio
 
@@ -128,6 +134,6 @@ def accept_loss(ctx: click.Context, organism: Path | None) -> None:
 
         losses = anyio.run(accepted, options)
     for name, conversations in losses:
-        project.say(f"accepted what {name} misses of {', '.join(conversations)}")
+        project.say(f"accepted the loss that {name} noticed in {', '.join(conversations)}")
     if not losses:
         project.say("no server has noticed a loss")

@@ -1,8 +1,4 @@
-"""``agentserver explain``: why something was refused, and what to change.
-
-Owns which of a code, a printed line with a code and an id the argument is, and how an answer is laid out. The entries
-stand in agentserver/remedies. Refuses to guess: an id that is not kept is said to be unknown.
-"""
+"""``agentserver explain``: explains why something was refused, and what to change."""
 
 from __future__ import annotations
 
@@ -11,7 +7,12 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from agentserver.cli import project
-from agentserver.cli.reading import reading, recorded_conversation, shown_option, source_and_secrets
+from agentserver.cli.reading import (
+    find_source_and_secrets,
+    open_reader,
+    recorded_conversation,
+    redaction_option,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -23,52 +24,52 @@ if TYPE_CHECKING:
     from agentserver.ports import EngineReader
     from agentserver.remedies import Remedy
 
-LOOKED: Final = 200
-"""Conversations in which a request or a delivery is looked for, the last ones first."""
+SEARCHED: Final = 200
+"""Most recent conversations in which a request or a delivery is searched."""
 
-SHORTEST: Final = 4
-"""Characters of an id's beginning."""
+MIN_ID: Final = 4
+"""Shortest beginning of an id."""
 
 
-@click.command("explain", short_help="Say why something was refused, and what to change.")
+@click.command("explain", short_help="Explain why something was refused, and what to change.")
 @click.argument("what", metavar="ID|CODE")
-@shown_option
+@redaction_option
 @click.pass_context
 def command(ctx: click.Context, /, what: str, organism: Path | None, journal: Path | None) -> None:
-    """Say why something was refused, where to look and what to change.
+    """Explain why something was refused, where to look and what to change.
 
-    CODE is the word of a refusal or a finding: routing, rule:destination, config:name, or a line that check has
-    printed, which ends with its code. ID is a conversation, a request, a delivery or a dead letter of the journal, or
-    the beginning of its id; then every refusal of it is explained. "agentserver explain codes" lists all codes.
+    CODE is the code of a refusal or a finding: routing, rule:destination, config:name, or a whole line from
+    check, which ends with its code. ID is a conversation, request, delivery or dead letter of the journal, or
+    the beginning of its id; then every refusal in it is explained. "agentserver explain codes" lists all codes.
     """
     from agentserver.remedies import find_remedies
 
     if what == "codes":
-        _print(_listed())
+        _print_lines(_code_lines())
         return
     entries = find_remedies(what)
     if entries:
         for one in entries:
-            _print(_told(one))
+            _print_lines(_entry_lines(one))
         return
-    if not _like_an_id(what):
+    if not _is_id(what):
         project.refuse(
             ctx, f"no code and no finding is called {what!r}", "agentserver explain codes lists all"
         )
-    kept, secrets = source_and_secrets(ctx, organism, journal)
+    kept, secrets = find_source_and_secrets(ctx, organism, journal)
     _explain(ctx, kept, secrets, what)
 
 
-def _print(lines: Iterable[str]) -> None:
+def _print_lines(lines: Iterable[str]) -> None:
     for line in lines:
         project.say(line)
 
 
-def _like_an_id(what: str) -> bool:
-    return len(what) >= SHORTEST and what.isascii() and what.replace("-", "").isalnum()
+def _is_id(what: str) -> bool:
+    return len(what) >= MIN_ID and what.isascii() and what.replace("-", "").isalnum()
 
 
-def _listed() -> Iterator[str]:
+def _code_lines() -> Iterator[str]:
     from agentserver.remedies import FAMILIES, REMEDIES
 
     for family, title in FAMILIES.items():
@@ -76,40 +77,40 @@ def _listed() -> Iterator[str]:
         yield from (f"  {one.family}:{one.name}" for one in REMEDIES if one.family == family)
 
 
-def _told(entry: Remedy, margin: str = "") -> Iterator[str]:
-    """An entry, as lines."""
+def _entry_lines(entry: Remedy, margin: str = "") -> Iterator[str]:
+    """Format an entry as lines."""
     yield f"{margin}{entry.family}:{entry.name}  {entry.means}"
     yield f"{margin}  Look at: {entry.look}"
     yield f"{margin}  Change:  {entry.change}"
 
 
 def _explain(ctx: click.Context, kept: Source, secrets: Secrets, what: str) -> None:
-    """Every refusal of a conversation, a request or a delivery."""
+    """Explain every refusal of a conversation, request or delivery."""
     from agentserver.trace.redact import Redaction, redact_records
     from agentserver.trace.why import asked_about
 
-    with reading(ctx, kept) as reader:
-        key, chosen = _found(ctx, reader, what)
+    with open_reader(ctx, kept) as reader:
+        key, chosen = _find_records(ctx, reader, what)
     refused = [
         record for record in redact_records(chosen, Redaction((), secrets.redact)) if asked_about(record)
     ]
     project.say(f"conversation {key}")
     if not refused:
-        project.say(f"nothing of {what} was refused; agentserver trace {key[:8]} shows all of it")
+        project.say(f"nothing in {what} was refused; agentserver trace {key[:8]} shows everything")
     shown: set[tuple[str, str]] = set()
     for record in refused:
-        _print(("", *_record(record, shown)))
+        _print_lines(("", *_refusal_lines(record, shown)))
 
 
-def _found(ctx: click.Context, reader: EngineReader, what: str) -> tuple[str, Sequence[AuditRecord]]:
-    """The conversation and the records that the id means. Ends the command where it means none, or several."""
+def _find_records(ctx: click.Context, reader: EngineReader, what: str) -> tuple[str, Sequence[AuditRecord]]:
+    """Find the conversation and records of an id. Ends the command unless it is unique."""
     keys = reader.find(what)
     if len(keys) == 1:
         return keys[0], recorded_conversation(reader, keys[0]).records()
     if len(keys) > 1:
         project.refuse(ctx, f"{len(keys)} conversations begin with {what!r}")
     letters = reader.dead(prefix=what)
-    latest = (summary.id for summary, _ in zip(reader.conversations(), range(LOOKED), strict=False))
+    latest = (summary.id for summary, _ in zip(reader.conversations(), range(SEARCHED), strict=False))
     for key in dict.fromkeys((*(letter.delivery.conversation for letter in letters), *latest)):
         records = recorded_conversation(reader, key).records()
         chosen = [one for one in records if one.delivery.startswith(what) or one.request.startswith(what)]
@@ -117,13 +118,13 @@ def _found(ctx: click.Context, reader: EngineReader, what: str) -> tuple[str, Se
             return key, chosen
     return project.refuse(
         ctx,
-        f"no conversation begins with {what!r}, and no request or delivery of the last {LOOKED} does",
+        f"no conversation begins with {what!r}, and no request or delivery of the last {SEARCHED} does",
         "agentserver conversations lists them; agentserver explain codes lists all codes",
     )
 
 
-def _record(record: AuditRecord, shown: set[tuple[str, str]]) -> Iterator[str]:
-    """One refusal with its grounds; an entry that was shown before is only named."""
+def _refusal_lines(record: AuditRecord, shown: set[tuple[str, str]]) -> Iterator[str]:
+    """Format one refusal with its grounds; an entry that was shown before is only named."""
     from agentserver.core.records.wording import WORDING
     from agentserver.remedies import remedy_of
     from agentserver.trace.why import grounds
@@ -137,6 +138,6 @@ def _record(record: AuditRecord, shown: set[tuple[str, str]]) -> Iterator[str]:
         entry = remedy_of(*key)
         if entry is not None and key not in shown:
             shown.add(key)
-            yield from _told(entry, "  ")
+            yield from _entry_lines(entry, "  ")
         else:
             yield f"  {':'.join(key)}"

@@ -1,37 +1,45 @@
-"""``agentserver init``: a project that runs at once, without a key and without a network.
+"""``agentserver init``: creates a project that runs at once, and the files that turn it into a service.
 
-Owns the templates and where their files go. The texts are in scaffold/ beside this module: those of every project in
-common/, those of a template in a folder of its name. Each name ends in ``.txt`` there so that no tool takes them for
-part of this package, and ``@name@`` stands for the project's name in each.
+The templates are in scaffold/: common/ for every project, and a folder for each template. File names end in ``.txt``
+there so that no tool takes them for part of this package; ``@name@`` is replaced by the project's name. deploy/ has the
+texts of a service, pins.json the tested versions (written by .ci/pins.py). No package index is asked.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import tomllib
 from enum import StrEnum
+from functools import partial
 from importlib.resources import files
+from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
 from agentserver.cli import project
+from agentserver.config.keys.endpoints import LOCAL, HttpEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from importlib.resources.abc import Traversable
+
+    from agentserver.config import Organism
 
 SUFFIX = ".txt"
 SCHEMA = Path("config/organism.schema.json")
 COMMON = "common"
-OURS = frozenset({"agentserver", "agentserver-xml"})
-"""The names by which a project would stand for the server's own distribution, or a stranger's."""
+RESERVED = frozenset({"agentserver", "agentserver-xml"})
+"""Names that would clash with the server's own distribution."""
 UNNAMED = "first-organism"
-"""The name of a project in a directory whose name gives none."""
+"""Name of a project in a directory from whose name none can be derived."""
 
 
 class ProjectTemplate(StrEnum):
-    """The projects that there are."""
+    """Templates of projects."""
 
     TOOLS = "tools"
     AGENT = "agent"
@@ -40,10 +48,10 @@ class ProjectTemplate(StrEnum):
 
 
 _EXTRA = {ProjectTemplate.SECURE_DESK: "[provenance]"}
-"""The extra that an organism needs of agentserver, where it needs one."""
+"""Extra of agentserver that a template needs."""
 
 
-@click.command("init", short_help="Make a project that runs at once.")
+@click.command("init", short_help="Create a project that runs at once.")
 @click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
 @click.option(
     "--template",
@@ -52,92 +60,91 @@ _EXTRA = {ProjectTemplate.SECURE_DESK: "[provenance]"}
     show_default=True,
     help="Two typed tools; an agent with tools; a desk that is attacked; work handed over in a closed vocabulary.",
 )
-@click.option("--name", help="Of the project; the directory's when left out.")
+@click.option("--name", help="Name of the project; the directory's by default.")
 @click.option(
-    "--force", is_flag=True, help="Write over files of the same name, and into a directory that is not empty."
+    "--force", is_flag=True, help="Overwrite existing files, and write into a directory that is not empty."
 )
 @click.option(
     "--deploy",
     is_flag=True,
-    help="Write a systemd unit, a Containerfile and a lock with hashes for the project.",
+    help="Write a systemd unit, a Containerfile and a lock file with hashes.",
 )
 @click.option(
     "--extra",
     "extras",
     multiple=True,
-    help="With --deploy: an extra that the project's code needs. May be repeated.",
+    help="With --deploy: an extra that the project's code needs; may be repeated.",
 )
 def command(
     directory: Path, template: str, name: str | None, *, force: bool, deploy: bool, extras: tuple[str, ...]
 ) -> None:
-    """Make a project in DIRECTORY: an organism, its listeners, tests, a pyproject.toml, a file for CI.
+    """Create a project in DIRECTORY: an organism, its listeners, tests, a pyproject.toml, a file for CI.
 
-    It runs at once, without a key and without a network, and its tests pass. It asks no package index for agentserver:
-    its pyproject.toml says how that is installed.
+    It runs at once, without a key or a network, and its tests pass. It asks no package index for agentserver:
+    its pyproject.toml says how to install it.
 
-    With --deploy it writes the files in deploy/ as well. A project that is already in DIRECTORY is not changed
-    otherwise: its lock is written again, and its unit and Containerfile only with --force. The lock holds what the
+    With --deploy it also writes the files in deploy/. A project that is already in DIRECTORY is not changed
+    otherwise: its lock is rewritten, its unit and Containerfile only with --force. The lock lists what the
     organism needs to be served, in the versions with which agentserver was tested, and names no package index.
     """
     if extras and not deploy:
         raise click.UsageError("--extra is for the lock that --deploy writes")
     there = next((directory / each for each in project.DEFAULTS if project.is_file(directory / each)), None)
     if not (deploy and there):
-        _make(directory, ProjectTemplate(template), name, force=force)
+        _write_project(directory, ProjectTemplate(template), name, force=force)
     if deploy:
-        _deploy(there or directory / project.DEFAULTS[0], extras, force=force)
+        _write_deployment(there or directory / project.DEFAULTS[0], extras, force=force)
     click.echo()
     project.say(f"Now:  cd {directory} && agentserver {'serve' if deploy else 'run'}")
 
 
-def _make(directory: Path, template: ProjectTemplate, name: str | None, *, force: bool) -> None:
+def _write_project(directory: Path, template: ProjectTemplate, name: str | None, *, force: bool) -> None:
     """Write the files of a new project."""
     if directory.is_dir() and any(directory.iterdir()) and not force:
-        raise click.UsageError(f"{directory} is not empty; --force writes all the same")
-    given = named(directory.resolve().name if name is None else name)
+        raise click.UsageError(f"{directory} is not empty; use --force to write anyway")
+    given = project_name(directory.resolve().name if name is None else name)
     if name is not None and not given:
-        raise click.UsageError(f"{name!r} gives no name for a project: say another with --name")
+        raise click.UsageError(f"{name!r} contains no valid project name: choose another with --name")
     for path, text in (*scaffold(template, given or UNNAMED), (SCHEMA, editor_schema())):
         project.write(directory / path, text)
         project.say(f"wrote {directory / path}")
 
 
-def _deploy(path: Path, extras: tuple[str, ...], *, force: bool) -> None:
-    """Write the files by which the organism in a file becomes a service."""
-    from agentserver.cli import deploying
+def _write_deployment(path: Path, extras: tuple[str, ...], *, force: bool) -> None:
+    """Write the files that turn the organism into a service."""
     from agentserver.config import forget
 
     ctx = click.get_current_context()
     organism = project.load(ctx, path)
-    forget(organism)  # its YAML counts here, and none of its code runs
+    forget(organism)  # only its YAML is needed, none of its code
     if organism.door is None:
-        project.refuse(ctx, f"{path}: has no http:, by which a service is reached; add a line 'http: {{}}'")
+        project.refuse(ctx, f"{path}: has no http:, the address of a service; add a line 'http: {{}}'")
     try:
-        lock = deploying.lock(organism, extras)
-        texts = [*deploying.texts(organism)]
+        lock = make_lock(organism, extras)
+        texts = [*deployment_files(organism)]
     except ValueError as error:
         project.refuse(ctx, str(error))
     folder = path.parent.parent if path.parent.name == "config" else path.parent
     for relative, text in texts:
-        kept = not force and (folder / relative).exists()
-        if not kept:
+        existing = not force and (folder / relative).exists()
+        if not existing:
             project.write(folder / relative, text)
-        project.say(f"{'kept' if kept else 'wrote'} {folder / relative}")
-    project.write(folder / deploying.LOCK, lock.text)
-    project.say(f"wrote {folder / deploying.LOCK}")
+        project.say(f"{'kept' if existing else 'wrote'} {folder / relative}")
+    project.write(folder / LOCK, lock.text)
+    project.say(f"wrote {folder / LOCK}")
     if lock.missing:
-        told = f"{folder / deploying.LOCK}: has no pin for {', '.join(lock.missing)} of pyproject.toml"
-        project.refuse(ctx, f"{told}; add one with its hashes (uv pip compile --generate-hashes writes them)")
+        why = f"{folder / LOCK}: has no pin for {', '.join(lock.missing)} of pyproject.toml"
+        project.refuse(ctx, f"{why}; add one with its hashes (uv pip compile --generate-hashes writes them)")
 
 
-def named(text: str) -> str:
-    """The name of a project: letters, digits and hyphens of a text. Empty for none, and for ours."""
+def project_name(text: str) -> str:
+    """Derive a project's name from a text: letters, digits and hyphens. Empty if nothing is left or it is reserved."""
     name = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:64].strip("-")
-    return "" if name in OURS else name
+    return "" if name in RESERVED else name
 
 
 def editor_schema() -> str:
-    """The schema of an organism's file, as it is packed; in a checkout it lies beside the package."""
+    """Read the schema of an organism's file from the package, or in a checkout from the folder next to it."""
     package = files("agentserver")
     packed = package / "schemas" / SCHEMA.name
     beside = Path(str(package)).resolve().parent / "schemas" / SCHEMA.name
@@ -145,7 +152,7 @@ def editor_schema() -> str:
 
 
 def scaffold(template: ProjectTemplate, name: str) -> Iterator[tuple[Path, str]]:
-    """The files of a project: path and text."""
+    """Yield the files of a project: path and text."""
     texts = files("agentserver.cli") / "scaffold"
     for folder in (COMMON, template):
         for path, text in _walk(texts / folder, Path()):
@@ -158,3 +165,183 @@ def _walk(folder: Traversable, below: Path) -> Iterator[tuple[Path, str]]:
             yield from _walk(entry, below / entry.name)
         else:
             yield below / entry.name.removesuffix(SUFFIX), entry.read_text(encoding="utf-8")
+
+
+FOLDER: Final = Path("deploy")
+LOCK: Final = FOLDER / "requirements.lock"
+TOOLS: Final = frozenset({"agentserver.tools.fetch", "agentserver.tools.mail"})
+"""Modules of ready-made tools that need the extra ``tools``."""
+
+HEAD: Final = """\
+# Packages that this project needs to be served, with the hash of each file: {extras}.
+# Versions with which agentserver was tested; for Python 3.11 to 3.13 on Linux.
+# To update it: install the new agentserver, then run agentserver init --deploy{options} in the project.
+"""
+
+
+def _uses_tools(organism: Organism) -> bool:
+    modules = {getattr(bound.handler, "__module__", "") for bound in organism.listeners}
+    walled = {bound.isolation.handler.rpartition(".")[0] for bound in organism.listeners if bound.isolation}
+    return not TOOLS.isdisjoint(modules | walled)
+
+
+def _uses_models(organism: Organism) -> bool:
+    declared = organism.models
+    return declared is not None and any(one.provider != "scripted" for one in declared.backends.values())
+
+
+NEEDED: Final[dict[str, Callable[[Organism], bool]]] = {
+    "agui": lambda organism: organism.door is not None and organism.door.agui,
+    "handoff": lambda organism: organism.handoffs is not None,
+    "http": lambda organism: organism.door is not None,
+    "llm": _uses_models,
+    "mcp": lambda organism: bool(organism.mcp) or organism.serving is not None,
+    "otel": lambda organism: organism.otel is not None and organism.otel.asked,
+    "postgres": lambda organism: organism.engine is not None,
+    "provenance": lambda organism: organism.provenance is not None,
+    "tools": _uses_tools,
+}
+"""Extras that a served organism may need, with the condition for each."""
+
+
+class Pins(NamedTuple):
+    """Tested version of each package.
+
+    Args:
+        extras: packages of each extra, such as ``xsdata[cli]``; those of the server itself under "".
+        locks: lines of a lock file, by package.
+        needs: dependencies of each package, alone and with an extra.
+    """
+
+    extras: dict[str, list[str]]
+    locks: dict[str, str]
+    needs: dict[str, list[str]]
+
+    def closure(self, wanted: Iterable[str]) -> set[str]:
+        """List these packages and their transitive dependencies."""
+        waiting, seen = list(wanted), set[str]()
+        while waiting:
+            name = waiting.pop()
+            if name not in seen:
+                seen.add(name)
+                waiting += self.needs.get(name, ())
+        return {name.partition("[")[0] for name in seen}
+
+
+def tested_pins() -> Pins:
+    """Read the pins with which this version of agentserver was tested."""
+    found = json.loads((files("agentserver.cli") / "scaffold" / "pins.json").read_text(encoding="utf-8"))
+    return Pins(**found)
+
+
+class Lock(NamedTuple):
+    """Lock file of a project.
+
+    Args:
+        text: content.
+        missing: packages of the project for which there is no pin.
+    """
+
+    text: str
+    missing: tuple[str, ...]
+
+
+def extras_of(organism: Organism) -> frozenset[str]:
+    """List the extras that an organism needs while it is served."""
+    return frozenset(extra for extra, needs in NEEDED.items() if needs(organism))
+
+
+def make_lock(organism: Organism, more: Iterable[str]) -> Lock:
+    """Pin what an organism needs to be served.
+
+    Args:
+        organism: loaded.
+        more: further extras that its code needs.
+
+    Raises:
+        ValueError: an extra is unknown, or pyproject.toml cannot be used.
+    """
+    pins, asked = tested_pins(), frozenset(more)
+    for extra in asked - set(pins.extras):
+        raise ValueError(
+            f"there is no extra {extra}; there are: {', '.join(sorted(filter(None, pins.extras)))}"
+        )
+    extras = extras_of(organism) | asked
+    own = [*_own_dependencies(organism.project / "pyproject.toml")]
+    wanted = {name for extra in ("", *extras) for name in pins.extras[extra]} | (set(own) & set(pins.locks))
+    options = "".join(f" --extra {extra}" for extra in sorted(asked))
+    head = HEAD.format(extras=", ".join(["agentserver", *sorted(extras)]), options=options)
+    text = head + "".join(pins.locks[name] for name in sorted(pins.closure(wanted)))
+    return Lock(text, tuple(name for name in own if name not in pins.locks))
+
+
+def _own_dependencies(path: Path) -> Iterator[str]:
+    """Yield the project's own dependencies, normalized as package indexes do. Raises ValueError."""
+    try:
+        project = tomllib.loads(path.read_text(encoding="utf-8")).get("project", {})
+    except OSError:
+        return
+    except ValueError as error:
+        raise ValueError(f"{path}: is not TOML: {error}") from None
+    if not isinstance(project, dict):
+        raise ValueError(f"{path}: project: is not a table")  # noqa: TRY004 - concerns the file, not an argument
+    asked = project.get("dependencies", [])
+    if not isinstance(asked, list):
+        raise ValueError(f"{path}: project.dependencies: is not a list")  # noqa: TRY004 - as above
+    for each in asked:
+        found = re.match(r"\s*([A-Za-z0-9][\w.-]*)", each, re.ASCII) if isinstance(each, str) else None
+        if found is None:
+            raise ValueError(f"{path}: project.dependencies: {each!r} is not the name of a package")
+        yield re.sub(r"[-_.]+", "-", found[1]).lower()
+
+
+def deployment_files(organism: Organism) -> Iterator[tuple[Path, str]]:
+    """Yield the unit, the Containerfile and the ignore file of a build: path and text.
+
+    Raises:
+        ValueError: the organism binds no fixed port.
+    """
+    served = Path(os.path.realpath(organism.files[0])).relative_to(organism.project).as_posix()
+    folder = files("agentserver.cli") / "scaffold" / "deploy"
+    door = organism.door or HttpEntry()
+    if not door.port:
+        raise ValueError(
+            f'{organism.files[0]}: http.bind: port 0 changes at each start; choose one, such as "{LOCAL}"'
+        )
+    container = {
+        "@organism@": json.dumps(served),
+        "@port@": str(door.port),
+        "@check@": json.dumps(_health_check(door)),
+    }
+    for name, path, values in (
+        ("agentserver.service.txt", FOLDER / "agentserver.service", {"@organism@": _systemd_word(served)}),
+        ("Containerfile.txt", FOLDER / "Containerfile", container),
+        ("dockerignore.txt", Path(".dockerignore"), {}),
+    ):
+        text = (folder / name).read_text(encoding="utf-8")
+        given = {"@name@": organism.name, **values}
+        yield path, re.sub("|".join(given), partial(_substitute, given), text)
+
+
+def _substitute(values: Mapping[str, str], found: re.Match[str]) -> str:
+    return values[found[0]]
+
+
+def _health_check(door: HttpEntry) -> str:
+    """Write the Python health check for the door of this machine.
+
+    The certificate of the door is for the name that clients use, so a check by address does not verify it.
+    """
+    bound = ip_address(door.host)
+    host = str(ip_address("::1" if bound.version == 6 else "127.0.0.1") if bound.is_unspecified else bound)  # noqa: PLR2004
+    at = f"{f'[{host}]' if ':' in host else host}:{door.port}/healthz"
+    if door.tls is None:
+        return f"import urllib.request as r; r.urlopen('http://{at}', timeout=4)"
+    context = "context=ssl._create_unverified_context()"
+    return f"import ssl, urllib.request as r; r.urlopen('https://{at}', timeout=4, {context})"
+
+
+def _systemd_word(text: str) -> str:
+    """Quote one word of a systemd command line."""
+    text = text.replace("%", "%%").replace("$", "$$")
+    return text if re.fullmatch(r"[\w./%$-]+", text) else json.dumps(text, ensure_ascii=False)

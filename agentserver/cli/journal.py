@@ -1,10 +1,8 @@
-"""``agentserver journal``: how much it holds, checking, shrinking, copying and restoring it.
-
-Owns the lock under which a verb changes a journal. What is done to it is for engines/sqlite/care/maintenance.py.
-"""
+"""``agentserver journal``: counts, checks, shrinks, copies and repairs the journal."""
 
 from __future__ import annotations
 
+import time
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,65 +11,70 @@ import click
 
 from agentserver.characters.printing import format_amount
 from agentserver.cli import project
+from agentserver.cli.project import Verbs
 from agentserver.cli.reading import (
+    ListPrinter,
     Source,
+    find_conversation,
+    find_journal,
+    find_source,
+    find_source_and_secrets,
+    format_time,
     journal_option,
-    located,
-    one_conversation,
-    reading,
+    list_options,
+    only_match,
+    open_reader,
     recorded_conversation,
-    refusing,
-    source,
-    when,
+    report_storage_errors,
 )
-from agentserver.cli.verbs import Verbs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from agentserver.core.encoding.recorded import Aside
     from agentserver.engines.moving import Moved
     from agentserver.ports import EngineReader
 
 
 @contextmanager
-def changing(ctx: click.Context, organism: Path | None, journal: Path | None) -> Iterator[Any]:
-    """Open a journal or a database for a verb that changes what no server works on.
+def open_changing(ctx: click.Context, organism: Path | None, journal: Path | None) -> Iterator[Any]:
+    """Open a journal or a database for a verb that changes idle conversations.
 
-    A journal is refused while a server has it.
+    A journal in use by a server is refused.
     """
-    kept = source(ctx, organism, journal)
+    kept = find_source(ctx, organism, journal)
     if kept.shared is None:
-        with writing(ctx, located(ctx, organism, journal)) as connection:
+        with open_for_writing(ctx, find_journal(ctx, organism, journal)) as connection:
             yield connection
         return
-    from agentserver.engines.postgres import command as database  # with an extra that most do without
+    from agentserver.engines.postgres import command as database  # needs an extra
 
-    with refusing(ctx), database.changing(kept.shared) as connection:
+    with report_storage_errors(ctx), database.changing(kept.shared) as connection:
         yield connection
 
 
 @contextmanager
-def writing(ctx: click.Context, path: Path) -> Iterator[Any]:
-    """Open the journal for a verb that changes it; refused while a server has it."""
+def open_for_writing(ctx: click.Context, path: Path) -> Iterator[Any]:
+    """Open the journal for a verb that changes it; refused while a server uses it."""
     from agentserver.engines.sqlite.file import JournalOptions, open_writing
     from agentserver.engines.sqlite.lock import Lock
 
     if not path.is_file():
         project.refuse(
-            ctx, f"{path}: there is no journal; agentserver run begins it, and --journal names another one"
+            ctx, f"{path}: there is no journal; agentserver run creates it, and --journal names another"
         )
-    with refusing(ctx), Lock(path), closing(open_writing(JournalOptions(path))) as connection:
+    with report_storage_errors(ctx), Lock(path), closing(open_writing(JournalOptions(path))) as connection:
         yield connection
 
 
-@click.group("journal", cls=Verbs, short_help="Count, check, shrink, copy or restore the journal.")
+@click.group("journal", cls=Verbs, short_help="Inspect, check, shrink, copy or restore the journal.")
 def command() -> None:
-    """Look after the journal in which conversations are kept."""
+    """Manage the journal in which conversations are stored."""
 
 
-def _limit(ctx: click.Context, organism: Path | None) -> int | None:
-    """The limit that the organism puts on its journal, where there is an organism."""
-    file = project.found(organism)
+def _journal_limit(ctx: click.Context, organism: Path | None) -> int | None:
+    """Find the organism's limit for its journal, if there is an organism."""
+    file = project.find_organism(organism)
     return None if file is None else project.glimpse(ctx, file).limit
 
 
@@ -79,36 +82,36 @@ def _limit(ctx: click.Context, organism: Path | None) -> int | None:
 @journal_option
 @click.pass_context
 def stats(ctx: click.Context, organism: Path | None, journal: Path | None) -> None:
-    """Print what the journal holds."""
+    """Print the size and contents of the journal."""
     from agentserver.engines.sqlite.care import maintenance as journal_care
 
-    kept = source(ctx, organism, journal)
+    kept = find_source(ctx, organism, journal)
     if kept.path is None:
-        _tell_totals(ctx, kept)
+        _print_totals(ctx, kept)
         return
     path = kept.path
-    with refusing(ctx):
+    with report_storage_errors(ctx):
         found = journal_care.stats(path)
     project.say(f"{path}: {found.size} bytes, {found.log} more in its log, {found.free} of them free")
-    limit = _limit(ctx, organism) if journal is None else None
+    limit = _journal_limit(ctx, organism) if journal is None else None
     if limit is not None:
         project.say(f"limit: {found.held} of {limit} bytes are in use, {100 * found.held / limit:.1f} %")
     project.say(
-        f"conversations: {found.open} open, {found.closed} finished; the oldest of {when(found.oldest)}"
+        f"conversations: {found.open} open, {found.closed} finished; oldest from {format_time(found.oldest)}"
     )
     project.say(
         f"steps: {found.steps}; queued: {found.queued}; dead: {found.dead}; not fetched: {found.unread}; "
-        f"ids of senders: {found.receipts}"
+        f"senders' message ids: {found.receipts}"
     )
 
 
-def _tell_totals(ctx: click.Context, kept: Source) -> None:
-    """Count what an engine without a file holds."""
-    with reading(ctx, kept) as reader:
+def _print_totals(ctx: click.Context, kept: Source) -> None:
+    """Print the totals of an engine without a file."""
+    with open_reader(ctx, kept) as reader:
         found, dead = list(reader.conversations()), len(reader.dead())
     opened = sum(one.closed is None for one in found)
-    oldest = when(min((one.opened for one in found), default=None))
-    project.say(f"conversations: {opened} open, {len(found) - opened} finished; the oldest of {oldest}")
+    oldest = format_time(min((one.opened for one in found), default=None))
+    project.say(f"conversations: {opened} open, {len(found) - opened} finished; oldest from {oldest}")
     steps, queued = sum(one.steps for one in found), sum(one.waiting for one in found)
     unread = sum(one.unread for one in found)
     project.say(f"steps: {steps}; queued: {queued}; dead: {dead}; not fetched: {unread}")
@@ -118,12 +121,12 @@ def _tell_totals(ctx: click.Context, kept: Source) -> None:
 @journal_option
 @click.pass_context
 def vacuum(ctx: click.Context, organism: Path | None, journal: Path | None) -> None:
-    """Give back the space that aged-out conversations have left. The server must not be running."""
+    """Return the space of deleted conversations to the file system. The server must not be running."""
     from agentserver.engines.sqlite.care import maintenance as journal_care
 
-    path = located(ctx, organism, journal)
+    path = find_journal(ctx, organism, journal)
     before = path.stat().st_size if path.is_file() else 0
-    with writing(ctx, path) as connection:
+    with open_for_writing(ctx, path) as connection:
         journal_care.vacuum(connection)
     project.say(f"{path}: {before} bytes before, {path.stat().st_size} now")
 
@@ -133,82 +136,82 @@ def vacuum(ctx: click.Context, organism: Path | None, journal: Path | None) -> N
 @journal_option
 @click.pass_context
 def restore(ctx: click.Context, copy: Path, organism: Path | None, journal: Path | None) -> None:
-    """Put COPY, which export has made, in the journal's place. The server must not be running.
+    """Replace the journal with COPY, which export has made. The server must not be running.
 
-    The copy is checked first. The previous journal is kept beside the new one, under the name that is printed.
+    The copy is checked first. The previous journal is kept next to the new one, under the printed name.
     """
     from agentserver.engines.sqlite.care import restore as journal_restore
 
-    path = located(ctx, organism, journal)
-    with refusing(ctx):
+    path = find_journal(ctx, organism, journal)
+    with report_storage_errors(ctx):
         kept = journal_restore.restore(copy, path)
     project.say(f"{path}: restored from {copy}, {path.stat().st_size} bytes")
     if kept is not None:
-        project.say(f"the journal of before: {kept}")
+        project.say(f"previous journal: {kept}")
 
 
 @command.command("verify")
 @journal_option
 @click.pass_context
 def verify(ctx: click.Context, organism: Path | None, journal: Path | None) -> None:
-    """Check that everything in the journal is what was written; exit code 1 if not. The server may be running."""
-    kept, found = source(ctx, organism, journal), 0
-    with refusing(ctx):
-        for line in _faults(ctx, kept):
+    """Verify that nothing in the journal was altered; exit code 1 if something was. The server may be running."""
+    kept, found = find_source(ctx, organism, journal), 0
+    with report_storage_errors(ctx):
+        for line in _find_faults(ctx, kept):
             found += 1
             project.say(line)
     whole = kept.path is not None or kept.shared is not None
-    sound = "everything is what was written" if whole else "as far as steps are sealed, nothing was changed"
+    sound = "nothing was altered" if whole else "no sealed step was altered"
     project.say(f"{kept}: {f'{found} faults' if found else sound}")
     ctx.exit(1 if found else 0)
 
 
-def _faults(ctx: click.Context, kept: Source) -> Iterator[str]:
+def _find_faults(ctx: click.Context, kept: Source) -> Iterator[str]:
     if kept.shared is not None:
-        from agentserver.engines.postgres import command as database  # with an extra that most do without
+        from agentserver.engines.postgres import command as database  # needs an extra
 
         return database.find_faults(kept.shared)
     if kept.path is not None:
         from agentserver.engines.sqlite.proof.verify import findings
 
         return findings(kept.path)
-    return _altered(ctx, kept)
+    return _find_altered(ctx, kept)
 
 
-def _altered(ctx: click.Context, kept: Source) -> Iterator[str]:
-    """Conversations of an engine without a file that are not what was written."""
-    with reading(ctx, kept) as reader:
-        found = [(one.id, _fault(reader, one.id)) for one in reader.conversations()]
+def _find_altered(ctx: click.Context, kept: Source) -> Iterator[str]:
+    """Yield the altered conversations of an engine without a file."""
+    with open_reader(ctx, kept) as reader:
+        found = [(one.id, _describe_fault(reader, one.id)) for one in reader.conversations()]
     return (f"conversation {key}: {fault}" for key, fault in found if fault)
 
 
-def _fault(reader: EngineReader, conversation: str) -> str:
-    """The damage to one conversation; empty when it is as it was written."""
+def _describe_fault(reader: EngineReader, conversation: str) -> str:
+    """Describe the damage to one conversation; empty if it is intact."""
     from agentserver.core.encoding.snapshot import UnreadableError
 
     try:
         step = reader.altered(recorded_conversation(reader, conversation))
     except UnreadableError as error:
         return str(error)
-    return "" if step is None else f"step {step} is not what was written"
+    return "" if step is None else f"step {step} was altered"
 
 
-@command.command("accept-loss", short_help="Go on though the journal has lost messages.")
+@command.command("accept-loss", short_help="Continue although the journal has lost messages.")
 @journal_option
 @click.pass_context
 def accept_loss(ctx: click.Context, organism: Path | None, journal: Path | None) -> None:
-    """Go on with a journal that has lost what was committed, or with none. The server must not be running.
+    """Continue with a journal that has lost commits, or is missing. The server must not be running.
 
-    A server does not start when the head that is kept beside the journal shows that commits are missing. What they held
-    is gone for good after this: look for the file, its -wal and a backup first.
+    A server does not start when the head stored next to the journal shows that commits are missing. This gives
+    them up for good: look for the file, its -wal and a backup first.
     """
     from agentserver.engines.sqlite.lock import Lock
     from agentserver.engines.sqlite.proof import head
 
-    path = located(ctx, organism, journal)
-    with refusing(ctx), Lock(path):
+    path = find_journal(ctx, organism, journal)
+    with report_storage_errors(ctx), Lock(path):
         lost = head.accept(path)
-    project.say(f"{path}: the next start takes it as it is" if lost else f"{path}: nothing is kept beside it")
+    project.say(f"{path}: the next start accepts it" if lost else f"{path}: no head is stored next to it")
 
 
 @command.command("export")
@@ -223,58 +226,58 @@ def export(
     organism: Path | None,
     journal: Path | None,
 ) -> None:
-    """Copy the journal, or CONVERSATIONS of it, to TARGET, as it is at one moment. The server may be running.
+    """Copy a snapshot of the journal, or CONVERSATIONS of it, to TARGET. The server may be running.
 
-    The database that servers share is copied whole, and becomes a journal for one server. A copy that was cut short
-    goes on when the command is given again.
+    A database that servers share is copied whole, and becomes a journal for one server. Repeat the command to
+    resume an interrupted copy.
     """
     from agentserver.engines.sqlite.care import restore as journal_restore
 
-    kept = source(ctx, organism, journal)
+    kept = find_source(ctx, organism, journal)
     if kept.shared is not None:
         if conversations:
             project.refuse(ctx, "a database is copied whole: name no conversations")
-        from agentserver.engines import moving  # with an extra that most do without
+        from agentserver.engines import moving  # needs an extra
 
-        with refusing(ctx):
-            moved = moving.export_journal(kept.shared, target, _progress)
-        project.say(f"{target}: {_moved(moved)}, {target.stat().st_size} bytes")
+        with report_storage_errors(ctx):
+            moved = moving.export_journal(kept.shared, target, _report_progress)
+        project.say(f"{target}: {_describe_moved(moved)}, {target.stat().st_size} bytes")
         return
-    path = located(ctx, organism, journal)
-    with reading(ctx, source(ctx, organism, path)) as reader:
-        wanted = [one_conversation(ctx, reader, prefix) for prefix in conversations]
-    with refusing(ctx):
+    path = find_journal(ctx, organism, journal)
+    with open_reader(ctx, find_source(ctx, organism, path)) as reader:
+        wanted = [find_conversation(ctx, reader, prefix) for prefix in conversations]
+    with report_storage_errors(ctx):
         journal_restore.export(path, target, wanted)
     project.say(f"{target}: {target.stat().st_size} bytes")
 
 
-@command.command("import", short_help="Move a journal into the database that servers share.")
+@command.command("import", short_help="Copy a journal into the database that servers share.")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @project.organism_option
 @click.pass_context
 def import_journal(ctx: click.Context, file: Path, organism: Path | None) -> None:
-    """Copy the journal FILE, or a copy of one, into the database of the organism's engine:, with its principals.
+    """Copy the journal FILE, with its principals, into the database of the organism's engine:.
 
-    It is verified first, and the head of each conversation's chain is compared at the end. No server may have either.
-    One that was cut short goes on when the command is given again. FILE stays as it is; agentserver journal export
-    leads back.
+    It is verified first, and the head of each conversation's chain is compared at the end. Neither may be in
+    use by a server. Repeat the command to resume an interrupted import. FILE is not changed; agentserver
+    journal export does the reverse.
     """
-    kept = source(ctx, organism, None)
+    kept = find_source(ctx, organism, None)
     if kept.shared is None:
-        instead = "agentserver journal restore puts a copy in the place of a journal"
-        project.refuse(ctx, f"the organism has no engine:, into which a journal is moved; {instead}")
+        instead = "agentserver journal restore replaces a journal with a copy"
+        project.refuse(ctx, f"the organism has no engine: to import a journal into; {instead}")
     if not file.is_file():
         project.refuse(ctx, f"{file}: there is no journal")
-    from agentserver.engines import moving  # with an extra that most do without
+    from agentserver.engines import moving  # needs an extra
 
-    with refusing(ctx):
-        moved = moving.import_journal(file, kept.shared, _progress)
-        _import_principals(ctx, project.located(organism), file)
-    project.say(f"{kept}: {_moved(moved)} from {file}")
+    with report_storage_errors(ctx):
+        moved = moving.import_journal(file, kept.shared, _report_progress)
+        _import_principals(ctx, project.find_organism_or_raise(organism), file)
+    project.say(f"{kept}: {_describe_moved(moved)} from {file}")
 
 
 def _import_principals(ctx: click.Context, main: Path, journal: Path) -> None:
-    """Copy the principals beside a journal into the database of an organism, where that has none."""
+    """Copy the principals next to a journal into the database of an organism that has none."""
     from agentserver.assembly import shared_principals
     from agentserver.gateways.principals.document import beside
 
@@ -285,14 +288,121 @@ def _import_principals(ctx: click.Context, main: Path, journal: Path) -> None:
             with closing(shared_principals(keys)) as store:
                 store.change(lambda kept: kept or data)
     except (OSError, ValueError) as error:
-        project.refuse(ctx, f"the conversations are there, their principals are not: {error}")
+        project.refuse(ctx, f"conversations were imported, principals were not: {error}")
 
 
-def _progress(done: int, every: int) -> None:
+def _report_progress(done: int, every: int) -> None:
     if done == every or done % 1000 == 0:
         project.say(f"{done} of {every} conversations", err=True)
 
 
-def _moved(moved: Moved) -> str:
-    told = format_amount(moved.moved, "conversation")
-    return f"{told} and {moved.before} of before" if moved.before else told
+def _describe_moved(moved: Moved) -> str:
+    amount = format_amount(moved.moved, "conversation")
+    return f"{amount} and {moved.before} from before" if moved.before else amount
+
+
+@command.group("aside", cls=Verbs, short_help="List, show, repair or discard quarantined conversations.")
+def aside_group() -> None:
+    """Show and repair conversations that a server could not continue.
+
+    A server quarantines a conversation that it cannot read, that no decision can be made about, or that was
+    watched by a guard which the organism no longer has. Its principal gets an error, other conversations
+    continue, and everything recorded stays.
+    """
+
+
+def _find_quarantined(ctx: click.Context, found: Sequence[Aside], prefix: str) -> Aside:
+    matching = [one for one in found if one.id.startswith(prefix)]
+    return only_match(ctx, matching, f"quarantined conversations begin with {prefix!r}")
+
+
+@aside_group.command("list")
+@journal_option
+@list_options
+@click.pass_context
+def list_quarantined(
+    ctx: click.Context, organism: Path | None, journal: Path | None, *, as_json: bool, limit: int
+) -> None:
+    """List the quarantined conversations, oldest first."""
+    kept, secrets = find_source_and_secrets(ctx, organism, journal)
+    with open_reader(ctx, kept) as reader:
+        found = [one._replace(reason=secrets.redact(one.reason)) for one in reader.aside()]
+    ListPrinter(as_json, limit).print(
+        found,
+        lambda one: (
+            f"{one.id}  {format_time(one.at)}  {one.waiting} waiting  {one.principal}  {one.reason[:200]}"
+        ),
+        lambda one: one._asdict(),
+        "no conversation is quarantined",
+    )
+
+
+@aside_group.command("show")
+@click.argument("conversation")
+@journal_option
+@click.pass_context
+def show_quarantined(
+    ctx: click.Context, conversation: str, organism: Path | None, journal: Path | None
+) -> None:
+    """Show why CONVERSATION, an id or its beginning, is quarantined.
+
+    ``agentserver trace`` shows what happened in it.
+    """
+    from agentserver.trace.terminal import visible_lines
+
+    kept, secrets = find_source_and_secrets(ctx, organism, journal)
+    with open_reader(ctx, kept) as reader:
+        one = _find_quarantined(ctx, reader.aside(), conversation)
+    for text in (
+        f"conversation {one.id} of {one.principal}, quarantined {format_time(one.at)}",
+        f"waiting deliveries: {one.waiting}",
+        one.reason,
+    ):
+        for row in visible_lines(secrets.redact(text), whole=True):
+            click.echo(row)
+
+
+@aside_group.command("repair", short_help="Resume one that the organism can read now.")
+@click.argument("conversation")
+@journal_option
+@click.pass_context
+def repair(ctx: click.Context, conversation: str, organism: Path | None, journal: Path | None) -> None:
+    """Read CONVERSATION, an id or its beginning, with the current organism, and resume it if that succeeds.
+
+    The next run handles what waits in it. Its principal got an error for what waits, and then gets the outcome
+    as well. The server must not be running.
+    """
+    from agentserver.core.encoding.snapshot import UnreadableError
+    from agentserver.engines.journal.care import aside as journal_aside
+    from agentserver.engines.journal.reader import Reader
+
+    rules = project.server(ctx, project.load(ctx, organism)).rules
+    with open_changing(ctx, organism, journal) as connection:
+        reader = Reader(connection, rules.guards)
+        one = _find_quarantined(ctx, reader.aside(), conversation)
+        try:
+            reader.load_aside(one.id)
+        except UnreadableError as error:
+            project.refuse(ctx, f"{one.id} stays quarantined: {error}")
+        journal_aside.put_back(connection, one.id, time.time())
+    click.echo(f"{one.id} is resumed: the next run continues it")
+
+
+@aside_group.command("discard", short_help="End one for good.")
+@click.argument("conversation")
+@journal_option
+@click.pass_context
+def discard_quarantined(
+    ctx: click.Context, conversation: str, organism: Path | None, journal: Path | None
+) -> None:
+    """End CONVERSATION, an id or its beginning: drop what waits in it, and let its records age out.
+
+    The server must not be running.
+    """
+    from agentserver.engines.journal.care import aside as journal_aside
+    from agentserver.engines.journal.reader import Reader
+
+    with open_changing(ctx, organism, journal) as connection:
+        one = _find_quarantined(ctx, Reader(connection).aside(), conversation)
+        journal_aside.discard(connection, one.id, time.time())
+    click.echo(f"{one.id} is discarded")

@@ -1,53 +1,115 @@
-"""``agentserver mcp``: the servers whose tools an organism uses, and the organism as such a server.
+"""``agentserver mcp``: locks the tools of MCP servers, and serves the organism as one.
 
-Owns the group, and how a server's words are shown: as a stranger's, on lines of their own.
+Text of a server is shown as foreign, on lines of its own. ``mcp serve`` reserves standard output for the protocol.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import sys
 from difflib import unified_diff
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentserver.cli import mcp_serve, project
-from agentserver.cli.verbs import Verbs
+from agentserver.cli import host, project
+from agentserver.cli.project import Verbs
+from agentserver.extras import require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+    from typing import TextIO
 
+    from agentserver.assembly import Server
+    from agentserver.config.organism import McpServing
     from agentserver.mcp.client.connection import ServerFound
+    from agentserver.mcp.serving.transport import ServedOrganism
     from agentserver.payload.foreign.lock import LockedTool, ServerLock
     from agentserver.payload.foreign.servers import McpServer
 
+
+@click.command("serve", short_help="Offer listeners to MCP hosts as tools.")
+@project.organism_argument
+@click.pass_context
+def serve(ctx: click.Context, organism: Path | None) -> None:
+    """Offer what mcp_server: of ORGANISM exposes to an MCP host. Needs the extra mcp.
+
+    There is one host, at standard input and output, and its conversation ends with the process. Only the
+    protocol is written to standard output. agentserver serve offers the same tools over HTTP at /mcp to
+    principals.
+
+    A message that needs an approval waits in the journal for agentserver approve and agentserver deny.
+    """
+    wire = _protocol_output()
+    loaded = project.load(ctx, organism)
+    serving = loaded.serving
+    if serving is None:
+        project.refuse(
+            ctx,
+            f"{loaded.files[0]}: has no mcp_server:, which lists the exposed listeners (docs/mcp-server.md)",
+        )
+    require("agentserver mcp serve", "mcp")
+    from agentserver.core.state.principals import HOST, Principal
+    from agentserver.mcp.serving import transport  # slow to import, so before the event loop runs
+
+    server = project.server(ctx, loaded, durable=True)
+    offering = _make_offering(ctx, server, serving)
+    ending = host.shutdown_of(server)
+    protocol = offering.protocol(lambda: Principal(HOST), loaded.name)
+
+    async def hosts() -> None:
+        await transport.over_streams(protocol, wire)
+        await offering.rooms.close()
+
+    host.run_session(ctx, ending, partial(host.serve_until_signal, server, ending, hosts))
+
+
+def _protocol_output() -> TextIO:
+    """Reserve standard output for the protocol, and send all other output to standard error."""
+    sys.stdout.flush()
+    descriptor = os.dup(1)
+    os.dup2(2, 1)
+    return os.fdopen(descriptor, "w", encoding="utf-8")
+
+
+def _make_offering(ctx: click.Context, server: Server, serving: McpServing) -> ServedOrganism:
+    from agentserver.mcp.serving.transport import ServedOrganism
+
+    try:
+        return ServedOrganism.build(server, serving)
+    except ValueError as error:
+        project.refuse(ctx, str(error))
+
+
 DIFFERENT = 1
 LINES = 60
-"""Most lines that are shown of one text of a server's."""
+"""Most lines to show of one text of a server."""
 WIDTH = 200
 
-_server = click.option("--server", "only", metavar="NAME", help="Only this one; all of them when left out.")
+_server = click.option("--server", "only", metavar="NAME", help="Only this server; all by default.")
 
 
-@click.command("lock", short_help="Write down what the tools of MCP servers are.")
+@click.command("lock", short_help="Record the tools of MCP servers.")
 @project.organism_argument
 @_server
 @click.pass_context
 def lock(ctx: click.Context, organism: Path | None, only: str | None) -> None:
     """Connect once to each server of ORGANISM and write its tools to schemas/mcp/NAME.json.
 
-    Everything else reads that file alone, and a tool that is another when the server is connected is never called. What
-    is printed after a bar is the server's own text, which anybody may have written: read it before you commit the file.
+    Everything else reads only that file, and a tool that has changed when the server is connected is never
+    called. Text after a bar is the server's own, which anyone may have written: read it before you commit the
+    file.
     """
     from agentserver.config.code.tools import lock_path
     from agentserver.payload.foreign.lock import LockError, written
 
-    servers, directory = _servers(ctx, organism, only)
+    servers, directory = _find_servers(ctx, organism, only)
     for server in servers:
-        found = _asked(ctx, server, directory)
-        for line in _shown(server, found):
+        found = _ask_server(ctx, server, directory)
+        for line in _server_lines(server, found):
             project.say(line)
         path = directory / lock_path(server.name)
         try:
@@ -55,25 +117,25 @@ def lock(ctx: click.Context, organism: Path | None, only: str | None) -> None:
         except LockError as error:
             project.refuse(ctx, f"{server.name}: {error}")
         if path.is_file() and path.read_text(encoding="utf-8") == text:
-            project.say(f"{path}: as it was")
+            project.say(f"{path}: unchanged")
         else:
             project.write(path, text)
             project.say(f"wrote {path}")
 
 
-@click.command("diff", short_help="Name what has changed in the tools of MCP servers.")
+@click.command("diff", short_help="Compare the tools of MCP servers with their record.")
 @project.organism_argument
 @_server
 @click.pass_context
 def diff(ctx: click.Context, organism: Path | None, only: str | None) -> None:
     """Connect once to each server of ORGANISM and compare its tools with schemas/mcp/NAME.json.
 
-    Exit code 1 when a tool is another, is gone or is new.
+    Exit code 1 when a tool was changed, removed or added.
     """
     from agentserver.config.code.tools import lock_path
     from agentserver.payload.foreign.lock import LockError, locked
 
-    servers, directory = _servers(ctx, organism, only)
+    servers, directory = _find_servers(ctx, organism, only)
     changed = False
     for server in servers:
         path = directory / lock_path(server.name)
@@ -83,8 +145,8 @@ def diff(ctx: click.Context, organism: Path | None, only: str | None) -> None:
             project.refuse(ctx, f"{path}: {error.strerror}; run: agentserver mcp lock --server {server.name}")
         except LockError as error:
             project.refuse(ctx, f"{path} {error}")
-        lines = list(_changes(server.name, agreed, _asked(ctx, server, directory).lock))
-        for line in lines or (f"{server.name}: as it was locked",):
+        lines = list(_change_lines(server.name, agreed, _ask_server(ctx, server, directory).lock))
+        for line in lines or (f"{server.name}: unchanged",):
             project.say(line)
         changed = changed or bool(lines)
     ctx.exit(DIFFERENT if changed else 0)
@@ -92,20 +154,20 @@ def diff(ctx: click.Context, organism: Path | None, only: str | None) -> None:
 
 command = Verbs(
     "mcp",
-    commands=[lock, diff, mcp_serve.serve],
+    commands=[lock, diff, serve],
     short_help="Lock the tools of MCP servers; serve as one.",
-    help="The Model Context Protocol: servers whose tools are listeners, and the organism as a server of tools.",
+    help="Lock the tools of MCP servers, which become listeners, and serve the organism as an MCP server.",
 )
 
 
-def _servers(
+def _find_servers(
     ctx: click.Context, organism: Path | None, only: str | None
 ) -> tuple[tuple[McpServer, ...], Path]:
-    """The servers that were meant, and the project directory. Ends the command when there are none."""
+    """Find the selected servers and the project directory. Ends the command when none is found."""
     from agentserver.config.findings import did_you_mean
     from agentserver.config.glimpse import servers
 
-    path = project.located(organism)
+    path = project.find_organism_or_raise(organism)
     project.glimpse(ctx, path)
     found, directory, mistakes = servers(path, os.environ)
     if mistakes:
@@ -119,7 +181,7 @@ def _servers(
     return chosen, directory
 
 
-def _asked(ctx: click.Context, server: McpServer, directory: Path) -> ServerFound:
+def _ask_server(ctx: click.Context, server: McpServer, directory: Path) -> ServerFound:
     from agentserver.mcp.client.connection import LostError, ask
     from agentserver.worker.commands import check_walls, open_launch
     from agentserver.worker.wall.raising import WallError
@@ -131,19 +193,19 @@ def _asked(ctx: click.Context, server: McpServer, directory: Path) -> ServerFoun
         project.refuse(ctx, str(error))
 
 
-def _shown(server: McpServer, found: ServerFound) -> Iterator[str]:
+def _server_lines(server: McpServer, found: ServerFound) -> Iterator[str]:
     from agentserver.payload.foreign.lock import forms
     from agentserver.payload.foreign.mapping import UnmappableError
 
     yield f"{server.name}: {found.lock.server}, protocol {found.lock.protocol}"
     if found.instructions:
-        yield "  its instructions, which no prompt is given:"
-        yield from _theirs(found.instructions)
+        yield "  its instructions, which never reach a prompt:"
+        yield from _foreign_lines(found.instructions)
     for tool in found.lock.tools:
         yield f"  {tool.name}:"
-        yield from _theirs(tool.description)
-        yield from _inside("arguments", tool.takes)
-        yield from _inside("result", tool.gives)
+        yield from _foreign_lines(tool.description)
+        yield from _description_lines("arguments", tool.takes)
+        yield from _description_lines("result", tool.gives)
         try:
             made = forms(server.name, tool)
         except UnmappableError as error:
@@ -154,26 +216,26 @@ def _shown(server: McpServer, found: ServerFound) -> Iterator[str]:
                 yield f"    {what}{note.pointer}: JSON as text, since it {note.reason}"
 
 
-def _inside(what: str, schema: Any) -> Iterator[str]:
-    """The descriptions inside a schema: models are told them with the fields that they stand at."""
+def _description_lines(what: str, schema: Any) -> Iterator[str]:
+    """Yield the descriptions inside a schema, which models see with their fields."""
     from agentserver.hygiene.json.tree import positions
 
     for pointer, each in positions(schema):
         said = each.get("description") if isinstance(each, dict) else None
         if isinstance(said, str):
             yield f"    {what}{pointer}:"
-            yield from _theirs(said)
+            yield from _foreign_lines(said)
 
 
-def _theirs(text: str) -> Iterator[str]:
-    """A stranger's text, on lines that show it to be one."""
+def _foreign_lines(text: str) -> Iterator[str]:
+    """Yield a foreign text, on lines that mark it as foreign."""
     from agentserver.characters.printing import clean_lines
 
     for line in clean_lines(text, WIDTH, LINES).split("\n"):
         yield f"    | {line}"
 
 
-def _changes(server: str, agreed: ServerLock, found: ServerLock) -> Iterator[str]:
+def _change_lines(server: str, agreed: ServerLock, found: ServerLock) -> Iterator[str]:
     from agentserver.payload.foreign.lock import differences
 
     for tool in agreed.tools:
@@ -181,12 +243,12 @@ def _changes(server: str, agreed: ServerLock, found: ServerLock) -> Iterator[str
         for words in differences(tool, now):
             yield f"{server}.{tool.name}: {words}"
         if now is not None:
-            for line in unified_diff(_text(tool), _text(now), "locked", "now", lineterm="", n=1):
-                yield from _theirs(line)
+            for line in unified_diff(_tool_lines(tool), _tool_lines(now), "locked", "now", lineterm="", n=1):
+                yield from _foreign_lines(line)
     for tool in found.tools:
         if agreed.tool(tool.name) is None:
             yield f"{server}.{tool.name}: is new"
 
 
-def _text(tool: LockedTool) -> list[str]:
+def _tool_lines(tool: LockedTool) -> list[str]:
     return json.dumps(tool.value, indent=2, sort_keys=True).splitlines()

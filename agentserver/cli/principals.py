@@ -1,11 +1,10 @@
-"""``agentserver principals``: who may reach the organism by the network.
+"""``agentserver principals``: manages who may reach the organism over the network.
 
-Owns the options and what is printed: a token once, on standard output alone. Refuses to know what is kept of it.
+A token is printed once, on standard output alone.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from pathlib import Path
@@ -14,8 +13,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentserver.cli import project
-from agentserver.cli.reading import READERS, journal_option, refusing, when
-from agentserver.cli.verbs import Verbs
+from agentserver.cli.project import Verbs
+from agentserver.cli.reading import (
+    READERS,
+    ListPrinter,
+    format_time,
+    journal_option,
+    list_options,
+    report_storage_errors,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,13 +32,13 @@ if TYPE_CHECKING:
     from agentserver.ports.principals import PrincipalStore
 
 
-@click.group("principals", cls=Verbs, short_help="Say who may reach the organism by the network.")
+@click.group("principals", cls=Verbs, short_help="Manage who may reach the organism over the network.")
 def command() -> None:
     """Add, list, rotate and revoke principals, who show a token to agentserver serve.
 
-    They are kept in a file of mode 0600 next to the journal, or next to the organism's file without one; servers that
-    share a database keep them there. Only the SHA-256 of each token is kept. A change counts at every running server
-    within a second.
+    They are stored in a file of mode 0600 next to the journal, or next to the organism's file without one;
+    servers that share a database store them there. Only the SHA-256 of each token is stored. A change takes
+    effect at every running server within a second.
     """
 
 
@@ -50,29 +56,27 @@ def _rate(ctx: click.Context, param: click.Parameter, value: str | None) -> Rate
 
 @command.command("add", short_help="Add a principal and show its token.")
 @click.argument("name")
-@click.option(
-    "--may", default="", metavar="A,B", help="The listeners that it may address; none when left out."
-)
+@click.option("--may", default="", metavar="A,B", help="Listeners that it may address; none by default.")
 @click.option(
     "--trust",
     type=click.Choice(["orders", "relay", "stranger"]),
     default="stranger",
     show_default=True,
-    help="What its words count for.",
+    help="How its words are trusted.",
 )
 @click.option(
     "--role",
     type=click.Choice(["user", "operator", "viewer", "worker"]),
     default="user",
     show_default=True,
-    help="What it sees: its own, everything, everything redacted, or the calls of one listener.",
+    help="Its view: its own conversations, everything, everything redacted, or the calls of one listener.",
 )
-@click.option("--listener", default="", help="The listener whose calls a worker answers.")
+@click.option("--listener", default="", help="Listener whose calls a worker answers.")
 @click.option(
     "--rate",
     callback=_rate,
     default=None,
-    help="Requests: in s, m or h. 10/s when left out, 1000/s for a worker.",
+    help="Most requests per s, m or h, as in 10/s (the default; 1000/s for a worker).",
 )
 @click.option(
     "--open",
@@ -80,60 +84,58 @@ def _rate(ctx: click.Context, param: click.Parameter, value: str | None) -> Rate
     type=click.IntRange(0, 1_000_000),
     default=20,
     show_default=True,
-    help="Conversations at a time.",
+    help="Most open conversations.",
 )
 @journal_option
 @click.pass_context
 def add(ctx: click.Context, /, name: str, organism: Path | None, journal: Path | None, **said: Any) -> None:
-    """Add the principal NAME. Its token is printed here and nowhere else, alone on standard output.
+    """Add the principal NAME. Its token is printed only once, alone on standard output.
 
-    By default it is a stranger, whose words are untrusted text, and may address nobody. One that was revoked gets a new
-    token, and what it had before is its own again. A worker (agentserver worker) answers the calls of its --listener,
-    and has no other right.
+    By default it is a stranger, whose words are untrusted text, and may address no listener. A revoked
+    principal gets a new token and its former conversations. A worker (agentserver worker) answers the calls of
+    its --listener, and has no other right.
     """
     from agentserver.core.state.principals import Principal, Trust
     from agentserver.gateways.principals import Caller, Rate, Role, document, tokens
 
     may = tuple(dict.fromkeys(part.strip() for part in said["may"].split(",") if part.strip()))
-    declared = _declared(organism)
+    declared = _declared_names(organism)
     principal = Principal(name, Trust(said["trust"]), may)
-    _check(ctx, principal, declared)
+    _check_name(ctx, principal, declared)
     role, listener = Role(said["role"]), said["listener"]
     _check_worker(ctx, listener, declared, works=role is Role.WORKER, may=may)
     rate = said["rate"] or Rate(1000 if listener else 10, "s")
     caller = Caller(principal, role, rate, said["most"], listener=listener)
-    store = _store(ctx, organism, journal, begins=True)
+    store = _find_store(ctx, organism, journal, begins=True)
     try:
         token = tokens.add(store, caller)
     except document.KnownError as error:
-        told = f"{error}: agentserver principals revoke {name} first, or choose another name"
-        raise click.ClickException(told) from None
+        message = f"{error}: agentserver principals revoke {name} first, or choose another name"
+        raise click.ClickException(message) from None
     except ValueError as error:
         project.refuse(ctx, str(error))
     except OSError as error:
         project.refuse(ctx, f"{store}: {error.strerror or error}")
     if caller.acts and not may:
-        project.say(f"{name} may address nobody: --may names listeners", err=True)
+        project.say(f"{name} may address no listener: --may names listeners", err=True)
     project.say(f"{name} is in {store}; its token is shown once:", err=True)
     project.say(token)
 
 
 @command.command("list", short_help="List the principals.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@list_options
 @journal_option
 @click.pass_context
-def listing(ctx: click.Context, organism: Path | None, journal: Path | None, *, as_json: bool) -> None:
-    """List the principals, those that are revoked too. Nothing of a token is shown."""
-    store = _store(ctx, organism, journal)
-    found = _entries(ctx, store)
-    if not found:
-        told = f"nobody is in {store}: agentserver principals add NAME --may LISTENER adds a principal"
-        project.say(told, err=True)
-    for each in found:
-        click.echo(json.dumps(_fields(each))) if as_json else project.say(_shown(each))
+def list_principals(
+    ctx: click.Context, organism: Path | None, journal: Path | None, *, as_json: bool, limit: int
+) -> None:
+    """List the principals, including revoked ones. No part of a token is shown."""
+    store = _find_store(ctx, organism, journal)
+    nothing = f"no principal is in {store}: agentserver principals add NAME --may LISTENER adds one"
+    ListPrinter(as_json, limit).print(_read_entries(ctx, store), _principal_line, _principal_fields, nothing)
 
 
-@command.command("revoke", short_help="Let a principal's token count no more.")
+@command.command("revoke", short_help="Revoke a principal's tokens.")
 @click.argument("name")
 @journal_option
 @click.pass_context
@@ -141,7 +143,7 @@ def revoke(ctx: click.Context, name: str, organism: Path | None, journal: Path |
     """Revoke the principal NAME. A running server ends its streams within a second; its conversations stay."""
     from agentserver.gateways.principals import tokens
 
-    store = _store(ctx, organism, journal)
+    store = _find_store(ctx, organism, journal)
     try:
         tokens.revoke(store, name)
     except LookupError:
@@ -159,30 +161,30 @@ def _grace(ctx: click.Context, param: click.Parameter, value: str) -> float:
     del ctx, param
     found = re.fullmatch(r"([0-9]{1,6})(s|m|h|d)", value)
     if found is None:
-        raise click.BadParameter(f"{value!r} is no time: one is written 30s, 15m, 24h or 7d")
+        raise click.BadParameter(f"{value!r} is not a duration: write 30s, 15m, 24h or 7d")
     return int(found[1]) * {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}[found[2]]
 
 
-@command.command("rotate", short_help="Give a principal another token.")
+@command.command("rotate", short_help="Replace a principal's token.")
 @click.argument("name")
 @click.option(
     "--grace",
     callback=_grace,
     default="24h",
     show_default=True,
-    help="How long the token that it has counts on: in s, m, h or d; 0s ends it at once.",
+    help="How long its current token stays valid, in s, m, h or d; 0s ends it at once.",
 )
 @journal_option
 @click.pass_context
 def rotate(ctx: click.Context, name: str, organism: Path | None, journal: Path | None, grace: float) -> None:
-    """Give the principal NAME another token, which is printed here and nowhere else, alone on standard output.
+    """Give the principal NAME a new token, printed only once, alone on standard output.
 
-    The token that it has counts on for the time of --grace, in which programs are given the new one. One that was still
-    counting from an earlier rotation ends at once. Rights, conversations and streams stay as they are.
+    The current token stays valid for --grace, so that programs can be updated. A token that is still valid from
+    an earlier rotation expires at once. Rights, conversations and streams stay as they are.
     """
     from agentserver.gateways.principals import tokens
 
-    store = _store(ctx, organism, journal)
+    store = _find_store(ctx, organism, journal)
     try:
         token = tokens.rotate(store, name, grace)
     except LookupError:
@@ -194,17 +196,17 @@ def rotate(ctx: click.Context, name: str, organism: Path | None, journal: Path |
     except OSError as error:
         project.refuse(ctx, f"{store}: {error.strerror or error}")
     project.say(
-        f"{name} has another token; the former one counts until {when(time.time() + grace)}:", err=True
+        f"{name} has a new token; the former one is valid until {format_time(time.time() + grace)}:", err=True
     )
     project.say(token)
 
 
-def _store(
+def _find_store(
     ctx: click.Context, organism: Path | None, journal: Path | None, *, begins: bool = False
 ) -> PrincipalStore:
-    """Find the principals that are meant. Ends the command when it cannot be told where they are.
+    """Find the store of principals. Ends the command if its place is unknown.
 
-    Where this ``begins`` them in a database, its tables are made, as the first server that starts makes them.
+    In a database, ``begins`` creates the tables, as the first server that starts does.
     """
     from agentserver.config.keys.models import Journal
     from agentserver.gateways.principals import document
@@ -212,11 +214,11 @@ def _store(
     if journal is not None:
         return document.beside(journal)
     if READERS in ctx.meta and organism is None:
-        project.refuse(ctx, "name the organism with --organism: its principals stand beside it")
+        project.refuse(ctx, "name the organism with --organism: its principals are stored next to it")
     default = Path(Journal().path)
-    if project.found(organism) is None and project.is_file(default):
+    if project.find_organism(organism) is None and project.is_file(default):
         return document.beside(default)
-    main = project.located(organism)
+    main = project.find_organism_or_raise(organism)
     seen = project.glimpse(ctx, main)
     if seen.engine is not None:
         from agentserver.assembly import shared_principals  # most organisms have a file
@@ -229,9 +231,9 @@ def _store(
     if seen.unkept:
         return document.beside(main)
     if seen.journal is None:
-        told = seen.astray or seen.unread or f"{main}: journal: it cannot be read"
+        why = seen.astray or seen.unread or f"{main}: journal: it cannot be read"
         project.refuse(
-            ctx, *told.split("\n"), "which journal the organism has is not known: name it with --journal"
+            ctx, *why.split("\n"), "which journal the organism has is not known: name it with --journal"
         )
     return document.beside(seen.journal)
 
@@ -241,51 +243,51 @@ def _make_tables(ctx: click.Context, keys: Postgres) -> None:
 
     from agentserver.assembly import postgres_options
 
-    with refusing(ctx):
+    with report_storage_errors(ctx):
         options = postgres_options(keys)
         from agentserver.engines.postgres.status import migrate
 
         anyio.run(migrate, options)
 
 
-def _declared(organism: Path | None) -> frozenset[str]:
-    """The listeners in the organism's files; none where there is no organism. Those of MCP servers are not told."""
-    file = project.found(organism)
-    return frozenset() if file is None else frozenset(project.declared(file))
+def _declared_names(organism: Path | None) -> frozenset[str]:
+    """List the listeners in the organism's files, without those of MCP servers; empty without an organism."""
+    file = project.find_organism(organism)
+    return frozenset() if file is None else frozenset(project.declared_names(file))
 
 
 def _check_worker(
     ctx: click.Context, listener: str, declared: frozenset[str], *, works: bool, may: tuple[str, ...]
 ) -> None:
-    """End the command for a worker without a listener of its own, and for any other principal with one."""
+    """End the command for a worker without a listener, and for any other principal with one."""
     if works != bool(listener):
-        lacks = "a worker needs the listener whose calls it answers: --listener NAME"
+        lacks = "a worker needs a listener: --listener NAME"
         project.refuse(ctx, lacks if works else "--listener is for a worker: --role worker")
     if works and may:
-        project.refuse(ctx, "--may: a worker addresses nobody")
+        project.refuse(ctx, "--may: a worker addresses no listener")
     if listener and declared and listener not in declared:
-        project.refuse(ctx, f"--listener: no listener is called {listener!r}{_near(listener, declared)}")
+        project.refuse(ctx, f"--listener: no listener is called {listener!r}{_suggest(listener, declared)}")
 
 
-def _near(name: str, declared: frozenset[str]) -> str:
+def _suggest(name: str, declared: frozenset[str]) -> str:
     from difflib import get_close_matches
 
     near = get_close_matches(name, declared, n=1)
     return f"; did you mean {near[0]}?" if near else ""
 
 
-def _check(ctx: click.Context, principal: Any, declared: frozenset[str]) -> None:
+def _check_name(ctx: click.Context, principal: Any, declared: frozenset[str]) -> None:
     from agentserver.core.state import principals
 
     why = principals.unfit(principal.name, principals.taken(declared))
     if why:
-        raise click.ClickException(f"{principal.name!r} {why}, so no principal can bear it")
+        raise click.ClickException(f"{principal.name!r} {why}, so it cannot be a principal")
     for each in principal.may:
         if declared and each not in declared and "." not in each:
-            project.refuse(ctx, f"--may: no listener is called {each!r}{_near(each, declared)}")
+            project.refuse(ctx, f"--may: no listener is called {each!r}{_suggest(each, declared)}")
 
 
-def _entries(ctx: click.Context, store: PrincipalStore) -> Sequence[Enrolled]:
+def _read_entries(ctx: click.Context, store: PrincipalStore) -> Sequence[Enrolled]:
     from agentserver.gateways.principals import tokens
 
     try:
@@ -296,7 +298,7 @@ def _entries(ctx: click.Context, store: PrincipalStore) -> Sequence[Enrolled]:
         project.refuse(ctx, f"{store}: {error.strerror or error}")
 
 
-def _fields(entry: Enrolled) -> dict[str, object]:
+def _principal_fields(entry: Enrolled) -> dict[str, object]:
     caller = entry.caller
     return {
         "name": caller.name,
@@ -312,18 +314,18 @@ def _fields(entry: Enrolled) -> dict[str, object]:
     }
 
 
-def _shown(entry: Enrolled) -> str:
+def _principal_line(entry: Enrolled) -> str:
     from agentserver.characters.printing import escape_unseen
 
     caller, may = entry.caller, entry.caller.principal.may
-    state = "" if entry.revoked is None else f"  revoked {when(entry.revoked)}"
+    state = "" if entry.revoked is None else f"  revoked {format_time(entry.revoked)}"
     if entry.former is not None:
-        state += f"  former token until {when(entry.former.until)}"
+        state += f"  former token until {format_time(entry.former.until)}"
     if caller.listener:
         of = f"worker    of {escape_unseen(caller.listener)}  {caller.rate}"
-        return f"{escape_unseen(caller.name)}  {of}  added {when(entry.added)}{state}"
-    to = "everybody" if may is None else ",".join(may) or "nobody"
+        return f"{escape_unseen(caller.name)}  {of}  added {format_time(entry.added)}{state}"
+    to = "all" if may is None else ",".join(may) or "none"
     return (
         f"{escape_unseen(caller.name)}  {caller.role:8}  {caller.principal.trust:8}  to {escape_unseen(to)}  "
-        f"{caller.rate}  {caller.open} open  added {when(entry.added)}{state}"
+        f"{caller.rate}  {caller.open} open  added {format_time(entry.added)}{state}"
     )

@@ -1,7 +1,4 @@
-"""From the command line to an organism: which file, and what to say when it cannot load.
-
-Owns the options and the messages that verbs share. Refuses to know what an organism is used for.
-"""
+"""Finds, loads and builds the organism of a command, and reports why it cannot be used."""
 
 from __future__ import annotations
 
@@ -11,13 +8,14 @@ import pwd
 import stat
 import tempfile
 from contextlib import ExitStack
+from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from agentserver.cli import collecting
-from agentserver.cli.logs import Logging, configure
+from agentserver.cli import process
+from agentserver.cli.process import Logging, configure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,20 +23,41 @@ if TYPE_CHECKING:
 
     from agentserver.assembly import Server
     from agentserver.config import Organism
+    from agentserver.config.findings import ConfigMistake
     from agentserver.config.glimpse import Glimpse
     from agentserver.config.yaml.secrets import Secrets
     from agentserver.core.guard import Rules
+
+FEW: Final = 12
+"""Largest number of verbs that an error lists."""
+
+
+class Verbs(click.Group):
+    """Group whose error names the verb nearest to the mistyped one, or all of a few."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """Find the verb. Raises click.UsageError if there is none of this name."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            known = self.list_commands(ctx)
+            near = get_close_matches(args[0], known, 1)
+            if not near and len(known) > FEW:
+                raise
+            more = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(known)}."
+            raise click.UsageError(f"{error.message} {more}", error.ctx) from None
+
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
 DEFAULTS = (Path("config/organism.yaml"), Path("organism.yaml"))
 PRINCIPALS = ("console", "operator", "principal")
-"""In whose name ``run`` and ``call`` speak: the first that no listener bears."""
+"""Principals of ``run`` and ``call``: the first one that is not the name of a listener."""
 
 HIDDEN = "agentserver.hidden"
-"""The key of the context under which the secrets are kept that the command knows."""
+"""Key of the click context for the known secrets."""
 SECRETS = "agentserver.secrets"
-"""The key of the context under which it is kept what takes the organism's secrets out of a text."""
+"""Key of the click context for the function that redacts secrets."""
 
 _UNWRITABLE = frozenset({errno.EPIPE, errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO})
 UNUSABLE = 2
@@ -48,32 +67,32 @@ _YAML = click.Path(path_type=Path, dir_okay=False)
 
 
 def organism_argument(function: F) -> F:
-    """The organism as a positional argument."""
+    """Add the organism as a positional argument."""
     return click.argument("organism", type=_YAML, required=False)(function)
 
 
 def organism_option(function: F) -> F:
-    """The organism as an option."""
+    """Add the organism as an option."""
     return click.option(
         "--organism",
         type=_YAML,
-        help="The organism; config/organism.yaml, then organism.yaml, when left out.",
+        help="Organism file; by default config/organism.yaml, then organism.yaml.",
     )(function)
 
 
-def found(path: Path | None) -> Path | None:
-    """The organism's file, named or found here; None when there is none."""
+def find_organism(path: Path | None) -> Path | None:
+    """Find the organism's file, named or in the default places; None if not found."""
     return path or next((default for default in DEFAULTS if is_file(default)), None)
 
 
-def located(path: Path | None) -> Path:
-    """The organism's file. Raises click.UsageError when none is named and none is found."""
-    file = found(path)
+def find_organism_or_raise(path: Path | None) -> Path:
+    """Find the organism's file. Raises click.UsageError if it is neither named nor found."""
+    file = find_organism(path)
     if file is None:
         names = " or ".join(map(str, DEFAULTS))
         raise click.UsageError(
             next(
-                (why for why in map(_unfit, DEFAULTS) if why),
+                (why for why in map(_explain_unreadable, DEFAULTS) if why),
                 f"there is no {names} here; name a file, or begin with: agentserver init DIR",
             )
         )
@@ -81,22 +100,22 @@ def located(path: Path | None) -> Path:
 
 
 def is_file(path: Path) -> bool:
-    """True for a plain file that can be reached; a folder that is closed is no error here, as it is for pathlib."""
+    """Tell whether a path is a plain, reachable file; unlike with pathlib, a closed folder is no error."""
     return os.path.isfile(path)  # noqa: PTH113
 
 
-def _unfit(path: Path) -> str:
-    """The reason why what lies at a path cannot be read; empty where nothing does."""
+def _explain_unreadable(path: Path) -> str:
+    """Explain why a path cannot be read; empty if nothing is there."""
     try:
-        return "" if stat.S_ISREG(path.stat().st_mode) else f"{path} is there, and is no plain file"
+        return "" if stat.S_ISREG(path.stat().st_mode) else f"{path} exists, but is not a plain file"
     except (FileNotFoundError, NotADirectoryError):
-        return f"{path} is a symbolic link that leads nowhere" if path.is_symlink() else ""
+        return f"{path} is a symbolic link to a missing file" if path.is_symlink() else ""
     except OSError as error:
         return f"{path} cannot be read: {error.strerror}"
 
 
-def log_without(ctx: click.Context, secrets: Secrets) -> None:
-    """Take these secrets, and those of before, out of log and errors of the command; sets logging up on the way."""
+def set_up_logging(ctx: click.Context, secrets: Secrets) -> None:
+    """Set up logging, and redact these secrets and earlier ones from logs and errors of the command."""
     before = ctx.meta.get(HIDDEN)
     every = ctx.meta[HIDDEN] = secrets if before is None else before.also(secrets)
     configure(ctx.obj if isinstance(ctx.obj, Logging) else Logging(), every)
@@ -104,47 +123,46 @@ def log_without(ctx: click.Context, secrets: Secrets) -> None:
 
 
 def glimpse(ctx: click.Context, path: Path) -> Glimpse:
-    """Read as much as possible of an organism that may not load. Runs none of its code; sets logging up on the way."""
+    """Read what can be read of an organism that may not load. Runs none of its code; sets up logging."""
     from agentserver.config import glimpse as reading
 
     seen = reading.glimpse(path, os.environ)
-    log_without(ctx, seen.secrets)
+    set_up_logging(ctx, seen.secrets)
     return seen
 
 
 def load(ctx: click.Context, path: Path | None, *, policy: Path | None = None) -> Organism:
-    """The organism, checked; logging is set up on the way. Ends the command when there are mistakes.
+    """Load and check the organism, and set up logging. Ends the command on mistakes.
 
-    ``policy`` is a file in place of all that the organism says of provenance.
+    ``policy`` is a file that replaces the organism's provenance policy.
     """
     from agentserver import config
     from agentserver.config.yaml.secrets import Secrets
 
-    log_without(ctx, Secrets())
+    set_up_logging(ctx, Secrets())
     try:
-        organism = config.load(located(path), environ=os.environ, policy=policy)
+        organism = config.load(find_organism_or_raise(path), environ=os.environ, policy=policy)
     except config.ConfigError as error:
         refuse(ctx, *(each.coded() for each in error.findings))
-    log_without(ctx, organism.secrets)
+    set_up_logging(ctx, organism.secrets)
     return organism
 
 
 def server(
     ctx: click.Context, organism: Organism, *, durable: bool = False, recorded: bool = False
 ) -> Server:
-    """The organism as a server that is not yet running, on its journal if ``durable``, else in memory.
+    """Build the organism's server without starting it. Ends the command if that fails.
 
-    ``recorded`` has handoffs on the organism's record all the same.
-    Ends the command when it cannot be put together.
+    ``durable`` uses the organism's journal, otherwise memory. ``recorded`` records handoffs even without
+    ``durable``.
     """
     from agentserver.assembly import build
-    from agentserver.cli.walls import unwalled
     from agentserver.extras import require
     from agentserver.payload.xmlify import PayloadError
 
     try:
         if durable or recorded:  # it is going to run
-            lacking = [*map(str, unwalled(organism))]
+            lacking = [*map(str, find_missing_walls(organism))]
             if lacking:
                 refuse(ctx, *lacking)
         if organism.mcp and (durable or recorded):
@@ -156,12 +174,12 @@ def server(
         built = build(organism, durable=durable, recorded=recorded)
     except PayloadError as error:
         refuse(ctx, str(error))
-    collecting.settled()
+    process.collect_as_usual()
     return built
 
 
 def rules(ctx: click.Context, organism: Organism) -> Rules:
-    """The rules by which the organism's conversations decide. Ends the command when they make no sense together."""
+    """Build the rules of the organism. Ends the command when they contradict each other."""
     from agentserver import rulebook
     from agentserver.payload.xmlify import PayloadError
 
@@ -172,9 +190,9 @@ def rules(ctx: click.Context, organism: Organism) -> Rules:
 
 
 def principal(organism: Organism) -> str:
-    """The name under which the command line opens conversations: one for all, or where it matters, the user's.
+    """Choose the principal of the command line: a common one, or the user if approvals depend on it.
 
-    Raises click.ClickException when it matters and the user's name is none that a principal can bear.
+    Raises click.ClickException if the user's name cannot be a principal.
     """
     from agentserver.core.state import principals
 
@@ -189,7 +207,7 @@ def principal(organism: Organism) -> str:
 
 
 def user() -> str:
-    """The author of a command, for the record: the owner of this process, even when the environment names another."""
+    """Name the owner of this process, for the record, even if the environment names another user."""
     number = os.getuid()
     try:
         return pwd.getpwuid(number).pw_name
@@ -198,37 +216,37 @@ def user() -> str:
 
 
 def refuse(ctx: click.Context, *lines: str) -> NoReturn:
-    """Say why the organism cannot be used, or what was asked not be done, and end the command."""
+    """Print why the command is refused, and end it."""
     redact = ctx.meta.get(SECRETS, str)
     for each in lines:
         say(redact(each), err=True)
     ctx.exit(UNUSABLE)
 
 
-def unwritable(error: BaseException) -> bool:
-    """True for what a stream raises that can take no more: its disk is full, or nobody reads."""
+def is_output_error(error: BaseException) -> bool:
+    """Tell whether an error comes from an output stream whose disk is full or whose reader is gone."""
     return isinstance(error, OSError) and error.filename is None and error.errno in _UNWRITABLE
 
 
 def say(text: str, *, err: bool = False) -> None:
-    """Print one line, which may name files and repeat what was typed: nothing in it is a terminal's to act on."""
+    """Print one line with control characters escaped, since it may repeat user input."""
     from agentserver.characters.printing import one_line
 
     click.echo(one_line(text), err=err)
 
 
 def listener_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """For completion: the names in the organism's files. Runs no code of the organism."""
+    """Complete a listener's name from the organism's files. Runs no code of the organism."""
     del param
     try:
-        path = located(ctx.params.get("organism"))
+        path = find_organism_or_raise(ctx.params.get("organism"))
     except click.UsageError:
         return []
-    return sorted(name for name in declared(path) if name.startswith(incomplete))
+    return sorted(name for name in declared_names(path) if name.startswith(incomplete))
 
 
-def declared(path: Path) -> Iterator[str]:
-    """The names of the listeners in an organism's files, which may be broken. Runs no code of the organism."""
+def declared_names(path: Path) -> Iterator[str]:
+    """Yield the listeners in an organism's files, which may be broken. Runs no code of the organism."""
     from agentserver.config.findings import Mistakes
     from agentserver.config.yaml.sources import Sources, project_directory
 
@@ -239,10 +257,10 @@ def declared(path: Path) -> Iterator[str]:
 
 
 def write(path: Path | None, text: str, *, private: bool = False) -> None:
-    """Write a file, or standard output when no file is named. Raises click.ClickException when that fails.
+    """Write a file, or standard output if no file is named. Raises click.ClickException on failure.
 
-    A ``private`` file holds what messages say: it is the owner's alone from its first byte on, and takes the place of
-    a file of that name whole, without following a symbolic link.
+    A ``private`` file holds messages: it has mode 0600 from its first byte, replaces an existing file
+    atomically, and does not follow a symbolic link.
     """
     if path is None:
         click.echo(text, nl=not text.endswith("\n"))
@@ -260,7 +278,7 @@ def write(path: Path | None, text: str, *, private: bool = False) -> None:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write a new file of mode 0600 and put it where the path says."""
+    """Write a new file of mode 0600 and rename it to the path."""
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     with ExitStack() as stack:
         stack.callback(Path(name).unlink, missing_ok=True)
@@ -268,3 +286,30 @@ def _replace(path: Path, text: str) -> None:
             file.write(text)
         Path(name).replace(path)
         stack.pop_all()
+
+
+def find_missing_walls(organism: Organism) -> Iterator[ConfigMistake]:
+    """Report handlers and programs whose isolation this machine cannot provide."""
+    sources = {bound.listener.name: bound.source for bound in organism.listeners}
+    asked = [
+        (bound.source, bool(bound.isolation.ports), False)
+        for bound in organism.listeners
+        if bound.isolation is not None and not bound.isolation.remote
+    ] + [
+        (sources[server.tools[0].listener], bool(server.isolation.ports), server.isolation.fork)
+        for server in organism.mcp
+        if server.isolation is not None and server.tools
+    ]
+    if not asked:
+        return
+    from agentserver.config.findings import ConfigMistake, Severity
+    from agentserver.remedies import remedy_of
+    from agentserver.remedies.configuration import ConfigCode
+    from agentserver.worker.wall.raising import missing
+
+    code = remedy_of("wall", "lacks") or ConfigCode.ISOLATION.value
+
+    for place, ports, fork in asked:
+        for lacking in missing(ports=ports, fork=fork):
+            message = f"this machine lacks {lacking}"
+            yield ConfigMistake(code, Severity.ERROR, place.file, place.line, "isolation", message)

@@ -1,8 +1,4 @@
-"""``agentserver provenance``: help with the policy of an organism.
-
-Owns the options, and what is read of schemas and of a recorded conversation. What is proposed of it is the provenance
-package's.
-"""
+"""``agentserver provenance``: proposes a provenance policy for an organism."""
 
 from __future__ import annotations
 
@@ -13,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from agentserver.cli import project
-from agentserver.cli.reading import one_conversation, reading, recorded_conversation, source
-from agentserver.cli.verbs import Verbs
+from agentserver.cli.project import Verbs
+from agentserver.cli.reading import find_conversation, find_source, open_reader, recorded_conversation
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -29,16 +25,16 @@ if TYPE_CHECKING:
     from agentserver.provenance.policy.suggested import FieldForm, FieldShape, ListenerShape
 
     Seen: TypeAlias = Mapping[str, Sequence[Leaf]]
-    """By listener, the leaves of recorded messages."""
+    """Leaves of recorded messages, by listener."""
 
 
-@click.command("suggest", short_help="Propose a policy for what is not declared.")
+@click.command("suggest", short_help="Propose a policy for undeclared listeners.")
 @project.organism_argument
-@click.option("--conversation", help="Its id or the beginning: values that were recorded suggest more.")
+@click.option("--conversation", help="Id or its beginning: recorded values improve the proposal.")
 @click.option(
     "--journal",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="The journal's file; the organism's own when left out.",
+    help="Journal file; the organism's own by default.",
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file.")
 @click.pass_context
@@ -49,28 +45,26 @@ def suggest(
     journal: Path | None,
     output: Path | None,
 ) -> None:
-    """Propose a policy for the listeners of ORGANISM of which nothing is declared, for a person to edit.
+    """Propose a policy for the undeclared listeners of ORGANISM, for a person to edit.
 
-    YAML, with a line for each listener under each key that may be meant. Types and recorded values are looked at, names
-    are not; no recorded value is shown. What cannot be known is commented out. ORGANISM is config/organism.yaml, then
-    organism.yaml, when left out.
+    YAML, with a line for each listener under each key that may apply. The proposal is based on types and
+    recorded values, not on names; no recorded value is shown. Uncertain lines are commented out. ORGANISM is by
+    default config/organism.yaml, then organism.yaml.
     """
     from agentserver.provenance.policy.suggested import suggest as proposed
 
     if journal is not None and conversation is None:
-        raise click.UsageError("--journal needs --conversation, which names what to read of it")
+        raise click.UsageError("--journal needs --conversation, which selects the conversation to read")
     loaded = project.load(ctx, organism)
     rules = project.rules(ctx, loaded)
     deliveries: Iterable[Delivery] = ()
     if conversation is not None:
-        with reading(ctx, source(ctx, organism, journal)) as reader:
-            key = one_conversation(ctx, reader, conversation)
+        with open_reader(ctx, find_source(ctx, organism, journal)) as reader:
+            key = find_conversation(ctx, reader, conversation)
             deliveries = recorded_conversation(reader, key).deliveries.values()
     found = tuple(shapes(loaded, rules, deliveries))
     mode = "audit" if loaded.provenance is None else ""
-    place = (
-        "keys for provenance: or for a policy file" if mode else "keys to be added to those that are declared"
-    )
+    place = "keys for provenance: or for a policy file" if mode else "keys to add to the declared ones"
     project.write(
         output, proposed(found, f"Proposed for {len(found)} undeclared listeners; {place}.", mode=mode)
     )
@@ -80,12 +74,12 @@ command = Verbs(
     "provenance",
     commands=[suggest],
     short_help="Propose a policy.",
-    help="Provenance: where values come from, and what they may drive.",
+    help="Provenance: where values come from, and which actions they may influence.",
 )
 
 
 def shapes(organism: Organism, rules: Rules, deliveries: Iterable[Delivery]) -> Iterator[ListenerShape]:
-    """The listeners of which nothing is declared: the fields that they take and answer with, and what these held."""
+    """Yield the undeclared listeners: fields of their requests and answers, and recorded values of these."""
     from agentserver.contract import SYSTEM_PAYLOADS
     from agentserver.provenance.policy.declarations import Policy
     from agentserver.provenance.policy.suggested import ListenerShape
@@ -96,21 +90,23 @@ def shapes(organism: Organism, rules: Rules, deliveries: Iterable[Delivery]) -> 
         for each in organism.listeners
         if not policy.classify(each.listener.name).known
     }
-    taken, said = _recorded(rules, deliveries, unknown)
+    taken, said = _recorded_leaves(rules, deliveries, unknown)
     for name, bound in unknown.items():
         own = (*bound.listener.payloads, *SYSTEM_PAYLOADS)
         answers = [payload for payload in bound.discovered if payload not in own]
-        handed = dict(_handed(organism, name))
+        handed = dict(_handed_values(organism, name))
         yield ListenerShape(
             name,
-            _fields(rules, bound.listener.payloads, taken.get(name, ()), handed, argument=True),
-            _fields(rules, answers, said.get(name, ()), {}, argument=False),
+            _field_shapes(rules, bound.listener.payloads, taken.get(name, ()), handed, argument=True),
+            _field_shapes(rules, answers, said.get(name, ()), {}, argument=False),
             bound.listener.agent,
         )
 
 
-def _recorded(rules: Rules, deliveries: Iterable[Delivery], wanted: Container[str]) -> tuple[Seen, Seen]:
-    """The leaves that listeners were sent in a conversation, and those that they sent."""
+def _recorded_leaves(
+    rules: Rules, deliveries: Iterable[Delivery], wanted: Container[str]
+) -> tuple[Seen, Seen]:
+    """Collect the values that listeners received in a conversation, and those that they sent."""
     from agentserver.core.decide.intake import read_own
     from agentserver.core.handoffs import TASK
     from agentserver.guards.lineage.reading import Readings, handed
@@ -131,7 +127,7 @@ def _recorded(rules: Rules, deliveries: Iterable[Delivery], wanted: Container[st
     return taken, said
 
 
-def _fields(
+def _field_shapes(
     rules: Rules,
     payloads: Iterable[type],
     seen: Sequence[Leaf],
@@ -139,7 +135,7 @@ def _fields(
     *,
     argument: bool,
 ) -> tuple[FieldShape, ...]:
-    """The fields of payloads whose types say nothing of them, and what is handed, with the texts that they held."""
+    """List the fields of payloads whose types declare nothing, and handed values, with their recorded texts."""
     from agentserver.core.handoffs import Handoff, Task
     from agentserver.provenance.policy.declared import declared
     from agentserver.provenance.policy.paths import bare
@@ -150,22 +146,22 @@ def _fields(
     for codec in map(rules.codecs.of, payloads):
         marks = declared(codec.payload)
         marked.update(path for path, _ in (marks.roles if argument else marks.standings))
-        for path, form in () if codec.payload in (Handoff, Task) else _forms(codec):
+        for path, form in () if codec.payload in (Handoff, Task) else _leaf_forms(codec):
             known[path] = form if known.setdefault(path, form) is form else FieldForm.TEXT
     held: defaultdict[str, list[str]] = defaultdict(list)
     for leaf in seen:
-        field = _covering(known, bare(leaf.path))
+        field = _enclosing_path(known, bare(leaf.path))
         if field is not None and isinstance(leaf.value, str):
             held[field].append(leaf.value)
     return tuple(
         FieldShape(path, form, tuple(held[path]))
         for path, form in known.items()
-        if _covering(marked, path) is None
+        if _enclosing_path(marked, path) is None
     )
 
 
-def _handed(organism: Organism, target: str) -> Iterator[tuple[str, FieldForm]]:
-    """The values that a listener can be handed: they are judged as fields of what it takes."""
+def _handed_values(organism: Organism, target: str) -> Iterator[tuple[str, FieldForm]]:
+    """Yield the values that a listener can be handed, which are judged like fields of its payload."""
     from agentserver.provenance.policy.suggested import FieldForm
 
     intents = () if organism.handoffs is None else organism.handoffs.vocabulary.intents.values()
@@ -174,8 +170,8 @@ def _handed(organism: Organism, target: str) -> Iterator[tuple[str, FieldForm]]:
             yield parameter.name, FieldForm.CHOICE if parameter.lexical.choices else FieldForm.TEXT
 
 
-def _covering(known: Container[str], path: str) -> str | None:
-    """The known path that one is, or lies in."""
+def _enclosing_path(known: Container[str], path: str) -> str | None:
+    """Find the known path that contains a path."""
     while path not in known:
         if "." not in path:
             return None
@@ -183,13 +179,13 @@ def _covering(known: Container[str], path: str) -> str | None:
     return path
 
 
-def _forms(codec: Codec) -> Iterator[tuple[str, FieldForm]]:
-    """Each field of a payload that holds no fields, and the form of its type; of a hand-written schema all are text."""
+def _leaf_forms(codec: Codec) -> Iterator[tuple[str, FieldForm]]:
+    """Yield each leaf field of a payload and the form of its type; in a hand-written schema all are text."""
     from agentserver.provenance.policy.declared import paths
     from agentserver.provenance.policy.suggested import FieldForm
 
     if codec.described is not None:
-        yield from _of_record(codec.described.record, "")
+        yield from _record_forms(codec.described.record, "")
         return
     named = tuple(dict.fromkeys(paths(codec.payload)))
     for path in named:
@@ -197,18 +193,18 @@ def _forms(codec: Codec) -> Iterator[tuple[str, FieldForm]]:
             yield path, FieldForm.TEXT
 
 
-def _of_record(record: RecordType, prefix: str) -> Iterator[tuple[str, FieldForm]]:
+def _record_forms(record: RecordType, prefix: str) -> Iterator[tuple[str, FieldForm]]:
     from agentserver.payload.fields.field_table import RecordType as Inner
 
     for field in record.fields:
         path = f"{prefix}{field.name}"
         if isinstance(field.type, Inner):
-            yield from _of_record(field.type, f"{path}.")
+            yield from _record_forms(field.type, f"{path}.")
         else:
-            yield path, _form(field.type)
+            yield path, _type_form(field.type)
 
 
-def _form(kind: Type) -> FieldForm:
+def _type_form(kind: Type) -> FieldForm:
     from agentserver.payload.fields.field_table import Scalar
     from agentserver.payload.fields.lexical import ScalarKind
     from agentserver.provenance.policy.suggested import FieldForm

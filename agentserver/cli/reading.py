@@ -1,11 +1,9 @@
-"""The one place from which operators' verbs read what an engine has kept, and learn which of it is secret.
-
-Owns the options that name a journal, where the secrets come from, and that nothing is shown while they are not known.
-Refuses to know what is shown, and which engine keeps it.
-"""
+"""Opens what reading verbs show: the journal, database or engine, and the secrets to redact from it."""
 
 from __future__ import annotations
 
+import json
+import sys
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -17,7 +15,7 @@ import click
 from agentserver.cli import project
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from agentserver.config.keys.models import Postgres
@@ -31,34 +29,31 @@ F = TypeVar("F", bound="Callable[..., Any]")
 T = TypeVar("T")
 
 READERS = "agentserver.readers"
-"""The key of the context under which a program's own engine is kept."""
+"""Key of the click context for the program's own engine."""
 
 UNREDACTED = "agentserver.unredacted"
-"""The key of the context under which it is kept that the user wants to see what may hold secrets."""
+"""Key of the click context for the user's consent to see secrets."""
 
 
 class EngineOpener(Protocol):
-    """Opens an engine to be read."""
+    """Function that opens an engine for reading."""
 
     def __call__(self, guards: Sequence[CoreGuard] = (), /) -> AbstractContextManager[EngineReader]:
-        """A reader for as long as the context lasts.
+        """Open a reader for as long as the context lasts. Raises EngineError.
 
         Args:
-            guards: those whose memories are kept with the conversations.
-
-        Raises EngineError.
+            guards: those whose memory is stored with the conversations.
         """
         ...
 
 
 class Source(NamedTuple):
-    """The thing that a verb reads.
+    """Journal, database or engine that a verb reads.
 
     Args:
-        path: of the journal's file; None where there is none.
-        open: gives a reader of it.
-        shared: the database that servers share; None for a file, and for the engine of the program that runs the
-            command line.
+        path: the journal's file; None for a database or a program's own engine.
+        open: opens a reader.
+        shared: the database that servers share; None for a file or a program's own engine.
     """
 
     path: Path | None
@@ -72,102 +67,100 @@ class Source(NamedTuple):
 
 
 def journal_option(function: F) -> F:
-    """Which journal: a file, or the one of an organism."""
+    """Add the options that name a journal: its file, or the organism."""
     named = click.option(
         "--journal",
         type=click.Path(path_type=Path, dir_okay=False),
-        help="The journal's file; the organism's own when left out.",
+        help="Journal file; the organism's own by default.",
     )
     return named(project.organism_option(function))
 
 
-def _wanted(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: FBT001 - a callback's signature
+def _show_unredacted(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: FBT001 - a callback's signature
     del param
     if value:
         ctx.meta[UNREDACTED] = True
 
 
-def shown_option(function: F) -> F:
-    """Which journal, and whether to show it though secrets may stand in it."""
+def redaction_option(function: F) -> F:
+    """Add the options that name a journal, and the one that shows it with secrets."""
     wanted = click.option(
         "--unredacted",
         is_flag=True,
         expose_value=False,
-        callback=_wanted,
-        help="Show it although the organism's files cannot be read, so that not all of its secrets are known.",
+        callback=_show_unredacted,
+        help="Show it even if the organism's files cannot be read, so that not all secrets are known and redacted.",
     )
     return journal_option(wanted(function))
 
 
-def located(ctx: click.Context, organism: Path | None, journal: Path | None) -> Path:
-    """The journal's file that is meant: the one that is named, or that of the organism, which need not load.
+def find_journal(ctx: click.Context, organism: Path | None, journal: Path | None) -> Path:
+    """Find the journal's file: the named one, or that of the organism, which need not load.
 
-    Where there is no organism it is the one that a new organism would have. Ends the command when there is none, and
-    where a program has given its own engine.
+    Without an organism, the default path of a new one is used. Ends the command when there is no file, and when
+    a program uses its own engine.
     """
     from agentserver.config.keys.models import Journal
 
     if journal is not None:
         return journal
     if READERS in ctx.meta:
-        project.refuse(ctx, "this needs the file of a journal: name one with --journal")
+        project.refuse(ctx, "this needs a journal file: name one with --journal")
     default = Path(Journal().path)
-    file = project.found(organism)
+    file = project.find_organism(organism)
     if file is None and project.is_file(default):
         return default
-    file = project.located(organism)
+    file = project.find_organism_or_raise(organism)
     seen = project.glimpse(ctx, file)
     if seen.engine is not None:
-        project.refuse(
-            ctx, "the organism's conversations are in a database: this needs the file of a journal"
-        )
+        project.refuse(ctx, "the organism keeps its conversations in a database: this needs a journal file")
     if seen.unkept:
         project.refuse(ctx, "the organism keeps no journal; name one with --journal")
     if seen.journal is None:
-        told = seen.astray or seen.unread or f"{file}: journal: it cannot be read"
+        why = seen.astray or seen.unread or f"{file}: journal: it cannot be read"
         more = "which journal the organism has is not known: name it with --journal"
-        project.refuse(ctx, *told.split("\n"), more)
+        project.refuse(ctx, *why.split("\n"), more)
     return seen.journal
 
 
-def source(ctx: click.Context, organism: Path | None, journal: Path | None) -> Source:
-    """The thing that a verb reads: a journal that is named, the engine of the program, or that of the organism.
+def find_source(ctx: click.Context, organism: Path | None, journal: Path | None) -> Source:
+    """Find what a verb reads: a named journal, the program's engine, or that of the organism.
 
-    Ends the command when there is none.
+    Ends the command if it finds no source.
     """
-    from agentserver.engines.sqlite.reading import reading as reading_file
+    from agentserver.engines.sqlite.reading import reading as open_file
 
     readers = ctx.meta.get(READERS)
     if readers is not None and journal is None:
         return Source(None, readers)
-    file = project.found(organism) if journal is None else None
+    file = project.find_organism(organism) if journal is None else None
     keys = None if file is None else project.glimpse(ctx, file).engine
     if keys is not None:
         return _database(keys)
-    path = located(ctx, organism, journal)
-    return Source(path, partial(reading_file, path))
+    path = find_journal(ctx, organism, journal)
+    return Source(path, partial(open_file, path))
 
 
 def _database(keys: Postgres) -> Source:
-    """The database of an organism. Raises MissingExtraError."""
+    """Describe the database of an organism. Raises MissingExtraError."""
     from agentserver.assembly import postgres_options
 
     options = postgres_options(keys)
-    from agentserver.engines.postgres import command as database  # with an extra that most do without
+    from agentserver.engines.postgres import command as database  # needs an extra
 
     return Source(None, partial(database.reading, options), options)
 
 
 @contextmanager
-def reading(ctx: click.Context, kept: Source, guards: Sequence[CoreGuard] = ()) -> Iterator[EngineReader]:
-    """A reader of it, while a server may be writing. What cannot be read ends the command."""
-    with refusing(ctx), kept.open(guards) as reader:
+def open_reader(ctx: click.Context, kept: Source, guards: Sequence[CoreGuard] = ()) -> Iterator[EngineReader]:
+    """Open a reader, also while a server writes. An unreadable source ends the command."""
+    with report_storage_errors(ctx), kept.open(guards) as reader:
         yield reader
 
 
 @contextmanager
-def refusing(ctx: click.Context) -> Iterator[None]:
-    """End the command with what the journal could not do."""
+def report_storage_errors(ctx: click.Context) -> Iterator[None]:
+    """End the command with the message of a storage error."""
     import sqlite3
 
     from agentserver.core.encoding.recorded import UnrecordedError
@@ -182,34 +175,34 @@ def refusing(ctx: click.Context) -> Iterator[None]:
         project.refuse(ctx, f"the journal cannot be read: {error}")
 
 
-def source_and_secrets(
+def find_source_and_secrets(
     ctx: click.Context, organism: Path | None, journal: Path | None
 ) -> tuple[Source, Secrets]:
-    """The thing that a verb reads, and the secrets of the organism that is named or found here.
+    """Find what a verb reads, and the secrets of the organism that is named or found here.
 
-    The organism need not load, and none of its code runs. Where there is none, that its secrets are not known is said
-    on standard error. Ends the command when there is one whose files cannot be read, unless ``--unredacted`` was
-    given, and when there is nothing to read.
+    The organism need not load, and none of its code runs. Without an organism, a note on standard error says
+    that secrets are not redacted. Ends the command when the organism's files cannot be read, unless
+    ``--unredacted`` was given, and when there is nothing to read.
     """
     from agentserver.config.yaml.secrets import Secrets
 
-    file = project.found(organism)
+    file = project.find_organism(organism)
     if file is None:
-        kept = source(ctx, None, journal)
-        told = "no organism is known here, so its secrets are not taken out; name it with --organism"
-        click.echo(told, err=True)
+        kept = find_source(ctx, None, journal)
+        note = "no organism is known here, so its secrets are not redacted; name it with --organism"
+        click.echo(note, err=True)
         return kept, Secrets()
     seen = project.glimpse(ctx, file)
     if seen.unread and not ctx.meta.get(UNREDACTED):
-        told = "so not all of its secrets are known, and nothing is shown; --unredacted shows it all the same"
-        project.refuse(ctx, *seen.unread.split("\n"), told)
+        note = "so not all of its secrets are known, and nothing is shown; --unredacted shows it anyway"
+        project.refuse(ctx, *seen.unread.split("\n"), note)
     if seen.unread:
-        click.echo(f"{seen.unread}\nnot all of its secrets are known, and taken out", err=True)
-    return source(ctx, organism, journal), seen.secrets
+        click.echo(f"{seen.unread}\nnot all of its secrets are known and redacted", err=True)
+    return find_source(ctx, organism, journal), seen.secrets
 
 
-def legible(reader: EngineReader, read: Callable[[str], T]) -> Iterator[T]:
-    """Read each conversation at work. One that cannot be read, or is aside, is left out and mentioned."""
+def read_each(reader: EngineReader, read: Callable[[str], T]) -> Iterator[T]:
+    """Read each active conversation, and report those left out because they are unreadable or quarantined."""
     from agentserver.core.encoding.snapshot import UnreadableError
 
     for key in reader.active():
@@ -221,11 +214,11 @@ def legible(reader: EngineReader, read: Callable[[str], T]) -> Iterator[T]:
             yield found
     aside = len(reader.aside())
     if aside:
-        project.say(f"left out: {aside} set aside, which agentserver journal aside lists", err=True)
+        project.say(f"left out: {aside} quarantined, see agentserver journal aside list", err=True)
 
 
 def recorded_conversation(reader: EngineReader, conversation: str) -> RecordedConversation:
-    """The steps of a conversation. Raises UnreadableError also for one that went after it was listed."""
+    """Read the steps of a conversation. Raises UnreadableError also for one deleted since it was listed."""
     from agentserver.core.encoding.recorded import UnrecordedError
     from agentserver.core.encoding.snapshot import UnreadableError
 
@@ -234,21 +227,70 @@ def recorded_conversation(reader: EngineReader, conversation: str) -> RecordedCo
     except UnrecordedError:
         raise
     except LookupError:
-        raise UnreadableError(f"conversation {conversation} is not kept any more") from None
+        raise UnreadableError(f"conversation {conversation} has been deleted") from None
 
 
-def one_conversation(ctx: click.Context, reader: EngineReader, prefix: str) -> str:
-    """The conversation whose id begins so. Ends the command unless there is exactly one."""
-    return the_only(ctx, reader.find(prefix), f"conversations begin with {prefix!r}")
+def find_conversation(ctx: click.Context, reader: EngineReader, prefix: str) -> str:
+    """Find the only conversation whose id begins with a prefix. Ends the command otherwise."""
+    return only_match(ctx, reader.find(prefix), f"conversations begin with {prefix!r}")
 
 
-def the_only(ctx: click.Context, found: Sequence[T], what: str) -> T:
-    """The one thing that was found. Ends the command unless there is exactly one; ``what`` says of what and by what."""
+def only_match(ctx: click.Context, found: Sequence[T], what: str) -> T:
+    """Return the only match, or end the command with the number of matches; ``what`` describes them."""
     if len(found) != 1:
         project.refuse(ctx, f"{len(found) or 'no'} {what}")
     return found[0]
 
 
-def when(at: float | None) -> str:
-    """A time as people read it."""
+def format_time(at: float | None) -> str:
+    """Format a time for people, in UTC."""
     return "-" if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def list_options(function: F) -> F:
+    """Add the options that all listing verbs share."""
+    limit = click.option(
+        "--limit",
+        type=click.IntRange(min=1),
+        default=100,
+        show_default=True,
+        help="Largest number to list.",
+    )
+    form = click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+    return limit(form(function))
+
+
+class ListPrinter(NamedTuple):
+    """Printer of all lists: a line per item for people, a JSON object per line for programs.
+
+    On a terminal, lines are cut to its width. A note on standard error reports an empty or shortened list.
+
+    Args:
+        as_json: whether to print JSON.
+        limit: largest number of items to print.
+    """
+
+    as_json: bool
+    limit: int
+
+    def print(
+        self,
+        items: Iterable[T],
+        line: Callable[[T], str],
+        fields: Callable[[T], Mapping[str, object]],
+        nothing: str,
+    ) -> None:
+        """Print a list; ``nothing`` says that it is empty."""
+        from agentserver.characters.printing import escape_unseen
+        from agentserver.trace.terminal import columns_of
+
+        width, count = columns_of(sys.stdout), 0
+        for item in items:
+            if count == self.limit:
+                project.say(f"only the first {count} are listed; --limit lists more", err=True)
+                return
+            count += 1
+            text = json.dumps(fields(item)) if self.as_json else escape_unseen(line(item))
+            click.echo(text if self.as_json or not width or len(text) <= width else f"{text[: width - 1]}…")
+        if not count:
+            project.say(nothing, err=True)

@@ -1,8 +1,4 @@
-"""``agentserver replay``: would everything be decided as it was, or by other rules?
-
-Owns the reports, where a conversation is saved, and what the test beside it says. The comparisons are for
-history/replay.py and history/policy_diff.py, the format of a saved conversation for history/export.py.
-"""
+"""``agentserver replay``: decides recorded conversations again, by the same or other rules."""
 
 from __future__ import annotations
 
@@ -16,7 +12,13 @@ import click
 
 from agentserver.characters.printing import format_amount
 from agentserver.cli import project
-from agentserver.cli.reading import journal_option, one_conversation, reading, recorded_conversation, source
+from agentserver.cli.reading import (
+    find_conversation,
+    find_source,
+    journal_option,
+    open_reader,
+    recorded_conversation,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -32,7 +34,7 @@ DIFFERENT = 1
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 
-REALLY = "  from here on: what these rules say of what really happened, which would not have come to it"
+HYPOTHETICAL = "  from here on: verdicts of these rules on recorded messages that they would have prevented"
 
 TEST = '''\
 """Decides a recorded conversation again. Written by agentserver replay --save."""
@@ -41,28 +43,26 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agentserver.testing import replayed
+from agentserver.testing import check_replay
 
 HERE = Path(__file__).parent
 
 
 def test_{name}() -> None:
-    replayed(HERE / {file}, HERE / {organism})
+    check_replay(HERE / {file}, HERE / {organism})
 '''
 
 
 @click.command("replay", short_help="Decide recorded conversations again and compare.")
 @click.argument("conversations", nargs=-1, metavar="[CONVERSATION]...")
 @journal_option
-@click.option(
-    "--against", type=FILE, metavar="OTHER", help="What would this organism have blocked and let through?"
-)
-@click.option("--policy", type=FILE, help="What would the organism with this provenance policy?")
+@click.option("--against", type=FILE, metavar="OTHER", help="Compare with the rules of this organism.")
+@click.option("--policy", type=FILE, help="Compare with this provenance policy.")
 @click.option(
     "--save",
     type=FILE,
     metavar="FILE",
-    help="Write the one CONVERSATION to FILE (.json), and beside it a pytest test that decides it again.",
+    help="Write the one CONVERSATION to FILE (.json), and next to it a pytest test that decides it again.",
 )
 @click.pass_context
 def command(
@@ -73,44 +73,46 @@ def command(
     journal: Path | None,
     **asked: Any,
 ) -> None:
-    """Decide CONVERSATIONs, or every conversation of the journal, again under the organism as it is now.
+    """Decide CONVERSATIONs, or every conversation of the journal, again under the current organism.
 
-    No handler runs: what handlers answered is in the journal. Prints the first step of each conversation that would
-    be decided otherwise, or that is not what was written; exit code 1 when there is one.
+    No handler runs: their answers are in the journal. Prints the first step of each conversation that is
+    decided differently or was altered; exit code 1 if there is one.
 
-    With --against or --policy: what other rules would have blocked, asked about and let through of what really
-    happened; exit code 1 when anything.
+    With --against or --policy: lists the recorded messages that other rules would have blocked, asked about or
+    let through; exit code 1 if there are any.
     """
     _check_options(conversations, asked)
     loaded = project.load(ctx, organism)
     rules = project.server(ctx, loaded).rules
-    kept = source(ctx, organism, journal)
-    other = _other(ctx, loaded, asked)
-    say = _saying(loaded, other)
+    kept = find_source(ctx, organism, journal)
+    other = _load_other(ctx, loaded, asked)
+    say = _redacting_printer(loaded, other)
     report: _Comparison | _WhatIf = _Comparison(say, rules)
     if other is not None:
         report = _WhatIf(say, rules, project.server(ctx, other).rules)
-    with reading(ctx, kept) as reader:
-        for recorded in _recorded(ctx, reader, conversations):
+    with open_reader(ctx, kept) as reader:
+        for recorded in _read_recorded(ctx, reader, conversations):
             altered = reader.altered(recorded)
             report.take(recorded, altered)
             if asked["save"] and altered is not None:
-                project.refuse(ctx, "it is not what was written; nothing is saved")
+                project.refuse(ctx, "it was altered; nothing is saved")
             if asked["save"]:
-                _save(ctx, recorded, asked["save"], (project.located(organism), loaded.secrets))
+                _save(
+                    ctx, recorded, asked["save"], (project.find_organism_or_raise(organism), loaded.secrets)
+                )
     say(report.total())
     ctx.exit(DIFFERENT if report.different else 0)
 
 
 def _check_options(conversations: Sequence[str], asked: dict[str, Any]) -> None:
     if sum(asked[name] is not None for name in ("against", "policy", "save")) > 1:
-        raise click.UsageError("--against, --policy and --save go one at a time")
+        raise click.UsageError("--against, --policy and --save exclude each other")
     if asked["save"] and len(conversations) != 1:
         raise click.UsageError("--save takes exactly one CONVERSATION")
 
 
-def _saying(*organisms: Organism | None) -> Callable[[str], None]:
-    """Print a line without the organisms' secrets and without anything that a terminal could act on."""
+def _redacting_printer(*organisms: Organism | None) -> Callable[[str], None]:
+    """Make a function that prints a line without the organisms' secrets and with control characters escaped."""
     from agentserver.characters.printing import escape_unseen
 
     def say(text: str) -> None:
@@ -121,38 +123,38 @@ def _saying(*organisms: Organism | None) -> Callable[[str], None]:
     return say
 
 
-def _other(ctx: click.Context, loaded: Organism, asked: dict[str, Any]) -> Organism | None:
-    """The organism whose rules are asked beside, if one is."""
+def _load_other(ctx: click.Context, loaded: Organism, asked: dict[str, Any]) -> Organism | None:
+    """Load the organism to compare with, if any."""
     from agentserver import config
 
     if asked["policy"]:
-        return under_policy(ctx, loaded, asked["policy"])
+        return load_under_policy(ctx, loaded, asked["policy"])
     if asked["against"] is None:
         return None
-    # Both may have modules of the same names. What the first was made of stays in use.
+    # Both may have modules of the same names. The first organism keeps its own in use.
     config.forget(loaded)
     return project.load(ctx, asked["against"])
 
 
-def under_policy(ctx: click.Context, loaded: Organism, policy: Path) -> Organism:
-    """The organism with another provenance policy. Ends the command when there are mistakes in it."""
+def load_under_policy(ctx: click.Context, loaded: Organism, policy: Path) -> Organism:
+    """Load the organism with another provenance policy. Ends the command on mistakes in it."""
     from agentserver import config
 
     config.forget(loaded)
     return project.load(ctx, loaded.files[0], policy=policy)
 
 
-def _recorded(
+def _read_recorded(
     ctx: click.Context, reader: EngineReader, prefixes: Sequence[str]
 ) -> Iterator[RecordedConversation]:
-    keys = [one_conversation(ctx, reader, prefix) for prefix in prefixes]
+    keys = [find_conversation(ctx, reader, prefix) for prefix in prefixes]
     if not prefixes:
         keys = [one.id for one in reader.conversations()]
     return (recorded_conversation(reader, key) for key in keys)
 
 
 class _Comparison:
-    """Would everything be decided as it was?"""
+    """Report of conversations that are decided differently."""
 
     def __init__(self, say: Callable[[str], None], rules: Rules) -> None:
         self._say = say
@@ -161,27 +163,27 @@ class _Comparison:
         self.different = 0
 
     def take(self, recorded: RecordedConversation, altered: int | None) -> None:
-        """Decide one conversation again; ``altered`` is its first step that is not what was written."""
+        """Decide one conversation again; ``altered`` is its first step that was altered, if any."""
         from agentserver.history.replay import replay
 
         self._total, self._steps = self._total + 1, self._steps + len(recorded.steps)
-        found = _altered(altered) or replay(recorded, self._rules)
+        found = _describe_alteration(altered) or replay(recorded, self._rules)
         if found is not None:
             self.different += 1
             self._say(f"{recorded.beginning.id}: {found}")
 
     def total(self) -> str:
-        """The last line."""
+        """Format the last line."""
         total, steps = format_amount(self._total, "conversation"), format_amount(self._steps, "step")
         return f"{total}, {steps}; {self.different} differ"
 
 
-def _altered(version: int | None) -> str | None:
-    return None if version is None else f"step {version} is not what was written"
+def _describe_alteration(version: int | None) -> str | None:
+    return None if version is None else f"step {version} was altered"
 
 
 class _WhatIf:
-    """A comparison with the decisions of other rules."""
+    """Report of messages that other rules would treat differently."""
 
     def __init__(self, say: Callable[[str], None], rules: Rules, other: Rules) -> None:
         self._say = say
@@ -192,52 +194,52 @@ class _WhatIf:
 
     @property
     def different(self) -> int:
-        """Count the messages that would be treated otherwise, and the conversations that cannot be told of."""
+        """Number of messages treated differently, plus conversations that could not be compared."""
         return self._changes.total() + self._unknown
 
     def take(self, recorded: RecordedConversation, altered: int | None) -> None:
-        """Ask about every message of one conversation; ``altered`` as of ``_Comparison``."""
+        """Compare every message of one conversation; ``altered`` as in ``_Comparison``."""
         from agentserver.history.policy_diff import what_if
 
         self._conversations += 1
-        changed = _altered(altered)
+        changed = _describe_alteration(altered)
         if changed is not None:
-            self._lose(recorded, changed)
+            self._skip(recorded, changed)
             return
         report = what_if(recorded, self._rules, self._other)
         self._messages += len(report.differences)
         parted = False
         for difference in filter(_differs, report.differences):
             self._changes[difference.now] += 1
-            first, *more = _told(difference)
+            first, *more = _difference_lines(difference)
             for line in (f"{recorded.beginning.id}: {first}", *more):
                 self._say(line)
             if difference.parts and not parted:
                 parted = True
-                self._say(REALLY)
+                self._say(HYPOTHETICAL)
         if report.lost is not None:
-            self._lose(recorded, f"followed as far as the organism decides as it did: {report.lost}")
+            self._skip(recorded, f"compared up to the first step that is decided differently: {report.lost}")
 
-    def _lose(self, recorded: RecordedConversation, why: str) -> None:
+    def _skip(self, recorded: RecordedConversation, why: str) -> None:
         self._unknown += 1
         self._say(f"{recorded.beginning.id}: {why}")
 
     def total(self) -> str:
-        """The last line."""
+        """Format the last line."""
         from agentserver.history.policy_diff import Disposition
 
         changes = ", ".join(f"{self._changes[each]} {each}" for each in Disposition if self._changes[each])
-        unknown = f"; {self._unknown} conversations could not be followed" if self._unknown else ""
+        unknown = f"; {self._unknown} conversations could not be compared" if self._unknown else ""
         head = f"{format_amount(self._conversations, 'conversation')}, {format_amount(self._messages, 'message')}"
-        return f"{head}; otherwise than then: {changes or 'none'}{unknown}"
+        return f"{head}; changed: {changes or 'none'}{unknown}"
 
 
 def _differs(difference: Difference) -> bool:
     return difference.differs
 
 
-def _told(difference: Difference) -> Iterator[str]:
-    """One line, and one below it for each further line that a guard has to say."""
+def _difference_lines(difference: Difference) -> Iterator[str]:
+    """Yield a line for a difference, and one below it for each further line of the guard's reason."""
     place = " ".join(filter(None, (difference.sender, "->", difference.to or "?", difference.root)))
     from agentserver.core.records.wording import WORDING
 
@@ -250,13 +252,13 @@ def _told(difference: Difference) -> Iterator[str]:
 def _save(
     ctx: click.Context, recorded: RecordedConversation, target: Path, organism: tuple[Path, Secrets]
 ) -> None:
-    """Write a conversation and, if there is none yet, its test. An existing file is never overwritten.
+    """Write a conversation and, unless it exists, its test. An existing file is never overwritten.
 
     Args:
-        ctx: of the command, which ends when the conversation holds a secret or cannot be written.
+        ctx: of the command, which ends if the conversation contains a secret or cannot be written.
         recorded: the conversation.
-        target: the file; its folder is made.
-        organism: the file of the organism that the test loads, and its secrets.
+        target: the file; its folder is created.
+        organism: file of the organism that the test loads, and its secrets.
     """
     from agentserver.history import export
 
@@ -267,8 +269,8 @@ def _save(
         if secrets.redact(text) != text:
             project.refuse(
                 ctx,
-                f"step {version} holds a value that the organism takes from the environment or a file, and whoever"
-                " reads the file could read it; nothing is written. Record a conversation without it.",
+                f"step {version} contains a secret of the organism, which every reader of the file would"
+                " see; nothing is written. Record a conversation without it.",
             )
     name = re.sub(r"\W+", "_", target.stem).strip("_").lower() or "conversation"
     test = target.with_name(f"test_{name}.py")
@@ -276,7 +278,7 @@ def _save(
     project.write(target, export.dump(recorded).decode(), private=True)
     project.say(f"{target}: {len(recorded.steps)} steps; read it before you share it")
     if test.exists():
-        project.say(f"{test}: exists already and is left as it is")
+        project.say(f"{test}: exists already and is not changed")
         return
     project.write(test, TEST.format(name=name, file=repr(target.name), organism=repr(where)), private=True)
     project.say(f"{test}: run it with pytest")

@@ -1,7 +1,4 @@
-"""``agentserver run``: the console on an organism.
-
-Owns the choice between prompt and plain lines. What a session does is for gateways/console/console.py.
-"""
+"""``agentserver run``: opens the console on an organism, as a prompt or for a script."""
 
 from __future__ import annotations
 
@@ -15,17 +12,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from agentserver.cli import project, reloading, session
-from agentserver.cli.logs import without_hops
-from agentserver.cli.reloading import Hangups
-from agentserver.extras import installed, installing
+from agentserver.cli import host, project
+from agentserver.cli.host import Hangups
+from agentserver.cli.process import is_no_hop
+from agentserver.extras import install_hint, is_installed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
     from contextlib import AbstractContextManager
 
     from agentserver.assembly import Server
-    from agentserver.cli.ending import GracefulEnd
+    from agentserver.cli.process import GracefulEnd
     from agentserver.core.messages import Done, Reply
     from agentserver.gateways.console.console import Console
     from agentserver.gateways.console.lines import Lines
@@ -35,55 +32,55 @@ if TYPE_CHECKING:
 
 @click.command("run", short_help="Open the console on an organism.")
 @project.organism_argument
-@reloading.reload_option
+@host.reload_option
 @click.pass_context
 def command(ctx: click.Context, organism: Path | None, *, reloads: bool) -> None:
     """Open the console on ORGANISM (config/organism.yaml, then organism.yaml).
 
-    On a terminal it is a prompt with history and completion; /help lists what can be typed. The history is kept in
-    $XDG_STATE_HOME/agentserver/history (mode 0600) without lines that begin with a space or hold a secret that the
-    configuration took from the environment or a file.
+    On a terminal it is a prompt with history and completion; /help lists the commands. The history is kept in
+    $XDG_STATE_HOME/agentserver/history (mode 0600) without lines that begin with a space or contain a secret
+    that the configuration took from the environment or a file.
 
-    Fed from standard input it is a script: the next line is read when the message before it is done, and exit code 0
-    means that every message was answered without an error.
+    Standard input from a file or pipe is a script: the next line is read when the message before it is done,
+    and exit code 0 means that every message was answered without an error.
 
-    At the end of every session what runs has the time of limits.drain; what is not finished then goes on with the next
-    start, if there is a journal. A second signal ends the process at once, and loses no more.
+    At the end of a session, running handlers have the time of limits.drain; the next start continues unfinished
+    work, if there is a journal. A second signal ends the process at once, and loses nothing further.
 
-    What needs an approval is asked here: at a prompt, or where there is a journal, into which agentserver approve and
-    agentserver deny write answers. A script without a journal is refused what needs one. A script may answer what waits
-    with /approve, and waits at its end for what is not answered.
+    Approvals are asked here: at a prompt, or where there is a journal, to which agentserver approve and
+    agentserver deny write answers. A script without a journal is refused messages that need one. A script may
+    answer with /approve, and waits at its end for unanswered approvals.
 
-    With --reload a change of the project's files, or a SIGHUP, loads ORGANISM again: what runs finishes in the old
-    code, everything else goes on in the new. Watching files needs the extra reload. When something is wrong with what
-    is loaded, or it changes what a running server cannot, that is said and nothing changes.
+    With --reload, a change of the project's files or a SIGHUP loads ORGANISM again: running handlers finish in
+    the old code, everything else uses the new. Watching files needs the extra reload. If the new organism has
+    mistakes, or changes what a running server cannot change, they are printed and nothing changes.
     """
     hangups = Hangups()
     server = project.server(ctx, project.load(ctx, organism), durable=True)
-    ending = session.ending_of(server)
-    opened = opened_console(server, ending)
+    ending = host.shutdown_of(server)
+    opened = open_console(server, ending)
 
     async def console_session() -> int:
-        again = hangups.reloading(server, server.organism.files[0])
-        beside = again if reloads else contextlib.nullcontext()
-        async with server, session.followed(server), beside:
+        reloading_context = hangups.reload_on_change(server, server.organism.files[0])
+        context = reloading_context if reloads else contextlib.nullcontext()
+        async with server, host.publish_overview(server), context:
             return await opened()
 
     with hangups if reloads else contextlib.nullcontext():
-        session.run(ctx, ending, console_session)
+        host.run_session(ctx, ending, console_session)
 
 
-def opened_console(server: Server, ending: GracefulEnd) -> Callable[[], Awaitable[int]]:
-    """A console on a server. What it gives is awaited while the server runs, and gives the status of the session."""
+def open_console(server: Server, ending: GracefulEnd) -> Callable[[], Awaitable[int]]:
+    """Make a console on a server. Await the returned function while the server runs; it returns the status."""
     import anyio
 
     from agentserver.gateways.console.console import Console
     from agentserver.supervision import Ending, start_errand
     from agentserver.trace.terminal import Screen, columns_of, wants_colour
 
-    _escape(sys.stdout)
+    _escape_unencodable(sys.stdout)
     width = partial(columns_of, sys.stdout)
-    screen = Screen(wants_colour(sys.stdout, os.environ), partial(_redacted, server), columns=width)
+    screen = Screen(wants_colour(sys.stdout, os.environ), partial(_redact, server), columns=width)
     console = Console(
         server,
         screen,
@@ -96,11 +93,11 @@ def opened_console(server: Server, ending: GracefulEnd) -> Callable[[], Awaitabl
         server.approver = console.approvals
     if console.interactive:
         _greet(console, server, screen)
-    lines, above = _lines(console, server, screen)
+    lines, above = _choose_input(console, server, screen)
 
     async def run() -> int:
         async with anyio.create_task_group() as tasks:
-            for handle in await _fetch(server, screen):
+            for handle in await _fetch_missed(server, screen):
                 following = partial(_follow, handle, server, screen)
                 start_errand(tasks, "follows an earlier conversation", Ending.OWNER, following)
             with above:
@@ -114,13 +111,13 @@ def opened_console(server: Server, ending: GracefulEnd) -> Callable[[], Awaitabl
     return run
 
 
-def _redacted(server: Server, text: str) -> str:
-    """A text without the secrets of the present edition, and of those before."""
+def _redact(server: Server, text: str) -> str:
+    """Redact the secrets of the current and earlier organisms."""
     return server.organism.secrets.redact(text)
 
 
-async def _fetch(server: Server, screen: Screen) -> list[ServerHandle]:
-    """Show what left earlier conversations after, or just before, their console was gone; gives those not at rest."""
+async def _fetch_missed(server: Server, screen: Screen) -> list[ServerHandle]:
+    """Show the missed answers of earlier conversations. Returns the handles of unfinished ones."""
     me = project.principal(server.organism)
     followed = []
     for key in await server.left_over(me):
@@ -137,13 +134,13 @@ async def _fetch(server: Server, screen: Screen) -> list[ServerHandle]:
 
 
 async def _follow(handle: ServerHandle, server: Server, screen: Screen) -> None:
-    """Show what still comes of an earlier conversation, which no gateway goes on with."""
+    """Show further answers of an earlier conversation."""
     async for event in handle.events():
         await _show(event, server, screen)
 
 
 async def _show(event: Reply | Done, server: Server, screen: Screen) -> None:
-    """Show what an earlier conversation led to, and wait until it is written: then it counts as taken."""
+    """Show an event of an earlier conversation, and wait until it is written, which acknowledges it."""
     from agentserver.core.messages import Reply
     from agentserver.gateways.console import view
 
@@ -158,30 +155,32 @@ async def _show(event: Reply | Done, server: Server, screen: Screen) -> None:
 
 
 def _greet(console: Console, server: Server, screen: Screen) -> None:
-    """Begin an interactive session, in which hops are seen and need not be logged."""
+    """Greet an interactive session, in which hops are shown and need not be logged."""
     for handler in logging.getLogger().handlers:
-        handler.addFilter(without_hops)
+        handler.addFilter(is_no_hop)
     screen.say(console.greeting(server.organism.name))
 
 
-def _escape(stream: object) -> None:
-    """Let a stream that cannot encode a character write it escaped."""
+def _escape_unencodable(stream: object) -> None:
+    """Let a stream write characters that it cannot encode as escapes."""
     reconfigure = getattr(stream, "reconfigure", None)
     if reconfigure is not None:
         reconfigure(errors="backslashreplace")
 
 
-def _lines(console: Console, server: Server, screen: Screen) -> tuple[Lines, AbstractContextManager[None]]:
-    """A prompt on a capable terminal with the ``console`` extra, else plain lines."""
+def _choose_input(
+    console: Console, server: Server, screen: Screen
+) -> tuple[Lines, AbstractContextManager[None]]:
+    """Choose a prompt on a capable terminal with the ``console`` extra, else plain lines."""
     from agentserver.gateways.console.lines import PlainLines
 
     both = sys.stdin.isatty() and sys.stdout.isatty()
     plain = PlainLines(sys.stdin.fileno(), screen.prompt if both else None)
     if not both or os.environ.get("TERM", "dumb") == "dumb":
         return plain, contextlib.nullcontext()
-    if not installed("console"):
+    if not is_installed("console"):
         screen.say(
-            f"There is no history and no completion: they need the extra console ({installing('console')})."
+            f"There is no history and no completion: they need the extra console ({install_hint('console')})."
         )
         return plain, contextlib.nullcontext()
     from agentserver.gateways.console.prompt import ListenerCompleter, PromptLines, history
@@ -194,7 +193,7 @@ def _lines(console: Console, server: Server, screen: Screen) -> tuple[Lines, Abs
 
 
 def history_file(environ: Mapping[str, str]) -> Path | None:
-    """The path of the history (XDG Base Directory Specification: a relative path counts as unset)."""
+    """Find the path of the history (XDG Base Directory Specification: a relative path counts as unset)."""
     state = Path(environ.get("XDG_STATE_HOME", ""))
     if state.is_absolute():
         return state / "agentserver" / "history"

@@ -1,7 +1,4 @@
-"""``agentserver schemas``: the XSD and an example of every payload, as files.
-
-Owns the names of the files and the comparison with what is there. The texts are the codec's.
-"""
+"""``agentserver schemas`` and ``codegen``: schemas from payload classes, and payload classes from schemas."""
 
 from __future__ import annotations
 
@@ -30,61 +27,75 @@ STALE = 1
     type=click.Path(path_type=Path, file_okay=False),
     default=Path("schemas"),
     show_default=True,
-    help="The directory to write to.",
+    help="Directory to write to.",
 )
-@click.option("--check", is_flag=True, help="Write nothing; fail when a file is missing or not current.")
+@click.option("--check", is_flag=True, help="Write nothing; fail if a file is missing or out of date.")
 @click.pass_context
-def command(ctx: click.Context, organism: Path | None, output: Path, *, check: bool) -> None:
+def schemas_command(ctx: click.Context, organism: Path | None, output: Path, *, check: bool) -> None:
     """Write the XSD and an example of every payload of ORGANISM.
 
     The first payload of a listener is LISTENER/v1.xsd and LISTENER/v1.example.xml, every further one
     LISTENER/NAME.v1.xsd and LISTENER/NAME.v1.example.xml; the number is the payload's version. A listener's
-    hand-written schema is never written over.
+    hand-written schema is never overwritten.
     """
     loaded = project.load(ctx, organism)
     codecs = project.server(ctx, loaded).rules.codecs
-    wanted = {output / name: text for bound in loaded.listeners for name, text in files(bound, codecs)}
+    wanted = {output / name: text for bound in loaded.listeners for name, text in schema_files(bound, codecs)}
     own = {bound.schema for bound in loaded.listeners if bound.schema is not None}
     wanted = {path: text for path, text in wanted.items() if path.resolve() not in own}
-    stale = [path for path, text in wanted.items() if not _holds(path, text)]
+    stale = [path for path, text in wanted.items() if not _is_current(path, text)]
     for path in stale:
         if check:
-            project.say(f"{path}: {'not current' if path.exists() else 'missing'}")
+            project.say(f"{path}: {'out of date' if path.exists() else 'missing'}")
         else:
             project.write(path, wanted[path])
             project.say(f"wrote {path}")
     if check and stale:
-        project.say("agentserver schemas writes what is missing or not current", err=True)
+        project.say("agentserver schemas writes the missing and outdated files", err=True)
         ctx.exit(STALE)
     project.say(f"{len(wanted) - len(stale)} of {len(wanted)} files were current")
 
 
-def files(bound: BoundListener, codecs: Codecs) -> Iterator[tuple[Path, str]]:
-    """The files of one listener, relative to the directory of schemas."""
+def schema_files(bound: BoundListener, codecs: Codecs) -> Iterator[tuple[Path, str]]:
+    """Yield the files of one listener: path relative to the directory of schemas, and text."""
     from agentserver.payload.names import local
 
     for number, payload in enumerate(bound.listener.payloads):
         codec = codecs.of(payload)
         prefix = "" if number == 0 else f"{local(codec.name)}."
         stem = f"{prefix}{_version(codec)}"
-        yield Path(bound.listener.name, f"{stem}.xsd"), _ended(codec.xsd(documented=True))
-        yield Path(bound.listener.name, f"{stem}.example.xml"), _ended(codec.example())
+        yield Path(bound.listener.name, f"{stem}.xsd"), _with_newline(codec.xsd(documented=True))
+        yield Path(bound.listener.name, f"{stem}.example.xml"), _with_newline(codec.example())
 
 
 def _version(codec: Codec) -> str:
-    """The version that a payload's namespace ends in; v1 when a hand-written one does not say."""
+    """Find the version at the end of a payload's namespace; v1 if it has none."""
     from agentserver.payload.names import namespace
 
     found = re.search(r"(?:^|[:/])(v[0-9]+)$", namespace(codec.name))
     return found[1] if found else "v1"
 
 
-def _ended(text: str) -> str:
+def _with_newline(text: str) -> str:
     return text if text.endswith("\n") else f"{text}\n"
 
 
-def _holds(path: Path, text: str) -> bool:
+def _is_current(path: Path, text: str) -> bool:
     try:
         return path.read_text(encoding="utf-8") == text
     except (OSError, UnicodeDecodeError):
         return False
+
+
+@click.command("codegen", short_help="Generate payload classes from a hand-written XSD.")
+@click.argument("schema", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file.")
+def codegen_command(schema: Path, output: Path | None) -> None:
+    """Print a Python module with the payload classes for SCHEMA. Needs the extra codegen."""
+    from agentserver.codegen import CodegenError, generate
+
+    try:
+        source = generate(schema)
+    except CodegenError as error:
+        raise click.ClickException(str(error)) from None
+    project.write(output, source)

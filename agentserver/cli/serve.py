@@ -1,8 +1,4 @@
-"""``agentserver serve``: an organism behind the door, for other programs and people.
-
-Owns which parts the door has, and how a session begins and ends. What a request is answered is for
-agentserver/gateways/http.
-"""
+"""``agentserver serve``: opens the door of an organism, HTTP for programs and people."""
 
 from __future__ import annotations
 
@@ -14,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from agentserver.cli import project, session
-from agentserver.cli.reloading import Hangups
+from agentserver.cli import host, project
+from agentserver.cli.host import Hangups
 from agentserver.extras import require
 
 if TYPE_CHECKING:
@@ -27,7 +23,7 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
     from agentserver.assembly import Server
-    from agentserver.cli.ending import GracefulEnd
+    from agentserver.cli.process import GracefulEnd
     from agentserver.config import Organism
     from agentserver.config.keys.endpoints import HttpEntry
     from agentserver.core.state.approvals import Approval
@@ -37,13 +33,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DoorServing:
-    """The things that a part of the door is made of.
+    """Values from which the parts of the door are made.
 
     Args:
         server: running while the door is open.
-        organism: that it runs.
+        organism: of the server.
         tokens: the principals.
-        body: bytes of the body of a request.
+        body: largest request body in bytes.
     """
 
     server: Server
@@ -53,7 +49,7 @@ class DoorServing:
 
 
 def _mcp(serving: DoorServing) -> Iterable[DoorPart]:
-    """The listeners that are offered to MCP hosts, which are principals like all others."""
+    """Offer listeners to MCP hosts, which are principals like all others."""
     offered = serving.organism.serving
     if offered is None:
         return
@@ -68,11 +64,11 @@ def _mcp(serving: DoorServing) -> Iterable[DoorPart]:
     offering = ServedOrganism.build(serving.server, offered, lambda: access().most)
     protocol = offering.protocol(lambda: access().principal, serving.organism.name)
 
-    def known(scope: Scope) -> HostAccess:
+    def access_of(scope: Scope) -> HostAccess:
         caller = scope[CALLER]
         return HostAccess.wrap(caller.principal, caller.open, scope[SHARE].run)
 
-    app = Application(protocol, known, serving.body)
+    app = Application(protocol, access_of, serving.body)
 
     @contextlib.asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
@@ -82,13 +78,13 @@ def _mcp(serving: DoorServing) -> Iterable[DoorPart]:
             finally:
                 offering.rooms.leave()
 
-    route = Route("/mcp", app, methods=["POST"])  # a GET would be a stream on which nothing is ever said
+    route = Route("/mcp", app, methods=["POST"])  # a GET would open a stream that is never used
     acting = frozenset({Role.USER, Role.OPERATOR})
     yield DoorPart("mcp", (route,), roles=acting, held=True, lifespan=lifespan)
 
 
 def _agui(serving: DoorServing) -> Iterable[DoorPart]:
-    """Listeners for front ends that speak AG-UI."""
+    """Offer listeners to AG-UI front ends."""
     if serving.organism.door is None or not serving.organism.door.agui:
         return
     require("http: agui:", "agui")
@@ -98,7 +94,7 @@ def _agui(serving: DoorServing) -> Iterable[DoorPart]:
 
 
 def _live(serving: DoorServing) -> Iterable[DoorPart]:
-    """The live view, which asks for a token at its own login."""
+    """Offer the live view, which has its own login."""
     from agentserver.gateways.http import DoorPart
     from agentserver.gateways.live import Assets, LiveView
     from agentserver.gateways.principals import Role
@@ -106,7 +102,7 @@ def _live(serving: DoorServing) -> Iterable[DoorPart]:
     server = serving.server
 
     def redact(text: str) -> str:
-        return server.organism.secrets.redact(text)  # those of the organism of now: it may have been reloaded
+        return server.organism.secrets.redact(text)  # of the current organism, after reloads too
 
     view = LiveView(server, serving.tokens, Assets(), name=serving.organism.name, secrets=redact)
     looking = frozenset({Role.OPERATOR, Role.VIEWER})
@@ -116,35 +112,35 @@ def _live(serving: DoorServing) -> Iterable[DoorPart]:
 
 
 def _workers(serving: DoorServing) -> Iterable[DoorPart]:
-    """The calls of listeners whose workers are on other machines; a reload may bring the first of them."""
+    """Serve calls to workers on other machines; a reload may add the first of them."""
     from agentserver.worker.remote_door import part
 
     yield part(serving.server.calls, serving.body)
 
 
 PARTS: Final[tuple[Callable[[DoorServing], Iterable[DoorPart]], ...]] = (_live, _mcp, _agui, _workers)
-"""The parts of the door beside its own: each gives none where the organism does not ask for it."""
+"""Optional parts of the door; each yields nothing if the organism does not ask for it."""
 
 
 @click.command("serve", short_help="Open the door of an organism: HTTP for programs and people.")
 @project.organism_argument
 @click.option("--console", is_flag=True, help="Open the console as well; the door closes with it.")
-@click.option("--reload", "reloads", is_flag=True, help="Load the organism again when its files change, too.")
+@click.option("--reload", "reloads", is_flag=True, help="Reload the organism also when its files change.")
 @click.pass_context
 def command(ctx: click.Context, organism: Path | None, *, console: bool, reloads: bool) -> None:
-    """Let other programs and people reach ORGANISM where its http: says. Needs the extra http.
+    """Open the door of ORGANISM to programs and people, at the address in its http:. Needs the extra http.
 
-    Who calls shows a token: agentserver principals add NAME makes one. GET /openapi.json tells what can be asked.
+    Callers show a token: agentserver principals add NAME creates one. GET /openapi.json describes the API.
 
-    SIGTERM or Ctrl-C: no new message is taken, streams end with their reason, and what runs has the time of
-    limits.drain. A second one ends the process at once. SIGHUP loads ORGANISM again, as run --reload does; one that
-    says that the terminal is gone is a SIGTERM.
+    On SIGTERM or Ctrl-C no new message is accepted, streams end with their reason, and running handlers have
+    the time of limits.drain. A second signal ends the process at once. SIGHUP loads ORGANISM again, as run
+    --reload does; the SIGHUP of a closed terminal acts as SIGTERM.
     """
     hangups = Hangups(watches=reloads)
     loaded = project.load(ctx, organism)
     if loaded.door is None:
-        told = f"{loaded.files[0]}: has no http:, which says where the door is"
-        project.refuse(ctx, f"{told} (a line 'http: {{}}' opens it at 127.0.0.1:8420)")
+        why = f"{loaded.files[0]}: has no http:, which sets the address of the door"
+        project.refuse(ctx, f"{why} (a line 'http: {{}}' opens it at 127.0.0.1:8420)")
     require("agentserver serve", "http")
     if loaded.provenance is not None:
         from agentserver.provenance.arrays import ready  # most organisms have none
@@ -169,14 +165,14 @@ def command(ctx: click.Context, organism: Path | None, *, console: bool, reloads
 
 @dataclass(frozen=True, slots=True)
 class _Doorway:
-    """The place of the door: its keys, the socket that listens, and TLS where it speaks that."""
+    """Listening socket of the door, with its settings, and TLS if used."""
 
     keys: HttpEntry
     listening: socket.socket
     secure: ssl.SSLContext | None
 
     def options(self) -> DoorOptions:
-        """The settings of the door, by the port that it has."""
+        """Derive the settings of the door from its port."""
         from ipaddress import ip_address
 
         from agentserver.gateways.http.options import CONNECTIONS, DoorOptions, names
@@ -188,8 +184,8 @@ class _Doorway:
         most = room_for(CONNECTIONS)
         return DoorOptions(hosts, origins, body=keys.body, connections=most, idle=keys.idle)
 
-    def told(self) -> str:
-        """The address at which clients find it."""
+    def url(self) -> str:
+        """Return the URL for clients."""
         host, port = self.listening.getsockname()[:2]
         scheme = "https" if self.secure is not None else "http"
         return self.keys.public_url or f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
@@ -198,15 +194,15 @@ class _Doorway:
 def _serve(
     ctx: click.Context, organism: Organism, doorway: _Doorway, *, console: bool, hangups: Hangups
 ) -> None:
-    from agentserver.cli.run import opened_console
+    from agentserver.cli.run import open_console
     from agentserver.gateways.http import HttpDoor, TokenKeeper
     from agentserver.gateways.http.serving import served
     from agentserver.telemetry.metrics import Metrics
 
     server = project.server(ctx, organism, durable=True)
-    server.approver = _Waiting()
-    ending, options = session.ending_of(server), doorway.options()
-    tokens, rates = _principals(organism)
+    server.approver = _DeferredApprover()
+    ending, options = host.shutdown_of(server), doorway.options()
+    tokens, rates = _open_principals(organism)
     serving = DoorServing(server, organism, tokens, options.body)
     try:
         parts = [part for each in PARTS for part in each(serving)]
@@ -215,32 +211,32 @@ def _serve(
     metrics = Metrics(bound.listener.name for bound in organism.listeners)
     server.stream.attach(metrics)
 
-    def measured() -> bytes:
+    def metrics_text() -> bytes:
         return metrics.text(server.queues(), len(server.approvals()), len(door.holding), server.lost)
 
     keeper = TokenKeeper(tokens, rates)
-    door = HttpDoor(server, options, keeper, parts, metrics=measured, name=organism.name)
-    beside = opened_console(server, ending) if console else partial(_closing, ending, server, door)
+    door = HttpDoor(server, options, keeper, parts, metrics=metrics_text, name=organism.name)
+    session_end = open_console(server, ending) if console else partial(_close_on_signal, ending, server, door)
 
     async def open_door() -> int:
         async with (
             server,
-            session.followed(server),
-            hangups.reloading(server, organism.files[0]),
+            host.publish_overview(server),
+            hangups.reload_on_change(server, organism.files[0]),
             tokens.watching(),
             rates.sharing(),
             door.open(),
             served(door, doorway.listening, doorway.secure, door.connections, options.idle),
         ):
-            project.say(doorway.told(), err=True)
-            return await beside()
+            project.say(doorway.url(), err=True)
+            return await session_end()
 
     with hangups:
-        session.run(ctx, ending, open_door)
+        host.run_session(ctx, ending, open_door)
 
 
-async def _closing(ending: GracefulEnd, server: Server, door: HttpDoor) -> int:
-    """Wait for a signal, and close the door: what runs may be finished, and then nothing is left. The status is 0."""
+async def _close_on_signal(ending: GracefulEnd, server: Server, door: HttpDoor) -> int:
+    """Wait for a signal, then close the door and let running handlers finish. Returns status 0."""
     async for _ in ending.signals():
         ending.begin(0)
         door.stop()
@@ -249,15 +245,15 @@ async def _closing(ending: GracefulEnd, server: Server, door: HttpDoor) -> int:
     return 0
 
 
-class _Waiting:
-    """An approver that lets messages wait: operators are shown them when they ask."""
+class _DeferredApprover:
+    """Approver that leaves messages waiting for operators."""
 
     def show(self, approval: Approval) -> None:
-        """A message waits."""
+        """Do nothing; the message waits."""
 
 
-def _principals(organism: Organism) -> tuple[Tokens, Rates]:
-    """Make what knows the principals by their tokens, and how often each may come."""
+def _open_principals(organism: Organism) -> tuple[Tokens, Rates]:
+    """Open the stores of tokens and of request rates."""
     from agentserver.assembly import principal_stores
     from agentserver.gateways.principals import Rates, Tokens
 

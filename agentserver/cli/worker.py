@@ -1,7 +1,6 @@
-"""``agentserver worker``: the processes of a listener on a machine of their own.
+"""``agentserver worker``: runs the handler of a listener on another machine.
 
-Owns the options and the end of the process. Refuses to import anything of the project: its processes do, behind their
-wall.
+The project's code is imported only in isolated processes.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from agentserver.cli import collecting, project
+from agentserver.cli import process, project
 
 if TYPE_CHECKING:
     import asyncio
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 
 TOKEN = "AGENTSERVER_TOKEN"  # noqa: S105 - the name of a variable
-"""The variable of the environment with the token, where no file is named."""
+"""Environment variable with the token, if no file is named."""
 
 INTERRUPTED = 130
 
@@ -43,29 +42,27 @@ def _file(option: str, text: str) -> Callable[[F], F]:
     multiple=True,
     required=True,
     metavar="URL",
-    help="The door of a server; several times for several servers.",
+    help="URL of a server's door; may be repeated.",
 )
-@_file("--token-file", f"The file with this worker's token; the variable {TOKEN} when left out.")
-@_file("--ca", "The PEM file of the certificates that vouch for the servers; the system's when left out.")
-@_file(
-    "--certificate", "The PEM file of this worker's own certificate and key, for a proxy that asks for one."
-)
+@_file("--token-file", f"File with this worker's token; by default the variable {TOKEN}.")
+@_file("--ca", "PEM file of the certificates to trust; the system's by default.")
+@_file("--certificate", "PEM file of this worker's certificate and key, for a proxy that requires one.")
 @click.option(
     "--processes",
     type=click.IntRange(1, 1024),
-    help="Calls of each server at once, each in a process; the listener's concurrency when left out.",
+    help="Concurrent calls per server, each in a process; the listener's concurrency by default.",
 )
 @project.organism_option
 @click.pass_context
 def command(ctx: click.Context, /, listener: str, organism: Path | None, **said: Any) -> None:
-    """Handle calls of LISTENER, which has isolation: remote, until a signal ends it. Needs the extra client.
+    """Handle the calls of LISTENER, which has isolation: remote, until a signal. Needs the extra client.
 
-    A principal of the role worker shows its token: agentserver principals add NAME --role worker --listener LISTENER
-    makes one. The organism's file is read for what it says of the listener and for the limits; the modules of its
-    handler and its classes have to be here too. They are imported by processes behind a wall, as with isolation:
-    process. What the rest of the organism takes from the environment need not be here.
+    A principal of the role worker shows its token: agentserver principals add NAME --role worker --listener
+    LISTENER creates one. The organism's file is read for this listener and the limits; the modules of its
+    handler and its classes must be here too. They are imported by isolated processes, as with isolation:
+    process. Environment variables of the rest of the organism are not needed here.
 
-    With the first signal it takes no more calls and ends with those that it has; a second one ends it at once.
+    On the first signal it takes no further calls and finishes those it has; a second one ends it at once.
     """
     import asyncio
 
@@ -76,11 +73,11 @@ def command(ctx: click.Context, /, listener: str, organism: Path | None, **said:
     from agentserver.worker.wall.raising import WallError
 
     require("agentserver worker", "client")
-    found = _part(ctx, project.located(organism), listener)
+    found = _read_listener(ctx, project.find_organism_or_raise(organism), listener)
     token = _token(ctx, said["token_file"])
     tls = _tls(ctx, said["ca"], said["certificate"])
-    https = [_connected(ctx, url, token, tls) for url in dict.fromkeys(said["servers"])]
-    collecting.settled()
+    https = [_connect(ctx, url, token, tls) for url in dict.fromkeys(said["servers"])]
+    process.collect_as_usual()
     try:
         refused = anyio.run(_handle, found, https, said["processes"])
     except WallError as error:
@@ -91,13 +88,13 @@ def command(ctx: click.Context, /, listener: str, organism: Path | None, **said:
         project.refuse(ctx, str(refused))
 
 
-def _part(ctx: click.Context, path: Path, listener: str) -> Organism:
+def _read_listener(ctx: click.Context, path: Path, listener: str) -> Organism:
     from agentserver.config.code.isolated import read_part
 
     found, mistakes = read_part(path, os.environ, listener)
     if found is None:
         project.refuse(ctx, *(each.coded() for each in mistakes))
-    project.log_without(ctx, found.secrets)
+    project.set_up_logging(ctx, found.secrets)
     return found
 
 
@@ -117,7 +114,7 @@ def _token(ctx: click.Context, path: Path | None) -> str:
 
 
 def _tls(ctx: click.Context, ca: Path | None, own: Path | None) -> ssl.SSLContext | None:
-    """The certificates that TLS trusts and shows; None for the system's certificates and none to show."""
+    """Load the certificates to trust and to show; None for the system's certificates and none to show."""
     if ca is None and own is None:
         return None
     import ssl
@@ -131,7 +128,7 @@ def _tls(ctx: click.Context, ca: Path | None, own: Path | None) -> ssl.SSLContex
     return context
 
 
-def _connected(ctx: click.Context, url: str, token: str, tls: ssl.SSLContext | None) -> httpx.AsyncClient:
+def _connect(ctx: click.Context, url: str, token: str, tls: ssl.SSLContext | None) -> httpx.AsyncClient:
     from agentserver.client.client import connect
 
     try:
@@ -141,9 +138,9 @@ def _connected(ctx: click.Context, url: str, token: str, tls: ssl.SSLContext | N
 
 
 async def _handle(found: Organism, https: list[httpx.AsyncClient], processes: int | None) -> Exception | None:
-    """Handle calls until a signal comes; gives the error when this worker is of no use.
+    """Handle calls until a signal. Returns the error that makes this worker useless.
 
-    Raised among the processes, it would come out as one of a group.
+    Raised inside the process pool, it would be wrapped in an exception group.
     """
     import asyncio
     import signal
@@ -171,7 +168,7 @@ async def _handle(found: Organism, https: list[httpx.AsyncClient], processes: in
         tell = partial(project.say, err=True)
         worker = RemoteWorker(links, workers, processes or bound.listener.concurrency, tell)
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, _end, worker.ending, task)
+            loop.add_signal_handler(number, _stop, worker.ending, task)
         try:
             await worker.serve()
         except UselessError as error:
@@ -179,7 +176,7 @@ async def _handle(found: Organism, https: list[httpx.AsyncClient], processes: in
     return None
 
 
-def _end(ending: asyncio.Event, task: asyncio.Task[Any] | None) -> None:
+def _stop(ending: asyncio.Event, task: asyncio.Task[Any] | None) -> None:
     if ending.is_set() and task is not None:
         task.cancel()
     ending.set()

@@ -1,9 +1,9 @@
 """The client of an organism's door: conversations, events and approvals from another program, over HTTP.
 
-Needs the extra ``client``. Knows the public API of the door and nothing of the server.
+Needs the extra ``client``. Uses only the public API of the door.
 """
 
-# ruff: noqa: E402 - the extra is asked for before anything that needs it
+# ruff: noqa: E402 - the extra is checked before the imports that need it
 from agentserver.extras import require
 
 require("agentserver.client", "client")

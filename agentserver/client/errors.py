@@ -1,7 +1,4 @@
-"""Errors of the client.
-
-Owns the words. None of them holds a token.
-"""
+"""Errors of the client. None of them contains the token."""
 
 from __future__ import annotations
 
@@ -13,11 +10,11 @@ if TYPE_CHECKING:
 
 
 class ProblemError(Exception):
-    """The door has answered with a problem (RFC 9457).
+    """Problem that the door has answered with (RFC 9457).
 
-    ``status`` is the HTTP status; ``code`` that of a SystemError, empty where the server has given none; ``detail`` its
-    sentence; ``request`` the request that it is about, or empty; ``retry`` whether the same message may be sent again;
-    ``faults`` what to correct in a JSON value: of each its pointer and its rule.
+    ``status`` is the HTTP status; ``code`` the code of a SystemError, or empty; ``detail`` its sentence;
+    ``request`` the request concerned, or empty; ``retry`` whether the same message may be sent again;
+    ``faults`` the mistakes in a JSON value, each with its pointer and its rule.
     """
 
     def __init__(
@@ -36,19 +33,19 @@ class ProblemError(Exception):
 
 
 class ProtocolError(Exception):
-    """The answer is none that a door gives: another server is at this address, or another version of it."""
+    """Answer that no door of this version gives: another server may be at this address."""
 
 
 class UnreachableError(ConnectionError):
-    """The door could not be reached, or the connection was lost too often. What was asked may have been done."""
+    """Failure to reach the door, or repeated loss of the connection. The request may have been executed."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingMessage:
-    """A message of one's own request that waits for a person, as its principal sees it.
+    """Message of the principal's own request that waits for a person.
 
     Args:
-        approval: the id of what a person is asked.
+        approval: id of the approval.
         to: the listener.
         until: when it is denied, in seconds since the epoch.
     """
@@ -59,11 +56,10 @@ class WaitingMessage:
 
 
 class UnansweredError(TimeoutError):
-    """No answer came in time. The request goes on.
+    """Timeout of the wait for an answer. The request is still being handled.
 
-    ``key`` is the key under which it was sent: ``ask`` with the same message and this key waits for it again.
-    ``request`` is its id, empty when nothing was heard of it. ``waits`` are the messages of it that waited for a person
-    when the door was heard last.
+    ``key`` is its idempotency key: ``ask`` with the same message and key waits again. ``request`` is its id, or
+    empty if the door never responded. ``waits`` are its messages that waited for a person at the last response.
     """
 
     def __init__(self, key: str, request: str, waits: Sequence[WaitingMessage] = ()) -> None:

@@ -1,7 +1,6 @@
-"""Things that the door says, as values.
+"""Values that the door sends, and their derived codecs.
 
-Owns their reading, which is derived: a field that is missing or of another type is a ProtocolError, one that is not
-known here is left out. Pure.
+A missing or mistyped field is a ProtocolError; an unknown one is ignored.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ReplyEvent:
-    """An answer, or another message to the principal.
+    """Answer, or another message to the principal.
 
     Args:
-        request: the request that it belongs to.
-        sender: the listener that has sent it.
+        request: id of its request.
+        sender: the listener that sent it.
         payload: the name of its payload.
-        place: the id of the event; empty for none.
-        value: the payload as a JSON value; None where it has no JSON form, or may not be seen.
-        xml: the payload as markup where it has no JSON form; else empty.
-        again: for the answer of ``ask``, whether its message was there before under the same key. False for an event of
-            a stream, which is known by its place.
+        place: id of the event, or empty.
+        value: the payload as a JSON value; None if it has no JSON form or is hidden.
+        xml: the payload as markup if it has no JSON form; else empty.
+        again: for the answer of ``ask``, whether its message was sent before with the same key. False for an event of a
+            stream, which its place identifies.
     """
 
     request: str
@@ -45,12 +44,12 @@ class ReplyEvent:
 
 @dataclass(frozen=True, slots=True)
 class DoneEvent:
-    """A request has come to rest: nothing more comes of it.
+    """End of a request, after which no event of it follows.
 
     Args:
         request: its id.
         answered: whether there was a reply.
-        place: the id of the event; empty for none.
+        place: id of the event, or empty.
     """
 
     request: str
@@ -60,10 +59,10 @@ class DoneEvent:
 
 @dataclass(frozen=True, slots=True)
 class ProgressEvent:
-    """A listener says how far it is. May be lost.
+    """Progress report of a listener. May be lost.
 
     Args:
-        request: the request that it belongs to.
+        request: id of its request.
         sender: the listener.
         text: its words.
     """
@@ -78,13 +77,13 @@ Event: TypeAlias = ReplyEvent | DoneEvent | ProgressEvent
 
 @dataclass(frozen=True, slots=True)
 class SentMessage:
-    """A message that was accepted.
+    """Message that was accepted.
 
     Args:
-        request: the id of its request.
-        key: the key under which it was sent, and may be sent again.
-        after: the id of the event after which those of its request come.
-        again: whether it was there before, under the same key.
+        request: id of its request.
+        key: idempotency key with which it was sent, and may be sent again.
+        after: id of the event before the first one of its request.
+        again: whether it was sent before, with the same key.
     """
 
     request: str
@@ -95,11 +94,11 @@ class SentMessage:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """A reason why a message needs an approval.
+    """Reason why a message needs an approval.
 
     Args:
         guard: the guard that asks.
-        lines: its words; none for those who may not see them.
+        lines: its explanation; empty for callers who may not see it.
     """
 
     guard: str
@@ -108,21 +107,21 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class PendingApproval:
-    """A message that waits for a person.
+    """Message that waits for a person.
 
     Args:
         id: of the approval.
-        digest: of the message, as it was shown: an answer counts for this message alone.
+        digest: of the message as shown; an answer is valid only for it.
         conversation: where it waits.
-        request: the request that it belongs to.
+        request: id of its request.
         sender: the listener that wants to send it.
         to: its receiver.
         payload: the name of its payload.
         at: when it was asked, in seconds since the epoch.
-        until: when the answer is no, in seconds since the epoch.
+        until: when it is denied, in seconds since the epoch.
         reasons: why it needs an approval.
-        value: the payload as a JSON value; None where it has no JSON form, or may not be seen.
-        xml: the payload as markup where it has no JSON form; else empty.
+        value: the payload as a JSON value; None if it has no JSON form or is hidden.
+        xml: the payload as markup if it has no JSON form; else empty.
     """
 
     id: str
@@ -140,16 +139,16 @@ class PendingApproval:
 
 
 LIMITS: Final = JsonLimits(bytes=1 << 26, values=300_000, members=100_000)
-"""The limits of an answer: the lists of a server are long."""
+"""Limits of an answer, which may contain long lists."""
 
 
 def read_object(data: bytes | str) -> Mapping[str, Any]:
-    """A JSON object. Raises ProtocolError for anything else."""
+    """Parse a JSON object. Raises ProtocolError for anything else."""
     found = parse_json(data, LIMITS)
     if isinstance(found, RefusedJson):
         raise ProtocolError(f"the answer cannot be read: it {found.rule}")
     if not isinstance(found, dict):
-        raise ProtocolError("the answer is no JSON object")
+        raise ProtocolError("the answer is not a JSON object")
     return found
 
 
@@ -176,7 +175,7 @@ def _value(codec: ValueCodec[T], plain: Any) -> T:
 
 
 def text(found: Mapping[str, Any], name: str) -> str:
-    """Read a text of an object. Raises ProtocolError when it is not there."""
+    """Read a text field of an object. Raises ProtocolError if it is missing."""
     value = found.get(name)
     if not isinstance(value, str):
         raise ProtocolError(f"the answer has no {name}")
@@ -184,7 +183,7 @@ def text(found: Mapping[str, Any], name: str) -> str:
 
 
 def event(found: Mapping[str, Any]) -> Event | None:
-    """Read an event of a stream; None for a kind that is not known here. Raises ProtocolError."""
+    """Read an event of a stream; None for an unknown kind. Raises ProtocolError."""
     return _value(_EVENTS, found) if found.get(_STYLE.tag) in _STYLE.tags.values() else None
 
 
@@ -193,8 +192,8 @@ def reply(found: Mapping[str, Any]) -> ReplyEvent:
     return _value(_REPLIES, found)
 
 
-def waiting(found: Mapping[str, Any]) -> tuple[WaitingMessage, ...]:
-    """Read the messages that an answer to an accepted message says to be waiting. Raises ProtocolError."""
+def waiting_messages(found: Mapping[str, Any]) -> tuple[WaitingMessage, ...]:
+    """Read the waiting_messages messages of an accepted message's response. Raises ProtocolError."""
     return _value(_WAITS, found.get("waits", []))
 
 

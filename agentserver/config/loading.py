@@ -35,7 +35,7 @@ from agentserver.config.yaml.secrets import Secrets
 from agentserver.config.yaml.sources import Sources, project_directory, shown_directory
 from agentserver.core.handoffs import Task
 from agentserver.core.state.principals import Trust
-from agentserver.extras import installed, installing
+from agentserver.extras import install_hint, is_installed
 from agentserver.remedies.configuration import ConfigCode
 
 if TYPE_CHECKING:
@@ -206,12 +206,12 @@ def _assemble(
 
 def _lacks_extra(main: Document, policy: Path | None, report: Mistakes) -> bool:
     """Return True, with a finding, when provenance is configured and its extra is not installed."""
-    if (policy is None and "provenance" not in main.data) or installed("provenance"):
+    if (policy is None and "provenance" not in main.data) or is_installed("provenance"):
         return False
     report.error(
         ConfigCode.EXTRA,
         main.locate(("provenance",)),
-        f"needs the extra provenance: {installing('provenance')}",
+        f"needs the extra provenance: {install_hint('provenance')}",
     )
     return True
 

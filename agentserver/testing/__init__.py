@@ -1,6 +1,6 @@
-"""The test kit for users: an organism in memory, scripted peers, a clock that repeats itself.
+"""The test kit for users: an organism in memory, script_model peers, a reproducible clock.
 
-Owns the names. Everything is imported when it is first used, because pytest loads this package at every start.
+Everything is imported on first use, because pytest loads this package at every start.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ if TYPE_CHECKING:
     from agentserver.testing.approvals import ShownApproval
     from agentserver.testing.clock import FakeClock
     from agentserver.testing.declared import listener, organism_of
-    from agentserver.testing.kit import Refused, Testbed, Trace, organism
-    from agentserver.testing.models import scripted
+    from agentserver.testing.kit import RefusalError, Testbed, Trace, organism
+    from agentserver.testing.models import script_model
     from agentserver.testing.peers import ScriptedCall
     from agentserver.testing.plugin import Organisms
-    from agentserver.testing.regressions import replayed
+    from agentserver.testing.regressions import check_replay
 
 __all__ = [
     "Answer",
     "FakeClock",
     "Organisms",
-    "Refused",
+    "RefusalError",
     "ScriptedCall",
     "ShownApproval",
     "Testbed",
     "Trace",
+    "check_replay",
     "listener",
     "organism",
     "organism_of",
-    "replayed",
-    "scripted",
+    "script_model",
 ]
 
 _HOMES = {
@@ -41,14 +41,14 @@ _HOMES = {
     "ScriptedCall": "peers",
     "FakeClock": "clock",
     "Organisms": "plugin",
-    "Refused": "kit",
+    "RefusalError": "kit",
     "Testbed": "kit",
     "Trace": "kit",
     "listener": "declared",
     "organism": "kit",
     "organism_of": "declared",
-    "replayed": "regressions",
-    "scripted": "models",
+    "check_replay": "regressions",
+    "script_model": "models",
 }
 
 

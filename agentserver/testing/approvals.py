@@ -1,7 +1,4 @@
-"""The person in a test, who answers questions about approvals.
-
-Owns what a test sees of a message that waits, and the passing on of its answer.
-"""
+"""The person in a test, who answers approvals."""
 
 from __future__ import annotations
 
@@ -23,14 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ShownApproval:
-    """A message that needed an approval.
+    """Message that needed an approval.
 
     Args:
-        sender: who sent it.
+        sender: of the message.
         to: the listener that it is for.
-        payload: what it says.
-        questions: what a person is shown.
-        approval: the whole of it.
+        payload: its decoded payload.
+        questions: the text shown to a person.
+        approval: all data of the approval.
     """
 
     sender: str
@@ -41,24 +38,24 @@ class ShownApproval:
 
 
 class Person:
-    """Answers as a test says. An Approver.
+    """Approver that answers as a test says.
 
     Args:
-        approves: the answer to every question, or what gives it; None lets the message wait.
+        approves: the answer to every question, or a function that returns it; None lets the message wait.
     """
 
     def __init__(self, approvals: Approvals) -> None:
         self._approvals = approvals
         self._new: asyncio.Queue[Approval] = asyncio.Queue()
         self.seen: list[ShownApproval] = []
-        self.left: asyncio.Queue[ShownApproval] = asyncio.Queue()
+        self.unanswered: asyncio.Queue[ShownApproval] = asyncio.Queue()
 
     def show(self, approval: Approval) -> None:
-        """A message waits."""
+        """Queue a waiting message."""
         self._new.put_nowait(approval)
 
     async def attend(self, server: Server) -> None:
-        """Answer what is asked, for ever."""
+        """Answer approvals forever."""
         while True:
             approval = await self._new.get()
             delivery = approval.delivery
@@ -70,15 +67,15 @@ class Person:
                 approval,
             )
             self.seen.append(asked)
-            said = self._approvals if isinstance(self._approvals, Answer) else self._approvals(asked)
-            if said is None:
-                self.left.put_nowait(asked)
+            answer = self._approvals if isinstance(self._approvals, Answer) else self._approvals(asked)
+            if answer is None:
+                self.unanswered.put_nowait(asked)
             else:
-                await say(server, asked, said)
+                await give_answer(server, asked, answer)
 
 
-async def say(server: Server, asked: ShownApproval, answer: Answer) -> bool:
-    """Give an answer. False when the message does not wait any more."""
+async def give_answer(server: Server, asked: ShownApproval, answer: Answer) -> bool:
+    """Give an answer. Returns False if the message is no longer waiting."""
     approval = asked.approval
     answered = ApprovalAnswer(approval.id, approval.digest, answer, "test")
     return await server.answer(approval.delivery.conversation, answered)

@@ -1,7 +1,4 @@
-"""A clock that repeats itself.
-
-Owns moments from a counter: the same calls give the same times and the same ids. Ids made from it can be foretold.
-"""
+"""A reproducible clock: the same calls give the same times and ids."""
 
 from __future__ import annotations
 
@@ -12,10 +9,10 @@ from agentserver.core.messages import Moment
 
 @dataclass
 class FakeClock:
-    """Counts.
+    """Clock that counts.
 
     Args:
-        now: the present time, in seconds since the epoch.
+        now: current time, in seconds since the epoch.
         step: seconds from one moment to the next.
         jumped: seconds by which it was set forward.
     """
@@ -26,20 +23,20 @@ class FakeClock:
     jumped: float = 0.0
 
     def moment(self) -> Moment:
-        """The next moment."""
+        """Return the next moment."""
         self.count += 1
         self.now += self.step
         return Moment(self.now, self.count.to_bytes(16))
 
     def steady(self) -> float:
-        """The time that has passed, however the clock was set."""
+        """Return the elapsed time, regardless of jumps."""
         return self.now - self.jumped
 
     def jump(self, seconds: float) -> None:
-        """Set the clock forward, or back, with no time between."""
+        """Set the clock forward or back, without elapsed time."""
         self.now += seconds
         self.jumped += seconds
 
     def advance(self, seconds: float) -> None:
-        """Let time pass. What sleeps meanwhile sleeps on: only the times of decisions change."""
+        """Let time pass. Sleeping tasks keep sleeping; only the times of decisions change."""
         self.now += seconds

@@ -1,6 +1,6 @@
 """Organisms declared in code instead of YAML.
 
-Owns the shortest way from a handler to a listener. Signatures are checked as for YAML; names and peers are not.
+Signatures are checked as for YAML; names and peers are not.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ def listener(
     settings: object | None = None,
     **facts: Any,
 ) -> BoundListener:
-    """A listener in code.
+    """Declare a listener in code.
 
     Args:
         name: of the listener.
         handler: its async function.
-        payloads: the classes that it accepts; those of its annotation when none are given.
-        peers: whom it may address.
-        replies: classes that it answers with or stores and its module does not name at the top.
-        settings: what ``invocation().settings`` is.
+        payloads: the classes that it accepts; by default those of the handler's annotation.
+        peers: listeners that it may address.
+        replies: classes that it answers with or stores, unless its module names them at the top.
+        settings: the value of ``invocation().settings``.
         facts: ``description``, ``agent``, ``approval``, ``broadcast``, ``concurrency``, ``deadline``, ``retries``.
 
     Raises:
-        TypeError: the handler's signature is not the contract's, nothing says what it accepts, or that is the system's.
+        TypeError: the handler's signature does not fit the contract, or its payloads are unknown or the system's.
     """
     signature = read_signature(handler)
     if isinstance(signature, SignatureRefusal):
@@ -66,7 +66,7 @@ def organism_of(
     lifespan: Lifespan | None = None,
     name: str = "test",
 ) -> Organism:
-    """An organism of these listeners."""
+    """Make an organism of these listeners."""
     return Organism(
         name=name,
         project=Path.cwd(),

@@ -1,6 +1,6 @@
-"""An organism in memory, and what a test asks it.
+"""The testbed: an organism in memory with one conversation of one principal.
 
-Owns the testbed: one conversation of one principal. Everything between it and the handlers is the real server.
+Everything between the testbed and the handlers is the real server.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from agentserver.core.state.approvals import Answer
 from agentserver.gateways.console.view import state
 from agentserver.ports import Unkept, UnkeptError
 from agentserver.supervision import Ending, start_errand
-from agentserver.testing.approvals import Person, say
+from agentserver.testing.approvals import Person, give_answer
 from agentserver.testing.clock import FakeClock
 from agentserver.testing.models import ScriptedModel
 from agentserver.testing.peers import ScriptedPeer
@@ -58,8 +58,8 @@ TIMEOUT = 10.0
 """Seconds that a test waits for an answer before it fails with the trace so far."""
 
 
-class Refused(AssertionError):  # noqa: N818 - what happened, not an error of the kit
-    """In strict mode: a message was answered with a SystemError, or not at all."""
+class RefusalError(AssertionError):
+    """Failure in strict mode: a message was answered with a SystemError, or not at all."""
 
     def __init__(self, message: str, error: SystemError | None) -> None:
         super().__init__(message)
@@ -68,7 +68,7 @@ class Refused(AssertionError):  # noqa: N818 - what happened, not an error of th
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The events of a conversation. ``str()`` gives the tree of hops."""
+    """Events of a conversation. ``str()`` formats the tree of hops."""
 
     records: tuple[AuditRecord, ...]
 
@@ -78,12 +78,12 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class ThreadState:
-    """One thread of the conversation.
+    """Thread of the conversation.
 
     Args:
         owner: the listener that works on it; the principal on the root.
         state: ``working``, ``waiting`` or ``dormant``.
-        queued: messages in its inbox, the one that is worked on among them.
+        queued: messages in its inbox, including the current one.
         parent: id of the caller's thread; None on the root.
     """
 
@@ -96,13 +96,13 @@ class ThreadState:
 
 @dataclass
 class Testbed:
-    """A running organism with one open conversation.
+    """Running organism with one open conversation.
 
     Args:
-        server: for what the testbed does not show.
-        strict: whether a SystemError, or silence, raises ``Refused`` instead of being returned.
+        server: for everything that the testbed does not offer.
+        strict: whether a SystemError, or silence, raises ``RefusalError`` instead of being returned.
         timeout: seconds to wait for an answer.
-        person: who is asked for approvals.
+        person: answers approvals.
     """
 
     __test__ = False
@@ -119,78 +119,80 @@ class Testbed:
     _settled: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def ask(self, payload: Any, to: str | None = None, *, request: str | None = None) -> Any:
-        """Send a payload and give its first answer.
+        """Send a payload and return its first answer.
 
         Args:
-            payload: an ``@xmlify`` value, or bytes that hold a payload element or an envelope.
-            to: the listener; None leaves it to the payload's root.
-            request: the sender's own id of the message, under which it counts once.
+            payload: an ``@xmlify`` value, or bytes of a payload element or an envelope.
+            to: the listener; None lets the payload's root decide.
+            request: idempotency key of the message.
 
         Returns:
-            The decoded answer, a SystemError among them, or None when the message came to rest without one.
+            The decoded answer, which may be a SystemError, or None if the message finished without one.
 
         Raises:
-            Refused: in strict mode, for a SystemError and for silence.
+            RefusalError: in strict mode, for a SystemError and for silence.
             TimeoutError: with the trace so far.
         """
-        reply = await self._within(
-            self.handle.ask(self._encoded(payload), to, request=request), _name(payload)
+        reply = await self._wait_for(
+            self.handle.ask(self._encode(payload), to, request=request), _name(payload)
         )
-        return self._judged(payload, None if reply is None else self._decoded(reply))
+        return self._check_strict(payload, None if reply is None else self._decode(reply))
 
     async def replies(self, payload: Any, to: str | None = None, *, request: str | None = None) -> list[Any]:
-        """Send a payload and give every answer, once nothing more can come. Takes and raises what ``ask`` does."""
-        found = await self._within(self._all(self._encoded(payload), to, request), _name(payload))
+        """Send a payload and return all its answers. Arguments and errors as for ``ask``."""
+        found = await self._wait_for(
+            self._collect_replies(self._encode(payload), to, request), _name(payload)
+        )
         for each in found or [None]:
-            self._judged(payload, each)
+            self._check_strict(payload, each)
         return found
 
     async def send(self, payload: Any, to: str | None = None, *, request: str | None = None) -> str:
-        """Send a payload without waiting; gives the id of its request. ``rest`` collects the answers.
+        """Send a payload without waiting. Returns the id of its request; ``rest`` collects the answers.
 
-        Raises UnkeptError when nothing of it was kept.
+        Raises UnkeptError if it was not stored.
         """
         self._settled.clear()
-        submitted = await self.handle.send(self._encoded(payload), to, request=request)
+        submitted = await self.handle.send(self._encode(payload), to, request=request)
         if isinstance(submitted.code, Unkept):
             raise UnkeptError(submitted.code)
         self._sent.add(submitted.request)
         return submitted.request
 
     async def rest(self) -> list[Any]:
-        """Wait until everything that was sent has come to rest; gives the answers since the last time, in order."""
-        await self._within(self._quiet(), "what was sent")
+        """Wait until everything sent is finished. Returns the answers since the last call, in order."""
+        await self._wait_for(self._quiet(), "sent messages")
         arrived, self._arrived = self._arrived, []
-        return [self._decoded(reply) for reply in arrived if reply.request in self._sent]
+        return [self._decode(reply) for reply in arrived if reply.request in self._sent]
 
     @property
     def approvals(self) -> Sequence[ShownApproval]:
-        """The messages that needed an approval and were shown, in order."""
+        """Messages that needed an approval and were shown, in order."""
         return self.person.seen
 
     async def approval(self) -> ShownApproval:
-        """The next message that is left waiting for an approval. Raises TimeoutError."""
-        return await self._within(self.person.left.get(), "an approval")
+        """Wait for the next unanswered approval. Raises TimeoutError."""
+        return await self._wait_for(self.person.unanswered.get(), "an approval")
 
     async def answer(self, asked: ShownApproval, answer: Answer) -> None:
-        """Answer what was left waiting. Raises ValueError when it does not wait any more."""
-        if not await say(self.server, asked, answer):
-            raise ValueError(f"{asked.sender} -> {asked.to} does not wait any more")
+        """Answer a waiting approval. Raises ValueError if it no longer waits."""
+        if not await give_answer(self.server, asked, answer):
+            raise ValueError(f"{asked.sender} -> {asked.to} no longer waits")
 
     def calls(self, listener: str) -> list[ScriptedCall]:
-        """The calls of a scripted peer. Raises KeyError for a listener that is not scripted."""
+        """List the calls of a scripted peer. Raises KeyError for a listener without a script."""
         return self.standins.peers[listener].calls
 
     def prompts(self, model: str) -> list[Prompt]:
-        """The prompts of a scripted model. Raises KeyError for a model that the test gave no script."""
+        """List the prompts of a scripted model. Raises KeyError for a model without a script."""
         return self.standins.models[model].prompts
 
     def trace(self) -> Trace:
-        """The events of the conversation so far."""
+        """Return the events of the conversation so far."""
         return Trace(self.server.trace.of(self.handle.id))
 
     def threads(self) -> list[ThreadState]:
-        """The conversation's threads, in the order in which they were opened."""
+        """List the conversation's threads in the order of their opening."""
         conversation = self.server.conversation(self.handle.id)
         if conversation is None:
             return []
@@ -200,10 +202,8 @@ class Testbed:
             for node in sorted(tree.nodes.values(), key=lambda node: node.ordinal)
         ]
 
-    # Inside
-
     async def listen(self) -> None:
-        """Collect what ``send`` is answered with, until the conversation is over."""
+        """Collect the answers to ``send`` until the conversation ends."""
         async for event in self.handle.events():
             if isinstance(event, Reply):
                 self._arrived.append(event)
@@ -211,40 +211,40 @@ class Testbed:
                 self._ended.add(event.request)
                 self._settled.set()
 
-    async def _all(self, data: bytes, to: str | None, request: str | None) -> list[Any]:
+    async def _collect_replies(self, data: bytes, to: str | None, request: str | None) -> list[Any]:
         replies = self.handle.replies(data, to, request=request)
-        return [self._decoded(reply) async for reply in replies]
+        return [self._decode(reply) async for reply in replies]
 
     async def _quiet(self) -> None:
         while not self._sent <= self._ended:
             await self._settled.wait()
             self._settled.clear()
 
-    def _encoded(self, payload: Any) -> bytes:
+    def _encode(self, payload: Any) -> bytes:
         if isinstance(payload, bytes):
             return payload
         return self.server.rules.codecs.of(type(payload)).encode(payload).encode()
 
-    def _decoded(self, reply: Reply) -> Any:
+    def _decode(self, reply: Reply) -> Any:
         read = envelope.read_envelope(reply.message)
         assert isinstance(read, envelope.Envelope)
         codec = self.server.rules.codecs.named(str(read.payload.tag))
         assert codec is not None
         return codec.decode(read.payload)
 
-    def _judged(self, payload: Any, answer: Any) -> Any:
+    def _check_strict(self, payload: Any, answer: Any) -> Any:
         if self.strict and (answer is None or isinstance(answer, SystemError)):
             said = "no answer" if answer is None else f"{answer.code}: {answer.message}"
-            raise Refused(f"{_name(payload)}: {said}\n{self.trace()}", answer)
+            raise RefusalError(f"{_name(payload)}: {said}\n{self.trace()}", answer)
         return answer
 
-    async def _within(self, work: Awaitable[T], what: str) -> T:
+    async def _wait_for(self, work: Awaitable[T], what: str) -> T:
         try:
             with anyio.fail_after(self.timeout):
                 done = await work
         except TimeoutError:
             self.standins.check()
-            raise TimeoutError(f"{what}: not at rest within {self.timeout:g} s\n{self.trace()}") from None
+            raise TimeoutError(f"{what}: not finished within {self.timeout:g} s\n{self.trace()}") from None
         self.standins.check()
         return done
 
@@ -269,33 +269,33 @@ async def organism(  # noqa: PLR0913 - a keyword each
     guards: Mapping[str, Guard] = MappingProxyType({}),
     observers: Iterable[Observer] = (),
 ) -> AsyncIterator[Testbed]:
-    """Run an organism in memory for the length of a test, with no way to a provider, an MCP server or a resource.
+    """Run an organism in memory for a test, without access to providers, MCP servers and resources.
 
     Args:
         source: its YAML file, or an organism made in code (``organism_of``).
-        environ: what ``${NAME}`` refers to; the process's environment when None.
-        scripted: by listener, what takes the place of its handler (see ``ScriptedPeer``). A tool of an MCP server needs
+        environ: values of ``${NAME}``; the process's environment when None.
+        scripted: by listener, a script that replaces its handler (see ``ScriptedPeer``). A tool of an MCP server needs
             one.
-        models: by model, what answers in its place: ``scripted(...)``, or a function that takes the ``Prompt`` and
-            gives a ``Completion``. A model whose backends ask providers needs one.
-        resources: what handlers get by ``invocation().resource``: objects, or what gives a context manager as
-            ``lifespan:`` does. An organism with a ``lifespan:`` needs them.
+        models: by model, its replacement: ``script_model(...)``, or a function from ``Prompt`` to ``Completion``. A
+            model whose backends ask providers needs one.
+        resources: for ``invocation().resource``: objects, or a function that returns a context manager, as
+            ``lifespan:`` names. An organism with a ``lifespan:`` needs them.
         real_tools: whether the servers of ``mcp:`` are started for the tools that are not scripted.
         clock: a fresh ``FakeClock`` when None, so that times and ids are the same at every run.
         strict: see ``Testbed``.
         timeout: see ``Testbed``.
-        approve: the answer to every question about an approval, or a function that gives it and may leave one
-            waiting with None. Without one there is no person to ask: what needs an approval is refused.
+        approve: the answer to every approval, or a function that returns it, or None to let the message wait.
+            Without it, messages that need an approval are refused.
         guards: as of ``agentserver.assembly.build``.
-        observers: likewise.
+        observers: as of ``agentserver.assembly.build``.
 
     Raises:
         ConfigError: the organism cannot load.
         ValueError: a scripted name is no listener or no model, a listener has the principal's name, or there is a
             ``lifespan:`` and no ``resources``.
-        AssertionError: when one was raised inside a script, or something was asked that has none. Also on leaving.
+        AssertionError: raised inside a script, or by a call without a script. Also on exit.
     """
-    loaded = source if isinstance(source, Organism) else await _loaded(Path(source), environ)
+    loaded = source if isinstance(source, Organism) else await _load(Path(source), environ)
     standins = Standins(
         {name: ScriptedPeer(name, script) for name, script in (scripted or {}).items()},
         {name: ScriptedModel(name, script) for name, script in (models or {}).items()},
@@ -303,13 +303,13 @@ async def organism(  # noqa: PLR0913 - a keyword each
     person = Person(approve or Answer.DENY)
     approver = None if approve is None else person
     server = build(
-        standins.replaced(loaded, resources, real_tools=real_tools),
+        standins.replace_parts(loaded, resources, real_tools=real_tools),
         clock=clock or FakeClock(),
         approver=approver,
         guards=guards,
         observers=observers,
     )
-    async with _unwrapped(), server:
+    async with _unwrap_failure(), server:
         bed = Testbed(server, await server.open(PRINCIPAL), standins, strict, timeout, person)
         async with anyio.create_task_group() as tasks:
             start_errand(tasks, "listens for answers", Ending.OWNER, bed.listen)
@@ -321,15 +321,15 @@ async def organism(  # noqa: PLR0913 - a keyword each
     standins.check()
 
 
-async def _loaded(path: Path, environ: Mapping[str, str] | None) -> Organism:
-    """Load in a thread, because it reads files and runs the organism's imports."""
+async def _load(path: Path, environ: Mapping[str, str] | None) -> Organism:
+    """Load in a thread, because it reads files and imports the organism's code."""
     known = os.environ if environ is None else environ
     return await anyio.to_thread.run_sync(lambda: load(path, environ=known))
 
 
 @asynccontextmanager
-async def _unwrapped() -> AsyncIterator[None]:
-    """Let a test's own failure out of the groups that task groups put around it."""
+async def _unwrap_failure() -> AsyncIterator[None]:
+    """Raise a test's own failure without the exception groups around it."""
     try:
         yield
     except BaseExceptionGroup as group:

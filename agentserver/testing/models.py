@@ -1,7 +1,4 @@
-"""Language models that answer from scripts of a test.
-
-Owns the form of such a script, and the models of an organism without a way to a provider.
-"""
+"""Language models that answer from scripts of a test, and an organism's models without access to providers."""
 
 from __future__ import annotations
 
@@ -24,27 +21,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """The answers of a model in a test, in order."""
+    """Answers of a model in a test, in order."""
 
     turns: tuple[Any, ...]
 
 
-def scripted(*turns: Any) -> Turns:
-    """A model that answers these turns, one for each call.
+def script_model(*turns: Any) -> Turns:
+    """Make a model that answers with these turns, one for each call.
 
     Args:
         turns: each a text, a mapping as in the file of a scripted backend (``text``, ``calls``, ``finish``, ``fault``),
-            a ``Completion``, an exception to raise, or a function that takes the ``Prompt`` and gives one of these.
+            a ``Completion``, an exception to raise, or a function from ``Prompt`` to one of these.
     """
     return Turns(turns)
 
 
 class ScriptedModel:
-    """A model in a test.
+    """Model in a test.
 
     Args:
-        name: by which handlers ask for it.
-        script: what it answers; see ``scripted``. A function answers every call.
+        name: used by handlers.
+        script: its answers; see ``script_model``. A function answers every call.
     """
 
     def __init__(self, name: str, script: ModelScript | Turns) -> None:
@@ -54,7 +51,10 @@ class ScriptedModel:
         self.faults: list[AssertionError] = []
 
     async def __call__(self, prompt: Prompt) -> Completion:
-        """Answer a prompt. An AssertionError is kept too: the server must not swallow a test's failure."""
+        """Answer a prompt. An AssertionError is stored as well.
+
+        The server must not swallow a test's failure.
+        """
         self.prompts.append(prompt)
         try:
             return await self._answer(prompt)
@@ -81,18 +81,18 @@ class ScriptedModel:
         return turn if isinstance(turn, Completion) else read_turn(turn, len(self.prompts) - 1, self._name)
 
 
-class Unscripted:
-    """A backend that a test must not ask."""
+class UnscriptedModel:
+    """Backend that a test must not call."""
 
     def __init__(self, model: str, backend: str, faults: list[AssertionError]) -> None:
         self._model, self._backend, self._faults = model, backend, faults
 
     def __call__(self, prompt: Prompt) -> Completion:
-        """Fail, with the argument that is missing."""
+        """Fail and name the missing argument."""
         del prompt
         fault = AssertionError(
             f'the model "{self._model}" would ask the backend "{self._backend}" of a provider: '
-            f'give organism(..., models={{"{self._model}": scripted("...")}})'
+            f'give organism(..., models={{"{self._model}": script_model("...")}})'
         )
         self._faults.append(fault)
         raise fault
@@ -101,12 +101,12 @@ class Unscripted:
 def replace_providers(
     models: LanguageModels | None, given: Mapping[str, ScriptedModel], faults: list[AssertionError]
 ) -> LanguageModels | None:
-    """Replace each way to a provider by a script.
+    """Replace each backend of a provider by a script.
 
     Args:
-        models: as the organism declares them; None for an organism without any, which gets those that are given.
-        given: by the name of a model, what answers in its place.
-        faults: gets the failure of each call that would have asked a provider.
+        models: as the organism declares them; None for an organism without any, which gets the given ones.
+        given: scripts by the name of the model.
+        faults: receives the failure of each call that would have asked a provider.
 
     Raises ValueError for a name that the organism does not declare.
     """
@@ -126,16 +126,16 @@ def replace_providers(
             first = places[0] if places else Backend(name, "scripted", name)
             own = [replace(first, name=f"{name}: script", provider="scripted", script=given[name])]
         else:
-            own = [_harmless(name, place, faults) for place in places]
+            own = [_without_provider(name, place, faults) for place in places]
         backends.update((one.name, one) for one in own)
         retries = 0 if name in given else choice.retries  # a turn is for one call
         choices[name] = replace(choice, backends=tuple(one.name for one in own), retries=retries)
     return replace(declared, backends=MappingProxyType(backends), models=MappingProxyType(choices))
 
 
-def _harmless(model: str, place: Backend, faults: list[AssertionError]) -> Backend:
-    """A backend, or the stand-in of one that asks a provider."""
+def _without_provider(model: str, place: Backend, faults: list[AssertionError]) -> Backend:
+    """Return a scripted backend, or the replacement of a provider's."""
     if place.provider == "scripted":
         return place
-    script = Unscripted(model, place.name, faults)
+    script = UnscriptedModel(model, place.name, faults)
     return replace(place, name=f"{model}: {place.name}", provider="scripted", key="", script=script)

@@ -1,7 +1,4 @@
-"""Peers that follow a script.
-
-Owns what stands in for a handler in a test, and what it was called with. Refuses to know how an organism runs.
-"""
+"""Peers that follow a script and record their calls."""
 
 from __future__ import annotations
 
@@ -21,20 +18,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ScriptedCall:
-    """A call of a scripted peer."""
+    """Call of a scripted peer."""
 
     payload: Any
     metadata: HandlerMetadata
 
 
 class ScriptedPeer:
-    """Takes the place of a listener's handler.
+    """Replacement of a listener's handler.
 
     Args:
         name: of the listener.
-        script: a function of payload and metadata, or one step for each call. What a function gives and what a step
-            is: a payload (the answer to the caller), a ``HandlerResponse``, ``bytes``, None, a list of payloads and
-            responses, an exception to raise, or for a step a function that gives one of these. Functions may be async.
+        script: a function of payload and metadata, or one step for each call. A step, or the result of the function,
+            is a payload (the answer to the caller), a ``HandlerResponse``, ``bytes``, None, a list of payloads and
+            responses, an exception to raise, or for a step a function that returns one of these. Functions may be
+            async.
     """
 
     def __init__(self, name: str, script: Script) -> None:
@@ -44,7 +42,10 @@ class ScriptedPeer:
         self.faults: list[AssertionError] = []
 
     async def __call__(self, payload: Any, metadata: HandlerMetadata) -> HandlerResult:
-        """Follow the script. An AssertionError is kept too: the server must not swallow a test's failure."""
+        """Follow the script. An AssertionError is stored as well.
+
+        The server must not swallow a test's failure.
+        """
         self.calls.append(ScriptedCall(payload, metadata))
         try:
             return await self._follow(payload, metadata)

@@ -1,7 +1,6 @@
-"""The pytest plugin: the ``organism`` fixture.
+"""The pytest plugin with the ``organism`` fixture.
 
-Owns where a test's organism is looked for. Imports nothing heavy before a test asks for it, because pytest loads this
-module at every start.
+Heavy imports wait until a test uses it, because pytest loads this module at every start.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Organisms(Protocol):
-    """The type of the fixture: ``agentserver.testing.organism`` with files relative to pytest's root directory."""
+    """Type of the fixture: ``agentserver.testing.organism`` with files relative to pytest's root directory."""
 
     def __call__(
         self, source: str | Path | Organism = "config/organism.yaml", **options: Any
@@ -30,10 +29,10 @@ class Organisms(Protocol):
 
 @pytest.fixture
 def organism(pytestconfig: pytest.Config) -> Organisms:
-    """Runs organisms in memory.
+    """Run organisms in memory.
 
-    ``async with organism("config/organism.yaml") as o: await o.ask(payload)``. Works under any plugin
-    that runs coroutines on asyncio, such as anyio's (``pytest.mark.anyio``).
+    ``async with organism("config/organism.yaml") as o: await o.ask(payload)``. Works with any plugin that runs
+    coroutines on asyncio, such as anyio's (``pytest.mark.anyio``).
     """
 
     def enter(

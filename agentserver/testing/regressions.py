@@ -1,7 +1,4 @@
-"""Recorded conversations as tests.
-
-Owns what a test says when a conversation is decided otherwise than it was recorded. No handler runs.
-"""
+"""Recorded conversations as tests. No handler runs."""
 
 from __future__ import annotations
 
@@ -21,27 +18,27 @@ if TYPE_CHECKING:
     from agentserver.guards import Guard
 
 
-def replayed(
+def check_replay(
     path: str | Path,
     organism: str | Path | Organism = "config/organism.yaml",
     *,
     environ: Mapping[str, str] | None = None,
     guards: Mapping[str, Guard] = MappingProxyType({}),
 ) -> None:
-    """Decide a recorded conversation again, under the organism as it is now.
+    """Decide a recorded conversation again under the current organism.
 
-    What handlers answered is in the file and is not asked again: the test holds the rules (peers, guards, schemas,
-    limits), not the handlers.
+    The handlers' answers are read from the file: the test covers the rules (peers, guards, schemas, limits),
+    not the handlers.
 
     Args:
         path: of the file that ``agentserver replay CONVERSATION --save`` wrote.
         organism: its YAML file, or an organism made in code (``organism_of``).
-        environ: what ``${NAME}`` refers to; the process's environment when None.
+        environ: values of ``${NAME}``; the process's environment when None.
         guards: as of ``agentserver.assembly.build``.
 
     Raises:
-        AssertionError: a step is decided otherwise; says which and how. Secrets of the organism are taken out.
-        UnreadableError: the file is no recorded conversation, or one of a later version.
+        AssertionError: names the step that is decided differently, without secrets of the organism.
+        UnreadableError: the file is not a recorded conversation, or one of a later version.
         ConfigError: the organism cannot load.
     """
     recorded = export.load(Path(path).read_bytes())

@@ -1,7 +1,7 @@
 """Stand-ins for everything by which an organism under test would leave the process.
 
-Owns which parts are replaced: handlers that a test scripts, models of providers, tools of MCP servers, resources and
-spans. The journal needs none, because a test keeps conversations in memory. Refuses to know scripts.
+Replaced are handlers with a script, models of providers, tools of MCP servers, resources and spans. A test
+keeps conversations in memory.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 @dataclass
 class Standins:
-    """The stand-ins of one test.
+    """Stand-ins of one test.
 
     Args:
         peers: by listener.
         models: by model.
-        faults: of calls of that for which a test gave nothing.
+        faults: of calls without a script.
     """
 
     peers: Mapping[str, ScriptedPeer]
@@ -48,17 +48,17 @@ class Standins:
         for fault in chain.from_iterable(scripts):
             raise fault
 
-    def replaced(self, loaded: Organism, resources: Resources | None, *, real_tools: bool) -> Organism:
-        """The organism with its stand-ins.
+    def replace_parts(self, loaded: Organism, resources: Resources | None, *, real_tools: bool) -> Organism:
+        """Put the stand-ins into an organism.
 
-        Raises ValueError for names that it does not have, and for resources that the test has to give.
+        Raises ValueError for unknown names, and for missing resources.
         """
         check_names(self.peers, [bound.listener.name for bound in loaded.listeners])
         tools = {tool.listener for server in loaded.mcp for tool in server.tools}
         return replace(
             loaded,
             listeners=tuple(
-                self._replaced(bound, real=real_tools or bound.listener.name not in tools)
+                self._replace_listener(bound, real=real_tools or bound.listener.name not in tools)
                 for bound in loaded.listeners
             ),
             models=replace_providers(loaded.models, self.models, self.faults),
@@ -67,7 +67,7 @@ class Standins:
             otel=None,
         )
 
-    def _replaced(self, bound: BoundListener, *, real: bool) -> BoundListener:
+    def _replace_listener(self, bound: BoundListener, *, real: bool) -> BoundListener:
         name = bound.listener.name
         if name in self.peers:
             return replace(bound, handler=self.peers[name], isolation=None)
@@ -83,13 +83,13 @@ class Standins:
 
 
 class UnscriptedListener:
-    """A listener that a test must not call."""
+    """Listener that a test must not call."""
 
     def __init__(self, name: str, why: str, faults: list[AssertionError]) -> None:
         self._name, self._why, self._faults = name, why, faults
 
     async def __call__(self, payload: Any, metadata: HandlerMetadata) -> HandlerResult:
-        """Fail, with the argument that is missing."""
+        """Fail and name the missing argument."""
         del payload, metadata
         missing = f'give organism(..., scripted={{"{self._name}": [...]}})'
         fault = AssertionError(f"{self._name} {self._why}: {missing}")
@@ -98,7 +98,7 @@ class UnscriptedListener:
 
 
 def check_names(given: Mapping[str, object], known: Sequence[str]) -> None:
-    """Raise ValueError for a script of a listener that is not there."""
+    """Raise ValueError for the script of an unknown listener."""
     for name in given:
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)
@@ -106,9 +106,9 @@ def check_names(given: Mapping[str, object], known: Sequence[str]) -> None:
 
 
 def lifespan_of(loaded: Organism, resources: Resources | None) -> Lifespan | None:
-    """The lifespan of a test: that of its own resources, or of an organism that is made in code.
+    """Choose the lifespan of a test: its own resources, or the one of an organism made in code.
 
-    Raises ValueError where the YAML of an organism declares one, and the test gives no resources.
+    Raises ValueError if the YAML of an organism declares one and the test gives no resources.
     """
     if callable(resources):
         return resources

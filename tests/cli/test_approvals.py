@@ -131,9 +131,9 @@ def test_a_running_server_takes_an_answer_that_is_given_beside_it(server, verb):
     assert f"approval {key}, asked " in shown
     assert '\n  ? clerk wants to send this to vault, which needs an approval.\n  | name: "Ada"\n' in shown
     assert "<name>Ada</name>" in shown
-    assert "clerk -> vault Greet: once; a running server takes it" in verb("approve", digest(verb)[:12])
+    assert "clerk -> vault Greet: once; a running server reads it" in verb("approve", digest(verb)[:12])
     assert f": approved by {ME}, once" in see(running, "Good day, Ada!")
-    assert verb("approvals") == "nothing waits for an approval\n"
+    assert verb("approvals") == "no message waits for an approval\n"
     tell(running, "@clerk name=Ada")
     see(running, "/deny")
     verb("deny", verb("approvals").split()[0])
@@ -206,7 +206,7 @@ def test_an_id_that_is_too_short_answers_nothing(server, verb):
     see(running, "/deny")
     key = verb("approvals").split()[0]
     for short in ("", key[:5]):
-        assert "is too short to be sure" in verb("deny", short, status=2)
+        assert "is too short" in verb("deny", short, status=2)
     assert "no messages wait" in verb("approve", "", status=2)
     for unseen in (key, digest(verb)[:11]):
         assert "which is the last line of: agentserver approvals show " in verb("approve", unseen, status=2)
@@ -216,7 +216,7 @@ def test_an_id_that_is_too_short_answers_nothing(server, verb):
 def test_an_answer_to_nothing_is_refused(guarded, verb, script):
     assert "there is no journal" in verb("approvals", status=2)
     script("/quit\n")
-    assert verb("approvals") == "nothing waits for an approval\n"
+    assert verb("approvals") == "no message waits for an approval\n"
     assert "no messages wait for an approval under 'x'" in verb("approve", "x", status=2)
     assert "no messages wait for an approval under 'x'" in verb("approvals", "show", "x", status=2)
     journal = str(guarded / "out" / "journal.sqlite")
@@ -347,7 +347,7 @@ def test_what_is_listed_and_shown_hides_the_secrets_of_the_organism():
     waiting = Approval(
         "a", delivery, (Question("approval", GuardNote("approval", "send open sesame?")),), 1.0, "digest"
     )
-    shown = approvals._without(waiting, Secrets.of(["open sesame"]))
+    shown = approvals._redact_approval(waiting, Secrets.of(["open sesame"]))
     assert shown.delivery.message == b"<Greet>[redacted]</Greet>"
     assert WORDING.whole(shown.questions[0].why) == "send [redacted]?"
     assert shown.digest == waiting.digest

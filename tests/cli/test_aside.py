@@ -87,17 +87,17 @@ def test_what_is_aside_is_listed_and_shown(damaged):
     assert line.startswith(key)
     assert "what is kept of it is not what was written" in line
     assert json.loads(journal("list", "--json"))["id"] == key
-    assert "set aside" in journal("show", key[:8])
-    assert "no conversations that are set aside" in journal("show", "nobody", status=2)
+    assert "quarantined" in journal("show", key[:8])
+    assert "no quarantined conversations" in journal("show", "nobody", status=2)
     assert "  aside " in verb("conversations")
 
 
 def test_what_is_aside_is_repaired_once_it_can_be_read(damaged):
     key, state = damaged
-    assert "stays aside" in journal("repair", key, status=2)
+    assert "stays quarantined" in journal("repair", key, status=2)
     sql("update conversation set state = ?", state)
-    assert "is put back" in journal("repair", key[:8])
-    assert journal("list") == ""
+    assert "is resumed" in journal("repair", key[:8])
+    assert journal("list") == "no conversation is quarantined\n"
     assert "attempt 0" in resumed(key)
 
 
@@ -105,7 +105,7 @@ def test_what_is_aside_is_discarded(damaged):
     key, state = damaged
     assert "is discarded" in journal("discard", key)
     sql("update conversation set state = ?", state)
-    assert "no conversations" in journal("repair", key, status=2)
+    assert "no quarantined conversations" in journal("repair", key, status=2)
     assert resumed(key) == "it cannot be resumed"
     assert "finished" in verb("conversations")
 
@@ -116,9 +116,9 @@ def test_a_guard_that_comes_back_takes_its_conversations_back(works):
     change(Path("organism.yaml"), APPROVED, "")
     assert "over" in resumed(key)
     assert "the guard lineage, which is not there" in journal("list")
-    assert "stays aside" in journal("repair", key, status=2)
+    assert "stays quarantined" in journal("repair", key, status=2)
     change(Path("organism.yaml"), "\nname: works\n", f"\nname: works\n{APPROVED}")
-    assert "is put back" in journal("repair", key)
+    assert "is resumed" in journal("repair", key)
     assert "attempt 0" in resumed(key)
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from agentserver import HandlerResponse
-from agentserver.cli.call import Output, _print
+from agentserver.cli.call import Output, _print_answer
 from agentserver.core.messages import Reply
 from tests.core.paper import Ask, Paper, listener, rules
 
@@ -66,7 +66,7 @@ def test_no_answer_exits_3(command, here):
 def test_a_late_answer_exits_3(command, here):
     result = command("call", "waiter", "--seconds", "60", "--timeout", "0.1")
     assert result.exit_code == 3
-    assert "no end of answers within 0.1 s" in result.stderr
+    assert "not all answers came within 0.1 s" in result.stderr
 
 
 def test_a_field_called_like_an_option_goes_by_set(command, here):
@@ -86,8 +86,8 @@ def test_a_field_called_like_an_option_goes_by_set(command, here):
         (["greeter", "--", "x"], "'x' is no --field"),
         (["greeter", "--name"], "--name needs a value"),
         (["greeter", "--set", "name"], "--set takes FIELD=VALUE, not 'name'"),
-        (["both", "--name", "x"], "both takes Order, Greet: say which with --root"),
-        (["both", "--root", "Ping"], "both takes Order, Greet: say which with --root"),
+        (["both", "--name", "x"], "both takes Order, Greet: choose one with --root"),
+        (["both", "--root", "Ping"], "both takes Order, Greet: choose one with --root"),
         (["greeter", "--name", "x", "--payload", "-"], "give fields or --payload, not both"),
         (["waiter", "--seconds", "soon"], "seconds: must be number"),
     ],
@@ -119,5 +119,5 @@ def test_a_spent_budget_says_how_to_go_on(capsys):
     paper.say(Ask("hi"), "a")
     paper.run()
     (spent,) = [event for event in paper.events if isinstance(event, Reply)]
-    assert _print(paper, spent, Output.FIELDS)
+    assert _print_answer(paper, spent, Output.FIELDS)
     assert "limits.messages" in capsys.readouterr().err

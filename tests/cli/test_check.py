@@ -13,7 +13,7 @@ def test_a_sound_organism_is_summed_up(command, here):
     result = command("check")
     assert result.exit_code == 0, result.output
     *findings, provenance, ambiguous, ping, last = result.output.splitlines()
-    assert provenance == "provenance: none declared, so nobody asks where a value comes from"
+    assert provenance == "provenance: none declared, so the origin of values is not checked"
     assert (
         last
         == "config/organism.yaml: 6 listeners (1 agent), 1 peer, 4 payloads, 2 ambiguous roots, 2 warnings"
@@ -154,7 +154,7 @@ def test_a_payload_that_means_an_intent_is_looked_at_too(command, desk):
     code.write_text(f"from typing import Literal\n{sound}{loose}")
     result = command("check", str(path))
     assert result.exit_code == 1, result.output
-    assert ":8: the schema of Loose, which means an intent: required: " in result.output
+    assert ":8: the schema of Loose, of an intent: required: " in result.output
 
 
 def test_findings_as_json_carry_the_code_that_is_printed(command, tmp_path):

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from agentserver.cli import collecting
+from agentserver.cli import process
 from tests.cli.conftest import CHECKED
 from tests.machine import HANGS
 
@@ -34,7 +34,7 @@ def organism(tmp_path):
     return path
 
 
-@pytest.mark.parametrize(("verb", "threshold"), [("check", collecting.SELDOM), ("run", collecting.USUAL)])
+@pytest.mark.parametrize(("verb", "threshold"), [("check", process.SELDOM), ("run", process.USUAL)])
 def test_a_command_collects_seldom_until_its_server_runs_and_not_at_its_end(organism, verb, threshold):
     done = subprocess.run(
         [sys.executable, "-c", ASKED, verb, str(organism)], input="/quit\n", capture_output=True, text=True, timeout=HANGS, check=True,
@@ -44,11 +44,11 @@ def test_a_command_collects_seldom_until_its_server_runs_and_not_at_its_end(orga
 
 def test_the_process_of_a_program_is_left_alone():
     before = gc.get_threshold(), gc.get_freeze_count()
-    collecting.settled()
+    process.collect_as_usual()
     assert (gc.get_threshold(), gc.get_freeze_count()) == before
 
 
 def test_what_a_start_has_made_is_collected_again_after_a_reload():
-    asked = "import gc\nfrom agentserver.cli import collecting as c\n"
-    asked += "c.seldom(); c.settled(); assert gc.get_freeze_count(); c.replaced(); assert not gc.get_freeze_count()"
+    asked = "import gc\nfrom agentserver.cli import process as c\n"
+    asked += "c.collect_rarely(); c.collect_as_usual(); assert gc.get_freeze_count(); c.unfreeze_replaced(); assert not gc.get_freeze_count()"
     subprocess.run([sys.executable, "-c", asked], check=True, timeout=HANGS)

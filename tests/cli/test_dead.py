@@ -192,13 +192,13 @@ def test_a_dead_letter_is_discarded_and_stays_in_the_record(letter):
 
 
 def test_a_dead_letter_is_queued_again_and_answered(letter):
-    assert dead("requeue", letter[:8]) == f"{letter} is queued again\n"
+    assert dead("requeue", letter[:8]) == f"{letter} is requeued\n"
     assert dead("list") == NONE
     assert "1 waiting" in verb("conversations")
     assert "no dead letters begin with" in dead("requeue", letter, status=2)
     assert dead("next").startswith(letter)
     assert "tea, attempt 0" in heard()[-1]
-    assert dead("next") == ""
+    assert dead("next") == "no delivery is queued\n"
     sys.modules.pop("works_handlers", None)
     assert "; 0 differ" in verb("replay")
 
@@ -279,7 +279,7 @@ def test_nothing_is_changed_while_a_server_has_the_journal(letter):
         for change_ in ("requeue", "discard", "add"):
             assert "in use by process" in dead(change_, letter, status=2)
         assert dead("list")
-        assert dead("next") == ""
+        assert dead("next") == "no delivery is queued\n"
 
 
 def test_a_prefix_of_several_is_refused(failing):
@@ -306,7 +306,10 @@ def test_a_delivery_that_kills_the_process_again_and_again_can_be_given_up(works
     assert line.endswith("boss -> worker Part")
     killed()
     key = line.split()[0]
-    assert dead("add", key[:8], "--reason", "kills the process") == f"{key} is given up; its caller is told\n"
+    assert (
+        dead("add", key[:8], "--reason", "kills the process")
+        == f"{key} is given up; its caller gets an error\n"
+    )
     assert "internal: given up by an operator: kills the process" in dead("list")
     assert "failed: internal" in heard()[-1]
     sys.modules.pop("works_handlers", None)
@@ -324,7 +327,9 @@ def test_what_was_given_up_can_be_queued_again(works):
 
 
 def test_only_what_is_next_can_be_given_up(letter):
-    assert "none of what the next run begins with begins with" in dead("add", letter, status=2)
+    assert "none of the deliveries that the next run handles first begin with" in dead(
+        "add", letter, status=2
+    )
 
 
 def test_a_delivery_to_a_listener_that_is_gone_can_be_given_up(works):

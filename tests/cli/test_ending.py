@@ -14,8 +14,8 @@ from contextlib import closing
 
 import pytest
 
-from agentserver.cli import ending
-from agentserver.cli.ending import GracefulEnd
+from agentserver.cli import process
+from agentserver.cli.process import GracefulEnd
 from tests.cli.conftest import environment
 from tests.machine import HANGS
 
@@ -105,7 +105,7 @@ def test_a_second_signal_ends_it_at_once(running, number):
 
 def test_a_handler_that_holds_the_loop_for_too_long_ends_the_process(running):
     status, queued, logged = running("hold", "1h", stall="1s")
-    assert (status, queued) == (ending.STALLED, 1)
+    assert (status, queued) == (process.STALLED, 1)
     assert "hold has held the event loop for 1 s" in logged
     assert "time.sleep(1000)" in logged
     assert "the process ends" in logged
@@ -119,7 +119,7 @@ def test_a_call_ends_too_when_its_handler_does_not(tmp_path):
         cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=HANGS, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (3, "at work\n"), done.stderr
-    assert "no end of answers within 2 s" in done.stderr
+    assert "not all answers came within 2 s" in done.stderr
 
 
 # Inside
@@ -138,7 +138,7 @@ def ended(monkeypatch):
         found.append(status)
         heard.set()
 
-    monkeypatch.setattr(ending, "end_process", end)
+    monkeypatch.setattr(process, "end_process", end)
     return found, heard
 
 
@@ -172,7 +172,7 @@ def test_a_signal_is_the_sessions_and_the_next_one_the_processes(ended):
 
 def test_a_session_that_began_to_end_has_the_time_of_the_drain(ended):
     found, heard = ended
-    with GracefulEnd(-ending.LAST) as one:
+    with GracefulEnd(-process.LAST) as one:
         one.begin(7)
         assert heard.wait(HANGS)
     assert found[0] == 7

@@ -117,7 +117,7 @@ def test_help_of_a_listener_lists_its_fields(command, there):
         "",
         f"  agentserver call painter {EXAMPLE}",
         "",
-        "Options beside the fields: agentserver call --help",
+        "Other options: agentserver call --help",
     ]
 
 
@@ -143,7 +143,7 @@ def test_a_payload_with_a_schema_of_its_own_goes_as_xml(command, there, studio):
         "     payload_class: ordering_for_help.Order, handler: ordering_for_help.take}\n"
     )
     shown = command("call", "--organism", "own.yaml", "orders", "--help").output
-    assert "Order has a schema of its own and goes as XML: --payload FILE" in shown
+    assert "Order has a schema of its own and is sent as XML: --payload FILE" in shown
 
 
 def test_help_without_a_listener_is_that_of_the_verb(command, tmp_path, monkeypatch):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 
 import pytest
-from lxml import etree
 
 from tests.cli.conftest import organism
 from tests.examples.conftest import PROJECT
@@ -97,8 +96,8 @@ def test_check_tells_the_flows_when_it_is_asked(command):
 
 def test_check_tells_what_a_quarantined_listener_can_tell(command, quarantine):
     told = lines(command("check", "--flows", quarantine))
-    assert "judge is quarantined: Pay tells 2.0 bits a message" in told
-    assert "judge is quarantined: Reason tells unbounded (/Reason/text), so it may not be sent" in told
+    assert "judge is quarantined: Pay carries 2.0 bits a message" in told
+    assert "judge is quarantined: Reason carries unbounded (/Reason/text), so it may not be sent" in told
     assert any(line.endswith("judge quarantined to 2.0 bits]") for line in told)
 
 
@@ -120,7 +119,7 @@ def test_no_flow_is_told_too(command, tmp_path):
     (tmp_path / "cli_lineage.py").write_text(CODE)
     path = organism(tmp_path, QUARANTINE.replace(", peers: [reader, payer]", ""))
     assert lines(command("check", "--flows", str(path)))[-2:-1] == ["none"]
-    assert "no way leads from a source to a sink" in command("graph", "--flows", str(path)).output
+    assert "no path leads from a source to a sink" in command("graph", "--flows", str(path)).output
 
 
 def test_graph_draws_the_ways_of_words(command):
@@ -130,17 +129,14 @@ def test_graph_draws_the_ways_of_words(command):
     assert told[-1].startswith("%% fetcher → researcher → router → outbox")
 
 
-@pytest.mark.parametrize("form", ["dot", "svg"])
-def test_the_other_forms_hold_the_same(command, form):
-    text = command("graph", "--flows", "--format", form, DESK).output
+def test_the_other_form_holds_the_same(command):
+    text = command("graph", "--flows", "--format", "dot", DESK).output
     assert "fetcher (source)" in text
     assert "fetcher → researcher → router → outbox" in text
-    if form == "svg":
-        assert "whose words can come to drive" in etree.fromstring(text)[0].text
 
 
 def test_without_provenance_the_graph_says_so(command, here):
-    assert "nobody asks where a value comes from" in command("graph", "--flows").output
+    assert "the origin of values is not checked" in command("graph", "--flows").output
 
 
 REFERENCES = """
@@ -180,13 +176,13 @@ def test_check_states_the_fields_that_take_no_reference(command, tmp_path):
     path = organism(tmp_path, REFERENCES)
     result = command("check", str(path))
     told = lines(result)
-    assert "planner is shown references in place of untrusted values" in told
-    found = [line.partition("organism.yaml:")[2] for line in told if "takes no reference" in line]
+    assert "planner sees references in place of untrusted values" in told
+    found = [line.partition("organism.yaml:")[2] for line in told if "cannot hold a reference" in line]
     where = "6: warning: view:"
-    hint = "(make it text, give it bounds, or declare what it is worth under provenance: fields) [config:provenance]"
-    of = "takes no reference: of what reader sends planner, it"
+    hint = "(make it text, give it bounds, or declare its rank under provenance: fields) [config:provenance]"
+    of = "cannot hold a reference: in messages from reader to planner, it"
     assert found == [
-        f"{where} Page.visits {of} must be there, so that it is refused {hint}",
+        f"{where} Page.visits {of} is required, so the message is refused {hint}",
         f"{where} Page.price {of} is left out {hint}",
     ]
     assert "2 warnings" in told[-1]

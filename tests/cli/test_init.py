@@ -10,7 +10,7 @@ import yaml
 from click.testing import CliRunner
 
 from agentserver.cli import cli
-from agentserver.cli.init import editor_schema, named
+from agentserver.cli.init import editor_schema, project_name
 from tests.cli.conftest import ROOT, environment
 
 COMMON = {
@@ -153,7 +153,7 @@ def test_the_console_runs_at_once(shell, tmp_path):
     ("text", "name"), [("desk", "desk"), ("My Desk!", "my-desk"), ("a" * 99, "a" * 64), ("--x--", "x")]
 )
 def test_a_name_is_made_of_any_text(text, name):
-    assert named(text) == name
+    assert project_name(text) == name
 
 
 def test_a_directory_of_the_servers_name_gives_a_project_another_one(command, tmp_path):

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from agentserver.cli.logs import Format, Level, Logging, configure, without_hops
+from agentserver.cli.process import Format, Level, Logging, configure, is_no_hop
 from agentserver.config.yaml.secrets import Secrets
 from agentserver.core.messages import Moment
 from agentserver.core.records.audit import AuditRecord, Event
@@ -92,10 +92,10 @@ def test_a_live_view_needs_no_log_of_hops():
     def record(name, **more):
         return logging.makeLogRecord({"name": name, **more})
 
-    assert not without_hops(record("agentserver.pump", event="refused"))
-    assert without_hops(record("agentserver.pump"))
-    assert without_hops(record("agentserver.pump", exc_text="Traceback"))
-    assert without_hops(record("listeners.mine", event="refused"))
+    assert not is_no_hop(record("agentserver.pump", event="refused"))
+    assert is_no_hop(record("agentserver.pump"))
+    assert is_no_hop(record("agentserver.pump", exc_text="Traceback"))
+    assert is_no_hop(record("listeners.mine", event="refused"))
 
 
 def test_a_live_view_keeps_out_what_happens_in_a_conversation_and_not_what_the_server_says(caplog):
@@ -104,8 +104,8 @@ def test_a_live_view_keeps_out_what_happens_in_a_conversation_and_not_what_the_s
     LogSink([])((event,))
     logging.getLogger("agentserver.pump").warning("a listener returned bytes, which is deprecated")
     hop, said = caplog.records
-    assert (hop.levelname, without_hops(hop)) == ("WARNING", False)
-    assert without_hops(said)
+    assert (hop.levelname, is_no_hop(hop)) == ("WARNING", False)
+    assert is_no_hop(said)
 
 
 BREAKS = ["\n", "\r", "\r\n", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029", "\x1b[1A\x1b[2K", "\x9b2K"]

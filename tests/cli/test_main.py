@@ -128,7 +128,7 @@ def test_a_verb_of_a_group_that_is_none_is_told_with_those_that_are(words, told)
     ("verb", "told"),
     [
         (["conversations", "--principal", "nobody"], "there are no such conversations\n"),
-        (["approvals"], "nothing waits for an approval\n"),
+        (["approvals"], "no message waits for an approval\n"),
         (["dead", "list"], "there are no dead letters\n"),
     ],
 )

@@ -38,10 +38,10 @@ def test_a_lock_is_written_shown_and_compared(command, desk):
     assert locked.output.endswith("far.json\n")
     text = (desk / "schemas/mcp/far.json").read_text()
     assert command("check").exit_code == 0
-    assert command("mcp", "lock", "--server", "far").output.endswith("far.json: as it was\n")
+    assert command("mcp", "lock", "--server", "far").output.endswith("far.json: unchanged\n")
     assert (desk / "schemas/mcp/far.json").read_text() == text
     same = command("mcp", "diff")
-    assert (same.exit_code, same.output) == (0, "far: as it was locked\n")
+    assert (same.exit_code, same.output) == (0, "far: unchanged\n")
 
     (desk / "notes/changed").touch()
     other = command("mcp", "diff")

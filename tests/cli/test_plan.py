@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from agentserver.cli import plan
+from agentserver.cli import handoffs
 
 FOLDER = "schemas/handoff-payloads"
 SCHEMA = {
@@ -50,7 +50,7 @@ def day(monkeypatch):
                 assert tz is UTC
                 return datetime.combine(value, datetime.min.time(), tz)
 
-        monkeypatch.setattr(plan, "datetime", Clock)
+        monkeypatch.setattr(handoffs, "datetime", Clock)
 
     return today
 

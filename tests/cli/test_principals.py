@@ -61,13 +61,13 @@ def test_where_there_is_nobody_the_command_that_adds_one_is_said_beside_the_list
         result = run(*words)
         assert (result.exit_code, result.stdout) == (0, "")
         assert result.stderr == (
-            f"nobody is in {home}/out/journal.sqlite.principals: "
-            "agentserver principals add NAME --may LISTENER adds a principal\n"
+            f"no principal is in {home}/out/journal.sqlite.principals: "
+            "agentserver principals add NAME --may LISTENER adds one\n"
         )
 
 
 def test_by_default_a_principal_is_a_stranger_and_may_address_nobody(home):
-    assert "may address nobody" in run("add", "ada").stderr
+    assert "may address no listener" in run("add", "ada").stderr
     (one,) = listed()
     del one["added"]
     assert one == {
@@ -99,7 +99,7 @@ def test_what_is_said_is_kept(home):
 
 def test_a_worker_is_bound_to_one_listener(home):
     told = run("add", "gpu1", "--role", "worker", "--listener", "greeter")
-    assert (told.exit_code, "may address nobody" in told.stderr) == (0, False)
+    assert (told.exit_code, "may address no listener" in told.stderr) == (0, False)
     (one,) = listed()
     assert (one["role"], one["listener"], one["may"], one["rate"]) == ("worker", "greeter", [], "1000/s")
     assert "gpu1  worker    of greeter  1000/s" in run("list").stdout
@@ -128,12 +128,12 @@ def test_one_who_is_revoked_is_listed_as_such_and_can_be_added_again(home):
         (["ada", "--rate", "0/s"], "is no rate: one is a number from 1 to 999999"),
         (["ada", "--open", "-1"], "--open"),
         (["ada", "--role", "root"], "--role"),
-        (["ada", "--role", "worker"], "a worker needs the listener whose calls it answers: --listener NAME"),
+        (["ada", "--role", "worker"], "a worker needs a listener: --listener NAME"),
         (["ada", "--listener", "greeter"], "--listener is for a worker: --role worker"),
         (["ada", "--role", "worker", "--listener", "greter"], "did you mean greeter?"),
         (
             ["ada", "--role", "worker", "--listener", "greeter", "--may", "greeter"],
-            "a worker addresses nobody",
+            "a worker addresses no listener",
         ),
         (["ada", "--trust", "all"], "--trust"),
         ([" "], "white space"),
@@ -193,7 +193,7 @@ def test_a_token_is_rotated_and_the_former_one_counts_for_the_grace_that_is_said
 
 @pytest.mark.parametrize(("words", "status", "told"), [
     (["rotate", "eve"], 1, "no principal 'eve' has a token; agentserver principals list"),
-    (["rotate", "ada", "--grace", "soon"], 2, "'soon' is no time: one is written 30s, 15m, 24h or 7d"),
+    (["rotate", "ada", "--grace", "soon"], 2, "'soon' is not a duration: write 30s, 15m, 24h or 7d"),
 ])  # fmt: skip
 def test_what_cannot_be_rotated_is_said(home, words, status, told):
     run("add", "ada")

@@ -30,10 +30,10 @@ def a_link_to_nothing(path):
 @pytest.mark.parametrize(
     ("made", "told"),
     [
-        (a_folder, "config/organism.yaml is there, and is no plain file"),
-        (a_pipe, "config/organism.yaml is there, and is no plain file"),
+        (a_folder, "config/organism.yaml exists, but is not a plain file"),
+        (a_pipe, "config/organism.yaml exists, but is not a plain file"),
         (a_loop, "config/organism.yaml cannot be read: Too many levels of symbolic links"),
-        (a_link_to_nothing, "config/organism.yaml is a symbolic link that leads nowhere"),
+        (a_link_to_nothing, "config/organism.yaml is a symbolic link to a missing file"),
     ],
 )
 def test_what_stands_in_the_place_of_the_file_is_told(tmp_path, monkeypatch, made, told):
@@ -41,7 +41,7 @@ def test_what_stands_in_the_place_of_the_file_is_told(tmp_path, monkeypatch, mad
     Path("config").mkdir()
     made(Path("config/organism.yaml"))
     with pytest.raises(click.UsageError) as refused:
-        project.located(None)
+        project.find_organism_or_raise(None)
     assert refused.value.message == told
 
 
@@ -49,4 +49,4 @@ def test_a_file_in_a_folder_that_is_closed_is_not_said_to_be_missing(tmp_path, m
     (tmp_path / "config").write_text("")  # a folder that nobody may enter is no hindrance to root, a file is
     monkeypatch.chdir(tmp_path)
     with pytest.raises(click.UsageError, match=r"there is no config/organism\.yaml"):
-        project.located(None)
+        project.find_organism_or_raise(None)

@@ -58,7 +58,7 @@ def test_a_difference_says_what_was_decided_about(shop):
 
 def test_another_organism_that_says_the_same(shop):
     output = verb("replay", "--against", other(shop, "Adds up.", "Adds."))
-    assert output == "1 conversation, 15 messages; otherwise than then: none\n"
+    assert output == "1 conversation, 15 messages; changed: none\n"
 
 
 def test_another_organism_that_would_have_blocked(shop):
@@ -70,7 +70,7 @@ def test_another_organism_that_would_have_blocked(shop):
     )
     assert parted.startswith("  from here on: what these rules say of what really happened")
     assert "step 6: clerk -> till Sum" in second
-    assert total == "1 conversation, 15 messages; otherwise than then: 2 blocked"
+    assert total == "1 conversation, 15 messages; changed: 2 blocked"
 
 
 def test_another_organism_that_would_have_asked_and_one_that_would_have_let_through(shop):
@@ -98,8 +98,8 @@ def test_what_cannot_be_followed_is_said(shop):
     good = other(shop, "Adds up.", "Adds.")
     change(shop / "organism.yaml", "peers: [till, ghost]", "peers: [ghost]")
     output = verb("replay", "--against", good, status=1)
-    assert "followed as far as the organism decides as it did: step 2" in output
-    assert output.endswith("otherwise than then: none; 1 conversations could not be followed\n")
+    assert "compared up to the first step that is decided differently: step 2" in output
+    assert output.endswith("changed: none; 1 conversations could not be compared\n")
 
 
 def altered(home):
@@ -109,8 +109,8 @@ def altered(home):
 
 def test_what_was_altered_is_not_asked_about_and_not_saved(shop):
     altered(shop)
-    assert "step 4 is not what was written" in verb("replay", "--against", "organism.yaml", status=1)
-    assert "not what was written" in verb("replay", key(), "--save", "x.json", status=2)
+    assert "step 4 was altered" in verb("replay", "--against", "organism.yaml", status=1)
+    assert "was altered" in verb("replay", key(), "--save", "x.json", status=2)
     assert not Path("x.json").exists()
 
 
@@ -129,7 +129,7 @@ def test_a_policy_tells_what_it_would_have_blocked_and_asked_about(shop, tmp_pat
     output = verb("replay", "--policy", policy, status=1)
     assert "clerk -> till Sum: was let through, would have been blocked (BLOCKED: till()" in output
     assert "tainted run: till" in output
-    assert output.endswith("otherwise than then: 2 blocked\n")
+    assert output.endswith("changed: 2 blocked\n")
     policy.write_text(POLICY.replace("enforce", "confirm"))
     assert verb("replay", "--policy", policy, status=1).endswith("2 asked about\n")
 
@@ -137,7 +137,7 @@ def test_a_policy_tells_what_it_would_have_blocked_and_asked_about(shop, tmp_pat
 def test_a_policy_that_says_nothing_new_changes_nothing(shop, tmp_path):
     policy = tmp_path / "policy.yaml"
     policy.write_text("mode: enforce\nsources: [till]\nsinks: {ghost: }\n")
-    assert verb("replay", "--policy", policy).endswith("otherwise than then: none\n")
+    assert verb("replay", "--policy", policy).endswith("changed: none\n")
 
 
 @pytest.mark.parametrize(
@@ -171,8 +171,8 @@ def test_secrets_of_the_other_organism_are_not_printed(shop, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (["--against", "a", "--policy", "b"], "one at a time"),
-        (["abc", "--against", "a", "--save", "b"], "one at a time"),
+        (["--against", "a", "--policy", "b"], "exclude each other"),
+        (["abc", "--against", "a", "--save", "b"], "exclude each other"),
         (["--save", "x.json"], "exactly one CONVERSATION"),
         (["a", "b", "--save", "x.json"], "exactly one CONVERSATION"),
     ],
@@ -212,7 +212,7 @@ def test_a_test_that_is_there_is_left_and_a_file_that_is_there_is_kept(shop):
     assert "exists already" in verb("replay", key(), "--save", "saved/Tea time.json", status=2)
     test.write_text("# mine\n")
     Path("saved/Tea time.json").unlink()
-    assert "left as it is" in verb("replay", key(), "--save", "saved/Tea time.json")
+    assert "is not changed" in verb("replay", key(), "--save", "saved/Tea time.json")
     assert test.read_text() == "# mine\n"
 
 
@@ -225,7 +225,7 @@ def test_a_secret_is_not_saved(shop, monkeypatch):
     monkeypatch.setenv("WORD", "ünicode & more")
     change(shop / "organism.yaml", "description: Adds up.", "description: ${WORD}.")
     output = verb("replay", key(), "--save", "saved/tea.json", status=2)
-    assert "holds a value that the organism takes from the environment" in output
+    assert "contains a secret of the organism" in output
     assert "nicode" not in output
     assert not Path("saved").exists()
 

@@ -19,7 +19,7 @@ import pytest
 
 from agentserver.assembly import build
 from agentserver.cli import main
-from agentserver.cli.run import _lines, history_file
+from agentserver.cli.run import _choose_input, history_file
 from agentserver.config import load
 from agentserver.gateways.console.console import Console
 from agentserver.trace.terminal import Screen
@@ -283,7 +283,7 @@ def choose(here, monkeypatch, tmp_path):
         with os.fdopen(terminal, "r") as stdin, os.fdopen(os.dup(terminal), "w") as stdout, os.fdopen(keys):
             monkeypatch.setattr(sys, "stdin", stdin)
             monkeypatch.setattr(sys, "stdout", stdout)
-            lines, _ = _lines(Console(server, screen, interactive=True), server, screen)
+            lines, _ = _choose_input(Console(server, screen, interactive=True), server, screen)
             monkeypatch.undo()
         screen._writer.shutdown()
         return lines, shown.getvalue()

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from agentserver.assembly import build
-from agentserver.cli.run import _fetch, _show
+from agentserver.cli.run import _fetch_missed, _show
 from agentserver.core.messages import Done
 from agentserver.engines.memory import MemoryEngine
 from agentserver.trace.terminal import Screen
@@ -50,7 +50,7 @@ async def test_what_is_not_written_yet_was_not_taken():
         assert len(left) == 2
         handle.detach()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_fetch, server, Screen(out=lambda: terminal))
+            tasks.start_soon(_fetch_missed, server, Screen(out=lambda: terminal))
             await anyio.wait_all_tasks_blocked()
             assert [event async for event in engine.outbox(handle.id)] == left
             terminal.open.set()

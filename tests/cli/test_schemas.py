@@ -31,8 +31,8 @@ def test_a_file_that_is_not_current_fails_the_check_and_is_renewed(command, here
     stale = tmp_path / "greeter" / "v1.xsd"
     stale.write_bytes(b"\xff")
     checked = command("schemas", "-o", str(tmp_path), "--check")
-    assert (checked.exit_code, checked.stdout) == (1, f"{stale}: not current\n")
-    assert checked.stderr == "agentserver schemas writes what is missing or not current\n"
+    assert (checked.exit_code, checked.stdout) == (1, f"{stale}: out of date\n")
+    assert checked.stderr == "agentserver schemas writes the missing and outdated files\n"
     assert f"wrote {stale}\n" in command("schemas", "-o", str(tmp_path)).output
     assert stale.read_text().startswith("<xs:schema")
 

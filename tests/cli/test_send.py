@@ -81,8 +81,8 @@ async def test_what_the_door_refuses_is_said_with_what_to_correct():
 
 async def test_no_answer_in_time_says_how_to_wait_for_it_again():
     told = (
-        "no answer within 0.1 s; the message goes on\n"
-        "the same message waits for its answer again with --conversation c1 --key mine\n"
+        "no answer within 0.1 s; the message is still being handled\n"
+        "to wait for its answer again, send the same message with --conversation c1 --key mine\n"
     )
     for before, words in (([OPENED], ()), ([], ("--conversation", "c1"))):
         async with scripted(*before, answer(202, {"request": "r1", "after": "2-0"})) as (door, _):
@@ -130,7 +130,7 @@ async def test_a_payment_that_waits_for_an_approval_lives_on_and_is_answered_lat
         (waiting,) = await olga.approvals()
         assert (status, out) == (4, "")
         assert "a message to vault waits for a person until " in told
-        assert f"agentserver approvals show {waiting.id} says how to approve it\n" in told
+        assert f"agentserver approvals show {waiting.id} shows how to approve it\n" in told
         assert told.endswith(f"with --conversation {waiting.conversation} --key mine\n")
         again = ("--conversation", waiting.conversation, "--key", "mine")
         assert (await pay(*again))[0] == 4

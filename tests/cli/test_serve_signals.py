@@ -201,4 +201,4 @@ def test_a_server_whose_terminal_is_gone_ends_unless_it_was_to_outlast_it(tmp_pa
         assert process.wait(TIMEOUT) in {
             0,
             128 + signal.SIGTERM,
-        }  # drained, or at once before it hears signals
+        }  # drained, or at once before it waits for signals

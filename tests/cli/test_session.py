@@ -6,8 +6,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from agentserver.cli import session
-from agentserver.cli.ending import GracefulEnd
+from agentserver.cli import host
+from agentserver.cli.process import GracefulEnd
 from agentserver.ports import EngineError
 
 
@@ -30,7 +30,7 @@ def test_an_engine_that_comes_to_its_end_while_it_serves_ends_the_process_with_t
     @click.command()
     @click.pass_context
     def command(ctx):
-        session.run(ctx, GracefulEnd(1.0), serving)
+        host.run_session(ctx, GracefulEnd(1.0), serving)
 
     done = CliRunner().invoke(command)
     assert (done.exit_code, done.stderr) == (2, "it is gone\n")

@@ -123,7 +123,7 @@ def test_each_conversation_is_shown_as_that_of_the_file(moved):
 
 def test_it_is_counted_and_verified(moved):
     assert "conversations: 3 open, 1 finished" in verb("journal", "stats")
-    assert "the database (schema works): everything is what was written" in verb("journal", "verify")
+    assert "the database (schema works): nothing was altered" in verb("journal", "verify")
 
 
 def test_a_damaged_step_is_found(moved, postgres, database):
@@ -131,7 +131,7 @@ def test_a_damaged_step_is_found(moved, postgres, database):
     postgres.execute(
         "update works.step set cause = 'other' where number = (select min(number) from works.step)", name
     )
-    assert "is not what was written" in verb("journal", "verify", status=1)
+    assert "was altered" in verb("journal", "verify", status=1)
 
 
 def test_a_person_answers_once(moved):
@@ -158,7 +158,7 @@ def test_a_dead_letter_is_queued_again_and_given_up_again(moved):
     assert f"{queued} is given up" in verb("dead", "add", queued)
     assert queued in verb("dead", "list")
     assert second in verb("dead", "list")
-    assert verb("journal", "verify") == "the database (schema works): everything is what was written\n"
+    assert verb("journal", "verify") == "the database (schema works): nothing was altered\n"
 
 
 def test_a_move_that_was_cut_short_goes_on(moved, postgres, database):
@@ -189,7 +189,7 @@ def test_another_journal_is_refused(moved):
 def test_the_way_back_is_a_journal(moved):
     told = verb("journal", "export", "back.sqlite")
     assert told.startswith("back.sqlite: 4 conversations, ")
-    assert "everything is what was written" in verb("journal", "verify", "--journal", "back.sqlite")
+    assert "nothing was altered" in verb("journal", "verify", "--journal", "back.sqlite")
     for words in (("conversations", "--json"), ("dead", "list"), ("approvals", "--json")):
         assert verb(*words, "--journal", "back.sqlite") == verb(*words, *HERE)
     assert "exists already" in verb("journal", "export", "back.sqlite", status=2)
@@ -208,7 +208,7 @@ def test_a_loss_is_accepted_once(moved, postgres, database):
     name = database.partition("?")[0].rpartition("/")[2]
     postgres.execute("insert into works.loss (name, conversations) values ('one', array['c1', 'c2'])", name)
     assert "no message is accepted until agentserver engine accept-loss" in verb("engine", "status")
-    assert verb("engine", "accept-loss") == "accepted what one misses of c1, c2\n"
+    assert verb("engine", "accept-loss") == "accepted the loss that one noticed in c1, c2\n"
     assert verb("engine", "accept-loss") == "no server has noticed a loss\n"
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agentserver.cli.plan import FORMS
+from agentserver.cli.handoffs import FORMATS
 from agentserver.handoff.plans.audit import FindingsFormat
 from agentserver.payload.foreign.lock import LockedTool, ServerLock, written
 from tests.cli.conftest import CHECKED
@@ -124,4 +124,4 @@ def test_the_names_of_the_package_are_found_on_first_use():
 
 
 def test_a_plan_is_written_in_each_form():
-    assert list(FORMS) == [str(form) for form in FindingsFormat]
+    assert list(FORMATS) == [str(form) for form in FindingsFormat]

@@ -9,21 +9,21 @@ import pytest
 import watchfiles  # noqa: F401 - its import looks where it is, which the loop of a test may not
 
 from agentserver import config
-from agentserver.cli.watching import changes, folders, meant, sources
+from agentserver.cli.host import is_source, source_filter, watch_changes, watched_folders
 from tests.cli.test_reloading import YAML, write
 from tests.machine import HANGS
 
 
 @pytest.mark.parametrize("name", ["a.py", "b.yaml", "prompts/c.md", "d.xsd"])
 def test_sources_are_meant(name):
-    assert meant(None, f"/project/{name}")
+    assert is_source(None, f"/project/{name}")
 
 
 @pytest.mark.parametrize(
     "name", ["journal.sqlite", "journal.sqlite-wal", ".#a.py", "a.py~", "4913", "x.jsonl"]
 )
 def test_what_a_server_or_an_editor_writes_is_not(name):
-    assert not meant(None, f"/project/{name}")
+    assert not is_source(None, f"/project/{name}")
 
 
 def loaded(folder):
@@ -35,16 +35,16 @@ def test_the_lock_of_the_journal_is_not_though_other_locks_are(tmp_path):
     """Each start writes it: a server whose journal is beside its file was reloaded by its own start."""
     write(tmp_path, yaml=f"{YAML}journal: {{path: kept.db}}\n")
     organism = config.load(tmp_path / "organism.yaml", environ={}, separate=True)
-    assert not sources(organism)(None, f"{tmp_path}/kept.db.lock")
-    assert sources(organism)(None, f"{tmp_path}/mcp.lock")
-    assert sources(loaded(tmp_path))(None, f"{tmp_path}/kept.db.lock")
+    assert not source_filter(organism)(None, f"{tmp_path}/kept.db.lock")
+    assert source_filter(organism)(None, f"{tmp_path}/mcp.lock")
+    assert source_filter(loaded(tmp_path))(None, f"{tmp_path}/kept.db.lock")
 
 
 def test_the_folders_are_those_of_the_organism_and_one_below(tmp_path):
     for name in ("prompts", "prompts/deeper", ".venv", "out", "__pycache__", "env"):
         (tmp_path / name).mkdir(exist_ok=True)
     (tmp_path / "env" / "pyvenv.cfg").touch()
-    assert folders(loaded(tmp_path)) == {tmp_path, tmp_path / "prompts"}
+    assert watched_folders(loaded(tmp_path)) == {tmp_path, tmp_path / "prompts"}
 
 
 @pytest.mark.anyio
@@ -54,7 +54,7 @@ async def test_changes_end_when_they_are_told_to(tmp_path):
         async with anyio.create_task_group() as tasks:
 
             async def follow():
-                async for _ in changes(lambda: organism, stop, time.time()):
+                async for _ in watch_changes(lambda: organism, stop, time.time()):
                     seen.append("change")
                     stop.set()
 
@@ -71,7 +71,7 @@ async def test_a_change_before_the_watch_has_begun_is_told(tmp_path):
     since, stop, seen = time.time(), anyio.Event(), []
     organism = await anyio.to_thread.run_sync(loaded, tmp_path)
     with anyio.fail_after(HANGS):
-        async for _ in changes(lambda: organism, stop, since - 1):
+        async for _ in watch_changes(lambda: organism, stop, since - 1):
             seen.append("change")
             stop.set()
     assert seen == ["change"]

@@ -126,7 +126,7 @@ def test_something_else_may_encrypt():
 
 @pytest.mark.parametrize("token", ["", "a b", "a\r\nx: y", "é"])
 def test_what_is_no_token_is_not_sent(token):
-    with pytest.raises(ValueError, match="no token"):
+    with pytest.raises(ValueError, match="not a token"):
         Client("http://127.0.0.1:1", token)
 
 
@@ -153,5 +153,5 @@ def test_the_client_knows_nothing_of_the_server():
 
 def test_a_door_that_does_not_answer_is_told_in_words():
     """The library's error has no words of its own: what was told was its class."""
-    assert requests._lost(httpx.ReadTimeout("")) == "the door does not answer in time"
-    assert requests._lost(httpx.ReadError("")) == "ReadError"
+    assert requests._describe_loss(httpx.ReadTimeout("")) == "the door does not answer in time"
+    assert requests._describe_loss(httpx.ReadError("")) == "ReadError"

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from agentserver.cli.ending import LAST, STALLED
+from agentserver.cli.process import LAST, STALLED
 from agentserver.cli.project import UNUSABLE
 from agentserver.core.blueprint import Limits
 from agentserver.extras import EXTRAS

@@ -11,7 +11,7 @@ import pytest
 from agentserver import HandlerResponse, SystemError, TodoClosed, invocation, testing, xmlify
 from agentserver.contract import Code
 from agentserver.core.blueprint import Limits
-from agentserver.testing import FakeClock, Refused, listener, organism, organism_of
+from agentserver.testing import FakeClock, RefusalError, listener, organism, organism_of
 
 pytestmark = pytest.mark.anyio
 
@@ -84,10 +84,10 @@ async def test_a_system_error_is_an_answer_and_silence_is_none():
 
 async def test_strict_raises_with_the_trace():
     async with organism(DESK, strict=True) as o:
-        with pytest.raises(Refused, match="Ask: routing: ") as refused:
+        with pytest.raises(RefusalError, match="Ask: routing: ") as refused:
             await o.ask(Ask("x"))
         assert refused.value.error.code is Code.ROUTING
-        with pytest.raises(Refused, match=r"(?s)Ask: no answer\n.*test -> shrug  Ask"):
+        with pytest.raises(RefusalError, match=r"(?s)Ask: no answer\n.*test -> shrug  Ask"):
             await o.replies(Ask("x"), to="shrug")
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from agentserver.config import forget, load
 from agentserver.core.encoding.snapshot import UnreadableError
-from agentserver.testing import replayed
+from agentserver.testing import check_replay
 from tests.cli.journals import change
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -29,7 +29,7 @@ def organism(tmp_path):
 def again(organism, **environ):
     found = load(organism, environ=environ)
     try:
-        replayed(SHOP, found)
+        check_replay(SHOP, found)
     finally:
         forget(found)
 
@@ -41,10 +41,10 @@ def test_a_saved_conversation_is_decided_as_it_was(organism):
 def test_a_file_by_its_name_and_an_organism_by_its_file(organism, monkeypatch):
     monkeypatch.chdir(organism.parent)
     (organism.parent / "config").mkdir()
-    replayed(str(SHOP), organism, environ={})
+    check_replay(str(SHOP), organism, environ={})
     organism.write_text("name: ${NOBODY}\n")
     with pytest.raises(Exception, match="NOBODY"):
-        replayed(SHOP, organism)
+        check_replay(SHOP, organism)
 
 
 def test_a_difference_is_an_assertion_in_words(organism):
@@ -66,4 +66,4 @@ def test_secrets_are_taken_out_of_the_words(organism):
 
 def test_what_is_no_conversation(organism):
     with pytest.raises(UnreadableError):
-        replayed(organism, organism)
+        check_replay(organism, organism)

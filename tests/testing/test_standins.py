@@ -17,7 +17,7 @@ from agentserver.completion import Completion
 from agentserver.config import forget, load
 from agentserver.llm import complete
 from agentserver.llm.providers import ModelsRefusedError
-from agentserver.testing import listener, organism, organism_of, scripted
+from agentserver.testing import listener, organism, organism_of, script_model
 from tests.core.paper import Answer, Ask
 from tests.llm.conftest import models, request
 from tests.llm.providers import serving
@@ -117,7 +117,7 @@ async def test_a_provider_is_never_asked_and_the_error_names_the_argument(shop, 
 
 async def test_a_script_answers_in_place_of_the_provider(shop, tmp_path):
     made, providers = await anyio.to_thread.run_sync(shop)
-    answers = {"writer": scripted("one", lambda prompt: Completion(prompt.messages[0].content))}
+    answers = {"writer": script_model("one", lambda prompt: Completion(prompt.messages[0].content))}
     async with organism(made, models=answers, resources=[ledger(tmp_path / "mine")]) as bed:
         assert (await bed.ask(order())).text == "one"
         assert (await bed.ask(order("two"))).text == "two"
@@ -129,7 +129,7 @@ async def test_a_script_answers_in_place_of_the_provider(shop, tmp_path):
 async def test_neither_ledger_nor_journal_of_the_project_is_touched(shop, tmp_path):
     made, _ = await anyio.to_thread.run_sync(shop)
     async with organism(
-        made, models={"writer": scripted("one")}, resources=[ledger(tmp_path / "mine")]
+        made, models={"writer": script_model("one")}, resources=[ledger(tmp_path / "mine")]
     ) as bed:
         await bed.ask(order())
     assert {file.name for file in tmp_path.iterdir() if file.is_file()} == {
@@ -142,7 +142,7 @@ async def test_neither_ledger_nor_journal_of_the_project_is_touched(shop, tmp_pa
 async def test_resources_that_a_test_does_not_give_are_an_error_before_anything_starts(shop, tmp_path):
     made, _ = await anyio.to_thread.run_sync(shop)
     with pytest.raises(ValueError, match=r"lifespan: ledger opens resources.*resources=\[\.\.\.\]"):
-        async with organism(made, models={"writer": scripted("one")}):
+        async with organism(made, models={"writer": script_model("one")}):
             pass
     assert not (tmp_path / "ledger.txt").exists()
 
@@ -157,7 +157,7 @@ async def test_a_lifespan_of_a_test_is_entered_and_left(shop, tmp_path):
         yield ledger(tmp_path / "mine")
         seen.append("left")
 
-    async with organism(made, models={"writer": scripted("one")}, resources=mine) as bed:
+    async with organism(made, models={"writer": script_model("one")}, resources=mine) as bed:
         assert (await bed.ask(order())).text == "one"
     assert seen == ["entered", "left"]
 
@@ -165,14 +165,14 @@ async def test_a_lifespan_of_a_test_is_entered_and_left(shop, tmp_path):
 async def test_a_script_that_is_too_short_fails_the_test(shop):
     made, _ = await anyio.to_thread.run_sync(shop)
     with pytest.raises(AssertionError, match="the model writer was asked 1 times; its script has 0 turns"):
-        async with organism(made, models={"writer": scripted()}, resources=[]) as bed:
+        async with organism(made, models={"writer": script_model()}, resources=[]) as bed:
             await bed.ask(order())
 
 
 async def test_a_script_of_an_unknown_model_is_an_error(shop):
     made, _ = await anyio.to_thread.run_sync(shop)
     with pytest.raises(ValueError, match="no model 'writr'; did you mean 'writer'"):
-        async with organism(made, models={"writr": scripted("x")}, resources=[]):
+        async with organism(made, models={"writr": script_model("x")}, resources=[]):
             pass
 
 
@@ -185,7 +185,7 @@ CODED = organism_of(listener("a", ask_small, Ask, replies=[Answer]))
 
 
 async def test_an_organism_made_in_code_gets_the_models_of_the_test():
-    turns = scripted({"text": "hi"}, {"fault": "rate"})
+    turns = script_model({"text": "hi"}, {"fault": "rate"})
     async with organism(CODED, models={"small": turns}, resources=[[1, 2]]) as bed:
         assert (await bed.ask(Ask("x"), "a")).text == "hi stop 2"
         refused = await bed.ask(Ask("x"), "a")

@@ -43,7 +43,7 @@ from agentserver.config.keys.isolation import IsolationKey  # noqa: TC001 - pyda
 from agentserver.config.keys.llm import LlmEntry, MaybeAgent
 from agentserver.config.keys.mcp import Server  # noqa: TC001 - pydantic reads it
 from agentserver.core.blueprint import Limits
-from agentserver.extras import installed, installing
+from agentserver.extras import install_hint, is_installed
 from agentserver.remedies.configuration import ConfigCode
 
 if TYPE_CHECKING:
@@ -431,8 +431,8 @@ def read_engine(document: Document, faulty: Collection[str], report: Mistakes) -
     if document.data.get("journal", "none") != "none":
         told = "journal: and engine: are both there, and conversations are kept in one place"
         report.error(ConfigCode.TWICE, document.locate(("journal",)), told, "remove journal:, or engine:")
-    if not installed("postgres"):
-        told = f"needs the extra postgres: {installing('postgres')}"
+    if not is_installed("postgres"):
+        told = f"needs the extra postgres: {install_hint('postgres')}"
         report.error(ConfigCode.EXTRA, document.locate(("engine", "postgres")), told)
     parts, at = urlsplit(found.url), document.locate(_URL)
     if parts.password and _URL not in document.substituted:

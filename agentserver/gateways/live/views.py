@@ -24,10 +24,11 @@ from agentserver.core.records.details import (
     Unanswered,
 )
 from agentserver.core.records.wording import WORDING
-from agentserver.drawing.picture import HEIGHT, Graph, draw_picture
 from agentserver.findings import PHRASES, Findings
 from agentserver.gateways import approval_view
 from agentserver.gateways.console.view import ASKS, MARGIN
+from agentserver.gateways.live.layout import HEIGHT, draw_picture
+from agentserver.graph import Graph
 from agentserver.payload.names import local
 from agentserver.spending import Amount
 from agentserver.trace import text
@@ -42,8 +43,8 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Question
     from agentserver.core.records.details import Detail
     from agentserver.core.state.approvals import Approval
-    from agentserver.drawing.picture import Picture
     from agentserver.findings import FindingFacts, Origins
+    from agentserver.gateways.live.layout import Picture
     from agentserver.payload.codec import Codecs
     from agentserver.ports import EngineReader
     from agentserver.trace.redact import Redaction

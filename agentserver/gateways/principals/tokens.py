@@ -96,7 +96,7 @@ class Tokens:
         Raises RuntimeError unless the store is watched: nobody could be revoked.
         """
         self._must_be_watched()
-        return bearer.holder(token, self._view.callers)
+        return bearer.find_holder(token, self._view.callers)
 
     def stands(self, caller: Caller) -> bool:
         """True while the store has the caller as it was authenticated."""
@@ -202,7 +202,7 @@ def add(store: PrincipalStore, caller: Caller) -> str:
 
     Raises KnownError, ValueError when the store cannot be used or nobody can bear the name, OSError.
     """
-    token = bearer.fresh()
+    token = bearer.make_token()
     new = Enrolled(caller, bearer.digest(token), time.time())
     _change(store, lambda known: document.added(known, new))
     return token
@@ -222,7 +222,7 @@ def rotate(store: PrincipalStore, name: str, grace: float) -> str:
 
     Raises LookupError when none of this name has a token, ValueError when the store cannot be used, OSError.
     """
-    token = bearer.fresh()
+    token = bearer.make_token()
     until = time.time() + grace
     _change(store, lambda known: document.rotated(known, name, bearer.digest(token), until))
     return token

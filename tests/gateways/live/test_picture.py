@@ -3,9 +3,9 @@ from __future__ import annotations
 import random
 
 from agentserver.core.blueprint import Listener
-from agentserver.drawing.layered import STEPS
-from agentserver.drawing.picture import HEIGHT, Graph, draw_picture
-from tests.drawing.test_layered import calls
+from agentserver.gateways.live.layout import HEIGHT, STEPS, draw_picture
+from agentserver.graph import Graph
+from tests.gateways.live.test_layered import calls
 
 
 def graph(size, lines, *, group=1, seed=1):

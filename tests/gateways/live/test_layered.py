@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentserver.core.blueprint import Listener
-from agentserver.drawing.layered import STEPS, SWEEPS, _crossings, lay_out
-from agentserver.drawing.picture import Graph
-from agentserver.drawing.svg import to_svg
+from agentserver.gateways.live.layout import STEPS, SWEEPS, _crossings, draw_picture, lay_out
+from agentserver.graph import Graph
 
 NAMES = [f"n{i}" for i in range(9)]
 ARROWS = st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(NAMES)), max_size=25)
@@ -91,10 +90,10 @@ def test_a_large_graph_is_drawn_in_groups():
     names, arrows = large(500, group=50)
     peers = {name: frozenset(b for a, b in arrows if a == name) for name in names}
     listeners = tuple(Listener(name, (), f"{name}.", peers=peers[name]) for name in names)
-    drawn = to_svg(Graph("large", listeners))
-    assert "500 listeners as 10 boxes" in drawn
-    assert drawn.count("<rect") == 10
-    assert "<title>g3: 50 listeners</title>" in drawn
+    drawn = draw_picture(Graph("large", listeners))
+    assert [note for note in drawn.graph.notes if "500 listeners as 10 boxes" in note]
+    assert len(drawn.boxes) == 10
+    assert "50 listeners" in [box.listener.description for box in drawn.boxes if box.listener.name == "g3"]
 
 
 def test_crossings_are_counted():

@@ -1,47 +1,40 @@
-"""Writes the peer graph as Mermaid, DOT and SVG. Pure and deterministic."""
+"""Draws Mermaid flowcharts and state diagrams of pages as SVG: the site loads no script from elsewhere.
+
+Uses the layout of the live view.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from lxml import etree
 
-from agentserver.drawing.picture import HEIGHT, PADDING, draw_picture
+ROOT: Final = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT)] if str(ROOT) not in sys.path else []
+
+from agentserver.core.blueprint import Listener  # noqa: E402 - from the checkout
+from agentserver.gateways.live.layout import HEIGHT, PADDING, draw_picture  # noqa: E402
+from agentserver.graph import Graph  # noqa: E402
 
 if TYPE_CHECKING:
-    from agentserver.drawing.picture import Box, Graph, Line
+    from agentserver.gateways.live.layout import Box, Line
+
+NODE: Final = re.compile(r'^ *(\w+)(\(|\[\[|\[)"([^"]*)"[\])]+$', re.MULTILINE)
+ARROW: Final = re.compile(r"^ *(\w+) --> (\w+)$", re.MULTILINE)
 
 
-def to_mermaid(graph: Graph) -> str:
-    """Write a Mermaid flowchart. Agents are round, listeners of broadcasts have a double border."""
-    ids = {listener.name: f"n{i}" for i, listener in enumerate(graph.listeners)}
-    lines = ["flowchart LR"]
-    for listener in graph.listeners:
-        opening, closing = "(", ")"
-        if not listener.agent:
-            opening, closing = ("[[", "]]") if listener.broadcast else ("[", "]")
-        lines.append(f'    {ids[listener.name]}{opening}"{listener.name}"{closing}')
-    lines += [f"    {ids[a]} --> {ids[b]}" for a, b in graph.arrows()]
-    lines += [f"    %% {note}" for note in graph.notes]
-    return "\n".join(lines) + "\n"
-
-
-def to_dot(graph: Graph) -> str:
-    """Write a DOT digraph."""
-    lines = [f"digraph {_quote(graph.name)} {{", "    rankdir=LR;", "    node [shape=box];"]
-    for listener in graph.listeners:
-        look = ["style=rounded"] if listener.agent else []
-        look += ["peripheries=2"] if listener.broadcast else []
-        tip = f"tooltip={_quote(listener.description)}"
-        lines.append(f"    {_quote(listener.name)} [{', '.join([*look, tip])}];")
-    lines += [f"    {_quote(a)} -> {_quote(b)};" for a, b in graph.arrows()]
-    lines += [f"    // {note}" for note in graph.notes]
-    return "\n".join([*lines, "}"]) + "\n"
-
-
-def _quote(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+def read_flowchart(text: str) -> Graph:
+    """Read a flowchart as ``agentserver graph`` writes it."""
+    nodes = {one: (label, shape) for one, shape, label in NODE.findall(text)}
+    arrows = [(nodes[a][0], nodes[b][0]) for a, b in ARROW.findall(text)]
+    return Graph("flowchart", tuple(
+        Listener(label, (), "", agent=shape == "(", broadcast=shape == "[[",
+                 peers=frozenset(b for a, b in arrows if a == label))
+        for label, shape in nodes.values()
+    ), "which may follow which")  # fmt: skip
 
 
 SVG = "http://www.w3.org/2000/svg"
@@ -58,18 +51,13 @@ svg { font: 13px ui-monospace, monospace; background: #fff; }
 }
 """
 
-LEGEND = "blue: agent; dashed: takes broadcasts; answers to callers are always allowed and not drawn"
-
 
 def to_svg(graph: Graph) -> str:
-    """Write a self-contained SVG: no script, font or external image.
-
-    A graph that takes too many steps to lay out gets a box for each group of listeners.
-    """
+    """Write a self-contained SVG: no script, font or external image."""
     drawn = draw_picture(graph)
-    told = (*drawn.graph.notes, LEGEND)
-    width = max(drawn.width, max(map(len, told)) * 6.6 + 2 * PADDING)
-    height = drawn.height + 20 * len(told)
+    notes = drawn.graph.notes
+    width = max(drawn.width, max(map(len, notes)) * 6.6 + 2 * PADDING)
+    height = drawn.height + 20 * len(notes)
     root = etree.Element(f"{{{SVG}}}svg", nsmap={None: SVG})  # type: ignore[dict-item]
     for key, value in {"width": width, "height": height}.items():
         root.set(key, f"{value:.0f}")
@@ -82,7 +70,7 @@ def to_svg(graph: Graph) -> str:
         _line(root, line)
     for box in drawn.boxes:
         _box(root, box)
-    for number, text in enumerate(told, 1):
+    for number, text in enumerate(notes, 1):
         note = _add(root, "text", x=f"{PADDING:.0f}", y=f"{drawn.height + 20 * number - 10:.0f}")
         note.set("class", "note")
         note.text = text

@@ -1,1 +1,0 @@
-"""Drawings of directed graphs: layered layout, SVG, Mermaid and DOT. Internal."""

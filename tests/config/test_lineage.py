@@ -292,7 +292,7 @@ def test_a_policy_that_can_find_nothing_is_pointed_at(project):
 def test_trust_without_provenance_would_mean_nothing(project):
     (found,) = project.errors(trusting("trust: source"))
     assert found.startswith(
-        "organism.yaml:7: listeners[0].trust: means nothing without provenance: at the top"
+        "organism.yaml:7: listeners[0].trust: has no effect without provenance: in the main file"
     )
 
 
@@ -411,7 +411,7 @@ def test_a_resource_carries_nothing_without_provenance(project):
     project.write("listeners/life.py", LIFE)
     text = TWO + "lifespan: {use: listeners.life.resources, carries: words}\n"
     (found,) = project.errors(text)
-    assert found.startswith("organism.yaml:11: lifespan.carries: means nothing without provenance")
+    assert found.startswith("organism.yaml:11: lifespan.carries: has no effect without provenance")
 
 
 # Views
@@ -428,7 +428,7 @@ def test_a_listener_may_be_shown_references(project):
         (
             "view: references",
             "",
-            "organism.yaml:7: listeners[0].view: means nothing without provenance: at the top",
+            "organism.yaml:7: listeners[0].view: has no effect without provenance: in the main file",
         ),
         (
             "view: handles",

@@ -147,7 +147,7 @@ def test_mistakes_of_the_handler_are_found_without_running_it(said, handler, tol
 def test_classes_beside_the_handler_would_bring_it_into_the_server(said, project):
     project.write("listeners/hostile.py", WORDS + HOSTILE.replace("raise SystemExit", "print"))
     (finding,) = said(payload="listeners.hostile.Ask")
-    assert "stands in the handler's module" in finding
+    assert "is in the module of the handler" in finding
     assert "module of their own" in finding
 
 

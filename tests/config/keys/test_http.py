@@ -80,7 +80,7 @@ def test_localhost_is_this_machine(loaded):
     [
         ("http:\n", 5, "must not be empty"),
         ("http: {bnd: x}\n", 5, 'did you mean "bind"?'),
-        ("http:\n  bind: 0.0.0.0:8420\n", 6, "tokens would pass unencrypted"),
+        ("http:\n  bind: 0.0.0.0:8420\n", 6, "tokens would be sent unencrypted"),
         ("http:\n  bind: 0.0.0.0:8420\n  behind_proxy: true\n", 6, "public_url is missing"),
         ("http:\n  behind_proxy: true\n", 6, "public_url is missing"),
         ("http:\n  public_url: https://desk.example\n", 6, "TLS is not configured"),

@@ -69,7 +69,7 @@ def test_the_place_of_a_missing_value_is_the_nearest_around_it(tmp_path):
         ("a: ! 1", 'a.yaml:1: not valid YAML: the tag "!" is not accepted'),
         ("a: 1\nb: \x07", "a.yaml:2: not valid YAML: a control character"),
         (b"a: 1\nb: \xff", "a.yaml:2: is not UTF-8 (save it in that encoding)"),
-        ("a: *x", "a.yaml:1: *x stands for what is marked with &x, and nothing is"),
+        ("a: *x", "a.yaml:1: *x is an alias without an anchor &x"),
         ("a: " + "[" * 2000, f"a.yaml:1: not valid YAML: more than {MAX_DEPTH} levels of nesting"),
         ("a: &x [*x]", "a.yaml:1: not valid YAML: too large or too deep with its aliases expanded"),
         ("#" * (1 << 20) + "\n", "a.yaml:1: is larger than 1048576 bytes"),

@@ -29,7 +29,7 @@ HEAD = "name: d\nlisteners:\n"
     ("text", "line", "told"),
     [
         (HEAD + "\t- name: say\n", 3, "a tab where YAML permits only spaces: replace it by spaces"),
-        (HEAD + "  - name: say\n\t  handler: m.say\n", 4, "a tab stands where"),
+        (HEAD + "  - name: say\n\t  handler: m.say\n", 4, "a tab where YAML permits only spaces"),
         (
             HEAD + "  - name: say\n   handler: m.say\n",
             4,

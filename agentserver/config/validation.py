@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -100,8 +101,9 @@ def parse(document: Document, model: type[IncludedFile], report: Mistakes) -> Pa
         faults: list[ErrorDetails] = []
     except ValidationError as error:
         faults = error.errors(include_url=False, include_input=False)
+    known = KnownKeys(model)
     for fault in faults:
-        _report_fault(document, model, fault, report)
+        _report_fault(document, known, fault, report)
     bad = {fault["loc"][:3] for fault in faults}
     listeners = tuple(_usable_listeners(document, bad))
     name, limits = str(document.data.get("name")), _sound_limits(document, bad)
@@ -185,9 +187,7 @@ def _sound_lifespan(document: Document, bad: set[Loc]) -> LifespanEntry | None:
     return None if data is None else LifespanEntry.model_validate(data)
 
 
-def _report_fault(
-    document: Document, model: type[IncludedFile], fault: ErrorDetails, report: Mistakes
-) -> None:
+def _report_fault(document: Document, known: KnownKeys, fault: ErrorDetails, report: Mistakes) -> None:
     loc = fault["loc"]
     if loc[:1] == ("provenance",) and len(loc) > 1:
         from agentserver.provenance.policy.model import told  # whose model it is
@@ -196,7 +196,7 @@ def _report_fault(
         report.error(code_of(fault), document.locate((*loc[:1], *place)), message)
         return
     if fault["type"] == "extra_forbidden":
-        message, suggestion = _unknown_key(model, loc)
+        message, suggestion = known.describe_unknown(loc)
     else:
         message, suggestion = describe(fault, document.read_as.get(loc), document.said(loc))
         if fault["type"] == "list_type" and isinstance(document.value(loc), dict):
@@ -206,26 +206,37 @@ def _report_fault(
     )
 
 
-def _unknown_key(model: type[IncludedFile], loc: Loc) -> tuple[str, str]:
-    key, known = str(loc[-1]), known_keys(model, loc[:-1])
-    if len(loc) == 1 and key in keys_of(OrganismFile):
-        return f'"{key}" belongs in the main file', ""
-    return f'unknown key "{key}"', did_you_mean(key, known) or f"known here: {', '.join(sorted(known))}"
+class KnownKeys:
+    """Index of the keys that each mapping of a document may have, from the JSON Schema of its model."""
 
+    def __init__(self, model: type[IncludedFile]) -> None:
+        self._model = model
 
-def known_keys(model: type[BaseModel], loc: Loc) -> set[str]:
-    """List the keys that a mapping inside a document may have, from the JSON Schema of its model."""
-    schema = model.model_json_schema()
-    definitions = schema.get("$defs", {})
-    found = _resolve(schema, definitions)
-    for part in loc:
-        below = [
-            each["items"] if isinstance(part, int) else _property(each, part)
-            for each in found
-            if ("items" in each) == isinstance(part, int)
-        ]
-        found = [one for each in below for one in _resolve(each, definitions)]
-    return {key for each in found for key in each.get("properties", {})}
+    @cached_property
+    def _schema(self) -> Mapping[str, Any]:
+        """The schema of the whole document, which takes a quarter of a second."""
+        return self._model.model_json_schema()
+
+    def describe_unknown(self, loc: Loc) -> tuple[str, str]:
+        """Return message and suggestion for an unknown key at this path."""
+        key = str(loc[-1])
+        if len(loc) == 1 and key in keys_of(OrganismFile) and key not in keys_of(self._model):
+            return f'"{key}" belongs in the main file', ""
+        known = self.at(loc[:-1])
+        return f'unknown key "{key}"', did_you_mean(key, known) or f"known here: {', '.join(sorted(known))}"
+
+    def at(self, loc: Loc) -> set[str]:
+        """List the keys of the mapping at a path."""
+        definitions = self._schema.get("$defs", {})
+        found = _resolve(self._schema, definitions)
+        for part in loc:
+            below = [
+                each["items"] if isinstance(part, int) else _property(each, part)
+                for each in found
+                if ("items" in each) == isinstance(part, int)
+            ]
+            found = [one for each in below for one in _resolve(each, definitions)]
+        return {key for each in found for key in each.get("properties", {})}
 
 
 def _property(schema: Mapping[str, Any], key: str) -> Mapping[str, Any]:

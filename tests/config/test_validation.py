@@ -263,3 +263,26 @@ def test_no_finding_shows_a_secret(project):
 )
 def test_limits(project, line, finding):
     assert project.findings(ONE + f"limits:\n  {line}\n") == [f"organism.yaml:8: limits.{finding}"]
+
+
+def test_the_schema_is_made_once_for_all_unknown_keys(project, monkeypatch):
+    made = []
+    whole = OrganismFile.model_json_schema
+    monkeypatch.setattr(OrganismFile, "model_json_schema", lambda: made.append(1) or whole())
+    found = project.errors(ONE + "".join(f"unknown_{number}: 1\n" for number in range(50)))
+    assert (len(found), len(made)) == (50, 1)
+
+
+@pytest.mark.parametrize(
+    ("keys", "near"),
+    [
+        ("llm: {backends: [{name: a, provider: scripted, modell: x}], models: []}", "model"),
+        ("llm: {backends: [], models: [], budget: {request: {token: 1}}}", "tokens"),
+        ("intents: [{name: a, target: b, template: c, params: {p: {patern: d}}}]", "pattern"),
+        ("engine: {postgres: {scheme: x}}", "schema"),
+        ("mcp: [{name: a, command: [a], tools: [{name: t, trust: source, retry: 1}]}]", "retries"),
+        ("limits: {hop: 1}", "hops"),
+    ],
+)
+def test_an_unknown_key_at_any_depth_has_its_nearest_neighbour(project, keys, near):
+    assert any(f'did you mean "{near}"?' in line for line in project.errors(ONE + keys + "\n"))

@@ -55,8 +55,6 @@ UNTRANSLATED: dict[str, tuple[float, float]] = {
     "engines": (25.8, 21.0),
     "gateways": (25.7, 21.3),
     "guards": (29.6, 38.9),
-    "handoff": (20.6, 24.8),
-    "payload": (12.5, 19.8),
     "ports": (27.0, 19.7),
     "provenance": (20.7, 29.8),
     "(modules)": (18.4, 15.2),

@@ -22,7 +22,7 @@ from agentserver.core.state.principals import Principal, Trust
 from agentserver.engines.memory import MemoryEngine
 from agentserver.extras import install_hint, is_installed, require
 from agentserver.guards.intents import HandoffRecord
-from agentserver.handoff.edge.copying import copying
+from agentserver.handoff.edge.copying import copy_records
 from agentserver.pump.editions import Callee, Edition
 from agentserver.pump.ingress import ServerIngress
 from agentserver.pump.pump import Pump, PumpHooks
@@ -173,7 +173,7 @@ class Server(ServerIngress):
             if tracing is not None:
                 stack.callback(self.stream.attach(tracing.sink))
             if self.handoffs is not None:
-                copy = await stack.enter_async_context(copying(self.handoffs, heads=self.heads))
+                copy = await stack.enter_async_context(copy_records(self.handoffs, heads=self.heads))
                 stack.callback(self.stream.attach(HandoffRecord(copy)))
             for sink in await stack.enter_async_context(run_observers(self.observers)):
                 stack.callback(self.stream.attach(sink))

@@ -17,7 +17,7 @@ from lxml import etree
 from agentserver.extras import MissingExtraError, require
 from agentserver.hygiene.simple_types import XSD
 from agentserver.payload.fields.field_table import PayloadError
-from agentserver.payload.xsd_codec import SCHEMA_BYTES, inlined, judge
+from agentserver.payload.xsd_codec import SCHEMA_BYTES, inline_schema, judge
 
 SECONDS = 60.0
 """Time limit of the generator in seconds."""
@@ -40,7 +40,7 @@ def generate(schema: Path) -> str:
     except MissingExtraError as error:
         raise CodegenError(str(error)) from None
     try:
-        tree = inlined(_read(schema), _siblings(schema))
+        tree = inline_schema(_read(schema), _siblings(schema))
         judge(tree)
     except PayloadError as error:
         raise CodegenError(f"{schema}: {error}") from None

@@ -20,7 +20,7 @@ from agentserver.core.usage import usage_instructions
 from agentserver.guards.hosting import hosted, named
 from agentserver.guards.intents import IntentRewriter
 from agentserver.guards.own import OrganismFacts, own_guards
-from agentserver.handoff.intents import Vocabulary, offered
+from agentserver.handoff.intents import Vocabulary, describe_offers
 from agentserver.payload.codec import Codecs
 from agentserver.spending import NO_BUDGETS
 from agentserver.wire import envelope, familiar
@@ -58,7 +58,7 @@ def explaining(organism: Organism, codecs: Codecs) -> Callable[[Listener], str]:
     shown = {bound.listener.name: _as_asked(bound.listener, handoffs) for bound in organism.listeners}
 
     def explain(listener: Listener) -> str:
-        offers = "" if handoffs is None else offered(handoffs.vocabulary, listener.peers)
+        offers = "" if handoffs is None else describe_offers(handoffs.vocabulary, listener.peers)
         return "\n\n".join(filter(None, (usage_instructions(listener, shown, codecs), offers)))
 
     return explain

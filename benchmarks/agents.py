@@ -261,7 +261,7 @@ def with_clock(folder: Path, backend: str = SCRIPTED) -> Path:
     from agentserver.config.glimpse import servers
     from agentserver.mcp.client.connection import ask
     from agentserver.mcp.client.process import plain
-    from agentserver.payload.foreign.lock import written
+    from agentserver.payload.foreign.lock import write_lock
 
     command = json.dumps([sys.executable, "-m", "mcp_server_time"])
     path = project(folder, backend, MCP.format(command=command))
@@ -269,7 +269,7 @@ def with_clock(folder: Path, backend: str = SCRIPTED) -> Path:
     assert not mistakes, mistakes
     lock = folder / lock_path("clock")
     lock.parent.mkdir(parents=True)
-    lock.write_text(written(ask(found[0], directory, plain).lock), "utf-8")
+    lock.write_text(write_lock(ask(found[0], directory, plain).lock), "utf-8")
     return path
 
 

@@ -166,7 +166,7 @@ async def ask(server, payload, to):
     data = payload if isinstance(payload, bytes) else codecs.of(type(payload)).encode(payload).encode()
     handle = await server.open("console")
     element = read_envelope((await handle.ask(data, to)).message).payload
-    return codecs.named(element.tag).decode(element)
+    return codecs.for_root(element.tag).decode(element)
 
 
 def test_a_hand_written_schema_judges_the_messages_of_its_listener(shop):

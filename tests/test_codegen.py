@@ -36,7 +36,7 @@ def test_a_module_is_generated_and_its_classes_are_payloads(tmp_path: Path) -> N
     codecs = Codecs([module.Invoice, module.Receipt])
     for cls in (module.Invoice, module.Receipt):
         codec = codecs.of(cls)
-        assert codecs.named(cls.__xml_name__) is codec
+        assert codecs.for_root(cls.__xml_name__) is codec
         assert codec.example()
     assert [line for line in source.splitlines() if line.startswith("bind(")] == [
         "bind(Receipt, SCHEMA)",

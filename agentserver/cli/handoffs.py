@@ -53,7 +53,7 @@ def audit(ctx: click.Context, plan: Path, root: Path, form: str) -> None:
     Prints each finding with its line in the file. Exit code 1 when a finding is HARD, 2 when the file is not a
     plan.
     """
-    from agentserver.handoff.plans.audit import FindingsFormat, audit_plan, fails, written
+    from agentserver.handoff.plans.audit import FindingsFormat, audit_plan, fails, write_findings
     from agentserver.handoff.plans.steps import StepsError
 
     try:
@@ -63,7 +63,7 @@ def audit(ctx: click.Context, plan: Path, root: Path, form: str) -> None:
     except OSError as error:
         hint = "" if plan.exists() else ": a plan is a file with a row for each handoff (docs/handoffs.md)"
         project.refuse(ctx, f"{plan}: {error.strerror}{hint}")
-    click.echo(written(findings, str(plan), FindingsFormat(form)))
+    click.echo(write_findings(findings, str(plan), FindingsFormat(form)))
     ctx.exit(HARD if fails(findings) else 0)
 
 

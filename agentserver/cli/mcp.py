@@ -104,7 +104,7 @@ def lock(ctx: click.Context, organism: Path | None, only: str | None) -> None:
     file.
     """
     from agentserver.config.code.tools import lock_path
-    from agentserver.payload.foreign.lock import LockError, written
+    from agentserver.payload.foreign.lock import LockError, write_lock
 
     servers, directory = _find_servers(ctx, organism, only)
     for server in servers:
@@ -113,7 +113,7 @@ def lock(ctx: click.Context, organism: Path | None, only: str | None) -> None:
             project.say(line)
         path = directory / lock_path(server.name)
         try:
-            text = written(found.lock)
+            text = write_lock(found.lock)
         except LockError as error:
             project.refuse(ctx, f"{server.name}: {error}")
         if path.is_file() and path.read_text(encoding="utf-8") == text:
@@ -133,14 +133,14 @@ def diff(ctx: click.Context, organism: Path | None, only: str | None) -> None:
     Exit code 1 when a tool was changed, removed or added.
     """
     from agentserver.config.code.tools import lock_path
-    from agentserver.payload.foreign.lock import LockError, locked
+    from agentserver.payload.foreign.lock import LockError, read_lock
 
     servers, directory = _find_servers(ctx, organism, only)
     changed = False
     for server in servers:
         path = directory / lock_path(server.name)
         try:
-            agreed = locked(path.read_bytes())
+            agreed = read_lock(path.read_bytes())
         except OSError as error:
             project.refuse(ctx, f"{path}: {error.strerror}; run: agentserver mcp lock --server {server.name}")
         except LockError as error:

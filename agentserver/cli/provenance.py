@@ -115,7 +115,7 @@ def _recorded_leaves(
     taken: defaultdict[str, list[Leaf]] = defaultdict(list)
     said: defaultdict[str, list[Leaf]] = defaultdict(list)
     for delivery in deliveries:
-        codec = rules.codecs.named(delivery.root)
+        codec = rules.codecs.for_root(delivery.root)
         if codec is None or not (delivery.to in wanted or delivery.sender in wanted):
             continue
         element = read_own(delivery, codec, rules.bounds)

@@ -9,7 +9,7 @@ from agentserver.config.code.signature import is_payload
 from agentserver.config.findings import SourceSpan, did_you_mean
 from agentserver.config.organism import Handoffs, SourceLine
 from agentserver.core.handoffs import Handoff, Task
-from agentserver.handoff.intents import LEGACY, Intent, Vocabulary, narrowing, vocabulary
+from agentserver.handoff.intents import LEGACY, Intent, Vocabulary, find_narrow_peers, vocabulary
 from agentserver.handoff.parameters import NATIVE, Parameter, from_xsd
 from agentserver.handoff.scrub import Scrub
 from agentserver.hygiene.objections import Objection
@@ -55,7 +55,9 @@ def read_handoffs(parsed: ParsedDocument, bound: Sequence[BoundListener], binder
         _report(words, sound, parsed, report)
         return None
     _check_targets(sound, bound, report)
-    _report(narrowing(words, {b.listener.name: b.listener.peers for b in bound}), sound, parsed, report)
+    _report(
+        find_narrow_peers(words, {b.listener.name: b.listener.peers for b in bound}), sound, parsed, report
+    )
     payloads = _payloads(sound, bound, report)
     place = sound[0].declared.locate()
     audit = None if common.audit == "none" else common.audit

@@ -367,7 +367,7 @@ class Rules:
 
     def _whole(self, draft: Draft, element: etree._Element) -> Draft | None:
         """The draft with another payload; None for one that breaks its schema or the bounds."""
-        markup, codec = canonical(element).decode(), self.codecs.named(draft.root)
+        markup, codec = canonical(element).decode(), self.codecs.for_root(draft.root)
         read = envelope.read_written(markup, self.bounds)
         if codec is None or isinstance(read, envelope.Malformed) or not codec.valid(read):
             return None

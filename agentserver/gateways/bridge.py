@@ -17,9 +17,9 @@ from anyio import from_thread, to_thread
 from agentserver.core.handoffs import Handoff, Param
 from agentserver.core.messages import Reply
 from agentserver.handoff import audit
-from agentserver.handoff.judgement import Facts, Rejected
+from agentserver.handoff.judgement import Facts, RejectedRequest
 from agentserver.handoff.managed.agents import SourceLost
-from agentserver.handoff.managed.orchestrate import now
+from agentserver.handoff.managed.orchestrate import current_time
 from agentserver.handoff.requests import RequestRefusal
 from agentserver.payload.generate import Unencodable
 from agentserver.supervision import Ending, start_errand
@@ -120,7 +120,7 @@ class Bridge:
             found = self._message(attempt.request)
             if isinstance(found, RequestRefusal):
                 facts = Facts(self.principal.name, attempt.request)
-                self.sink.append(audit.record(Rejected(found, facts), now()))
+                self.sink.append(audit.record(RejectedRequest(found, facts), current_time()))
                 accepted = False
             else:
                 accepted = from_thread.run(self._send, handle, found)

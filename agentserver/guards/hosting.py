@@ -158,7 +158,7 @@ class HostedGuard:
         sender, to, root, thread = about
 
         def decode() -> Any:
-            codec = self._codecs.named(root)
+            codec = self._codecs.for_root(root)
             if codec is None:
                 raise LookupError(f"no class is known for {root}")
             return codec.decode(element)

@@ -15,7 +15,7 @@ from agentserver.core.handoffs import Handoff, Param, Task, Words
 from agentserver.core.messages import Draft
 from agentserver.core.records.details import Ground, HandoffAttempt
 from agentserver.handoff import audit
-from agentserver.handoff.judgement import Approved, Circumstances, judge
+from agentserver.handoff.judgement import ApprovedRequest, Circumstances, judge
 from agentserver.handoff.parameters import WrittenValue
 from agentserver.handoff.requests import HandoffRequest, RequestRefusal, digest
 from agentserver.handoff.scrub import Scrub
@@ -74,7 +74,7 @@ class IntentRewriter:
             return None
         at = datetime.fromtimestamp(sender.at, UTC)
         verdict, note = self._judged(request, sender, at)
-        if not isinstance(verdict, Approved):
+        if not isinstance(verdict, ApprovedRequest):
             return Rewrite(_denied(verdict.reason), note)
         return Rewrite(self._written(verdict, at), note, verdict.allow_peers)
 
@@ -136,7 +136,7 @@ class IntentRewriter:
         checked = self._vocabulary.intents.get(intent)
         return "" if checked is None else checked.intent.note
 
-    def _written(self, approved: Approved, at: datetime) -> Draft | Denial:
+    def _written(self, approved: ApprovedRequest, at: datetime) -> Draft | Denial:
         """The task, encoded and held against its schema like every other message."""
         task = Task(
             approved.intent,

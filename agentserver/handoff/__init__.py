@@ -1,7 +1,8 @@
 """Handing work from one agent to another through a closed vocabulary.
 
-The modules here are pure; ``edge`` and ``validation`` hold files, processes and the network. The library face for code
-that knows no pump has its names here. They are imported when they are asked for, so that the pure modules stay so.
+The modules here are pure; ``edge`` and ``validation`` hold files, processes and the network. The library face for
+code that knows no pump has its names here. They are imported when they are asked for, so that the pure modules stay
+so.
 
 Internal, but for the names that docs/reference.md lists.
 """
@@ -34,7 +35,7 @@ _FROM = MappingProxyType(
 
 
 def __getattr__(name: str) -> Any:
-    """A name of the library face."""
+    """Return a name of the library face."""
     if name not in _FROM:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_FROM[name]}"), name)

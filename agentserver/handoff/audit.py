@@ -1,6 +1,6 @@
 """The record of handoffs: every attempt, by lengths and hashes, in a chain.
 
-Owns the record, its keys and the hash chain over its lines. Refuses to know where records go. Contents never
+Contents never
 enter a record; of a name that was not validated it has length and hash, since the name itself may be the
 attack.
 """
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from agentserver.foreign_json.reading import JsonLimits
 from agentserver.foreign_json.reading import parse_json as read_json
-from agentserver.handoff.judgement import Approved, Facts, Rejected, Verdict
+from agentserver.handoff.judgement import ApprovedRequest, Facts, RejectedRequest, Verdict
 from agentserver.handoff.requests import RequestRefusal, digest
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ GENESIS: Final = "0" * 64
 LONGEST: Final = 200
 """Characters of what a record of a break says."""
 NAMES: Final = 32
-"""Names that were not validated of which a record has length and hash; more are counted in."""
+"""Unvalidated names that a record keeps by length and hash; more are counted in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class HandoffEntry:
 
 
 class AuditSink(Protocol):
-    """The destination of records. One that fails reports it and lets the handoff go on."""
+    """The destination of records. One that fails reports it and lets the handoff continue."""
 
     def append(self, record: HandoffEntry) -> None:
         """Keep a record. Raises nothing."""
@@ -56,22 +56,22 @@ KEYS: Final = (
 
 
 def record(verdict: Verdict, at: str) -> HandoffEntry:
-    """The record of a verdict; ``at`` is the time, ISO 8601 with zone."""
+    """Return the record of a verdict; ``at`` is the time, ISO 8601 with zone."""
     return HandoffEntry(tuple(zip(KEYS, values(verdict, at), strict=True)))
 
 
 def values(verdict: Verdict, at: str) -> tuple[Any, ...]:
-    """The values of a verdict's record, in the order of ``KEYS``."""
+    """Return the values of a verdict's record, in the order of ``KEYS``."""
     source, request, target_known, intent_known, _, sanitized = facts = verdict.facts
     target, intent, _, event, _, raw_len, raw_sha256, note = request
-    approved = isinstance(verdict, Approved)
+    approved = isinstance(verdict, ApprovedRequest)
     return (
         at,
         source,
         target if target_known else _unknown(target),
         intent if intent_known else _unknown(intent),
         "approve" if approved else "reject",
-        None if isinstance(verdict, Approved) else str(verdict.reason),
+        None if isinstance(verdict, ApprovedRequest) else str(verdict.reason),
         _keys(facts),
         raw_len,
         len(event) + len(note),
@@ -83,13 +83,15 @@ def values(verdict: Verdict, at: str) -> tuple[Any, ...]:
     )
 
 
-def undelivered(approved: Approved, reason: RequestRefusal = RequestRefusal.DELIVERY_FAILED) -> Rejected:
-    """The verdict on a handoff that was approved and then could not be handed to its target."""
-    return Rejected(reason, approved.facts)
+def reject_undelivered(
+    approved: ApprovedRequest, reason: RequestRefusal = RequestRefusal.DELIVERY_FAILED
+) -> RejectedRequest:
+    """Return the verdict on a handoff that was approved and then could not be handed to its target."""
+    return RejectedRequest(reason, approved.facts)
 
 
 def _unknown(text: str | None) -> Any:
-    """A name that was not validated."""
+    """Return a name that was not validated."""
     return None if text is None else {"len": len(text), "sha256": digest(text)}
 
 
@@ -117,10 +119,10 @@ class Flaw:
     detail: str
 
 
-def sealed(record: HandoffEntry, after: Seal) -> tuple[str, Seal]:
-    """The line of a record in a chain, without a newline, and the chain's new end.
+def seal_record(record: HandoffEntry, after: Seal) -> tuple[str, Seal]:
+    """Return the line of a record in a chain, without a newline, and the chain's new end.
 
-    The hash is that of the line as it would stand without its last member, the hash.
+    The hash covers the line without its last member, the hash.
     """
     members = (*record.members, ("seq", after.count + 1), ("previous", after.hash))
     text = json.dumps(dict(members), separators=(",", ":"))
@@ -144,9 +146,9 @@ def verify(lines: Iterable[str], end: Seal | None = None) -> Seal | Flaw:
     at = Seal()
     known = end is None or end.count == 0
     for number, line in enumerate(lines, 1):
-        found = _next(line, at)
+        found = _next_seal(line, at)
         if isinstance(found, str):
-            return _told(line) or Flaw(number, found)
+            return _describe_request(line) or Flaw(number, found)
         at = found
         known = known or at == end
     if not known:
@@ -159,8 +161,8 @@ def verify(lines: Iterable[str], end: Seal | None = None) -> Seal | Flaw:
     return at
 
 
-def _told(line: str) -> Flaw | None:
-    """The flaw that a record of a break tells of."""
+def _describe_request(line: str) -> Flaw | None:
+    """Return the flaw that a record of a break names."""
     members = _members(line) or {}
     if members.get("result") != BREAK or type(members.get("line")) is not int:
         return None
@@ -172,7 +174,7 @@ def _cut(count: int) -> str:
     return f"is missing: the chain had {count} records"
 
 
-def _next(line: str, after: Seal) -> Seal | str:
+def _next_seal(line: str, after: Seal) -> Seal | str:
     members = _members(line)
     found = _LINE.fullmatch(line)
     if members is None or found is None:
@@ -188,8 +190,8 @@ def _members(line: str) -> dict[str, Any] | None:
     return members if isinstance(members, dict) else None
 
 
-def ending(line: str) -> Seal | None:
-    """The end of a chain whose last line this is; None when it is no record, or not as it was written."""
+def parse_seal(line: str) -> Seal | None:
+    """Return the end of a chain whose last line this is; None when it is no record, or not as it was written."""
     members, found = _members(line), _LINE.fullmatch(line)
     if members is None or found is None or type(members.get("seq")) is not int:
         return None
@@ -197,8 +199,8 @@ def ending(line: str) -> Seal | None:
     return Seal(members["seq"], claimed) if claimed == digest(f"{text}}}") else None
 
 
-def preceding(line: str) -> Seal | None:
-    """The end of the chain before this line, taken at its word; None when it is no record."""
+def parse_previous_seal(line: str) -> Seal | None:
+    """Return the end of the chain before this line, taken at its word; None when it is no record."""
     members = _members(line)
     if members is None or type(members.get("seq")) is not int or not isinstance(members.get("previous"), str):
         return None
@@ -209,19 +211,19 @@ BREAK: Final = "break"
 """The ``result`` of a record that says that the file was not as it had been left."""
 
 
-def broken(flaw: Flaw, at: str) -> HandoffEntry:
-    """The record of a break, behind which the chain goes on from where it is known to have ended."""
+def record_break(flaw: Flaw, at: str) -> HandoffEntry:
+    """Return the record of a break, behind which the chain continues from its known end."""
     return HandoffEntry((("timestamp", at), ("result", BREAK), ("line", flaw.line), ("detail", flaw.detail)))
 
 
-def followed(lines: Iterable[str]) -> tuple[Seal, Flaw | None]:
-    """The end of a chain, and the first place where it is broken and no record behind it says so."""
+def follow_chain(lines: Iterable[str]) -> tuple[Seal, Flaw | None]:
+    """Return the end of a chain, and the first place where it is broken and no record behind it says so."""
     at, flaw = Seal(), None
     for number, line in enumerate(lines, 1):
-        found = _next(line, at)
+        found = _next_seal(line, at)
         if flaw is None and isinstance(found, Seal):
             at = found
-        elif (_members(line) or {}).get("result") == BREAK and (resumed := ending(line)) is not None:
+        elif (_members(line) or {}).get("result") == BREAK and (resumed := parse_seal(line)) is not None:
             at, flaw = resumed, None
         elif flaw is None:
             flaw = Flaw(number, str(found))

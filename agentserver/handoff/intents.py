@@ -1,7 +1,6 @@
 """The closed vocabulary of handoffs.
 
-Owns what an intent declares, the checks that make a set of them a vocabulary, and the words by which a listener is told
-what it may ask. Refuses to know requests. A
+A
 vocabulary that exists has been proved: every value is a slug by its type, whether a template interpolates it or the
 target is only given it. Descriptions belong in the free texts, which travel as data.
 """
@@ -30,7 +29,7 @@ __all__ = ["Intent", "Vocabulary", "vocabulary"]
 NOTE: Final = 500
 """Characters of an intent's free text, unless it says otherwise."""
 EVENT: Final = 2000
-"""Characters of the free text that any request may carry beside its parameters."""
+"""Characters of the free text that any request may carry in addition to its parameters."""
 LEGACY: Final = "legacy"
 """The key of a fault of the intent that older requests are taken for."""
 FREE: Final = 10_000
@@ -49,9 +48,9 @@ class Intent:
         targets: the listeners that may be asked.
         template: the steering text, with ``{parameter}`` where a value goes.
         parameters: the typed values.
-        note: name of the parameter that is free text, which travels in the data frame alone; empty for none.
+        note: name of the parameter that is free text, which travels in the data frame alone; empty without one.
         note_most: characters of that text.
-        event_most: characters of the free text beside the parameters; 0 for none.
+        event_most: characters of the free text; 0 if it is not allowed.
         allow_peers: the only peers that the target may reach while it acts on the handoff; None for all of them.
     """
 
@@ -72,7 +71,7 @@ class VocabularyFault:
     Args:
         intent: the intent concerned.
         field: the parameter or key concerned; empty for all of it.
-        detail: what is wrong and what would work.
+        detail: the fault and a correction.
     """
 
     intent: str
@@ -84,7 +83,7 @@ class VocabularyFault:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedIntent:
     """An intent whose template was proved.
 
     Args:
@@ -110,7 +109,7 @@ class Vocabulary:
         legacy: the intent that requests of the older form, free text alone, are taken for; None refuses them.
     """
 
-    intents: Mapping[str, Checked]
+    intents: Mapping[str, CheckedIntent]
     targets: frozenset[str]
     legacy: str | None = None
 
@@ -132,13 +131,13 @@ def vocabulary(
         else frozenset(at for each in declared for at in each.targets)
     )
     faults: list[VocabularyFault] = []
-    checked: dict[str, Checked] = {}
+    checked: dict[str, CheckedIntent] = {}
     for intent in declared:
         if intent.name in checked:
             faults.append(VocabularyFault(intent.name, "name", "is declared twice"))
         faults.extend(_facts(intent, allowed))
-        found = _proved(intent)
-        if isinstance(found, Checked):
+        found = _prove_intent(intent)
+        if isinstance(found, CheckedIntent):
             checked[intent.name] = found
         else:
             faults.extend(found)
@@ -170,7 +169,7 @@ def _facts(intent: Intent, allowed: AbstractSet[str]) -> Iterator[VocabularyFaul
             yield VocabularyFault(intent.name, name, "is declared twice")
 
 
-def _proved(intent: Intent) -> Checked | tuple[VocabularyFault, ...]:
+def _prove_intent(intent: Intent) -> CheckedIntent | tuple[VocabularyFault, ...]:
     try:
         template = parse(intent.template)
     except TemplateError as error:
@@ -178,12 +177,12 @@ def _proved(intent: Intent) -> Checked | tuple[VocabularyFault, ...]:
     slugs: dict[str, Slug] = {}
     faults: list[VocabularyFault] = []
     for name in sorted(template.names.union(each.name for each in intent.parameters)):
-        found = _interpolated(intent, name)
+        found = _prove_interpolated(intent, name)
         if isinstance(found, VocabularyFault):
             faults.append(found)
         else:
             slugs[name] = found
-    if not template.always(frozenset(each.name for each in intent.parameters if each.required)):
+    if not template.holds_with(frozenset(each.name for each in intent.parameters if each.required)):
         faults.append(
             VocabularyFault(intent.name, "template", "is empty when no optional parameter is given")
         )
@@ -192,7 +191,7 @@ def _proved(intent: Intent) -> Checked | tuple[VocabularyFault, ...]:
         faults.append(judge)
         return tuple(faults)
     names = frozenset([*(each.name for each in intent.parameters), *([intent.note] if intent.note else [])])
-    return tuple(faults) or Checked(intent, template, slugs, judge, names)
+    return tuple(faults) or CheckedIntent(intent, template, slugs, judge, names)
 
 
 def _judge(intent: Intent) -> Judge | VocabularyFault:
@@ -202,7 +201,7 @@ def _judge(intent: Intent) -> Judge | VocabularyFault:
         return VocabularyFault(intent.name, "parameters", str(error))
 
 
-def _interpolated(intent: Intent, name: str) -> Slug | VocabularyFault:
+def _prove_interpolated(intent: Intent, name: str) -> Slug | VocabularyFault:
     if name == intent.note:
         return VocabularyFault(intent.name, name, "is free text, which a template must not interpolate")
     parameter = next((each for each in intent.parameters if each.name == name), None)
@@ -213,7 +212,7 @@ def _interpolated(intent: Intent, name: str) -> Slug | VocabularyFault:
     return VocabularyFault(intent.name, name, found.detail) if isinstance(found, Objection) else found
 
 
-def _legacy(checked: Mapping[str, Checked], legacy: str | None) -> Iterator[VocabularyFault]:
+def _legacy(checked: Mapping[str, CheckedIntent], legacy: str | None) -> Iterator[VocabularyFault]:
     if legacy is None:
         return
     found = checked.get(legacy)
@@ -225,7 +224,9 @@ def _legacy(checked: Mapping[str, Checked], legacy: str | None) -> Iterator[Voca
         )
 
 
-def narrowing(vocabulary: Vocabulary, peers: Mapping[str, AbstractSet[str]]) -> tuple[VocabularyFault, ...]:
+def find_narrow_peers(
+    vocabulary: Vocabulary, peers: Mapping[str, AbstractSet[str]]
+) -> tuple[VocabularyFault, ...]:
     """Places where ``allow_peers`` names what the target cannot reach anyway, or a target does not exist.
 
     Args:
@@ -247,7 +248,7 @@ def narrowing(vocabulary: Vocabulary, peers: Mapping[str, AbstractSet[str]]) -> 
     return tuple(faults)
 
 
-# --- what a listener is told ----------------------------------------------------------------------------------------
+# --- the part shown to a listener ------------------------------------------------------------------------------------
 
 INTRODUCTION: Final = """\
 ## Handing over work
@@ -256,8 +257,8 @@ MOST: Final = 20_000
 """Characters of the text; intents beyond it are counted."""
 
 
-def offered(vocabulary: Vocabulary, peers: AbstractSet[str]) -> str:
-    """The intents by which a listener with these peers may hand work over; empty when there are none."""
+def describe_offers(vocabulary: Vocabulary, peers: AbstractSet[str]) -> str:
+    """Return the intents that let a listener with these peers hand work over; empty without any."""
     lines = list(_offers((checked.intent for checked in vocabulary.intents.values()), peers))
     if not lines:
         return ""

@@ -1,6 +1,6 @@
 """The judgement of a handoff, and the text that its target is given.
 
-Owns the order of the questions and the verdict. Pure: the time comes in, nothing is recorded here. The
+Pure: the time comes in, nothing is recorded here. The
 steering text and the sender's words leave as separate values and are never joined.
 """
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from collections.abc import Set as AbstractSet
 
-    from agentserver.handoff.intents import Checked, Vocabulary
+    from agentserver.handoff.intents import CheckedIntent, Vocabulary
 
-__all__ = ["Approved", "Circumstances", "Rejected", "judge"]
+__all__ = ["ApprovedRequest", "Circumstances", "RejectedRequest", "judge"]
 
 _new = tuple.__new__
 """Makes a tuple without the call of Python that its class would make."""
@@ -44,21 +44,21 @@ class Facts(NamedTuple):
     sanitized: int | None = None
 
 
-class Rejected(NamedTuple):
+class RejectedRequest(NamedTuple):
     """The handoff does not happen. The reason is for the record; a sender learns only that it was refused."""
 
     reason: RequestRefusal
     facts: Facts
 
 
-class Approved(NamedTuple):
+class ApprovedRequest(NamedTuple):
     """The handoff may happen.
 
     Args:
         target: the listener.
         intent: the intent's name.
         params: the parameters as text, in the order of their declaration.
-        steering: what the target is told, rendered from the author's template.
+        steering: the target's instruction, rendered from the author's template.
         data: the sender's own words, for a data frame; empty when it had none.
         allow_peers: the only peers in force below this handoff; None for no narrowing.
     """
@@ -72,16 +72,16 @@ class Approved(NamedTuple):
     facts: Facts
 
 
-Verdict: TypeAlias = Approved | Rejected
+Verdict: TypeAlias = ApprovedRequest | RejectedRequest
 
 
 class Circumstances(NamedTuple):
-    """The circumstances of a judgement, beside vocabulary and request.
+    """The circumstances of a judgement other than vocabulary and request.
 
     Args:
         source: the sender, as the system knows it.
         at: the time, ISO 8601 with zone.
-        peers: whom the sender may reach; None where no peers are declared, outside of a pump.
+        peers: the listeners that the sender may reach; None if no peers are declared, outside of a pump.
         scrub: whether instruction-like lines are taken out of the sender's words.
     """
 
@@ -95,26 +95,28 @@ def judge(vocabulary: Vocabulary, request: HandoffRequest, around: Circumstances
     """Decide about one request. The same arguments give the same verdict."""
     given = dict(request.params)
     checked = vocabulary.intents.get(request.intent or "")
-    # Of an unknown intent the free text is what has no name, of a known one what it calls so.
+    # Of an unknown intent the free text has no name; a known intent names it.
     said = _text(given.get("" if checked is None else checked.intent.note, ""))
     if request.note != (said or ""):
         request = request._replace(note=said or "")
     reason = request.fault if request.fault in _EARLY else _target(vocabulary, request, around)
     if reason is not None:
-        return Rejected(reason, Facts(around.source, request))
+        return RejectedRequest(reason, Facts(around.source, request))
     if request.fault is RequestRefusal.LEGACY_PAYLOAD and vocabulary.legacy is not None:
         request = request._replace(intent=vocabulary.legacy, fault=None)
         checked = vocabulary.intents.get(vocabulary.legacy)
         said = None if checked is None else _text(given.get(checked.intent.note, ""))
     if request.fault is not None:
-        return Rejected(request.fault, Facts(around.source, request, target_known=True))
+        return RejectedRequest(request.fault, Facts(around.source, request, target_known=True))
     if checked is None:
-        return Rejected(RequestRefusal.UNKNOWN_INTENT, Facts(around.source, request, target_known=True))
-    return _within(checked, request, around, given, said)
+        return RejectedRequest(
+            RequestRefusal.UNKNOWN_INTENT, Facts(around.source, request, target_known=True)
+        )
+    return _judge_known(checked, request, around, given, said)
 
 
 def _text(value: object) -> str | None:
-    """A free text among the parameters; None for what is none."""
+    """Return a free text among the parameters; None if they are invalid."""
     text = value.text if isinstance(value, WrittenValue) else value
     return text if isinstance(text, str) else None
 
@@ -127,7 +129,7 @@ _EARLY: Final = frozenset(
         RequestRefusal.FORGED_TASK,
     }
 )
-"""Refusals of what has no target to be judged by."""
+"""Refusals of a request without a target."""
 
 
 def _target(vocabulary: Vocabulary, request: HandoffRequest, around: Circumstances) -> RequestRefusal | None:
@@ -138,54 +140,54 @@ def _target(vocabulary: Vocabulary, request: HandoffRequest, around: Circumstanc
     return None
 
 
-def _within(
-    checked: Checked,
+def _judge_known(
+    checked: CheckedIntent,
     request: HandoffRequest,
     around: Circumstances,
     given: Mapping[str, object],
     said: str | None,
 ) -> Verdict:
-    """Decide about a request whose target and intent are known; ``said`` is the note, None for what is no text."""
+    """Decide about a request whose target and intent are known; ``said`` is the note, None if it is no text."""
     intent = checked.intent
     if request.target not in intent.targets:
-        return _known(RequestRefusal.TARGET_NOT_OF_INTENT, request, around)
+        return _reject_known(RequestRefusal.TARGET_NOT_OF_INTENT, request, around)
     params = _params(checked, given)
     if params is None or said is None:
-        return _known(RequestRefusal.PARAMS_SCHEMA, request, around)
-    return _told(checked, request, around, said, params)
+        return _reject_known(RequestRefusal.PARAMS_SCHEMA, request, around)
+    return _approve(checked, request, around, said, params)
 
 
-def _known(reason: RequestRefusal, request: HandoffRequest, around: Circumstances) -> Rejected:
-    """The refusal of a request whose names are the vocabulary's and whose values are not."""
-    return Rejected(reason, Facts(around.source, request, target_known=True, intent_known=True))
+def _reject_known(reason: RequestRefusal, request: HandoffRequest, around: Circumstances) -> RejectedRequest:
+    """Return the refusal of a request whose names are the vocabulary's and whose values are not."""
+    return RejectedRequest(reason, Facts(around.source, request, target_known=True, intent_known=True))
 
 
-def _told(
-    checked: Checked,
+def _approve(
+    checked: CheckedIntent,
     request: HandoffRequest,
     around: Circumstances,
     said: str,
     params: Mapping[str, str],
 ) -> Verdict:
-    """The last bounds, and what the target is told; ``said`` is the note."""
+    """Check the last bounds and render the target's instruction; ``said`` is the note."""
     intent, written = checked.intent, request.event
     event = sanitize(written, FREE, around.scrub) if 0 < len(written) <= FREE else ""
     note = sanitize(said, FREE, around.scrub) if 0 < len(said) <= FREE else ""
     facts = _new(Facts, (around.source, request, True, True, True, len(event) + len(note)))
     if len(written) > intent.event_most or len(said) > intent.note_most:
-        return Rejected(RequestRefusal.OVER_BOUND, facts)
+        return RejectedRequest(RequestRefusal.OVER_BOUND, facts)
     for name, value in params.items():
         if not checked.slugs[name].keeps_budget(value):
-            return Rejected(RequestRefusal.WORD_BUDGET, facts)
+            return RejectedRequest(RequestRefusal.WORD_BUDGET, facts)
     data = tuple([DataFrame(around.source, around.at, text) for text in (event, note) if text])
     steering = checked.template.render(params)
     assert request.target is not None
     told = request.target, intent.name, tuple(params.items()), steering, data
-    return _new(Approved, (*told, intent.allow_peers, facts))
+    return _new(ApprovedRequest, (*told, intent.allow_peers, facts))
 
 
-def _params(checked: Checked, given: Mapping[str, object]) -> dict[str, str] | None:
-    """The parameters as text, each of its type, in the order of their declaration; None when one is not.
+def _params(checked: CheckedIntent, given: Mapping[str, object]) -> dict[str, str] | None:
+    """Return the parameters as text, each of its type, in the order of their declaration; None when one is not.
 
     Each value is looked at again, by character, since a template may interpolate it.
     """

@@ -1,6 +1,6 @@
 """The typed parameters of an intent.
 
-Owns what a parameter is and how one is read from a payload's XSD. Refuses to know templates. A parameter's
+A parameter's
 text is judged by libxml2 as a whole value, so neither white space around it nor a trailing newline ever
 passes.
 """
@@ -49,7 +49,7 @@ NATIVE: Final[Mapping[str, tuple[Type, str]]] = {
 
 
 class WrittenValue(NamedTuple):
-    """A value of any type as it stands in XML: what a guard takes from a payload's element."""
+    """A value of any type as XML text: what a guard takes from a payload's element."""
 
     text: str
 
@@ -60,7 +60,7 @@ class Parameter:
 
     Args:
         name: as in the request and in the template.
-        lexical: what its text looks like.
+        lexical: the form of its text.
         type: what a request may hold for it.
         required: whether a request must have it.
         words: how many words a value may spell when a template interpolates it.
@@ -73,7 +73,7 @@ class Parameter:
     words: int = slug.BUDGET
 
     def text(self, value: object) -> str | None:
-        """The text of a value of this type; None when it is none. What is written is still to be judged."""
+        """Return the text of a value of this type; None for another type. The text is still to be judged."""
         if isinstance(value, WrittenValue):
             return value.text
         if self.type is Type.BOOLEAN:
@@ -87,7 +87,7 @@ _BEYOND: Final = 10**18
 
 
 def from_xsd(markup: str) -> tuple[Parameter, ...] | Objection:
-    """The parameters that a payload's XSD declares: the children and attributes of its one root element.
+    """Return the parameters that a payload's XSD declares: the children and attributes of its one root element.
 
     Nested and repeated fields are no parameters, since there is no place for them in a sentence.
     """
@@ -97,7 +97,7 @@ def from_xsd(markup: str) -> tuple[Parameter, ...] | Objection:
     root = schema.tree
     elements = [each for each in root if tree.local(each) == "element"]
     if len(elements) != 1:
-        return _no("", "must declare one root element")
+        return _object("", "must declare one root element")
     found: list[Parameter] = []
     for field in _fields(root, elements[0]):
         parameter = _parameter(root, field)
@@ -107,20 +107,20 @@ def from_xsd(markup: str) -> tuple[Parameter, ...] | Objection:
     return tuple(found)
 
 
-def _no(path: str, detail: str) -> Objection:
+def _object(path: str, detail: str) -> Objection:
     return Objection("parameters", path, detail)
 
 
-def _named(root: etree._Element, reference: str) -> etree._Element | None:
+def _find_named(root: etree._Element, reference: str) -> etree._Element | None:
     name = reference.rpartition(":")[2]
     return next((each for each in root if each.get("name") == name and each.tag != tree.tag("element")), None)
 
 
 def _fields(root: etree._Element, element: etree._Element) -> Iterator[etree._Element]:
-    """The element and attribute declarations directly below the root element."""
+    """Yield the element and attribute declarations directly below the root element."""
     kind = element.find(tree.tag("complexType"))
     if kind is None:
-        kind = _named(root, element.get("type", ""))
+        kind = _find_named(root, element.get("type", ""))
     waiting = [] if kind is None else [kind]
     while waiting:
         part = waiting.pop(0)
@@ -134,10 +134,10 @@ def _fields(root: etree._Element, element: etree._Element) -> Iterator[etree._El
 def _parameter(root: etree._Element, field: etree._Element) -> Parameter | Objection:
     name = field.get("name", "")
     if field.get("maxOccurs", "1") != "1":
-        return _no(name, "is repeated; a parameter has one value")
-    described = _described(root, field)
+        return _object(name, "is repeated; a parameter has one value")
+    described = _read_description(root, field)
     if described is None:
-        return _no(name, f"must have a simple type: {', '.join(NATIVE)}, or a restriction of one")
+        return _object(name, f"must have a simple type: {', '.join(NATIVE)}, or a restriction of one")
     kind, lexical = described
     optional = (
         field.get("minOccurs") == "0" if tree.local(field) == "element" else field.get("use") != "required"
@@ -145,8 +145,8 @@ def _parameter(root: etree._Element, field: etree._Element) -> Parameter | Objec
     return Parameter(name, lexical, kind, not optional)
 
 
-def _described(root: etree._Element, field: etree._Element) -> tuple[Type, Lexical] | None:
-    """The base type and all facets along the derivation of a field's simple type."""
+def _read_description(root: etree._Element, field: etree._Element) -> tuple[Type, Lexical] | None:
+    """Return the base type and all facets along the derivation of a field's simple type."""
     patterns: list[str] = []
     choices: tuple[str, ...] = ()
     least, most = 0, None
@@ -157,8 +157,8 @@ def _described(root: etree._Element, field: etree._Element) -> tuple[Type, Lexic
         base = step.get("type") or step.get("base") or ""
         narrowed = step.find(tree.tag("simpleType"))
         if narrowed is None and base and tree.qname(step, base)[0] == XSD:
-            return _finished(base.rpartition(":")[2], patterns, choices, (least, most))
-        narrowed = _named(root, base) if narrowed is None else narrowed
+            return _make_lexical(base.rpartition(":")[2], patterns, choices, (least, most))
+        narrowed = _find_named(root, base) if narrowed is None else narrowed
         step = None if narrowed is None else narrowed.find(tree.tag("restriction"))
         if step is not None:
             patterns += _alternatives(step)
@@ -177,12 +177,12 @@ def _facets(step: etree._Element, name: str) -> list[str]:
 
 
 def _alternatives(step: etree._Element) -> list[str]:
-    """The patterns of one step of derivation are alternatives."""
+    """Return the patterns of one step of derivation are alternatives."""
     patterns = _facets(step, "pattern")
     return patterns if len(patterns) < 2 else ["|".join(f"({pattern})" for pattern in patterns)]  # noqa: PLR2004 - one
 
 
-def _finished(
+def _make_lexical(
     base: str, patterns: list[str], choices: tuple[str, ...], lengths: tuple[int, int | None]
 ) -> tuple[Type, Lexical] | None:
     if base not in NATIVE:

@@ -1,7 +1,7 @@
 """The vocabulary of the reference loop for handoffs between managed agents, as data.
 
-Owns its four intents, with their patterns and templates, and its five targets (Apache-2.0, Anthropic PBC). It
-is what the Python face uses when it is given no other vocabulary. Refuses to know anything of an organism.
+It
+is what the Python face uses when it is given no other vocabulary.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ INTENTS: Final = (
 
 
 def reference() -> Vocabulary:
-    """The reference loop's vocabulary, proved."""
+    """Return the reference loop's vocabulary, proved."""
     found = vocabulary(INTENTS, TARGETS)
     assert isinstance(found, Vocabulary)
     return found

@@ -1,8 +1,4 @@
-"""A request for a handoff, as an agent states it.
-
-Owns the JSON forms of a request and their one typed form. Refuses to decide anything: what cannot be read is
-a request with a reason, so that its target is judged first and every attempt is recorded alike.
-"""
+"""A request for a handoff, as an agent states it."""
 
 from __future__ import annotations
 
@@ -53,7 +49,7 @@ class HandoffRequest(NamedTuple):
         target: the listener that is asked, as the sender put it.
         intent: the intent, as the sender put it.
         params: the parameters, in the order of the request.
-        event: free text beside the parameters.
+        event: free text in addition to the parameters.
         fault: why the rest could not be read, or None.
         raw_len: characters of the whole request.
         raw_sha256: digest of the whole request in hexadecimal.
@@ -75,27 +71,27 @@ def digest(text: str) -> str:
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def broken(raw: str, reason: RequestRefusal) -> HandoffRequest:
-    """An attempt of which nothing could be read."""
+def make_broken_request(raw: str, reason: RequestRefusal) -> HandoffRequest:
+    """Return an attempt with nothing readable."""
     return HandoffRequest(fault=reason, raw_len=len(raw), raw_sha256=digest(raw))
 
 
 def read_text(raw: str) -> HandoffRequest:
-    """The request that a JSON text is."""
+    """Return the request that a JSON text is."""
     if len(raw) > LONGEST:
-        return broken(raw, RequestRefusal.OVER_BOUND)
+        return make_broken_request(raw, RequestRefusal.OVER_BOUND)
     found = decode(raw)
-    return broken(raw, RequestRefusal.INVALID_JSON) if found is None else read(found, raw)
+    return make_broken_request(raw, RequestRefusal.INVALID_JSON) if found is None else read(found, raw)
 
 
 def decode(raw: str) -> dict[str, Any] | None:
-    """The JSON object that a text is; None when it is none, has a member twice, or lone surrogates."""
+    """Return the JSON object that a text is; None if it is not one, has a member twice, or lone surrogates."""
     found = read_json(raw, LIMITS)
     return found if isinstance(found, dict) else None
 
 
 def read(found: Mapping[str, object], raw: str) -> HandoffRequest:
-    """The request in a JSON object of type ``handoff_request``; ``raw`` is its text."""
+    """Return the request in a JSON object of type ``handoff_request``; ``raw`` is its text."""
     target = found.get("target_agent")
     request = HandoffRequest(
         target if isinstance(target, str) else None, raw_len=len(raw), raw_sha256=digest(raw)
@@ -109,9 +105,9 @@ def read(found: Mapping[str, object], raw: str) -> HandoffRequest:
 
 
 def from_tool(arguments: Mapping[str, object], raw: str) -> HandoffRequest:
-    """The request in the arguments of a tool call: ``target_agent`` and the members of a payload."""
+    """Return the request in the arguments of a tool call: ``target_agent`` and the members of a payload."""
     if len(raw) > LONGEST:
-        return broken(raw, RequestRefusal.OVER_BOUND)
+        return make_broken_request(raw, RequestRefusal.OVER_BOUND)
     payload = {name: value for name, value in arguments.items() if name != "target_agent"}
     return read({"type": TYPE, "target_agent": arguments.get("target_agent"), "payload": payload}, raw)
 
@@ -129,7 +125,7 @@ def _payload(request: HandoffRequest, payload: Mapping[str, object]) -> HandoffR
 
 
 def _older(request: HandoffRequest, payload: Mapping[str, object]) -> HandoffRequest:
-    """The form without an intent: its texts are kept, for an organism that maps it to one."""
+    """Return the form without an intent: its texts are kept, for an organism that maps it to one."""
     texts = [payload.get(name, "") for name in ("event", "context_ref")]
     if not all(isinstance(text, str) for text in texts):
         return _faulty(request, RequestRefusal.SCHEMA)

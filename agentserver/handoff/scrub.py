@@ -1,7 +1,6 @@
 """Making another agent's words fit to be shown as data.
 
-Owns which characters are taken out, always, and which lines, as defence in depth. Refuses to promise anything
-about what is left: words that are rephrased pass. The frame and the closed intents are what is relied on.
+The frame and the closed intents are the defence.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ White space in a phrase may be of any kind, so that its first word alone is list
 
 
 def clean(text: str) -> str:
-    """The text without control, bidi, zero-width and other unseen characters; line ends become newlines."""
+    """Return the text without control, bidi, zero-width and other unseen characters; line ends become newlines."""
     if text.isascii() and text.isprintable():  # one line, of characters that all are seen
         return text
     lines = _BREAKS.sub("\n", text)
@@ -53,7 +52,7 @@ def clean(text: str) -> str:
 
 
 def scrub(text: str) -> str:
-    """The clean text without lines that read like instructions."""
+    """Return the clean text without lines that read like instructions."""
     if "\n" not in text:
         return "" if _instructs(text) else text.strip()
     return "\n".join(line for line in text.split("\n") if not _instructs(line)).strip()

@@ -1,8 +1,4 @@
-"""Steering texts: an author's sentences with places for proved values.
-
-Owns the template language, ``{name}`` and nothing more, and the rule for absent values: a clause, which is a
-sentence or a line, goes as a whole when one of its values is absent. Refuses to know where values come from.
-"""
+"""Steering texts: an author's sentences with places for proved values."""
 
 from __future__ import annotations
 
@@ -48,12 +44,12 @@ class Template:
         object.__setattr__(self, "names", frozenset(name for _, name in pieces if name is not None))
         object.__setattr__(self, "_whole", whole)
 
-    def always(self, present: frozenset[str]) -> bool:
-        """True when a clause is left when only these values are present."""
+    def holds_with(self, present: frozenset[str]) -> bool:
+        """Check whether a clause is left when only these values are present."""
         return any(all(name is None or name in present for _, name in clause) for clause in self.clauses)
 
     def render(self, values: Mapping[str, str]) -> str:
-        """The steering text; a clause that names an absent value is dropped whole."""
+        """Return the steering text; a clause that names an absent value is dropped whole."""
         if values.keys() >= self.names:
             return (self._whole % values).strip()
         kept = (
@@ -65,7 +61,7 @@ class Template:
 
 
 def parse(text: str) -> Template:
-    """Read a template. Raises TemplateError. ``{{`` and ``}}`` stand for braces."""
+    """Read a template. Raises TemplateError. ``{{`` and ``}}`` are braces."""
     if not text.strip() or len(text) > LONGEST:
         raise TemplateError(f"must hold 1 to {LONGEST} characters")
     if not _PLAIN.fullmatch(text):
@@ -74,7 +70,7 @@ def parse(text: str) -> Template:
 
 
 def _split(text: str) -> list[str]:
-    """The clauses, with their ends outside of placeholders."""
+    """Return the clauses, with their ends outside of placeholders."""
     clauses: list[str] = []
     for found in _CLAUSE.finditer(text):
         if clauses and clauses[-1].count("{") > clauses[-1].count("}"):

@@ -12,7 +12,8 @@ import unicodedata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from agentserver.hygiene import pattern, regex
+from agentserver.hygiene import pattern
+from agentserver.hygiene.character_sets import spans
 from agentserver.hygiene.objections import Objection, quote
 from agentserver.hygiene.simple_types import Judge, Lexical
 
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from collections.abc import Set as AbstractSet
 
-    from agentserver.hygiene.pattern import AdmittedCharacter
-    from agentserver.hygiene.regex import Expression
+    from agentserver.hygiene.pattern import AdmittedCharacter, Expression
 
 __all__ = ["ALPHABET", "LENGTH", "RULE", "Judge", "Lexical", "Slug", "prove"]
 
@@ -41,7 +41,7 @@ LETTERS: Final = 8
 """With no more distinct letters than this, as in hexadecimal, a value cannot spell words."""
 
 _RUNS = re.compile("[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-_SPANS = regex.spans(ALPHABET)
+_SPANS = spans(ALPHABET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def prove(lexical: Lexical, budget: int = BUDGET) -> Slug | Objection:
         )
     try:
         expressions = [pattern.read_xsd_pattern(text) for text in lexical.patterns]
-    except regex.PatternError as error:
+    except pattern.PatternError as error:
         return _object(f"its pattern {error}")
     return (
         _check_length(lexical, expressions)
@@ -122,10 +122,10 @@ def _check_alphabet(lexical: Lexical, expressions: Sequence[Expression]) -> Obje
 
 
 def _slug(expressions: Sequence[Expression], budget: int) -> Slug:
-    alphabet = frozenset[str].intersection(*(regex.letters(expression) for expression in expressions))
+    alphabet = frozenset[str].intersection(*(pattern.letters(expression) for expression in expressions))
     if len(alphabet) <= LETTERS:
         return Slug(None)
-    return Slug(budget, frozenset[str]().union(*(regex.vocabulary(each) for each in expressions)))
+    return Slug(budget, frozenset[str]().union(*(pattern.vocabulary(each) for each in expressions)))
 
 
 # --- words -----------------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from agentserver.llm.scripted import ScriptedBackend
 from agentserver.payload.codec import Codecs
 from agentserver.payload.json.elements import element_of
 from agentserver.payload.json.schema import json_schema
-from agentserver.payload.json.values import JsonRefusal, read
+from agentserver.payload.json.values import JsonRefusal, read_json
 from agentserver.payload.names import local
 from agentserver.spending import Amount, SpentError, usd
 
@@ -72,7 +72,7 @@ def written_docstring(kind: type) -> str:
 
 def value_from(codec: Codec, text: str) -> Any | JsonRefusal:
     """Decode a JSON text as a payload; a refusal lists corrections in terms of the class."""
-    found = read(text)
+    found = read_json(text)
     element = found if isinstance(found, JsonRefusal) else element_of(codec, found)
     return element if isinstance(element, JsonRefusal) else codec.decode(element)
 
@@ -405,9 +405,9 @@ def check_extra(declared: LanguageModels) -> None:
 
 def dearest(prompt: Prompt, backend: Backend) -> Amount:
     """Compute the maximum cost of a prompt at a backend."""
-    read, price = estimate(prompt), backend.ceiling or backend.price
-    money = 0.0 if price is None else (read * price.input + prompt.max_tokens * price.output) / 1e6
-    return Amount(read + prompt.max_tokens, usd(money))
+    read_json, price = estimate(prompt), backend.ceiling or backend.price
+    money = 0.0 if price is None else (read_json * price.input + prompt.max_tokens * price.output) / 1e6
+    return Amount(read_json + prompt.max_tokens, usd(money))
 
 
 def _price(done: Completion, backend: Backend) -> Usage:

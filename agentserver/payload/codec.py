@@ -1,8 +1,4 @@
-"""Codecs: one object for each payload class that writes, judges, reads and explains it.
-
-Owns payload markup. Refuses to know envelopes, parsing of bytes and routing: an element comes in from the
-envelope's parser, without comments and processing instructions, and markup goes out as text.
-"""
+"""Codecs: one object for each payload class that writes, judges, reads and explains it."""
 
 from __future__ import annotations
 
@@ -36,8 +32,8 @@ SYSTEMS_OWN = f"{{{SYSTEM}"
 """The beginning of the names of the system's payloads, in this version or any other."""
 
 
-def of_system(name: str) -> bool:
-    """True when ``{namespace}root`` is of the system's namespace, in this version or any other."""
+def is_system_name(name: str) -> bool:
+    """Check whether ``{namespace}root`` is of the system's namespace, in this version or any other."""
     return name.startswith(SYSTEMS_OWN)
 
 
@@ -46,13 +42,13 @@ def claim(cls: type, name: str) -> None:
 
     A root that is called as one of the system's is refused in any namespace: people and models read the root alone.
     """
-    if cls in SYSTEM_PAYLOADS or not (of_system(name) or local(name) in _SYSTEMS_ROOTS):
+    if cls in SYSTEM_PAYLOADS or not (is_system_name(name) or local(name) in _SYSTEMS_ROOTS):
         return
     raise PayloadError(f"{cls.__qualname__}: {name} is a name of the system's own payloads; use another one")
 
 
-class Unlisted(PayloadError):  # noqa: N818 - says what the class is
-    """A payload class that nothing named when the codecs were made, so that a restart could not read its messages."""
+class UndeclaredPayload(PayloadError):  # noqa: N818 - says what the class is
+    """A payload class that was not declared when the codecs were made, so a restart could not read its messages."""
 
     def __init__(self, cls: type) -> None:
         super().__init__(
@@ -67,7 +63,7 @@ class Outline:
 
     Args:
         name: its element or attribute name.
-        label: its type in words, as in ``integer from 1 to 10``.
+        label: a description of its type, as in ``integer from 1 to 10``.
         optional: whether it may be left out.
         repeated: whether it may occur more than once.
         attribute: whether it is an XML attribute.
@@ -100,7 +96,7 @@ class Codec(Protocol):
 
     @property
     def regular(self) -> bool:
-        """True when counts of bytes tell all about the size of what it writes (``shape.PayloadType.regular``)."""
+        """Whether byte counts determine the size of the markup (``shape.PayloadType.regular``)."""
         ...
 
     @property
@@ -113,26 +109,26 @@ class Codec(Protocol):
         ...
 
     def valid(self, element: etree._Element) -> bool:
-        """True when the schema accepts the element, which may be part of a larger tree, and each scalar decodes."""
+        """Check whether the schema accepts an element of any tree, and each scalar decodes."""
         ...
 
     def valid_own(self, element: etree._Element, size: int) -> bool:
-        """``valid`` of an element that was parsed from what ``encode`` gave: what that rules out may go unasked.
+        """Check an element parsed from ``encode``'s own output, and skip what the encoder rules out.
 
         ``size``: characters of what ``encode`` gave.
         """
         ...
 
     def decode(self, element: etree._Element, /) -> Any:
-        """The value of a valid element. Raises Undecodable."""
+        """Return the value of a valid element. Raises Undecodable."""
         ...
 
     def faults(self, element: etree._Element) -> tuple[Correction, ...]:
-        """The corrections of an element that is not valid: 1 to 8 faults."""
+        """Return the corrections of an element that is not valid: 1 to 8 faults."""
         ...
 
     def xsd(self, *, documented: bool = False) -> str:
-        """The schema's text; ``documented`` includes what docstrings say."""
+        """Return the schema's text; ``documented`` includes what docstrings say."""
         ...
 
     def example(self) -> str:
@@ -150,11 +146,11 @@ class CodecMark(Protocol):
         ...
 
     def codec(self) -> Codec:
-        """A new codec. Raises PayloadError."""
+        """Return a new codec. Raises PayloadError."""
         ...
 
 
-class Generated:
+class GeneratedCodec:
     """The codec of a dataclass: schema, decoder and encoder all come from its field table.
 
     Args:
@@ -170,9 +166,9 @@ class Generated:
         self.payload = payload.cls
         self.name = payload.qname
         self.regular = payload.regular
-        self.outline = tuple(_outlined(field) for field in payload.record.fields)
+        self.outline = tuple(_outline_field(field) for field in payload.record.fields)
         self._xsd = schema.text(payload)
-        self._schema = schema.compiled(self._xsd)
+        self._schema = schema.compile_schema(self._xsd)
         self._lists = any(field.repeated for record in payload.records for field in record.fields)
         self._part: corrections.Part | None = None
         self.functions = functions or generate.functions(payload)
@@ -184,7 +180,7 @@ class Generated:
         self._example = self._prove()
 
     def valid(self, element: etree._Element) -> bool:
-        """True when the schema and the decoder both take ``element``."""
+        """Check whether the schema and the decoder both take ``element``."""
         try:
             lists, judge = self._lists, self._schema
             accepted = schema.accepts(judge, element) if lists else judge.validate(element)
@@ -195,7 +191,7 @@ class Generated:
         return accepted
 
     def valid_own(self, element: etree._Element, size: int) -> bool:
-        """True when the schema takes ``element``, and the decoder where the encoder cannot promise it."""
+        """Check whether the schema takes ``element``, and the decoder where the encoder cannot promise it."""
         if self._lists and size > schema.NARROW and schema.wide(element):
             return self.valid(element)
         try:
@@ -207,13 +203,13 @@ class Generated:
         return accepted
 
     def faults(self, element: etree._Element) -> tuple[Correction, ...]:
-        """The corrections of ``element``."""
+        """Return the corrections of ``element``."""
         if self._part is None:
-            self._part = corrections.parts(self.described)
+            self._part = corrections.describe_parts(self.described)
         return corrections.faults(self.name, self._part, element)
 
     def xsd(self, *, documented: bool = False) -> str:
-        """The schema's text."""
+        """Return the schema's text."""
         return schema.text(self.described, documented=True) if documented else self._xsd
 
     def example(self) -> str:
@@ -239,7 +235,7 @@ class Generated:
         return markup
 
 
-def _outlined(field: Field) -> Outline:
+def _outline_field(field: Field) -> Outline:
     label = "element" if isinstance(field.type, RecordType) else corrections.label(field.type)
     return Outline(field.xml, label, field.optional, field.repeated, field.place is FieldKind.ATTRIBUTE)
 
@@ -269,7 +265,7 @@ class Codecs:
         self._closed = closed
 
     def add(self, payload: Payload) -> Codec:
-        """The codec of ``payload``, made now if it is new. Raises Unlisted when the codecs are closed."""
+        """Return the codec of ``payload``, made now if it is new. Raises Unlisted when the codecs are closed."""
         if isinstance(payload, type):
             return self.of(payload)
         cls = payload.cls if isinstance(payload, PayloadType) else payload.payload
@@ -279,8 +275,8 @@ class Codecs:
                 raise PayloadError(f"{cls.__qualname__}: has a codec under another name; use two classes")
             return known
         if self._closed:
-            raise Unlisted(cls)
-        codec = Generated(payload) if isinstance(payload, PayloadType) else payload
+            raise UndeclaredPayload(cls)
+        codec = GeneratedCodec(payload) if isinstance(payload, PayloadType) else payload
         claim(cls, codec.name)
         other = self._by_name.setdefault(codec.name, codec)
         if other is not codec and other.xsd() != codec.xsd():
@@ -292,7 +288,10 @@ class Codecs:
         return codec
 
     def of(self, cls: Any) -> Codec:
-        """The codec of a class. Raises PayloadError when it is no payload, Unlisted when the codecs are closed."""
+        """Return the codec of a class.
+
+        Raises PayloadError when it is no payload, Unlisted when the codecs are closed.
+        """
         if isinstance(cls, type) and cls in self._by_class:
             return self._by_class[cls]
         described = cls.__dict__.get("__payload__") if isinstance(cls, type) else None
@@ -300,18 +299,18 @@ class Codecs:
             label = getattr(cls, "__qualname__", type(cls).__name__)
             raise PayloadError(f"{label}: is not a payload; put @xmlify above @dataclass")
         if self._closed:
-            raise Unlisted(cls)
+            raise UndeclaredPayload(cls)
         if isinstance(described, PayloadType):
             made = cls.__dict__.get("__codec__")
-            if isinstance(made, Generated) and made.described is described:
+            if isinstance(made, GeneratedCodec) and made.described is described:
                 return self.add(made)
-            return self.add(Generated(described))
+            return self.add(GeneratedCodec(described))
         return self.add(described.codec())
 
-    def named(self, name: str) -> Codec | None:
-        """The codec of a root element ``{namespace}root``, or None."""
+    def for_root(self, name: str) -> Codec | None:
+        """Return the codec of a root element ``{namespace}root``, or None."""
         return self._by_name.get(name)
 
     def __iter__(self) -> Iterator[Codec]:
-        """Every codec, in the order of addition."""
+        """Yield every codec, in the order of addition."""
         return iter(self._by_class.values())

@@ -1,6 +1,5 @@
 """Faults: what to correct in an element that its schema refuses, in the schema's own words.
 
-Owns the wording and the bounds. Refuses to quote: no value, no unknown name and no validator's text goes out.
 A document is compared with a tree of parts; field tables give one here, hand-written schemas in binding.
 """
 
@@ -66,7 +65,7 @@ class Correction:
 
 @dataclass(frozen=True, slots=True)
 class TextRule:
-    """Text: its rule in words, and the judge of it."""
+    """A rule about text, with its wording and its judge."""
 
     rule: str
     accepts: Callable[[str], bool]
@@ -87,7 +86,7 @@ class Part:
     """The contents that an element may have.
 
     Args:
-        leaf: the rule of its text; None where only elements may stand.
+        leaf: the rule of its text; None if only elements are allowed.
         slots: by tag, in the order of the schema.
         attributes: by name, and whether each is required.
         ordered: whether children keep the order of the slots.
@@ -102,11 +101,11 @@ class Part:
 
 
 def faults(name: str, part: Part, element: etree._Element) -> tuple[Correction, ...]:
-    """The parts of an invalid element to correct: 1 to FAULTS faults, found among its first LOOKS nodes.
+    """Return the parts of an invalid element to correct: 1 to FAULTS faults, found among its first LOOKS nodes.
 
     Args:
         name: the root as ``{namespace}local``.
-        part: what may stand in it.
+        part: its allowed contents.
         element: the root of the payload.
     """
     local = etree.QName(name).localname
@@ -124,7 +123,7 @@ def _fault(path: str, rule: str) -> Correction:
 
 
 class _Search:
-    """A walk through a document that looks at no more than LOOKS elements and attributes.
+    """A walk through a document that looks at LOOKS elements and attributes at most.
 
     Each look may ask libxml2 about a text, and a sender would like to have every one of 20,000 looked at.
     """
@@ -133,7 +132,7 @@ class _Search:
         self.left = LOOKS
 
     def _look(self) -> bool:
-        """True when there is a look left; takes it."""
+        """Check whether there is a look left; takes it."""
         self.left = max(0, self.left - 1)
         return self.left > 0
 
@@ -166,7 +165,7 @@ class _Search:
             yield _fault(path, "must be empty")
             return
         yield from self._children(element, part, path)
-        if part.closed and part.ordered and self.left and _disordered(element, part):
+        if part.closed and part.ordered and self.left and _is_out_of_order(element, part):
             yield _fault(path, f"its elements must come in the order {_names(part)}")
 
     def _children(self, element: etree._Element, part: Part, path: str) -> Iterator[Correction]:
@@ -184,7 +183,7 @@ class _Search:
             yield from self.walk(child, slot.part(), f"{path}/{slot.name}{number}")
         if part.closed:
             for tag, slot in part.slots.items():
-                yield from _counted(slot, counts[tag], path)
+                yield from _check_count(slot, counts[tag], path)
 
 
 def _text(element: etree._Element, leaf: TextRule, path: str) -> Iterator[Correction]:
@@ -194,7 +193,7 @@ def _text(element: etree._Element, leaf: TextRule, path: str) -> Iterator[Correc
         yield _fault(path, f"must be {leaf.rule}")
 
 
-def _counted(slot: Slot, count: int, path: str) -> Iterator[Correction]:
+def _check_count(slot: Slot, count: int, path: str) -> Iterator[Correction]:
     if count < slot.least:
         leaf = slot.part().leaf
         many = f", at least {slot.least} of them" if slot.least > 1 else ""
@@ -208,7 +207,7 @@ def _times(count: int) -> str:
 
 
 def _stranger(child: etree._Element, part: Part) -> str:
-    """The words about a child without a slot: its name is the sender's, so only a known one is repeated."""
+    """Return the words about a child without a slot: its name is the sender's, so only a known one is repeated."""
     local = etree.QName(child).localname
     for slot in part.slots.values():
         if slot.name == local:
@@ -216,17 +215,17 @@ def _stranger(child: etree._Element, part: Part) -> str:
     return f"has an element that is not allowed here; allowed: {_names(part)}"
 
 
-def _disordered(element: etree._Element, part: Part) -> bool:
+def _is_out_of_order(element: etree._Element, part: Part) -> bool:
     order = {tag: number for number, tag in enumerate(part.slots)}
     places = [order[str(child.tag)] for child in element if str(child.tag) in order]
     return places != sorted(places)
 
 
 def _names(part: Part) -> str:
-    return listed([slot.name for slot in part.slots.values()])
+    return list_words([slot.name for slot in part.slots.values()])
 
 
-def listed(words: list[str]) -> str:
+def list_words(words: list[str]) -> str:
     """Words in one bounded line."""
     shown = [truncate(word, _VALUE, DOTS) for word in words[:LISTED]]
     more = f" and {len(words) - LISTED} more" if len(words) > LISTED else ""
@@ -234,15 +233,15 @@ def listed(words: list[str]) -> str:
 
 
 def label(scalar: Scalar) -> str:
-    """The type of a scalar in words: ``integer from 1 to 10``."""
+    """Describe the type of a scalar: ``integer from 1 to 10``."""
     if scalar.choices:
         forms = [written or '""' for written, _ in scalar.choices]
-        return f"one of {listed(forms)}" if len(forms) > 1 else truncate(forms[0], LENGTH, DOTS)
+        return f"one of {list_words(forms)}" if len(forms) > 1 else truncate(forms[0], LENGTH, DOTS)
     return truncate(" ".join([_WORDS[scalar.kind], *words(scalar.kind, scalar.facets)]), LENGTH, DOTS)
 
 
-def parts(payload: PayloadType) -> Part:
-    """The contents that the root of a payload class may have."""
+def describe_parts(payload: PayloadType) -> Part:
+    """Return the contents that the root of a payload class may have."""
     judge, names = schema.leaves(payload)
     made: dict[str, Part] = {}
     for record in reversed(payload.records):
@@ -274,18 +273,20 @@ class _Judges:
         return TextRule(label(each.type), accepts)
 
 
-def _same(part: Part) -> Part:
+def _return_part(part: Part) -> Part:
     return part
 
 
 def _record(payload: PayloadType, record: RecordType, made: Mapping[str, Part], judges: _Judges) -> Part:
     slots = {}
-    for each in record.placed(FieldKind.ELEMENT):
+    for each in record.fields_at(FieldKind.ELEMENT):
         inner = made[each.type.name] if isinstance(each.type, RecordType) else Part(leaf=judges.leaf(each))
         least = 0 if each.optional else max(each.least, 1)
         most = each.most if each.repeated else 1
-        slots[f"{{{payload.namespace}}}{each.xml}"] = Slot(each.xml, least, most, partial(_same, inner))
+        slots[f"{{{payload.namespace}}}{each.xml}"] = Slot(
+            each.xml, least, most, partial(_return_part, inner)
+        )
     attributes = {
-        each.xml: (judges.leaf(each), not each.optional) for each in record.placed(FieldKind.ATTRIBUTE)
+        each.xml: (judges.leaf(each), not each.optional) for each in record.fields_at(FieldKind.ATTRIBUTE)
     }
     return Part(slots=slots, attributes=attributes, ordered=record.ordered)

@@ -1,7 +1,6 @@
 """Python source of the decoder, the scalar check and the encoder of a payload class.
 
-Owns the shape of the generated code, a function for each record. Refuses to know XSD: decoder and check trust that
-the schema accepts their element, and that comments and processing instructions were removed in parsing. The check
+The check
 reads what the decoder reads and calls no constructor; a record of plain text alone has none.
 Every name in the source is made here or is a field name that Python accepted; every string is quoted by repr.
 """
@@ -17,9 +16,9 @@ from agentserver.payload.fields.lexical import (
     READERS,
     WRITERS,
     ScalarKind,
-    carried,
     escape,
     escape_attribute,
+    is_xml_text,
     plain,
 )
 from agentserver.payload.sample import WRONG
@@ -54,7 +53,7 @@ class Functions(NamedTuple):
 
 
 def functions(payload: PayloadType) -> Functions:
-    """The functions of a class."""
+    """Return the functions of a class."""
     module = _Module(payload)
     source = "\n".join(module.lines())
     exec(compile(source, f"<payload {payload.root}>", "exec"), module.names)  # noqa: S102 - source made here
@@ -72,10 +71,13 @@ _QUICK = {
     ScalarKind.BOOL: "'true' if v is True else 'false' if v is False",
     ScalarKind.DATETIME: "v.isoformat() if type(v) is datetime and v.tzinfo is UTC",
 }
-"""The work of the writers of the plainest values, as an expression without a call of Python: a hop is made of calls."""
+"""The work of the writers of the plainest values, as an expression without a call of Python.
+
+A hop is made of calls.
+"""
 
 _PLAINEST = frozenset({ScalarKind.STR, ScalarKind.INT, ScalarKind.FLOAT, ScalarKind.BOOL})
-"""The kinds of which every text that a writer gives is one that the decoder reads."""
+"""The kinds whose written text the decoder always reads."""
 
 
 class _Module:
@@ -105,24 +107,24 @@ class _Module:
         # The outermost functions have the handlers of exceptions in them: a hop is made of calls.
         yield "def decode(e):"
         yield " try:"
-        yield from self._reading(self._payload.record)
+        yield from self._write_reader(self._payload.record)
         refused = f"{label}: its constructor refuses the values"
         yield f" except WRONG: raise Undecodable({refused!r}) from None"
         yield "def encode(o, w='payload'):"
         yield " try:"
-        yield from self._writing(self._payload.record, opened, closed)
+        yield from self._write_writer(self._payload.record, opened, closed)
         lacking = f"{label}: lacks one of its fields"  # deleted, or never set by a constructor of its own
         yield f" except AttributeError: raise Misfit({lacking!r}) from None"
         yield " return s if s.isascii() and s.isprintable() else careful(o, s)"
 
     def _careful(self, value: Any, markup: str) -> str:
-        """The markup of a value, if XML can carry each of its characters. Raises Unencodable."""
-        if carried(markup):
+        """Return the markup of a value, if XML can carry each of its characters. Raises Unencodable."""
+        if is_xml_text(markup):
             return markup
         raise Unencodable(f"{_blame(self._payload.record, value)}: holds a character that XML cannot carry")
 
-    def _inside(self, record: RecordType) -> bool:
-        """True for a record that stands inside of others; the root has functions of its own."""
+    def _is_nested(self, record: RecordType) -> bool:
+        """Check whether a record is nested in others; the root has functions of its own."""
         return any(field.type is record for other in self._payload.records for field in other.fields)
 
     def _keep(self, stem: str, value: Any) -> str:
@@ -134,15 +136,15 @@ class _Module:
     # decoding
 
     def _decoder(self, record: RecordType) -> Iterator[str]:
-        if self._inside(record):
+        if self._is_nested(record):
             yield f"def decode_{self._index[id(record)]}(e):"
-            yield from self._reading(record)
+            yield from self._write_reader(record)
 
-    def _reading(self, record: RecordType) -> Iterator[str]:
+    def _write_reader(self, record: RecordType) -> Iterator[str]:
         variables = {field.name: f"v{number}" for number, field in enumerate(record.fields)}
         for field in record.fields:
             yield f"  {variables[field.name]} = {self._initial(field)}"
-        for field in record.placed(FieldKind.ATTRIBUTE):
+        for field in record.fields_at(FieldKind.ATTRIBUTE):
             variable = variables[field.name]
             yield f"  t = e.get({field.xml!r})"
             yield f"  if t is not None: {variable} = {self._read(field.type, 't')}"
@@ -150,7 +152,7 @@ class _Module:
         yield f"  return {self._keep('C', record.cls)}({', '.join(self._arguments(record, variables))})"
 
     def _dispatch(self, record: RecordType, variables: dict[str, str]) -> Iterator[str]:
-        elements = record.placed(FieldKind.ELEMENT)
+        elements = record.fields_at(FieldKind.ELEMENT)
         if not elements:
             return
         yield "  for c in e:"
@@ -182,11 +184,11 @@ class _Module:
         if not _checked_at_all(record):
             return
         yield f"def check_{self._index[id(record)]}(e):"
-        for field in record.placed(FieldKind.ATTRIBUTE):
+        for field in record.fields_at(FieldKind.ATTRIBUTE):
             if _checked_at_all(field.type):
                 yield f"  t = e.get({field.xml!r})"
                 yield f"  if t is not None: {self._read(field.type, 't')}"
-        elements = [field for field in record.placed(FieldKind.ELEMENT) if _checked_at_all(field.type)]
+        elements = [field for field in record.fields_at(FieldKind.ELEMENT) if _checked_at_all(field.type)]
         if elements:
             yield "  for c in e:"
             yield "    t = c.tag"
@@ -209,7 +211,7 @@ class _Module:
 
     def _read(self, kind: Scalar | RecordType, text: str) -> str:
         assert isinstance(kind, Scalar)
-        reader = self._shared("read", kind.kind, READERS)
+        reader = self._write_shared("read", kind.kind, READERS)
         read = f"({text} or '')" if kind.kind is ScalarKind.STR else f"{reader}({text})"
         if kind.kind is ScalarKind.BOOL:
             self.names["BOOLS"] = BOOLS
@@ -221,7 +223,7 @@ class _Module:
         table = {READERS[kind.kind](written): value for written, value in kind.choices}
         return f"{self._keep('T', table)}[{read}]"
 
-    def _shared(self, stem: str, kind: ScalarKind, table: Any) -> str:
+    def _write_shared(self, stem: str, kind: ScalarKind, table: Any) -> str:
         name = f"{stem}_{kind.name.lower()}"
         self.names.setdefault(name, table[kind])
         return name
@@ -229,20 +231,20 @@ class _Module:
     # encoding
 
     def _encoder(self, record: RecordType) -> Iterator[str]:
-        if self._inside(record):
+        if self._is_nested(record):
             yield f"def encode_{self._index[id(record)]}(o, w):"
-            yield from self._writing(record, "", "")
+            yield from self._write_writer(record, "", "")
             yield "  return s"
 
-    def _writing(self, record: RecordType, opened: str, closed: str) -> Iterator[str]:
+    def _write_writer(self, record: RecordType, opened: str, closed: str) -> Iterator[str]:
         refusal = f": must be {record.cls.__qualname__}, not "
         yield f"  if type(o) is not {self._keep('C', record.cls)}:"
         yield f"    raise Misfit(w + {refusal!r} + type(o).__name__)"
         yield f"  s = {opened!r}"
-        for field in record.placed(FieldKind.ATTRIBUTE):
+        for field in record.fields_at(FieldKind.ATTRIBUTE):
             yield from self._attribute(record, field)
         yield "  s += '>'"
-        for field in record.placed(FieldKind.ELEMENT):
+        for field in record.fields_at(FieldKind.ELEMENT):
             yield from self._element(record, field)
         if closed:
             yield f"  s += {closed!r}"
@@ -256,14 +258,14 @@ class _Module:
 
     def _element(self, record: RecordType, field: Field) -> Iterator[str]:
         if isinstance(field.type, RecordType):
-            inner = f"encode_{self._index[id(field.type)]}(v, {_where(record, field)!r})"
+            inner = f"encode_{self._index[id(field.type)]}(v, {_locate(record, field)!r})"
         else:
             inner = self._text(record, field)
         opened = f"<{field.xml}" if isinstance(field.type, RecordType) else f"<{field.xml}>"
         add = f"s += {opened!r} + {inner} + {f'</{field.xml}>'!r}"
         yield f"  v = o.{field.name}"
         if field.repeated:
-            items = self._keep("L", _sequence(_where(record, field)))
+            items = self._keep("L", _sequence(_locate(record, field)))
             yield f"  for v in v if type(v) is tuple or type(v) is list else {items}(v): {add}"
         elif field.count is Count.OPTIONAL:
             yield f"  if v is not None: {add}"
@@ -271,7 +273,10 @@ class _Module:
             yield f"  {add}"
 
     def _text(self, record: RecordType, field: Field) -> str:
-        """The text of an element: in place for a value of the very type that is declared, else by the writer."""
+        """Return the text of an element.
+
+        In place for a value of the very type that is declared, else by the writer.
+        """
         assert isinstance(field.type, Scalar)
         careful = f"{self._writer(record, field, escape)}(v)"
         quick = None if field.type.choices else _QUICK.get(field.type.kind)
@@ -279,18 +284,18 @@ class _Module:
 
     def _writer(self, record: RecordType, field: Field, escaping: Callable[[str], str]) -> str:
         assert isinstance(field.type, Scalar)
-        return self._keep("W", _checked(field.type, _where(record, field), escaping))
+        return self._keep("W", _check_list(field.type, _locate(record, field), escaping))
 
 
 def _checked_at_all(kind: Scalar | RecordType) -> bool:
-    """True when there is text that the schema may accept and the decoder refuse."""
+    """Check whether there is text that the schema may accept and the decoder refuse."""
     if isinstance(kind, RecordType):
         return any(_checked_at_all(field.type) for field in kind.fields)
     return kind.kind is not ScalarKind.STR or bool(kind.choices)
 
 
 def doubtful(payload: PayloadType) -> bool:
-    """True when it takes a look to know that the decoder reads what the encoder wrote and the schema accepts.
+    """Check whether it takes a look to know that the decoder reads what the encoder wrote and the schema accepts.
 
     Of text, truth values and numbers the writers leave nothing else.
     """
@@ -300,7 +305,7 @@ def doubtful(payload: PayloadType) -> bool:
     return any(scalar.choices or scalar.kind not in _PLAINEST for scalar in scalars)
 
 
-def _where(record: RecordType, field: Field) -> str:
+def _locate(record: RecordType, field: Field) -> str:
     return f"{record.cls.__qualname__}.{field.name}"
 
 
@@ -313,19 +318,19 @@ def _sequence(where: str) -> Callable[[Any], Any]:
     return items
 
 
-def _checked(scalar: Scalar, where: str, escaping: Callable[[str], str]) -> Callable[[Any], str]:
-    """The writer of one field: type check, text, escaping where the text can need it."""
+def _check_list(scalar: Scalar, where: str, escaping: Callable[[str], str]) -> Callable[[Any], str]:
+    """Return the writer of one field: type check, text, escaping where the text can need it."""
     write = _choice(scalar) if scalar.choices else WRITERS[scalar.kind]
     if scalar.kind is not ScalarKind.STR:
         escaping = str
 
-    def checked(value: Any) -> str:
+    def check_item(value: Any) -> str:
         try:
             return escaping(write(value))
         except (TypeError, ValueError) as error:
             raise Unencodable(f"{where}: {error}") from None
 
-    return checked
+    return check_item
 
 
 def _choice(scalar: Scalar) -> Callable[[Any], str]:
@@ -342,7 +347,7 @@ def _choice(scalar: Scalar) -> Callable[[Any], str]:
 
 
 def _blame(record: RecordType, value: Any) -> str:
-    """The first field whose text XML cannot carry; empty when there is none."""
+    """Return the first field whose text XML cannot carry; empty if all are fine."""
     for field in record.fields:
         held = getattr(value, field.name)
         items = held if field.repeated else (held,)
@@ -355,5 +360,5 @@ def _blame(record: RecordType, value: Any) -> str:
 def _blame_item(record: RecordType, field: Field, item: Any) -> str:
     if isinstance(field.type, RecordType) and item is not None:
         return _blame(field.type, item)
-    unfit = isinstance(item, str) and not carried(item)
+    unfit = isinstance(item, str) and not is_xml_text(item)
     return f"{record.cls.__qualname__}.{field.name}" if unfit else ""

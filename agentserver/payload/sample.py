@@ -1,8 +1,4 @@
-"""An example value of a payload class, the same one each time.
-
-Owns which values stand for a field: required fields and lists hold a sample, fields with a default hold it,
-optional fields are left out, because a model copies what it sees. Refuses to know markup.
-"""
+"""An example value of a payload class, the same one each time."""
 
 from __future__ import annotations
 
@@ -12,10 +8,10 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from agentserver.payload.fields import pattern
 from agentserver.payload.fields.facets import Facets, fits
 from agentserver.payload.fields.field_table import Count, Field, PayloadError, RecordType, Scalar
 from agentserver.payload.fields.lexical import ScalarKind
+from agentserver.payload.fields.pattern import sample_patterns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -25,14 +21,14 @@ WRONG = (ValueError, TypeError, ArithmeticError, LookupError, AttributeError, As
 
 
 def example(record: RecordType) -> Any:
-    """An instance of the record's class. Raises PayloadError when none is found."""
+    """Return an instance of the record's class. Raises PayloadError when none is found."""
     values = {field.name: _value(record, field) for field in record.fields}
     try:
         return record.cls(**values)
     except WRONG as error:
         raise PayloadError(
             f"{record.cls.__qualname__}: its constructor refuses the example value ({type(error).__name__}); "
-            "give @xmlify(example={'field': value, ...}) what it accepts"
+            "give it valid values with @xmlify(example={'field': value, ...})"
         ) from None
 
 
@@ -71,7 +67,7 @@ def _scalar(scalar: Scalar) -> Any:
 
 def _text(facets: Facets) -> Iterator[str]:
     if facets.patterns:
-        found = pattern.sample(facets.patterns, facets.length.least, facets.length.most)
+        found = sample_patterns(facets.patterns, facets.length.least, facets.length.most)
         yield from () if found is None else (found,)
         return
     yield ("text" * (facets.length.least // 4 + 1))[: _length(facets)]

@@ -1,14 +1,11 @@
-"""The decorator that makes a dataclass a payload.
-
-Owns when a class is checked: at declaration. Refuses to keep anything: what it learns is put on the class.
-"""
+"""The decorator that makes a dataclass a payload."""
 
 from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from agentserver.payload.codec import Generated
+from agentserver.payload.codec import GeneratedCodec
 from agentserver.payload.fields.describe import table
 from agentserver.payload.fields.field_table import PayloadError, PayloadType
 
@@ -40,7 +37,7 @@ def xmlify(
     version: int = 1,
     example: Mapping[str, Any] | None = None,
 ) -> C | Callable[[C], C]:
-    """Make a dataclass a payload. Stands above ``@dataclass``.
+    """Make a dataclass a payload. Goes above ``@dataclass``.
 
     Args:
         cls: the dataclass, when used without parentheses.
@@ -63,7 +60,7 @@ def xmlify(
         payload = table(target, name=name, namespace=namespace, version=version, example=example, scope=scope)
         target.__payload__ = payload  # type: ignore[attr-defined]
         # Schema, example and functions: slow to make again, and the same for each server.
-        target.__codec__ = Generated(payload)  # type: ignore[attr-defined]
+        target.__codec__ = GeneratedCodec(payload)  # type: ignore[attr-defined]
         target.__xml_name__ = payload.qname  # type: ignore[attr-defined]
         return target
 
@@ -73,13 +70,13 @@ def xmlify(
 def describe(
     cls: type, *, name: str | None = None, namespace: str | None = None, version: int = 1
 ) -> PayloadType:
-    """The field table of a dataclass, proved as ``@xmlify`` does, without touching the class.
+    """Return the field table of a dataclass, proved as ``@xmlify`` does, without touching the class.
 
     Raises PayloadError.
     """
     caller = sys._getframe(1)  # noqa: SLF001 - as above
     payload = table(cls, name=name, namespace=namespace, version=version, scope=_locals(cls, caller))
-    Generated(payload)
+    GeneratedCodec(payload)
     return payload
 
 

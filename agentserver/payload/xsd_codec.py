@@ -1,7 +1,6 @@
 """Codecs for dataclasses that xsdata generated from a hand-written XSD.
 
-Owns the meeting of xsdata and lxml. Refuses to know files: a schema comes as bytes, with the documents that
-it includes beside it. libxml2 judges structure, types and patterns; where a schema has ``xs:assert``, xmlschema
+libxml2 judges structure, types and patterns; where a schema has ``xs:assert``, xmlschema
 judges those, on a copy without patterns, because Python's expressions can take exponential time.
 
 The schema is the operator's own, so bounds on its size are all that keeps its compilation short.
@@ -28,7 +27,7 @@ from agentserver.hygiene.simple_types import XSD
 from agentserver.payload.codec import Outline, claim
 from agentserver.payload.corrections import FAULTS, UNEXPLAINED, Correction, Part, faults
 from agentserver.payload.fields.field_table import PayloadError, PayloadType
-from agentserver.payload.fields.pattern import misjudged
+from agentserver.payload.fields.pattern import find_objection
 from agentserver.payload.generate import Undecodable, Unencodable
 from agentserver.payload.sample import WRONG
 from agentserver.payload.xsd.model import Model
@@ -82,7 +81,7 @@ class Binding:
     example: Any = None
 
     def codec(self) -> XsdCodec:
-        """A new codec. Raises PayloadError."""
+        """Return a new codec. Raises PayloadError."""
         return XsdCodec(self)
 
 
@@ -98,7 +97,7 @@ def bind(cls: C, schema: str | bytes, *, folder: Mapping[str, bytes] | None = No
 
 
 def root_name(cls: type) -> str:
-    """The root element of a generated dataclass as ``{namespace}local``. Raises PayloadError."""
+    """Return the root element of a generated dataclass as ``{namespace}local``. Raises PayloadError."""
     meta = cls.__dict__.get("Meta")
     namespace = getattr(meta, "namespace", None)
     if not is_dataclass(cls) or not namespace:
@@ -110,8 +109,8 @@ def root_name(cls: type) -> str:
     return name
 
 
-def inlined(schema: bytes, folder: Mapping[str, bytes]) -> etree._Element:
-    """The schema with what it includes put in its place. Raises PayloadError."""
+def inline_schema(schema: bytes, folder: Mapping[str, bytes]) -> etree._Element:
+    """Inline the included documents of a schema. Raises PayloadError."""
     root = _tree(schema)
     seen: set[str] = set()
     while (include := root.find(f"{{{XSD}}}include")) is not None:
@@ -166,7 +165,7 @@ def _check(each: etree._Element) -> None:
         raise PayloadError(
             f"schema: line {each.sourceline}: mixed content is not supported; give text an element"
         )
-    reason = misjudged(each.get("value", "")) if tag == "pattern" else ""
+    reason = find_objection(each.get("value", "")) if tag == "pattern" else ""
     if reason:
         raise PayloadError(f"schema: line {each.sourceline}: has a pattern that {reason}")
     if tag in {"assert", "assertion"} and _SLOW_XPATH.search(each.get("test", "")):
@@ -188,7 +187,7 @@ class XsdCodec:
         self.regular = False
         self.name = root_name(binding.cls)
         self._source = binding.schema
-        self._tree = inlined(binding.schema, binding.folder)
+        self._tree = inline_schema(binding.schema, binding.folder)
         self._judge = judge(self._tree)
         self._model = Model(self._tree, self.name)
         self._asserted = any(True for _ in self._tree.iter(f"{{{XSD}}}assert", f"{{{XSD}}}assertion"))
@@ -196,7 +195,7 @@ class XsdCodec:
         strict = ParserConfig(fail_on_unknown_attributes=True, fail_on_converter_warnings=True)
         self._parser = XmlParser(context=context, config=strict)
         # Reads what the parser reads and calls no constructor: the class is its author's code.
-        self._reader = XmlParser(context=context, config=replace(strict, class_factory=_unmade))
+        self._reader = XmlParser(context=context, config=replace(strict, class_factory=_build_unchecked))
         self._serializer = XmlSerializer(
             context=context, config=SerializerConfig(xml_declaration=False), writer=LxmlEventWriter
         )
@@ -216,16 +215,16 @@ class XsdCodec:
         return markup.strip()
 
     def valid(self, element: etree._Element) -> bool:
-        """True when the schema, its assertions included, accepts ``element``, and every scalar in it decodes."""
-        if not self._accepted(element) or not self._readable(element):
+        """Check whether the schema, its assertions included, accepts ``element``, and every scalar in it decodes."""
+        if not self._accepts(element) or not self._readable(element):
             return False
-        return not self._asserted or not self._broken(element)
+        return not self._asserted or not self._broken_assertions(element)
 
     def valid_own(self, element: etree._Element, size: int) -> bool:  # noqa: ARG002 - of every codec
-        """The same: xsdata promises nothing of what it writes."""
+        """Check the element like any other, because xsdata does not validate its output."""
         return self.valid(element)
 
-    def _accepted(self, element: etree._Element) -> bool:
+    def _accepts(self, element: etree._Element) -> bool:
         return accepts(self._judge, element)
 
     def _readable(self, element: etree._Element) -> bool:
@@ -235,34 +234,37 @@ class XsdCodec:
             return False
         return True
 
-    def _broken(self, element: etree._Element) -> list[Correction]:
-        """The assertions that do not hold; a message too large to ask is refused."""
+    def _broken_assertions(self, element: etree._Element) -> list[Correction]:
+        """Return the assertions that do not hold; a message too large to ask is refused."""
         if sum(1 for _ in element.iter()) > ASSERTED_ELEMENTS:
             return [
                 Correction(
                     etree.QName(self.name).localname, f"must hold at most {ASSERTED_ELEMENTS} elements"
                 )
             ]
-        return list(self._model.assertions(_alone(element), FAULTS))
+        return list(self._model.assertions(_detach(element), FAULTS))
 
     def decode(self, element: etree._Element) -> Any:
-        """The value of a valid element. Raises Undecodable."""
+        """Return the value of a valid element. Raises Undecodable."""
         try:
             return self._parser.parse(deepcopy(element), self.payload)  # xsdata empties what it reads
         except _FAILURES:
             raise Undecodable(f"{self.payload.__qualname__}: cannot be built from the element") from None
 
     def faults(self, element: etree._Element) -> tuple[Correction, ...]:
-        """The parts of ``element`` to correct."""
+        """Return the parts of ``element`` to correct."""
         found = faults(self.name, self._part, element)
         if found[0].rule != UNEXPLAINED:
             return found
-        alone = _alone(element)
-        others = self._log(alone) or (self._broken(element) if self._asserted else [])
+        alone = _detach(element)
+        others = self._log(alone) or (self._broken_assertions(element) if self._asserted else [])
         return tuple(others[:FAULTS]) or found
 
     def _log(self, alone: etree._Element) -> list[Correction]:
-        """The objections of libxml2, for what the model has no words: names are the schema's, texts are not."""
+        """Return the objections of libxml2, for what the model has no words.
+
+        Names are the schema's, texts are not.
+        """
         if wide(alone):
             return []
         try:
@@ -277,7 +279,7 @@ class XsdCodec:
         ]
 
     def xsd(self, *, documented: bool = False) -> str:
-        """The schema's text, as written or without annotations."""
+        """Return the schema's text, as written or without annotations."""
         if documented:
             return self._source.decode()
         bare = deepcopy(self._tree)
@@ -294,7 +296,7 @@ class XsdCodec:
     def _prove(self, given: Any) -> str:
         markup = self.encode(given) if given is not None else self._model.smallest()
         element = etree.fromstring(markup)
-        if self._accepted(element) and not self._readable(element):
+        if self._accepts(element) and not self._readable(element):
             raise PayloadError(
                 f"{self.payload.__qualname__}: cannot be read from its example; was it generated from this schema?"
             )
@@ -309,7 +311,7 @@ class XsdCodec:
         return markup
 
 
-def _unmade(cls: type[T], _: Mapping[str, Any]) -> T:
+def _build_unchecked(cls: type[T], _: Mapping[str, Any]) -> T:
     return object.__new__(cls)
 
 
@@ -330,12 +332,12 @@ def judge(tree: etree._Element) -> etree.XMLSchema:
         raise PayloadError(f"schema: is no XSD 1.0 with assertions: {error}") from None
 
 
-def _alone(element: etree._Element) -> etree._Element:
+def _detach(element: etree._Element) -> etree._Element:
     return etree.fromstring(etree.tostring(element, with_tail=False))
 
 
 def _path(root: etree._Element, path: str) -> str:
-    """The names down to where libxml2 objects; the root's alone when its path cannot be followed."""
+    """Return the names down to where libxml2 objects; the root's alone when its path cannot be followed."""
     try:
         prefixes = {prefix: uri for prefix, uri in root.nsmap.items() if prefix}
         found: Any = root.getroottree().xpath(path, namespaces=prefixes)

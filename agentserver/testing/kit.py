@@ -228,7 +228,7 @@ class Testbed:
     def _decode(self, reply: Reply) -> Any:
         read = envelope.read_envelope(reply.message)
         assert isinstance(read, envelope.Envelope)
-        codec = self.server.rules.codecs.named(str(read.payload.tag))
+        codec = self.server.rules.codecs.for_root(str(read.payload.tag))
         assert codec is not None
         return codec.decode(read.payload)
 

@@ -30,7 +30,7 @@ __all__ = ["MailProblem", "MailResult", "MailSettings", "SendMail", "send"]
 ADDRESS = r"[A-Za-z0-9_%+\-]+(\.[A-Za-z0-9_%+\-]+)*@[A-Za-z0-9\-]+(\.[A-Za-z0-9\-]+)+"
 """A plain address: no name, quotes or comment, ASCII only."""
 
-SUBJECT = r"([^=\p{C}\p{Zl}\p{Zp}]|=+[^=?\p{C}\p{Zl}\p{Zp}])*=*"
+SUBJECT = r"[^=\p{C}\p{Zl}\p{Zp}]*(=([^=?\p{C}\p{Zl}\p{Zp}][^=\p{C}\p{Zl}\p{Zp}]*)?)*"
 """One line without ``=?``, which begins an encoded word (RFC 2047) that could contain further header lines."""
 
 

@@ -371,12 +371,12 @@ def vocabulary(roots: Mapping[str, Sequence[PayloadType]]) -> frozenset[str]:
 
 
 def _elements(record: RecordType | Scalar) -> dict[str, RecordType | Scalar]:
-    fields = record.placed(FieldKind.ELEMENT) if isinstance(record, RecordType) else ()
+    fields = record.fields_at(FieldKind.ELEMENT) if isinstance(record, RecordType) else ()
     return {field.xml: field.type for field in fields}
 
 
 def _attributes(kind: RecordType | Scalar) -> set[str]:
-    fields = kind.placed(FieldKind.ATTRIBUTE) if isinstance(kind, RecordType) else ()
+    fields = kind.fields_at(FieldKind.ATTRIBUTE) if isinstance(kind, RecordType) else ()
     return {"xmlns", *(field.xml for field in fields)}
 
 

@@ -93,7 +93,7 @@ class Bench:
 
     async def call(self, frame: CallFrame, asker: ServerCompleter) -> Frame:
         """Call the handler as the server would, and encode its result. Raises the exceptions of the handler."""
-        codec = self.codecs.named(frame.root)
+        codec = self.codecs.for_root(frame.root)
         # The server has read it within its bounds, and it fits its schema.
         element = None if codec is None else read_written(frame.markup, self.bounds, regular=codec.regular)
         if codec is None or element is None or isinstance(element, Malformed):
@@ -294,7 +294,7 @@ class ServerCompleter:
         output = None
         if told.output is not None:
             element = read_payload(told.output.encode(), self.bounds)
-            codec = None if isinstance(element, Malformed) else self.codecs.named(str(element.tag))
+            codec = None if isinstance(element, Malformed) else self.codecs.for_root(str(element.tag))
             if codec is None or isinstance(element, Malformed) or not codec.valid(element):
                 raise CompletionError(CompletionFault.ANSWER, model, "it does not satisfy its schema")
             output = codec.decode(element)

@@ -121,12 +121,12 @@ def _objection(effects: Effects, accepted: Accepted, codecs: Codecs, bounds: Bou
 def _nameable(name: str, codecs: Codecs) -> bool:
     """Tell whether a payload is the server's, or may be the name of a class of the worker's own."""
     own = _OWN.fullmatch(name) is not None and not name.startswith(f"{{{SYSTEM}}}")
-    return codecs.named(name) is not None or own
+    return codecs.for_root(name) is not None or own
 
 
 def _stores(name: str, data: bytes, codecs: Codecs, bounds: Bounds) -> bool:
     """Tell whether a value may be stored under a payload name; the schema of a known one must accept it."""
-    codec, element = codecs.named(name), read_payload(data, bounds)
+    codec, element = codecs.for_root(name), read_payload(data, bounds)
     if isinstance(element, Malformed) or str(element.tag) != name:
         return False
     return codec is None or codec.valid(element)
@@ -220,7 +220,7 @@ def _completed_frame(
 
 
 def _class(name: str, codecs: Codecs) -> type[Any]:
-    codec = codecs.named(name)
+    codec = codecs.for_root(name)
     if codec is None:
         raise ValueError(f"{name} is no payload of this organism: list its class under replies")
     return codec.payload

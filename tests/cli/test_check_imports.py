@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agentserver.payload.foreign.lock import ServerLock, tool, written
+from agentserver.payload.foreign.lock import ServerLock, tool, write_lock
 
 ROOT = Path(__file__).parents[2]
 HEAVY = ("pydantic_ai", "openai", "anthropic", "mcp", "mcp_types")
@@ -86,7 +86,9 @@ def test_an_agent_with_models_and_foreign_tools_is_checked_without_their_sdks(tm
     schema = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
     lock = tmp_path / "schemas" / "mcp" / "far.json"
     lock.parent.mkdir(parents=True)
-    lock.write_text(written(ServerLock("far 1", "2026-07-28", (tool("echo", "Echoes.", schema),))), "utf-8")
+    lock.write_text(
+        write_lock(ServerLock("far 1", "2026-07-28", (tool("echo", "Echoes.", schema),))), "utf-8"
+    )
     (tmp_path / "organism.yaml").write_text(YAML, "utf-8")
     found = imported(tmp_path / "organism.yaml")
     assert found.isdisjoint(HEAVY)

@@ -12,7 +12,7 @@ import pytest
 
 from agentserver.cli.handoffs import FORMATS
 from agentserver.handoff.plans.audit import FindingsFormat
-from agentserver.payload.foreign.lock import LockedTool, ServerLock, written
+from agentserver.payload.foreign.lock import LockedTool, ServerLock, write_lock
 from tests.cli.conftest import CHECKED
 from tests.machine import HANGS
 
@@ -72,7 +72,7 @@ def test_a_check_without_provenance_imports_nothing_of_its_engine_nor_numpy(tmp_
 def test_a_check_of_an_organism_with_mcp_tools_imports_neither_mcp_nor_jsonschema(tmp_path):
     tool = LockedTool("echo", "Says it again.", {"type": "object", "properties": {"x": {"pattern": "^a$"}}})
     (tmp_path / "schemas/mcp").mkdir(parents=True)
-    (tmp_path / "schemas/mcp/far.json").write_text(written(ServerLock("far 1", "2026-07-28", (tool,))))
+    (tmp_path / "schemas/mcp/far.json").write_text(write_lock(ServerLock("far 1", "2026-07-28", (tool,))))
     server = "{name: far, command: [far], tools: [{name: echo, trust: source}]}"
     text = f"name: checked\nprovenance: {{mode: audit}}\nmcp:\n  - {server}\n"
     (tmp_path / "organism.yaml").write_text(text)

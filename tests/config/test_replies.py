@@ -17,7 +17,7 @@ from agentserver.core.messages import Drafts
 from agentserver.core.refusals import Refusal
 from agentserver.core.state.budget import Room
 from agentserver.core.state.effects import ThreadStorage
-from agentserver.payload.codec import Unlisted
+from agentserver.payload.codec import UndeclaredPayload
 from tests.config.conftest import CODE, ONE
 
 LATE = CODE.replace("class Reply", "class Late").replace("class Greeting", "class Kept")
@@ -63,7 +63,7 @@ def test_a_class_imported_inside_a_handler_is_refused_with_advice(late):
 def test_a_class_that_is_listed_is_sent(late, listed):
     by, said = answered(organism(late, f"\n    replies: {listed}"))
     assert isinstance(said, Drafts)
-    assert by.codecs.named(said.drafts[0].root) is not None
+    assert by.codecs.for_root(said.drafts[0].root) is not None
 
 
 def test_what_is_sent_is_what_another_load_knows(late):
@@ -73,7 +73,7 @@ def test_what_is_sent_is_what_another_load_knows(late):
         forget(loaded)
         sys.modules.pop("listeners.late", None)
         again = rules(organism(late, more))
-        known = isinstance(said, Drafts) and again.codecs.named(said.drafts[0].root) is not None
+        known = isinstance(said, Drafts) and again.codecs.for_root(said.drafts[0].root) is not None
         assert known == isinstance(said, Drafts)
         assert known == bool(more)
         forget(loaded)
@@ -86,11 +86,11 @@ def test_what_is_stored_is_known_as_well(late):
 
     storage = ThreadStorage({}, from_load.codecs, from_load.bounds, 1000)
     storage.set(listeners.late.Kept("a"))
-    with pytest.raises(Unlisted, match="Late: could not be read after a restart"):
+    with pytest.raises(UndeclaredPayload, match="Late: could not be read after a restart"):
         storage.set(listeners.late.Late("a"))
-    with pytest.raises(Unlisted):
+    with pytest.raises(UndeclaredPayload):
         storage.get(listeners.late.Late)
-    with pytest.raises(Unlisted):
+    with pytest.raises(UndeclaredPayload):
         storage.delete(listeners.late.Late)
     assert len(storage.changes) == 1
 

@@ -185,7 +185,7 @@ class Paper:
 
     def decode(self, message):
         payload = read_envelope(message).payload
-        return self.rules.codecs.named(payload.tag).decode(payload)
+        return self.rules.codecs.for_root(payload.tag).decode(payload)
 
     @property
     def replies(self):

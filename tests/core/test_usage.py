@@ -74,7 +74,7 @@ def test_who_may_use_todos_is_shown_them():
     assert "## system.todo" in text
     found = [read_payload(each.encode()) for each in EXAMPLE.findall(text)]
     codecs = Codecs()
-    assert [codecs.named(element.tag).payload for element in found] == [TodoUntil, TodoComplete]
+    assert [codecs.for_root(element.tag).payload for element in found] == [TodoUntil, TodoComplete]
 
 
 def test_nobody_is_told_about_others_than_its_peers():
@@ -95,7 +95,7 @@ def test_what_a_model_copies_validates_and_decodes(cls):
     (example,) = EXAMPLE.findall(text)
     element = read_payload(example.encode())
     assert not isinstance(element, Malformed)
-    codec = codecs.named(element.tag)
+    codec = codecs.for_root(element.tag)
     assert codec.payload is payload
     assert codec.valid(element)
     again = read_payload(codec.example().encode())

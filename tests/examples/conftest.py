@@ -33,7 +33,7 @@ class Conversation:
         found = []
         async for reply in self._handle.replies(data, to):
             element = read_envelope(reply.message).payload
-            found.append((reply.sender, codecs.named(element.tag).decode(element)))
+            found.append((reply.sender, codecs.for_root(element.tag).decode(element)))
         return found
 
     async def ask(self, payload, to=None):

@@ -61,7 +61,7 @@ def framed_or_spoken(data):
 
 
 def outward(data):
-    return shapes.outward(shapes.AS_TEXT, data.decode("utf-8", "surrogateescape"))
+    return shapes.to_foreign(shapes.AS_TEXT, data.decode("utf-8", "surrogateescape"))
 
 
 def of_file(make, data):
@@ -88,8 +88,8 @@ class Context:
 
 READERS = {
     "agentserver/hygiene/json/tree.py": (tree.read_json_schema, b"%s"),
-    "agentserver/payload/json/values.py": (values.read, b"%s"),
-    "agentserver/payload/foreign/lock.py": (lock.locked, LOCK),
+    "agentserver/payload/json/values.py": (values.read_json, b"%s"),
+    "agentserver/payload/foreign/lock.py": (lock.read_lock, LOCK),
     "agentserver/payload/foreign/shapes.py": (outward, b"%s"),
     "agentserver/gateways/http/forms.py": (
         lambda data: forms.message(None, forms.JSON, data, None, None, None),
@@ -105,7 +105,7 @@ READERS = {
         b"%s",
     ),
     "agentserver/handoff/audit.py": (
-        lambda data: audit.ending(data.decode("utf-8", "surrogateescape")),
+        lambda data: audit.parse_seal(data.decode("utf-8", "surrogateescape")),
         b"%s",
     ),
     "agentserver/llm/completer.py": (

@@ -8,7 +8,7 @@ from agentserver.core.encoding.codecs import derive_kept
 from agentserver.core.records.audit import AuditRecord, Event
 from agentserver.core.records.details import HandoffAttempt
 from agentserver.guards.intents import HandoffRecord
-from agentserver.handoff.audit import HandoffEntry, Seal, sealed
+from agentserver.handoff.audit import HandoffEntry, Seal, seal_record
 from tests.core.samples import handoff
 
 HASH = "0" * 64
@@ -56,4 +56,4 @@ def test_a_line_of_the_chain_is_byte_for_byte_what_earlier_servers_wrote():
     sink, codec = Sink(), derive_kept(HandoffAttempt)
     kept = codec.load(codec.dump(handoff(MEMBERS)))
     HandoffRecord(sink).observe((AuditRecord(Event.ATTEMPTED, 1.0, "c1", "t1", detail=kept),))
-    assert sealed(sink.records[0], Seal()) == sealed(before, Seal())
+    assert seal_record(sink.records[0], Seal()) == seal_record(before, Seal())

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentserver.handoff import audit
-from agentserver.handoff.audit import GENESIS, NAMES, Flaw, Seal, sealed, verify
-from agentserver.handoff.judgement import Approved, Circumstances, judge
+from agentserver.handoff.audit import GENESIS, NAMES, Flaw, Seal, seal_record, verify
+from agentserver.handoff.judgement import ApprovedRequest, Circumstances, judge
 from agentserver.handoff.reference import reference
 from agentserver.handoff.requests import RequestRefusal, digest, read_text
 from tests.fuzzing import examples
@@ -54,17 +54,21 @@ def test_a_note_is_on_record_by_length_and_digest():
 
 @pytest.mark.parametrize("line", ["4", None, True])
 def test_a_record_of_a_break_says_where_the_file_was_broken(line):
-    told = audit.broken(Flaw(2, "was altered"), "t")
-    good, end = sealed(told, END)
+    told = audit.record_break(Flaw(2, "was altered"), "t")
+    good, end = seal_record(told, END)
     assert verify([*LINES, good]) == end
     assert verify([*LINES[:3], good]) == Flaw(2, "was altered")
-    assert audit.followed([*LINES[:3], good]) == (end, None)
-    assert audit.followed([*LINES[:3], "noise", good, "noise"]) == (end, Flaw(6, "is no record"))
-    odd, _ = sealed(audit.HandoffEntry((("result", "break"), ("line", line), ("detail", "x\n" * 200))), END)
+    assert audit.follow_chain([*LINES[:3], good]) == (end, None)
+    assert audit.follow_chain([*LINES[:3], "noise", good, "noise"]) == (end, Flaw(6, "is no record"))
+    odd, _ = seal_record(
+        audit.HandoffEntry((("result", "break"), ("line", line), ("detail", "x\n" * 200))), END
+    )
     assert verify([*LINES[:3], odd]).line == 4
-    loud, _ = sealed(audit.HandoffEntry((("result", "break"), ("line", 3), ("detail", "x\n" * 200))), END)
+    loud, _ = seal_record(
+        audit.HandoffEntry((("result", "break"), ("line", 3), ("detail", "x\n" * 200))), END
+    )
     assert verify([*LINES[:3], loud]) == Flaw(3, "is broken")
-    assert audit.followed([*LINES[:3], good.replace("altered", "alterex")])[1].line == 4
+    assert audit.follow_chain([*LINES[:3], good.replace("altered", "alterex")])[1].line == 4
 
 
 @pytest.mark.parametrize(
@@ -79,7 +83,7 @@ def test_a_record_of_a_break_says_where_the_file_was_broken(line):
     ],
 )
 def test_no_content_and_no_unvalidated_name_is_ever_kept(text):
-    line, _ = sealed(audit.record(judge(WORDS, read_text(text), Circumstances("s", "t")), "t"), Seal())
+    line, _ = seal_record(audit.record(judge(WORDS, read_text(text), Circumstances("s", "t")), "t"), Seal())
     assert "SECRET" not in line
     assert json.loads(line).keys() >= SEED_KEYS
 
@@ -96,8 +100,10 @@ def test_unvalidated_names_have_length_and_hash():
 
 def test_what_was_approved_and_not_delivered_is_a_rejection():
     verdict = judge(WORDS, read_text(raw()), Circumstances("s", "t"))
-    assert isinstance(verdict, Approved)
-    found = dict(audit.record(audit.undelivered(verdict, RequestRefusal.NO_DEPLOYED_AGENT_ID), "t").members)
+    assert isinstance(verdict, ApprovedRequest)
+    found = dict(
+        audit.record(audit.reject_undelivered(verdict, RequestRefusal.NO_DEPLOYED_AGENT_ID), "t").members
+    )
     assert (found["result"], found["reason"], found["target"]) == (
         "reject",
         "no_deployed_agent_id",
@@ -109,7 +115,7 @@ def chain(count):
     end, lines = Seal(), []
     for number in range(count):
         record = audit.record(judge(WORDS, read_text(raw(event=str(number))), Circumstances("s", "t")), "t")
-        line, end = sealed(record, end)
+        line, end = seal_record(record, end)
         lines.append(line)
     return lines, end
 
@@ -122,12 +128,14 @@ def test_a_chain_is_followed_to_its_end():
     assert verify(LINES, END) == END
     assert verify(LINES, Seal(3, json.loads(LINES[2])["hash"])) == END
     assert verify([]) == Seal(0, GENESIS)
-    assert audit.ending(LINES[-1]) == END
-    assert audit.preceding(LINES[-1]) == audit.ending(LINES[-2])
+    assert audit.parse_seal(LINES[-1]) == END
+    assert audit.parse_previous_seal(LINES[-1]) == audit.parse_seal(LINES[-2])
     altered = LINES[-1].replace('"seq":6', '"seq":7')
     for text in ("", "{}", "[]", "x", '{"seq":"x","hash":1}', altered):
-        assert audit.ending(text) is None
-    assert [audit.preceding(text) for text in ("", "{}", "[]", "x", '{"seq":1,"previous":2}')] == [None] * 5
+        assert audit.parse_seal(text) is None
+    assert [audit.parse_previous_seal(text) for text in ("", "{}", "[]", "x", '{"seq":1,"previous":2}')] == [
+        None
+    ] * 5
 
 
 @pytest.mark.parametrize("at", range(6))
@@ -141,16 +149,16 @@ def test_a_removed_record_is_found(at):
 
 
 def test_a_record_of_another_chain_is_found():
-    other, end = sealed(audit.HandoffEntry((("other", 1),)), Seal())
+    other, end = seal_record(audit.HandoffEntry((("other", 1),)), Seal())
     for number in range(1, 6):
-        line, end = sealed(audit.HandoffEntry((("other", number),)), end)
+        line, end = seal_record(audit.HandoffEntry((("other", number),)), end)
         assert isinstance(verify([*LINES[:number], line]), Flaw)
     assert verify([other]) != Seal()
 
 
 def test_a_record_with_another_number_is_found():
     second = json.loads(LINES[1])
-    line, _ = sealed(audit.HandoffEntry(()), Seal(7, second["previous"]))
+    line, _ = seal_record(audit.HandoffEntry(()), Seal(7, second["previous"]))
     found = verify([LINES[0], line])
     assert isinstance(found, Flaw)
     assert "follow" in found.detail

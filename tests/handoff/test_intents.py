@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agentserver.handoff import parameters
-from agentserver.handoff.intents import Intent, Vocabulary, VocabularyFault, narrowing, vocabulary
+from agentserver.handoff.intents import Intent, Vocabulary, VocabularyFault, find_narrow_peers, vocabulary
 from agentserver.handoff.parameters import Parameter, Type
 from agentserver.handoff.reference import INTENTS, TARGETS, reference
 from agentserver.hygiene.objections import Objection
@@ -102,12 +102,12 @@ def test_a_fault_without_a_field():
 def test_narrowing_is_held_against_the_targets_peers():
     found = vocabulary([intent(allow_peers=frozenset({"files"}))])
     assert isinstance(found, Vocabulary)
-    assert narrowing(found, {"lawyer": {"files", "outbox"}}) == ()
-    assert "no peer files" in str(narrowing(found, {"lawyer": {"outbox"}})[0])
-    assert "no listener" in str(narrowing(found, {})[0])
+    assert find_narrow_peers(found, {"lawyer": {"files", "outbox"}}) == ()
+    assert "no peer files" in str(find_narrow_peers(found, {"lawyer": {"outbox"}})[0])
+    assert "no listener" in str(find_narrow_peers(found, {})[0])
     plain = vocabulary([intent()])
     assert isinstance(plain, Vocabulary)
-    assert narrowing(plain, {"lawyer": frozenset()}) == ()
+    assert find_narrow_peers(plain, {"lawyer": frozenset()}) == ()
 
 
 SCHEMA = """<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema" xmlns="urn:a:v1" targetNamespace="urn:a:v1"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from agentserver.handoff.intents import INTRODUCTION, MOST, Intent, offered, vocabulary
+from agentserver.handoff.intents import INTRODUCTION, MOST, Intent, describe_offers, vocabulary
 from agentserver.handoff.parameters import Parameter
 from agentserver.handoff.reference import reference
 from agentserver.hygiene.simple_types import Lexical
@@ -21,7 +21,7 @@ INTENT = Intent(
 
 
 def test_an_intent_is_one_line_with_its_targets_and_values():
-    text = offered(vocabulary([INTENT]), {"clerk", "boss"})
+    text = describe_offers(vocabulary([INTENT]), {"clerk", "boss"})
     assert text == (
         f"{INTRODUCTION}\n- review (to clerk or boss): ticket: text that matches [A-Z]{{2}}, at most 2 characters; "
         "colour: optional, one of red, green; both: text that matches [a-z]{1,5} and [b-d]+; "
@@ -30,18 +30,18 @@ def test_an_intent_is_one_line_with_its_targets_and_values():
 
 
 def test_an_intent_without_values():
-    assert offered(vocabulary([Intent("sweep", ("clerk",), "x")]), {"clerk"}).endswith(
+    assert describe_offers(vocabulary([Intent("sweep", ("clerk",), "x")]), {"clerk"}).endswith(
         "(to clerk): no values"
     )
 
 
 def test_whoever_has_no_target_among_its_peers_is_offered_nothing():
-    assert offered(reference(), {"somebody"}) == ""
+    assert describe_offers(reference(), {"somebody"}) == ""
 
 
 def test_the_text_is_bounded():
     many = vocabulary([Intent(f"i{n}", ("clerk",), "x") for n in range(2000)])
-    text = offered(many, {"clerk"})
+    text = describe_offers(many, {"clerk"})
     assert len(text) < MOST + 50
     shown = text.count("\n- i")
     assert text.endswith(f"\n{2000 - shown} more intents are not shown.")

@@ -31,8 +31,8 @@ def test_a_line_is_a_clause_too():
 
 
 def test_what_is_left_without_optional_values_is_known():
-    assert parse("A. {b}.").always(frozenset())
-    assert not parse("{a} {b}.").always(frozenset({"a"}))
+    assert parse("A. {b}.").holds_with(frozenset())
+    assert not parse("{a} {b}.").holds_with(frozenset({"a"}))
     assert parse("{a} x").names == {"a"}
 
 

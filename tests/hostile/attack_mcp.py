@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentserver.config.code.tools import lock_path
-from agentserver.payload.foreign.lock import LockedTool, ServerLock, written
+from agentserver.payload.foreign.lock import LockedTool, ServerLock, write_lock
 from tests.hostile.harness import Attack
 from tests.hostile.rogue import RESULTS, SCHEMA
 
@@ -44,7 +44,7 @@ def with_tools(home: Path, way: str) -> None:
     locked = tuple(LockedTool(name, "Answers.", SCHEMA) for name in RESULTS)
     path = home / lock_path("far")
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(written(ServerLock("rogue 1", "2025-06-18", locked)), "utf-8")
+    path.write_text(write_lock(ServerLock("rogue 1", "2025-06-18", locked)), "utf-8")
 
 
 async def bombs(server: Target) -> str:

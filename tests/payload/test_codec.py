@@ -21,7 +21,7 @@ from xsdata.formats.dataclass.parsers import XmlParser
 from xsdata.formats.dataclass.serializers import XmlSerializer
 
 from agentserver.contract import SYSTEM_PAYLOADS, Attribute, Element, SystemError, TodoUntil
-from agentserver.payload.codec import Codecs, Generated
+from agentserver.payload.codec import Codecs, GeneratedCodec
 from agentserver.payload.fields.describe import table
 from agentserver.payload.fields.field_table import PayloadError
 from agentserver.payload.fields.lexical import ScalarKind
@@ -60,7 +60,7 @@ def nodes(element: Any) -> list[Any]:
 @LAW
 @given(classes(), st.data())
 def test_what_is_encoded_is_valid_and_decodes_to_itself(cls: type, data: st.DataObject) -> None:
-    codec = Generated(table(cls))
+    codec = GeneratedCodec(table(cls))
     value = data.draw(values(codec.described.record))
     markup = codec.encode(value)
     element = parse(markup)
@@ -84,7 +84,7 @@ NUMBERS = st.integers() | st.floats() | st.sampled_from([10**1000 - 1, -(10**100
 def test_what_an_encoder_wrote_is_as_valid_without_a_look_at_each_scalar(
     count: Any, price: Any, urgent: bool, note: str
 ) -> None:
-    codec = Generated(table(Plain))
+    codec = GeneratedCodec(table(Plain))
     try:
         markup = codec.encode(Plain(count, price, urgent, note, count))
     except Unencodable:
@@ -106,11 +106,11 @@ def test_only_text_numbers_and_truth_values_go_without_that_look(kind: Any) -> N
 @LAW
 @given(classes())
 def test_the_example_validates_in_both_validators_and_decodes(cls: type) -> None:
-    codec = Generated(table(cls))
+    codec = GeneratedCodec(table(cls))
     element = parse(codec.example())
     assert codec.valid(element)
     assert isinstance(codec.decode(element), cls)
-    assert Generated(table(cls)).example() == codec.example()
+    assert GeneratedCodec(table(cls)).example() == codec.example()
     schema = xmlschema.XMLSchema(codec.xsd())
     assert not list(schema.iter_errors(etree.fromstring(codec.example())))
     assert xmlschema.XMLSchema(codec.xsd(documented=True)) is not None
@@ -119,7 +119,7 @@ def test_the_example_validates_in_both_validators_and_decodes(cls: type) -> None
 @pytest.mark.parametrize("kind", SCALARS, ids=str)
 def test_what_libxml2_accepts_decodes(kind: Any) -> None:
     cls = dataclasses.make_dataclass("C", [("v", kind), ("at", Annotated[kind, Attribute()])])
-    codec = Generated(table(cls))
+    codec = GeneratedCodec(table(cls))
     own = parse(codec.example())[0].text
     accepted = {
         text for text in (own, f" {own}", f"{own}\n", f"+{own}", f"0{own}", *ODD) if _accepted(codec, text)
@@ -127,7 +127,7 @@ def test_what_libxml2_accepts_decodes(kind: Any) -> None:
     assert own in accepted
 
 
-def _accepted(codec: Generated, text: str) -> bool:
+def _accepted(codec: GeneratedCodec, text: str) -> bool:
     """Whether the text is valid; what is valid must decode, what is not must be explained."""
     element = parse(codec.example())
     element[0].text = text
@@ -143,7 +143,7 @@ def _accepted(codec: Generated, text: str) -> bool:
 @LAW
 @given(classes(), st.data())
 def test_a_mutilated_document_decodes_or_is_explained(cls: type, data: st.DataObject) -> None:
-    codec = Generated(table(cls))
+    codec = GeneratedCodec(table(cls))
     element = parse(codec.encode(data.draw(values(codec.described.record))))
     for _ in range(data.draw(st.integers(1, 3))):
         _mutilate(element, data)
@@ -204,7 +204,7 @@ class Known:
 @LAW
 @given(st.data())
 def test_xsdata_reads_and_writes_the_same(data: st.DataObject) -> None:
-    codec = Generated(table(Known))
+    codec = GeneratedCodec(table(Known))
     value = data.draw(values(codec.described.record))
     assert XmlParser().from_bytes(codec.encode(value).encode(), Known) == value
     markup = XmlSerializer().render(value).partition("?>")[2].strip()
@@ -266,7 +266,7 @@ class Nowhere(tzinfo):
     ],
 )  # fmt: skip
 def test_a_wrong_value_is_refused_by_field(name: str, value: Any) -> None:
-    codec = Generated(table(Full))
+    codec = GeneratedCodec(table(Full))
     wrong = dataclasses.replace(Full(), **{name: value})
     with pytest.raises(Unencodable, match=f"Full.{name}: ") as caught:
         codec.encode(wrong)
@@ -274,7 +274,7 @@ def test_a_wrong_value_is_refused_by_field(name: str, value: Any) -> None:
 
 
 def test_a_wrong_value_inside_is_refused_by_its_own_field() -> None:
-    codec = Generated(table(Full))
+    codec = GeneratedCodec(table(Full))
     for value in (
         Full(inner=Inner("\x00")),
         Full(inners=(Inner("a"), Inner("\x00"))),
@@ -292,12 +292,12 @@ def test_only_the_class_itself_is_encoded() -> None:
 
     for other in (More(), Inner("a"), None, "x"):
         with pytest.raises(Unencodable, match="must be Full"):
-            Generated(table(Full)).encode(other)
+            GeneratedCodec(table(Full)).encode(other)
     missing = Full.__new__(Full)
     object.__delattr__(missing, "text") if "text" in missing.__dict__ else None
     object.__setattr__(missing, "words", None)
     with pytest.raises(Unencodable):
-        Generated(table(Full)).encode(missing)
+        GeneratedCodec(table(Full)).encode(missing)
 
 
 def test_a_deleted_field_is_refused() -> None:
@@ -308,11 +308,11 @@ def test_a_deleted_field_is_refused() -> None:
     value = Slotted("x")
     del value.a
     with pytest.raises(Unencodable, match="lacks one of its fields"):
-        Generated(table(Slotted)).encode(value)
+        GeneratedCodec(table(Slotted)).encode(value)
 
 
 def test_near_types_are_written_as_their_own() -> None:
-    codec = Generated(table(Full))
+    codec = GeneratedCodec(table(Full))
     value = Full(text=Mood.GOOD, whole=Rank.FIRST, ratio=Rank.FIRST, price=5)  # type: ignore[arg-type]
     assert codec.decode(parse(codec.encode(value))) == Full(text="good", whole=1, ratio=1.0, price=Decimal(5))
 
@@ -321,19 +321,19 @@ def test_near_types_are_written_as_their_own() -> None:
     "text", ["a\rb\n\tc", "]]>", "<m>&amp;</m>", "\"'", " a ", "", "\u0085\u2028", "😀", "<!-- x -->"]
 )
 def test_text_survives_in_elements_and_attributes(text: str) -> None:
-    codec = Generated(table(Full))
+    codec = GeneratedCodec(table(Full))
     value = Full(text=text, at=text, words=[text], choice='b"<&\n')
     assert codec.decode(parse(codec.encode(value))) == value
 
 
 def test_floats_keep_what_is_not_a_number() -> None:
-    codec = Generated(table(Full))
+    codec = GeneratedCodec(table(Full))
     assert math.isnan(codec.decode(parse(codec.encode(Full(ratio=math.nan)))).ratio)
     assert codec.decode(parse(codec.encode(Full(ratio=-math.inf)))).ratio == -math.inf
 
 
 def test_a_bounded_float_is_never_nan() -> None:
-    codec = Generated(table(dataclasses.make_dataclass("C", [("v", Annotated[float, Ge(0)])])))
+    codec = GeneratedCodec(table(dataclasses.make_dataclass("C", [("v", Annotated[float, Ge(0)])])))
     element = parse(codec.example().replace(">1.5<", ">NaN<"))
     assert "NaN" in etree.tostring(element).decode()
     assert not codec.valid(element)
@@ -349,7 +349,7 @@ def test_a_bounded_float_is_never_nan() -> None:
     ],
 )
 def test_nothing_is_cut_without_a_word(kind: type, good: str, bad: str) -> None:
-    codec = Generated(table(dataclasses.make_dataclass("C", [("v", kind)])))
+    codec = GeneratedCodec(table(dataclasses.make_dataclass("C", [("v", kind)])))
     element = parse(codec.example())
     element[0].text = good
     assert codec.valid(element)
@@ -365,7 +365,7 @@ def test_absent_is_none_or_the_default_and_empty_is_empty() -> None:
         c: list[str] = field(default_factory=list)
         d: str = field(default_factory=lambda: "made")
 
-    codec = Generated(table(Some))
+    codec = GeneratedCodec(table(Some))
     root = 'xmlns="urn:agentserver:payload:Some:v1"'
     assert codec.decode(parse(f"<Some {root}/>")) == Some(None, "b", [], "made")
     assert codec.decode(parse(f"<Some {root}><a/><b/><c/><d/></Some>")) == Some("", "", [""], "")
@@ -378,14 +378,14 @@ def test_order_is_free_where_nothing_repeats() -> None:
         b: int
         c: bool = True
 
-    codec = Generated(table(Free))
+    codec = GeneratedCodec(table(Free))
     element = parse('<Free xmlns="urn:agentserver:payload:Free:v1"><b>1</b><a>x</a></Free>')
     assert codec.valid(element)
     assert codec.decode(element) == Free("x", 1)
 
 
 def test_the_element_is_left_as_it_was() -> None:
-    codec = Generated(table(Full))
+    codec = GeneratedCodec(table(Full))
     element = parse(codec.encode(Full(words=["a"])))
     before = etree.tostring(element.getparent())
     codec.valid(element)
@@ -395,7 +395,7 @@ def test_the_element_is_left_as_it_was() -> None:
 
 
 def test_libxml2_giving_up_is_a_refusal() -> None:
-    codec = Generated(table(Full))
+    codec = GeneratedCodec(table(Full))
     entity = etree.fromstring(
         '<!DOCTYPE x [<!ENTITY e "y">]>' + codec.example().replace("<text>", "<text>&e;"),
         etree.XMLParser(resolve_entities=False),
@@ -413,7 +413,7 @@ def test_a_constructor_may_refuse_a_valid_element() -> None:
             if self.low > self.high:
                 raise ValueError("SECRET")
 
-    codec = Generated(table(Pair))
+    codec = GeneratedCodec(table(Pair))
     element = parse(codec.example().replace("<low>1", "<low>2"))
     assert codec.valid(element)
     with pytest.raises(Undecodable, match=r"^.*Pair: its constructor refuses the values$"):
@@ -421,7 +421,7 @@ def test_a_constructor_may_refuse_a_valid_element() -> None:
 
 
 def test_hints_of_schema_locations_open_nothing() -> None:
-    codec = Generated(table(Inner))
+    codec = GeneratedCodec(table(Inner))
     element = parse(
         '<Inner xmlns="urn:agentserver:payload:Inner:v1" xmlns:i="http://www.w3.org/2001/XMLSchema-instance" '
         'i:schemaLocation="urn:x /nowhere/at/all.xsd"><sku>a</sku></Inner>'
@@ -437,10 +437,10 @@ class Ping:
 
 def test_codecs_hold_the_system_and_what_they_are_given() -> None:
     codecs = Codecs([Ping])
-    assert codecs.of(Ping) is codecs.named(Ping.__xml_name__)  # type: ignore[attr-defined]
-    assert codecs.named("{urn:agentserver:system:v1}SystemError") is codecs.of(SystemError)
+    assert codecs.of(Ping) is codecs.for_root(Ping.__xml_name__)  # type: ignore[attr-defined]
+    assert codecs.for_root("{urn:agentserver:system:v1}SystemError") is codecs.of(SystemError)
     assert [each.payload for each in codecs] == [*SYSTEM_PAYLOADS, Ping]
-    assert codecs.named("{urn:x}none") is None
+    assert codecs.for_root("{urn:x}none") is None
     assert codecs.of(TodoUntil).decode(parse(codecs.of(TodoUntil).example()))
     assert codecs.add(codecs.of(Ping)) is codecs.of(Ping)
 
@@ -449,7 +449,7 @@ def test_codecs_learn_a_class_when_they_meet_it() -> None:
     codecs = Codecs()
     codec = codecs.of(Ping)
     assert codec is codecs.of(Ping)
-    assert codecs.named(codec.name) is codec
+    assert codecs.for_root(codec.name) is codec
     assert Codecs().of(Ping) is codec  # the decorator has made it
 
 
@@ -470,7 +470,7 @@ def test_one_root_element_has_one_schema() -> None:
     same = dataclasses.make_dataclass("Ping", [("text", str)])
     other = dataclasses.make_dataclass("Ping", [("text", int)])
     codecs = Codecs([Ping, describe(same)])
-    assert codecs.named(codecs.of(Ping).name) is codecs.of(Ping)
+    assert codecs.for_root(codecs.of(Ping).name) is codecs.of(Ping)
     assert codecs.of(same).decode(parse(codecs.of(Ping).encode(Ping("x")))) == same("x")
     with pytest.raises(PayloadError, match=r"claims .*Ping, as Ping does, with another schema"):
         codecs.add(describe(other))
@@ -486,7 +486,7 @@ def test_the_outline_tells_what_to_type() -> None:
         o: Literal["x", "y"] = "x"
         at: Annotated[int, Attribute()] = 1
 
-    outline = Generated(table(Shown)).outline
+    outline = GeneratedCodec(table(Shown)).outline
     assert [(each.name, each.label, each.optional, each.repeated, each.attribute) for each in outline] == [
         ("a-b", "text of 1 to 9 characters", False, False, False),
         ("n", "element", True, True, False),

@@ -20,7 +20,7 @@ from xsdata.models.datatype import XmlDate, XmlDateTime, XmlDuration, XmlPeriod,
 
 from agentserver.contract import Attribute
 from agentserver.guards.lineage.reading import _reading as reading
-from agentserver.payload.codec import Codec, Generated
+from agentserver.payload.codec import Codec, GeneratedCodec
 from agentserver.payload.corrections import FAULTS, LENGTH
 from agentserver.payload.fields.describe import table
 from agentserver.payload.xsd_codec import Binding, XsdCodec
@@ -112,8 +112,8 @@ GENERATED = [
 ]  # fmt: skip
 
 
-def codec_of(kind: Any) -> Generated:
-    return Generated(
+def codec_of(kind: Any) -> GeneratedCodec:
+    return GeneratedCodec(
         table(dataclasses.make_dataclass("C", [("v", kind), ("at", Annotated[kind, Attribute()])]))
     )
 
@@ -124,7 +124,7 @@ CODECS = [pytest.param(codec_of(kind), id=str(kind)) for kind in GENERATED]
 @pytest.mark.parametrize("codec", CODECS)
 @KIND
 @given(seed=st.integers(0, 2**64))
-def test_what_is_valid_decodes(codec: Generated, seed: int) -> None:
+def test_what_is_valid_decodes(codec: GeneratedCodec, seed: int) -> None:
     element = parsed(codec.example())
     own = element[0].text, element.get("at")
     for text in texts(seed):
@@ -137,7 +137,7 @@ def test_what_is_valid_decodes(codec: Generated, seed: int) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_every_edge_is_judged(codec: Generated) -> None:
+def test_every_edge_is_judged(codec: GeneratedCodec) -> None:
     element = parsed(codec.example())
     accepted = []
     for text in SEEDS:
@@ -306,7 +306,7 @@ class Listed:
 @pytest.mark.parametrize("prefix", ["", "p:"])
 @pytest.mark.parametrize("wrong", [0, 1, 19_000])
 def test_a_long_list_is_judged_without_a_path_for_every_error(prefix: str, wrong: int) -> None:
-    codec = Generated(table(Listed))
+    codec = GeneratedCodec(table(Listed))
     space = codec.described.namespace
     items = [f"<{prefix}n>{'x' if place >= 19_000 - wrong else 1}</{prefix}n>" for place in range(19_000)]
     named = f'xmlns:p="{space}"' if prefix else f'xmlns="{space}"'

@@ -16,7 +16,7 @@ import pytest
 from annotated_types import Ge, Gt, Interval, Le, Len, Lt, MaxLen, MinLen, MultipleOf, Predicate
 
 from agentserver.contract import SYSTEM_PAYLOADS, Attribute, Element, Pattern
-from agentserver.payload.codec import Codecs, Generated
+from agentserver.payload.codec import Codecs, GeneratedCodec
 from agentserver.payload.fields.describe import DEPTH, FIELDS, table
 from agentserver.payload.fields.field_table import Count, PayloadError, PayloadType
 from agentserver.payload.xmlify import describe, xmlify
@@ -336,9 +336,9 @@ def test_two_fields_may_not_share_a_name() -> None:
         b: Annotated[str, Attribute("a")]
 
     refused(lambda: describe(Twice), r"Twice\.b: is named 'a' in XML, as a is")
-    assert Generated(table(Apart)).decode(parse(Generated(table(Apart)).encode(Apart("x", "y")))) == Apart(
-        "x", "y"
-    )
+    assert GeneratedCodec(table(Apart)).decode(
+        parse(GeneratedCodec(table(Apart)).encode(Apart("x", "y")))
+    ) == Apart("x", "y")
 
 
 def test_sizes_are_bounded() -> None:
@@ -376,7 +376,7 @@ def test_arguments_are_checked(arguments: dict[str, Any], reason: str) -> None:
 def test_no_name_of_a_class_reaches_the_generated_source() -> None:
     cls = of(str)
     cls.__qualname__ = "Odd' + 1/0 + '"
-    assert Generated(table(cls)).example()
+    assert GeneratedCodec(table(cls)).example()
     cls.__name__ = "a'b"
     refused(lambda: describe(cls, name="ok"), "XML name")
 
@@ -386,7 +386,7 @@ def test_an_example_helps_where_none_is_found() -> None:
     narrow = Annotated[Decimal, Gt(Decimal("0.1")), Lt(Decimal("0.10000000000000000000000000000000001"))]
     refused(lambda: describe(of(narrow)), r"C\.v: no example value found.*@xmlify\(example=\{'v': \.\.\.\}\)")
     given = Decimal("0.100000000000000000000000000000000005")
-    assert str(given) in Generated(xmlify(example={"v": given})(of(narrow)).__payload__).example()
+    assert str(given) in GeneratedCodec(xmlify(example={"v": given})(of(narrow)).__payload__).example()
     assert describe(of(odd))
 
 
@@ -394,7 +394,7 @@ def test_a_nested_class_keeps_its_own_example() -> None:
     inner = xmlify(example={"v": "mine"})(of(str))
     assert (
         "<v>mine</v>"
-        in Generated(describe(dataclasses.make_dataclass("Outer", [("inner", inner)]))).example()
+        in GeneratedCodec(describe(dataclasses.make_dataclass("Outer", [("inner", inner)]))).example()
     )
 
 
@@ -430,7 +430,7 @@ def test_two_nested_classes_may_share_a_name() -> None:
     first, second = of(str), of(int)
     payload = describe(dataclasses.make_dataclass("C", [("a", first), ("b", second), ("again", first)]))
     assert [each.name for each in payload.records] == ["C", "C-3", "C-2"]
-    assert Generated(payload).example()
+    assert GeneratedCodec(payload).example()
 
 
 def test_a_class_may_be_called_like_a_type_of_the_schema() -> None:

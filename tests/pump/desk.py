@@ -35,7 +35,7 @@ class Desk:
         if reply is None:
             return None
         payload = read_envelope(reply.message).payload
-        return self.rules.codecs.named(payload.tag).decode(payload)
+        return self.rules.codecs.for_root(payload.tag).decode(payload)
 
     async def open(self):
         return await self.pump.open("console")

@@ -74,7 +74,7 @@ async def ask(server, text: str, to: str, handle: Any = None) -> str:
     kind = server.rules.blueprint.listeners[to].payloads[0]
     reply = await handle.ask(codecs.of(kind).encode(kind(text=text)).encode(), to)
     element = read_envelope(reply.message).payload
-    found = codecs.named(element.tag).decode(element)
+    found = codecs.for_root(element.tag).decode(element)
     return found.text if hasattr(found, "text") else f"{found.code}: {found.message}"
 
 

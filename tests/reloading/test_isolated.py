@@ -60,7 +60,7 @@ async def test_worker_processes_are_those_of_the_edition(tmp_path):
         (kind,) = server.rules.blueprint.listeners["teller"].payloads
         reply = await (await server.open("me")).ask(codecs.of(kind).encode(kind("x")).encode(), "teller")
         element = read_envelope(reply.message).payload
-        word, pid = codecs.named(element.tag).decode(element).text.split()
+        word, pid = codecs.for_root(element.tag).decode(element).text.split()
         return word, int(pid)
 
     write("old")

@@ -103,7 +103,7 @@ async def ask(server, text, handle=None, to="teller"):
     from agentserver.wire.envelope import read_envelope
 
     element = read_envelope(reply.message).payload
-    return codecs.named(element.tag).decode(element)
+    return codecs.for_root(element.tag).decode(element)
 
 
 @pytest.mark.parametrize("durable", [False, True])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from agentserver.contract import Attribute
-from agentserver.payload.codec import Generated
+from agentserver.payload.codec import GeneratedCodec
 from agentserver.payload.xmlify import describe
 from agentserver.wire import repair, repair_search
 from agentserver.wire.canonical import canonical
@@ -78,7 +78,7 @@ class message:
     t: str
 
 
-KNOWN = tuple(Generated(describe(cls)) for cls in (Note, Pay, Order, Mail, Ping, Tree, message))
+KNOWN = tuple(GeneratedCodec(describe(cls)) for cls in (Note, Pay, Order, Mail, Ping, Tree, message))
 NAMES = {
     f"{{{codec.described.namespace}}}{name}"
     for codec in KNOWN
@@ -89,7 +89,7 @@ NAMES = {
 }
 
 
-def codec_of(cls: type) -> Generated:
+def codec_of(cls: type) -> GeneratedCodec:
     return next(codec for codec in KNOWN if codec.payload is cls)
 
 
@@ -381,7 +381,7 @@ def test_a_note_says_what_and_where() -> None:
     ]
 
 
-VERSIONS = (Generated(describe(Pay)), Generated(describe(Pay, version=2)))
+VERSIONS = (GeneratedCodec(describe(Pay)), GeneratedCodec(describe(Pay, version=2)))
 
 
 @pytest.mark.parametrize(

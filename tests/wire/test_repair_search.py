@@ -11,7 +11,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
-from agentserver.payload.codec import Generated
+from agentserver.payload.codec import GeneratedCodec
 from agentserver.payload.xmlify import describe
 from agentserver.wire import repair, repair_search
 from agentserver.wire.envelope import Bounds
@@ -50,7 +50,7 @@ class Bag:
     Bag: Leaf | None = None
 
 
-KNOWN = tuple(Generated(describe(cls)) for cls in (Outer, Tree, Bag))
+KNOWN = tuple(GeneratedCodec(describe(cls)) for cls in (Outer, Tree, Bag))
 BY_NAME = {codec.name: codec for codec in KNOWN}
 TEXTS_OF = {"name", "note", "n", "item"}
 """Elements that hold text; every other holds elements."""

@@ -13,7 +13,7 @@ from agentserver.config.keys.models import ListenerEntry
 from agentserver.config.organism import BoundListener, SourceLine, refuse_call
 from agentserver.config.validation import DeclaredListener
 from agentserver.core.blueprint import Listener
-from agentserver.payload.foreign.lock import LIMITS, LockError, ServerLock, forms, locked, unlike
+from agentserver.payload.foreign.lock import LIMITS, LockError, ServerLock, forms, read_lock, unlike
 from agentserver.payload.foreign.mapping import UnmappableError
 from agentserver.payload.foreign.results import ToolFailure, ToolResult
 from agentserver.payload.foreign.servers import CommandIsolation, McpServer, McpTool
@@ -99,7 +99,7 @@ class ToolReader:
         where = self._locate(at, "name")
         try:
             with path.open("rb") as file:
-                return locked(file.read(LIMITS.bytes + 1))
+                return read_lock(file.read(LIMITS.bytes + 1))
         except FileNotFoundError:
             message = f"{place} is missing: nothing is known of the server's tools"
         except OSError as error:

@@ -169,7 +169,7 @@ def accept(
     thread = conversation.working_on(delivery)
     if thread is None:
         return None
-    codec = rules.codecs.named(delivery.root)
+    codec = rules.codecs.for_root(delivery.root)
     if element is None and codec is not None:
         element = intake.read_own(delivery, codec, rules.bounds)
     if element is None or codec is None:
@@ -309,7 +309,7 @@ def _remark(step: Step, judged: Admission, thread: str, sender: str) -> None:
 
 def _serve(step: Step, delivery: Delivery, proposal: Proposal) -> None:
     """Read a message to ``system.todo``. The service reads nothing but what the todo schemas accept."""
-    codec = step.rules.codecs.named(proposal.root)
+    codec = step.rules.codecs.for_root(proposal.root)
     assert codec is not None
     asked = codec.decode(proposal.element)
     if isinstance(asked, TodoUntil):

@@ -13,7 +13,7 @@ from agentserver.core.drafts import replies
 from agentserver.core.drafts.reserved import forgery
 from agentserver.core.records.details import Corrections, Ground
 from agentserver.core.refusals import Refusal
-from agentserver.payload.codec import of_system
+from agentserver.payload.codec import is_system_name
 from agentserver.wire import envelope
 from agentserver.wire.canonical import canonical
 
@@ -63,12 +63,12 @@ def read_outside(data: bytes, to: str | None, rules: Rules) -> Draft | Refusal:
 
 
 def _drafted(element: etree._Element, to: str | None, rules: Rules) -> Draft | Refusal:
-    codec = rules.codecs.named(str(element.tag))
+    codec = rules.codecs.for_root(str(element.tag))
     if codec is None:
         name = str(element.tag)
         return (
             forgery(name, to or "")
-            if of_system(name)
+            if is_system_name(name)
             else Refusal(Code.ROUTING, Ground.NO_PAYLOAD.of(), to or "")
         )
     markup = canonical(element)

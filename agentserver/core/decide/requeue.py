@@ -149,7 +149,7 @@ def _payload(letter: Delivery, rules: Rules) -> etree._Element:
         raise LookupError(f"its {name} is the system's, about something that is over")
     if not rules.blueprint.accepts(letter.to, letter.root):
         raise LookupError(f"{letter.to} takes no {name} that it has not asked for")
-    codec = rules.codecs.named(letter.root)
+    codec = rules.codecs.for_root(letter.root)
     element = None if codec is None else intake.read_own(letter, codec, rules.bounds)
     if element is None:
         raise LookupError(f"its {name} does not satisfy its present schema")

@@ -12,7 +12,7 @@ from agentserver.core.messages import Draft, Drafts, Failed
 from agentserver.core.pieces import whole
 from agentserver.core.records.details import Corrections, Failure, Ground
 from agentserver.core.refusals import Refusal
-from agentserver.payload.codec import Unlisted, of_system
+from agentserver.payload.codec import UndeclaredPayload, is_system_name
 from agentserver.payload.generate import Unencodable
 from agentserver.payload.xmlify import PayloadError
 from agentserver.wire import repair
@@ -76,7 +76,7 @@ def draft(
     target = to if isinstance(to, str) else ""
     try:
         codec = codecs.of(type(payload))
-    except Unlisted as error:
+    except UndeclaredPayload as error:
         return Refusal(Code.VALIDATION, Corrections((str(error),)), target)
     except PayloadError as error:
         return Failed(Code.INTERNAL, Failure(str(error)))
@@ -132,7 +132,7 @@ def _from_text(text: bytes, codecs: Codecs, bounds: Bounds, room: Room) -> Piece
         if parsed.reason is repair.RepairRefusal.MANY:
             return overspent(Ground.PAYLOADS.of(room.messages))
         named = read_payload(text, bounds) if parsed.unknown_root else None
-        if named is not None and not isinstance(named, Malformed) and of_system(str(named.tag)):
+        if named is not None and not isinstance(named, Malformed) and is_system_name(str(named.tag)):
             return forgery(str(named.tag))
         code = Code.ROUTING if parsed.unknown_root else Code.VALIDATION
         corrections = (str(parsed.reason),)
@@ -151,7 +151,7 @@ def from_markup(markup: str, to: str | Target | None, codecs: Codecs, bounds: Bo
     element = read_payload(markup.encode("utf-8", "surrogatepass"), bounds)
     if isinstance(element, Malformed):
         return _faulty((element.detail,), target)
-    codec = codecs.named(str(element.tag))
+    codec = codecs.for_root(str(element.tag))
     if codec is None:
         return _faulty((f"{element.tag} is no payload of this organism",), target)
     return check(element, markup, to, codec)

@@ -409,7 +409,7 @@ class _Loading:
         return self._deliveries[key]._replace(attempt=attempt)
 
     def _element(self, delivery: Delivery) -> etree._Element | None:
-        codec = self._rules.codecs.named(delivery.root)
+        codec = self._rules.codecs.for_root(delivery.root)
         return None if codec is None else intake.read_own(delivery, codec, self._rules.bounds)
 
     def _result(self, kept: KeptReturn) -> Returned:
@@ -432,7 +432,7 @@ class _Loading:
             markup = self._messages[number][start:end].decode()
         element = envelope.read_payload(markup.encode(), self._rules.bounds)
         codec = (
-            None if isinstance(element, envelope.Malformed) else self._rules.codecs.named(str(element.tag))
+            None if isinstance(element, envelope.Malformed) else self._rules.codecs.for_root(str(element.tag))
         )
         if isinstance(element, envelope.Malformed) or codec is None:
             return Refusal(Code.VALIDATION, Ground.UNREADABLE.of())

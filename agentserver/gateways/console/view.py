@@ -43,7 +43,7 @@ def decoded(message: bytes, codecs: Codecs) -> object | None:
     read = envelope.read_envelope(message)
     if isinstance(read, envelope.Malformed):
         return None
-    codec = codecs.named(str(read.payload.tag))
+    codec = codecs.for_root(str(read.payload.tag))
     try:
         return None if codec is None else codec.decode(read.payload)
     except Undecodable:

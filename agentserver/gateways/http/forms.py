@@ -16,8 +16,7 @@ from agentserver.core.receipts import LONGEST
 from agentserver.foreign_json.reading import JsonLimits
 from agentserver.gateways.http.parts import ProblemAnswer, by_code
 from agentserver.payload.json.elements import element_of, value_of
-from agentserver.payload.json.values import JsonRefusal
-from agentserver.payload.json.values import read as read_json
+from agentserver.payload.json.values import JsonRefusal, read_json
 from agentserver.payload.names import local
 from agentserver.wire import envelope
 from agentserver.wire.canonical import canonical
@@ -150,7 +149,7 @@ def payload_json(data: bytes, rules: Rules) -> Mapping[str, Any]:
     if isinstance(read, envelope.Malformed):
         return {"payload": ""}
     tag = str(read.payload.tag)
-    codec = rules.codecs.named(tag)
+    codec = rules.codecs.for_root(tag)
     value = None if codec is None else value_of(codec, read.payload)
     if codec is None or isinstance(value, JsonRefusal):
         return {"payload": local(tag), "xml": canonical(read.payload).decode()}

@@ -19,8 +19,7 @@ from agentserver.foreign_json.reading import JsonLimits
 from agentserver.gateways.http import forms
 from agentserver.gateways.http.conversations import CONVERSATION
 from agentserver.gateways.http.parts import DoorPart, ProblemAnswer, caller, host, unknown
-from agentserver.payload.json.values import JsonRefusal
-from agentserver.payload.json.values import read as read_json
+from agentserver.payload.json.values import JsonRefusal, read_json
 from agentserver.trace.redact import EVERY, Redaction, names_of, redact_records
 
 if TYPE_CHECKING:

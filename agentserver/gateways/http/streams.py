@@ -19,8 +19,7 @@ from agentserver.core.messages import UNDECIDED, Done, EventPlace, Reply
 from agentserver.foreign_json.reading import JsonLimits
 from agentserver.gateways.http import forms
 from agentserver.gateways.http.connections import STOPPING
-from agentserver.payload.json.values import JsonRefusal
-from agentserver.payload.json.values import read as read_json
+from agentserver.payload.json.values import JsonRefusal, read_json
 from agentserver.ports import Ended
 from agentserver.supervision import Ending, start_errand
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from agentserver.core.drafts.routing import Route
 from agentserver.core.handoffs import TASK
 from agentserver.guards.lineage.exposure import CLOSED, ERROR, NOT_KNOWN, SENT, FirstText
-from agentserver.payload.codec import of_system
+from agentserver.payload.codec import is_system_name
 from agentserver.provenance.steered import steers
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Reach:
 
     def _bits(self, said: Said) -> float:
         """The bits that one message like this can tell."""
-        if of_system(said.root):
+        if is_system_name(said.root):
             return ERROR
         if said.root != TASK or said.sender == said.to:
             return self._readings[said.root].channel.bits

@@ -83,7 +83,7 @@ class Readings:
     def __getitem__(self, root: str) -> ElementReader:
         """The reading of a root element. Raises KeyError for one that no codec claims."""
         if root not in self._known:
-            codec = self._codecs.named(root)
+            codec = self._codecs.for_root(root)
             if codec is None:
                 raise KeyError(root)
             self._known[root] = _reading(codec)
@@ -172,11 +172,11 @@ def _defaults(
 def _record(element: etree._Element, record: RecordType, space: str) -> dict[str, Any]:
     """The fields of a record that the element holds, by their Python names."""
     found: dict[str, Any] = {}
-    for field in record.placed(FieldKind.ATTRIBUTE):
+    for field in record.fields_at(FieldKind.ATTRIBUTE):
         text = element.get(field.xml)
         if text is not None:
             found[field.name] = _scalar(field.type, text)
-    named = {f"{{{space}}}{field.xml}": field for field in record.placed(FieldKind.ELEMENT)}
+    named = {f"{{{space}}}{field.xml}": field for field in record.fields_at(FieldKind.ELEMENT)}
     for child in element:
         field = named[str(child.tag)]
         kind = field.type

@@ -82,7 +82,7 @@ class AuditCopy:
 
 
 @asynccontextmanager
-async def copying(
+async def copy_records(
     path: Path,
     report: Callable[[str], None] = _LOG.error,
     waiting: int = WAITING,

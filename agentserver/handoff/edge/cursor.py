@@ -1,7 +1,4 @@
-"""The place up to which a session was listened to, kept in a file.
-
-Owns the file. Refuses to know what a session's events mean: whoever listens says what was had.
-"""
+"""The place up to which a session was listened to, kept in a file."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from agentserver.foreign_json.reading import JsonLimits, parse_json_or_raise
 FOLDER: Final = Path("out")
 
 
-class Reached(NamedTuple):
+class CursorPosition(NamedTuple):
     """The place to which a listener came.
 
     Args:
@@ -33,25 +30,25 @@ class SessionCursor:
 
     Args:
         session: its id.
-        folder: where the file stands.
+        folder: the folder of the file.
     """
 
     def __init__(self, session: str, folder: Path = FOLDER) -> None:
         name = sha256(session.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         self.path = folder / f"handoff-cursor-{name}.json"
 
-    def read(self) -> Reached | None:
-        """The kept value; None when there is none. Raises OSError, ValueError when it is spoiled."""
+    def read(self) -> CursorPosition | None:
+        """Return the kept value; None without one. Raises OSError, ValueError when it is spoiled."""
         try:
             members = parse_json_or_raise(self.path.read_bytes(), JsonLimits())
-            return Reached(str(members["since"]), tuple(map(str, members["had"])))
+            return CursorPosition(str(members["since"]), tuple(map(str, members["had"])))
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (ValueError, KeyError, TypeError, RecursionError):
             raise ValueError(f"{self.path}: is no note of how far a session was listened to") from None
 
-    def keep(self, reached: Reached) -> None:
-        """Write it anew; when this returns it outlives the process. Raises OSError."""
+    def keep(self, reached: CursorPosition) -> None:
+        """Rewrite and fsync the file. Raises OSError."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         new = self.path.with_name(f".{self.path.name}.new")
         descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

@@ -1,7 +1,4 @@
-"""The known end of the chain of a record of handoffs.
-
-Owns what is kept of that end, and the note of it beside the file. Refuses to judge the file: the writer compares.
-"""
+"""The known end of the chain of a record of handoffs."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from agentserver.foreign_json.reading import JsonLimits, parse_json_or_raise
-from agentserver.handoff.audit import Seal, preceding
+from agentserver.handoff.audit import Seal, parse_previous_seal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,8 +18,10 @@ class ChainHead(NamedTuple):
 
     Args:
         end: the last record.
-        line: that record, without a newline, as long as it may not be in the file: it is kept before it is written, so
-            that a writer that died in between can be told from one that cut the file. Empty once it is written.
+        line: that record, without a newline, as long as it may not be in the file: it is kept before it is written,
+            so
+            that a writer that died in between can be distinguished from one that cut the file. Empty once it is
+                written.
         size: of the file with that record, in bytes; -1 when it is not known.
     """
 
@@ -33,14 +32,14 @@ class ChainHead(NamedTuple):
     @property
     def before(self) -> Seal | None:
         """The end of the chain before that record; None when it is not known."""
-        return preceding(self.line)
+        return parse_previous_seal(self.line)
 
 
 class Heads(Protocol):
     """Keeps one head."""
 
     def read(self) -> ChainHead | None:
-        """The kept head; None when there is none. Raises OSError, ValueError when it is spoiled."""
+        """Return the kept head; None without one. Raises OSError, ValueError when it is spoiled."""
         ...
 
     def keep(self, head: ChainHead) -> None:
@@ -49,7 +48,7 @@ class Heads(Protocol):
 
 
 class NoteHeads:
-    """Keeps the head in a note beside the file, of mode 0600.
+    """Head store in a note next to the file, of mode 0600.
 
     Args:
         file: the record.
@@ -59,7 +58,7 @@ class NoteHeads:
         self.path = file.with_name(f"{file.name}.end")
 
     def read(self) -> ChainHead | None:
-        """The head that the note names. Raises OSError, ValueError when it says nothing that makes sense."""
+        """Return the head that the note names. Raises OSError, ValueError when it says nothing that makes sense."""
         try:
             members = parse_json_or_raise(self.path.read_bytes(), JsonLimits())
             end = Seal(int(members["count"]), str(members["hash"]))
@@ -72,7 +71,7 @@ class NoteHeads:
             raise ValueError(f"{self.path}: is no note of where a chain ends") from None
 
     def keep(self, head: ChainHead) -> None:
-        """Write the note anew. Raises OSError."""
+        """Rewrite the note. Raises OSError."""
         new = self.path.with_name(f".{self.path.name}.new")
         text = json.dumps(
             {"count": head.end.count, "hash": head.end.hash, "line": head.line, "size": head.size}

@@ -1,9 +1,7 @@
 """The record of handoffs as a file of JSON lines.
 
-Owns that file, and whether it is as it was left: each time it is held against the head, which is kept elsewhere. What
-does not fit is recorded behind it and told; nothing that stands in the file is taken out. Refuses to stop anybody:
-a disk that fails is reported, and the handoff goes on. The file is a copy for people and tools; where a journal runs,
-the journal is the record, and keeps the head.
+What does not fit is recorded behind it and reported; nothing in the file is removed. The file is a copy for
+people and tools; where a journal runs, the journal is the record, and keeps the head.
 """
 
 from __future__ import annotations
@@ -18,7 +16,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from agentserver.handoff.audit import Flaw, HandoffEntry, Seal, broken, ending, followed, sealed, verify
+from agentserver.handoff.audit import (
+    Flaw,
+    HandoffEntry,
+    Seal,
+    follow_chain,
+    parse_seal,
+    record_break,
+    seal_record,
+    verify,
+)
 from agentserver.handoff.edge.heads import ChainHead, Heads, NoteHeads
 
 if TYPE_CHECKING:
@@ -36,9 +43,9 @@ class AuditFile:
 
     Args:
         path: the file; it and its folder are made when missing.
-        report: told, in one line, what could not be kept and why.
-        heads: where the head is kept; a note beside the file without it. The note is written in any case.
-        alarm: told, in one line, that the file was not as it had been left; ``report`` without it.
+        report: called with one line about what could not be kept and why.
+        heads: where the head is kept; a note next to the file without it. The note is written in any case.
+        alarm: called with one line if the file was not as it had been left; ``report`` without it.
     """
 
     def __init__(
@@ -59,8 +66,8 @@ class AuditFile:
     def append(self, record: HandoffEntry) -> None:
         """Keep a record. Raises nothing for a disk that fails."""
         try:
-            with self._lock, _locked(self._path) as file:
-                self._put(file, record, self._continued(file))
+            with self._lock, _open_locked(self._path) as file:
+                self._put(file, record, self._verify_head(file))
         except OSError as error:
             told = dict(record.members)
             self._report(
@@ -72,21 +79,21 @@ class AuditFile:
         """Hold the whole file against its head, and record a break. Raises nothing for a disk that fails."""
         try:
             with self._lock:
-                if not self._path.exists() and self._known() is None:
+                if not self._path.exists() and self._read_head() is None:
                     return
-                with _locked(self._path) as file:
-                    self._keep(self._continued(file, whole=True))
+                with _open_locked(self._path) as file:
+                    self._keep(self._verify_head(file, whole=True))
         except OSError as error:
             self._report(f"handoff audit: {self._path}: {error.strerror or error}; it was not checked")
 
-    def _continued(self, file: int, *, whole: bool = False) -> ChainHead:
-        """The head of a file that is as it was left, or of one whose break has been recorded."""
-        head = self._known()
+    def _verify_head(self, file: int, *, whole: bool = False) -> ChainHead:
+        """Return the head of a file that is as it was left, or of one whose break has been recorded."""
+        head = self._read_head()
         if head is None:
             head, flaw = self._taken_over(file)
         else:
-            lacks = _lacking(file, head)
-            if lacks is None and self._unkept is not None and _lacking(file, self._unkept) == b"":
+            lacks = _find_missing_part(file, head)
+            if lacks is None and self._unkept is not None and _find_missing_part(file, self._unkept) == b"":
                 head, lacks = self._unkept, b""
             if lacks:  # the writer died between the head and the file
                 _write(file, lacks)
@@ -96,20 +103,23 @@ class AuditFile:
         if flaw is None:
             return head
         self._alarm(
-            f"handoff audit: {self._path}: the record in line {flaw.line} {flaw.detail}; the chain goes on from "
+            f"handoff audit: {self._path}: the record in line {flaw.line} {flaw.detail}; the chain continues from "
             f"the {head.end.count} records that are known"
         )
         if _tail(file)[-1:] not in {b"", b"\n"}:
             _write(file, b"\n")
-        return self._put(file, broken(flaw, datetime.now(UTC).isoformat(timespec="milliseconds")), head)
+        return self._put(file, record_break(flaw, datetime.now(UTC).isoformat(timespec="milliseconds")), head)
 
-    def _known(self) -> ChainHead | None:
-        """The head that is kept; a spoiled one is told, and counts as none. A journal may not have met the file yet."""
+    def _read_head(self) -> ChainHead | None:
+        """Return the head that is kept; a spoiled one is reported and ignored.
+
+        A journal may not have met the file yet.
+        """
         for heads in self._keepers():
             try:
                 head = heads.read()
             except ValueError as error:
-                self._report(f"handoff audit: {error}; the chain starts anew")
+                self._report(f"handoff audit: {error}; a new chain starts")
                 continue
             if head is not None:
                 return head
@@ -119,15 +129,15 @@ class AuditFile:
         return (self._note,) if self._heads is None else (self._heads, self._note)
 
     def _taken_over(self, file: int) -> tuple[ChainHead, Flaw | None]:
-        """The head of a file of which none is kept: where it ends, as far as it is intact."""
-        at, flaw = followed(_lines(file))
+        """Return the head of a file without a stored one: where it ends, as far as it is intact."""
+        at, flaw = follow_chain(_lines(file))
         if at.count:
             self._report(f"handoff audit: {self._path}: nothing says where its {at.count} records ended")
         return ChainHead(at), flaw
 
     def _put(self, file: int, record: HandoffEntry, head: ChainHead) -> ChainHead:
         """Keep the head of a record, then write the record. One that cannot be written was never there."""
-        line, end = sealed(record, head.end)
+        line, end = seal_record(record, head.end)
         size = os.fstat(file).st_size
         kept = ChainHead(end, line, size + len(line.encode()) + 1)
         self._keep(kept)
@@ -141,7 +151,7 @@ class AuditFile:
         return kept._replace(line="")
 
     def _keep(self, head: ChainHead) -> None:
-        """Keep the head. The record is more than its place, so a failure is told apart."""
+        """Keep the head. The record is more than its place, so a failure can be distinguished."""
         self._unkept = None
         for heads in self._keepers():
             try:
@@ -152,8 +162,8 @@ class AuditFile:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[int]:
-    """The file, locked against other writers, and the one that its path names when it is."""
+def _open_locked(path: Path) -> Iterator[int]:
+    """Yield the file, locked against other writers, and the one that its path names when it is."""
     path.parent.mkdir(parents=True, exist_ok=True)
     while True:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -185,13 +195,13 @@ def _tail(file: int) -> bytes:
     return os.pread(file, LINE, max(0, os.fstat(file).st_size - LINE))
 
 
-def _lacking(file: int, head: ChainHead) -> bytes | None:
-    """The missing part of the file's last record, mostly empty; None when it does not end as the head says."""
+def _find_missing_part(file: int, head: ChainHead) -> bytes | None:
+    """Return the missing part of the file's last record, mostly empty; None when it does not end as the head says."""
     tail, size = _tail(file), os.fstat(file).st_size
     whole = tail[: tail.rfind(b"\n") + 1]
     begun = tail[len(whole) :]
     last = whole.splitlines()[-1:]
-    ends = ending(last[0].decode("utf-8", "replace")) if last else Seal()
+    ends = parse_seal(last[0].decode("utf-8", "replace")) if last else Seal()
     if ends == head.end and not begun:
         return b"" if head.size in {size, -1} else None
     line = head.line.encode() + b"\n"
@@ -203,16 +213,16 @@ def _lacking(file: int, head: ChainHead) -> bytes | None:
 def _lines(file: int) -> Iterator[str]:
     with os.fdopen(os.dup(file), "rb") as reader:
         reader.seek(0)
-        yield from _decoded(iter(lambda: reader.readline(LINE), b""))
+        yield from _decode_lines(iter(lambda: reader.readline(LINE), b""))
 
 
-def _decoded(lines: Iterator[bytes]) -> Iterator[str]:
+def _decode_lines(lines: Iterator[bytes]) -> Iterator[str]:
     return (line.rstrip(b"\n").decode("utf-8", "replace") for line in lines)
 
 
 def _flaw(file: int, head: ChainHead) -> Flaw | None:
-    """The first place where the file is not as it was left, if there is one that no record in it tells of."""
-    at, flaw = followed(_lines(file))
+    """Return the first place where the file is not as it was left, if one is there that no record names."""
+    at, flaw = follow_chain(_lines(file))
     if flaw is not None or at == head.end:
         return flaw
     if at.count < head.end.count:
@@ -229,9 +239,9 @@ def verify_file(
 
     Args:
         path: the file.
-        report: told when nothing says where the chain ends, since records cut off are then not missed; and of a last
+        report: called if nothing says where the chain ends, since records cut off are then not missed; and of a last
             record that is not written yet. A spoiled note is a flaw of the last record.
-        heads: where the head is kept; the note beside the file without it.
+        heads: where the head is kept; the note next to the file without it.
 
     Returns:
         the end of the chain, or the first line that was altered, removed, inserted or moved.
@@ -244,12 +254,12 @@ def verify_file(
         return _without_file(path, kept)
     with path.open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_SH)  # a writer moves head and file together
-        lines = list(_decoded(iter(lambda: file.readline(LINE), b"")))
+        lines = list(_decode_lines(iter(lambda: file.readline(LINE), b"")))
         try:
             head = kept.read()
         except ValueError:
             found = verify(lines)
-            told = "is not known to be the last: the note beside the file is spoiled"
+            told = "is not known to be the last: the note next to the file is spoiled"
             return Flaw(found.count, told) if isinstance(found, Seal) else found
     if head is None:
         report(f"{NoteHeads(path).path}: missing; without it, records cut off at the end are not missed")
@@ -264,11 +274,11 @@ def verify_file(
 
 
 def _without_file(path: Path, kept: Heads) -> Flaw:
-    """The records that a missing file lacks. Raises FileNotFoundError when there are none."""
+    """Return the records that a missing file lacks. Raises FileNotFoundError without them."""
     try:
         head = kept.read()
     except ValueError:
-        return Flaw(1, "is missing: the file is gone, and the note beside it is spoiled")
+        return Flaw(1, "is missing: the file is gone, and the note next to it is spoiled")
     found = None if head is None else verify([], head.end)
     if isinstance(found, Flaw):
         return found

@@ -1,10 +1,7 @@
 """Anthropic's managed agents as a source and a target of handoffs, through the ``anthropic`` SDK (an extra).
 
-Owns what the service's events mean, resumption after a dropped connection, and delivery. Refuses to decide
-about requests.
-
 A stream has no replay, so each connection opens the stream first and then reads the history since the last
-event that was had: an event is in one of the two or in both, and its id tells. The sum is each event once, in
+event that was had: an event is in one of the two or in both, and its id shows it. The sum is each event once, in
 order per reading.
 """
 
@@ -18,14 +15,14 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from agentserver.extras import require
-from agentserver.handoff.edge.cursor import Reached
+from agentserver.handoff.edge.cursor import CursorPosition
 from agentserver.handoff.managed.stream import SEEN, AgentStream, Attempt
 from agentserver.handoff.requests import TYPE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from agentserver.handoff.judgement import Approved
+    from agentserver.handoff.judgement import ApprovedRequest
 
 ACCEPTED: Final = "The handoff was accepted."
 REFUSED: Final = "The handoff was refused."
@@ -46,7 +43,7 @@ class SourceLost(RuntimeError):  # noqa: N818 - what happened
 class Outlet(Protocol):
     """The destination of approved handoffs."""
 
-    def steer(self, identity: str, approved: Approved) -> bool:
+    def steer(self, identity: str, approved: ApprovedRequest) -> bool:
         """Hand a handoff to the agent of this id; whether it surely arrived."""
         ...
 
@@ -68,7 +65,7 @@ class Patience:
 
     def wait(self, failed: int, error: Any = None) -> None:
         """Wait after this many failures in a row, as long as the service asks for when it does."""
-        asked = _asked(error)
+        asked = _retry_after(error)
         self.sleep(
             min(self.most, self.first * 2 ** min(failed - 1, 16)) if asked is None else min(self.most, asked)
         )
@@ -77,7 +74,7 @@ class Patience:
 _PATIENT: Final = Patience()
 
 
-def _asked(error: Any) -> float | None:
+def _retry_after(error: Any) -> float | None:
     """Seconds that a ``Retry-After`` names."""
     headers = getattr(getattr(error, "response", None), "headers", {})
     try:
@@ -87,7 +84,7 @@ def _asked(error: Any) -> float | None:
 
 
 def connect() -> Any:
-    """A client by the SDK's own environment variables. Raises MissingExtraError without the extra managed."""
+    """Return a client by the SDK's own environment variables. Raises MissingExtraError without the extra managed."""
     require("a managed agent", "managed")
     import anthropic
 
@@ -95,13 +92,13 @@ def connect() -> Any:
 
 
 def keyless(client: Any) -> bool:
-    """True when a client has no way to authenticate: its first request would be refused."""
+    """Check whether a client has no way to authenticate: its first request would be refused."""
     headers = {name.lower() for name in client.default_headers}
     return client.credentials is None and not headers & {"x-api-key", "authorization"}
 
 
-def _passing() -> tuple[type[Exception], ...]:
-    """The failures of a connection, an event that was cut off within its JSON included."""
+def _transient_errors() -> tuple[type[Exception], ...]:
+    """Return the failures of a connection, an event that was cut off within its JSON included."""
     import anthropic
     import httpx2
 
@@ -109,13 +106,13 @@ def _passing() -> tuple[type[Exception], ...]:
 
 
 class Cursor(Protocol):
-    """Keeps how far a session was listened to, so that what it asked while nobody listened is heard."""
+    """Keeps how far a session was listened to, so that its requests in between are read as well."""
 
-    def read(self) -> Reached | None:
-        """The kept value; None when there is none. Raises OSError, ValueError when it is spoiled."""
+    def read(self) -> CursorPosition | None:
+        """Return the kept value; None without one. Raises OSError, ValueError when it is spoiled."""
         ...
 
-    def keep(self, reached: Reached) -> None:
+    def keep(self, reached: CursorPosition) -> None:
         """Keep it; when this returns it outlives the process. Raises OSError."""
         ...
 
@@ -155,10 +152,10 @@ class ManagedOutput:
         self._turn: list[tuple[str, str]] = []  # what was dealt with since then: ids and times
 
     def attempts(self) -> Iterator[Attempt]:
-        """Every attempt from where an earlier listener ended, or from now on, until the session ends.
+        """Yield every attempt from where an earlier listener ended, or from now on, until the session ends.
 
-        Without an earlier listener, calls of the tool that still wait for an answer come first. Raises SourceLost, and
-        OSError or ValueError where the cursor cannot be read or kept.
+        Without an earlier listener, calls of the tool that still wait for an answer come first. Raises SourceLost,
+        and OSError or ValueError where the cursor cannot be read or kept.
         """
         failed = 0
         started = False
@@ -170,10 +167,10 @@ class ManagedOutput:
                     yield from owed
                 for event in self._connection():
                     failed = 0
-                    heard = self._heard(event)
+                    heard = self._feed(event)
                     yield from () if getattr(event, "id", None) in self._before else heard
                     self._dealt_with(event)
-            except _passing() as error:
+            except _transient_errors() as error:
                 self._permanent(error)
                 _LOG.warning("the session's stream was interrupted: %s", type(error).__name__)
                 failed += 1
@@ -185,7 +182,7 @@ class ManagedOutput:
         yield from self._listener.turn_ended()
 
     def answer(self, call: str, *, accepted: bool) -> None:
-        """Tell the agent what came of its call; it waits for that."""
+        """Send the agent the result of its call, for which it waits."""
         result = {
             "type": "user.custom_tool_result",
             "custom_tool_use_id": call,
@@ -194,7 +191,7 @@ class ManagedOutput:
         }
         try:
             self._events.send(self._session, events=[result])
-        except _passing() as error:
+        except _transient_errors() as error:
             _LOG.warning("the result of call %s could not be sent: %s", call, type(error).__name__)
 
     def _permanent(self, error: Exception) -> None:
@@ -203,7 +200,10 @@ class ManagedOutput:
             raise SourceLost(f"session {self._session}: the service answers {status}") from error
 
     def _start(self) -> list[Attempt]:
-        """Start behind what an earlier listener dealt with, else behind what was said; gives the calls that wait."""
+        """Start behind what an earlier listener dealt with, else behind the last message.
+
+        Gives the calls that wait.
+        """
         reached = None if self._cursor is None else self._cursor.read()
         if reached is not None:
             self._since = reached.since or None
@@ -211,17 +211,17 @@ class ManagedOutput:
             return []
         waiting: dict[str, Any] = {}
         for event in self._events.list(self._session, order="asc"):
-            self._had(event)
+            self._was_seen(event)
             self._turn_began = _time(event)
             self._turn = [each for each in self._turn if each[1] == self._turn_began]
             self._turn.append((event.id, self._turn_began))
             if event.type == "agent.custom_tool_use" and event.name == TYPE:
                 waiting[event.id] = event
             waiting.pop(getattr(event, "custom_tool_use_id", ""), None)
-        return [attempt for event in waiting.values() for attempt in self._heard(event)]
+        return [attempt for event in waiting.values() for attempt in self._feed(event)]
 
     def _dealt_with(self, event: Any) -> None:
-        """Keep that an event needs no more attention; a turn is read again from its beginning, for what it spans."""
+        """Record that an event is done; a turn is read again from its beginning."""
         identity = getattr(event, "id", None)
         if self._cursor is None or event.type not in _TELLING or not isinstance(identity, str):
             return
@@ -229,28 +229,28 @@ class ManagedOutput:
         if event.type in _TURN_ENDS or len(self._turn) > SEEN:
             self._turn_began = _time(event) or self._turn_began
             self._turn = [each for each in self._turn if each[1] == self._turn_began]
-        self._cursor.keep(Reached(self._turn_began, tuple(identity for identity, _ in self._turn)))
+        self._cursor.keep(CursorPosition(self._turn_began, tuple(identity for identity, _ in self._turn)))
 
     def _connection(self) -> Iterator[Any]:
-        """The events of one connection, those that were missed before it first."""
+        """Yield the events of one connection, those that were missed before it first."""
         options = {"event_deltas": ["agent.message"]} if self._previews else {}
         with self._events.stream(self._session, **options) as stream:
-            yield from self._missed()
+            yield from self._iter_missed()
             # Once the session has ended nothing more will come, and the stream may stay open all the same.
             for event in () if self._ended else stream:
-                if self._had(event):
+                if self._was_seen(event):
                     yield event
                 if event.type in _ENDED:
                     return
 
-    def _missed(self) -> Iterator[Any]:
+    def _iter_missed(self) -> Iterator[Any]:
         since = {} if self._since is None else {"created_at_gte": self._since}
         for event in self._events.list(self._session, order="asc", **since):
-            if self._had(event):
+            if self._was_seen(event):
                 yield event
 
-    def _had(self, event: Any) -> bool:
-        """True when an event is new; from now on it was had. Previews have no id and are always new."""
+    def _was_seen(self, event: Any) -> bool:
+        """Check whether an event is new; from now on it was had. Previews have no id and are always new."""
         identity = getattr(event, "id", None)
         if isinstance(identity, str) and not self._listener.fresh(identity):
             return False
@@ -258,8 +258,8 @@ class ManagedOutput:
         self._ended = self._ended or event.type in _ENDED
         return True
 
-    def _heard(self, event: Any) -> tuple[Attempt, ...]:
-        """The meaning of an event to a listener; most have none."""
+    def _feed(self, event: Any) -> tuple[Attempt, ...]:
+        """Return the meaning of an event to a listener; most have none."""
         if event.type == "agent.message":
             return self._listener.message(event.id, _text(event.content))
         if event.type == "event_delta":
@@ -281,7 +281,7 @@ def _text(content: Any) -> str:
     return "".join(block.text for block in content if getattr(block, "type", "") == "text")
 
 
-class Steering:
+class SteeringEvent:
     """Hands approved handoffs to managed agents: the steering text and the data as blocks of their own.
 
     Args:
@@ -295,12 +295,12 @@ class Steering:
         self._environment = environment
         self._patience = patience
 
-    def steer(self, identity: str, approved: Approved) -> bool:
+    def steer(self, identity: str, approved: ApprovedRequest) -> bool:
         """Send it, and again while the service says that it was not taken. After a silence it may be there."""
         for failed in range(1, self._patience.tries + 1):
             try:
                 self._send(identity, _message(approved))
-            except _passing() as error:
+            except _transient_errors() as error:
                 _LOG.warning("a handoff to %s was not taken: %s", approved.target, type(error).__name__)
                 if getattr(error, "status_code", 0) not in _NOT_TAKEN:
                     return False
@@ -317,6 +317,6 @@ class Steering:
             self._sessions.events.send(identity, events=[message])
 
 
-def _message(approved: Approved) -> dict[str, Any]:
+def _message(approved: ApprovedRequest) -> dict[str, Any]:
     texts = (approved.steering, *(frame.markup() for frame in approved.data))
     return {"type": "user.message", "content": [{"type": "text", "text": text} for text in texts]}

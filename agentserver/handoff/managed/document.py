@@ -1,7 +1,6 @@
 """One JSON document that is read in pieces, without being held.
 
-Owns its grammar (RFC 8259), and which of its objects are of the type of a request. Refuses to know what becomes of
-them. Members and items between two brackets are read by one expression.
+Members and items between two brackets are read by one expression.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from agentserver.handoff.requests import LONGEST, TYPE
 __all__ = ["LEVELS", "STRINGS", "WHOLE", "Claim", "Step", "TextDocument"]
 
 LEVELS: Final = 1 << 20
-"""Objects and arrays inside one another that are told apart; deeper ones are no JSON here."""
+"""Objects and arrays inside one another that are distinguished; deeper ones are no JSON here."""
 RUN: Final = 1000
 """Brackets that are opened at once."""
 _NUMBER_MOST: Final = 64
@@ -38,7 +37,7 @@ class _Want(Enum):
 
 
 class Step(Enum):
-    """The ways in which a document goes on."""
+    """The ways in which a document continues."""
 
     ON = "on"
     WAIT = "wait for more text"
@@ -55,13 +54,13 @@ class Claim:
         level: objects and arrays around it.
         start: of its brace.
         made: the place behind its type.
-        told: whether it is known to be longer than a request may be.
+        reported: whether it is known to be longer than a request may be.
     """
 
     level: int
     start: int
     made: int
-    told: bool = False
+    reported: bool = False
 
 
 _S: Final = r"[ \t\n\r]*+"
@@ -74,7 +73,7 @@ _KEY: Final = rf'(?:"(?!type")[^"\\\x00-\x1f]*+"|"type"(?!{_SAYS_SO}))'
 
 
 def _flat(value: str) -> str:
-    """An object or an array of such values, which stand in the expression once for each of the two."""
+    """Return an object or an array of such values, written out in the expression once for each of the two."""
     members = rf'\{{{_S}(?:{_KEY}{_S}:{_S}{value}{_S}(?:,{_S}(?=")|(?=\}})))*+\}}'
     items = rf"\[{_S}(?:{value}{_S}(?:,{_S}(?!\])|(?=\])))*+\]"
     return rf"(?:{members}|{items})"
@@ -110,9 +109,9 @@ class TextDocument:
     """An object or an array from its bracket on. Places are counted from the start of the whole text.
 
     ``kinds`` are the brackets that are open; ``claims`` those objects among them that are of the type of a request,
-    the outermost first; ``answered`` the one that was closed last; ``lowest`` the fewest brackets that were open since
-    somebody set it; ``strings`` the spans that hold strings, as far back as a request may reach, and whether they hold
-    other things too; ``pos`` is where it goes on.
+    the outermost first; ``answered`` the one that was closed last; ``lowest`` the fewest brackets that were open
+    since it was set; ``strings`` the spans that hold strings, as far back as a request may reach, and whether they
+    hold other things too; ``pos`` is the next place.
     """
 
     __slots__ = (
@@ -137,7 +136,7 @@ class TextDocument:
         self._typed = False  # whether the last key of the innermost object is ``type``
 
     def copy(self) -> TextDocument:
-        """The same document, which goes on by itself."""
+        """Return the same document, which continues independently."""
         other = copy(self)
         other.kinds, other.strings = copy(self.kinds), copy(self.strings)
         other._objects = copy(self._objects)  # noqa: SLF001 - one of its own
@@ -160,11 +159,11 @@ class TextDocument:
             step = self._token(text, at, base)
         return step
 
-    def overdue(self) -> list[Claim]:
-        """The claims that are now known to be longer than a request; each is given once."""
-        late = [each for each in self.claims if not each.told and self.pos - each.start > LONGEST]
+    def find_overdue(self) -> list[Claim]:
+        """Return the claims that are now known to be longer than a request; each is given once."""
+        late = [each for each in self.claims if not each.reported and self.pos - each.start > LONGEST]
         for each in late:
-            each.told = True
+            each.reported = True
         return late
 
     def _token(self, text: str, at: int, base: int) -> Step:
@@ -172,14 +171,14 @@ class TextDocument:
         if char in "}]":
             return self._ends(text, at)
         if want in {_Want.COLON, _Want.NEXT}:
-            return self._between(char)
+            return self._read_separator(char)
         if want in {_Want.KEY, _Want.FIRST_KEY}:
             return self._members(text, at) if char == '"' else Step.FAIL
-        if self.kinds[-1:] == b"[" and self._many(_ITEMS.match(text, at), _Want.VALUE):
+        if self.kinds[-1:] == b"[" and self._skip_plain(_ITEMS.match(text, at), _Want.VALUE):
             return Step.ON
         return self._open(text, at, base) if char in "{[" else self._value(text, at, char)
 
-    def _between(self, char: str) -> Step:
+    def _read_separator(self, char: str) -> Step:
         if self._want is _Want.COLON:
             return self._take(1, _Want.VALUE) if char == ":" else Step.FAIL
         if char != ",":
@@ -191,8 +190,8 @@ class TextDocument:
         self._want = want
         return Step.ON
 
-    def _many(self, found: re.Match[str] | None, next_one: _Want) -> bool:
-        """True when an expression found members or items that are all of them plain."""
+    def _skip_plain(self, found: re.Match[str] | None, next_one: _Want) -> bool:
+        """Check whether an expression found members or items that are all of them plain."""
         if found is None or found.end() == found.start() or len(self.kinds) + _LEVELS > LEVELS:
             return False
         length = found.end() - found.start()
@@ -201,7 +200,7 @@ class TextDocument:
         return True
 
     def _members(self, text: str, at: int) -> Step:
-        if not self._many(_MEMBERS.match(text, at), _Want.KEY):
+        if not self._skip_plain(_MEMBERS.match(text, at), _Want.KEY):
             self._begin_string(key=True)
         return Step.ON
 
@@ -242,7 +241,7 @@ class TextDocument:
         return self._take(len(found[0]), _Want.NEXT) if _SCALAR.fullmatch(found[0]) else Step.FAIL
 
     def _ends(self, text: str, at: int) -> Step:
-        """Close some levels that are closed in a row, as long as nobody has to be told of one."""
+        """Close some levels that are closed in a row, as long as none has to be reported."""
         found = _ENDS.match(text, at)
         assert found is not None
         least = self.claims[-1].level + 1 if self.claims else 1
@@ -280,7 +279,7 @@ class TextDocument:
             return Step.WAIT if _ESCAPE_PART.match(text, found.end()) else Step.FAIL
         self._quoted = False
         self._take(1, _Want.COLON if self._key else _Want.NEXT)
-        self._noted(
+        self._note_key(
             text[self._begun - base : self.pos - base] if self.pos - self._begun <= _NAME_MOST else ""
         )
         return Step.ON
@@ -292,8 +291,8 @@ class TextDocument:
             self.strings.append((start, end, False))
         self.pos = end
 
-    def _noted(self, said: str) -> None:
-        """Remember whether a key is ``type``, and whether its value is that of a request."""
+    def _note_key(self, said: str) -> None:
+        """Remember whether a key is ``type``, and whether its value makes a request."""
         if "\\" in said:
             said = json.dumps(json.loads(said))
         if self._key:

@@ -1,9 +1,4 @@
-"""The Python face of the reference loop: extracting, framing and running handoffs outside of a pump.
-
-Owns those functions and the environment variables of the loop. Refuses to know the protocol of any agent
-service (handoff/managed/agents.py does) and to skip anything in silence: every attempt is recorded, and what cannot be
-delivered too.
-"""
+"""The Python face of the reference loop: extracting, framing and running handoffs outside of a pump."""
 
 from __future__ import annotations
 
@@ -16,7 +11,7 @@ from agentserver.handoff import audit, requests
 from agentserver.handoff.edge.records import AuditFile
 from agentserver.handoff.frame import DataFrame
 from agentserver.handoff.intents import EVENT
-from agentserver.handoff.judgement import Approved, Circumstances, Rejected, Verdict, judge
+from agentserver.handoff.judgement import ApprovedRequest, Circumstances, RejectedRequest, Verdict, judge
 from agentserver.handoff.managed.scanner import Scanner
 from agentserver.handoff.managed.stream import request
 from agentserver.handoff.reference import reference
@@ -44,8 +39,8 @@ class EnvironmentFault(ValueError):  # noqa: N818 - what is wrong, said to a per
     """A variable of the environment is missing or wrong. The text names it."""
 
 
-def now() -> str:
-    """The present time as records and frames show it."""
+def current_time() -> str:
+    """Return the present time as records and frames show it."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
@@ -55,15 +50,15 @@ def sanitize_event(text: str, max_len: int = EVENT) -> str:
 
 
 def frame_handoff(source_agent: str, sanitized_event: str) -> str:
-    """The data frame around another agent's words, as text for a prompt."""
-    return DataFrame(source_agent, now(), sanitized_event).markup()
+    """Return the data frame around another agent's words, as text for a prompt."""
+    return DataFrame(source_agent, current_time(), sanitized_event).markup()
 
 
 class Desk:
     """Judges requests by one vocabulary and records every verdict.
 
     Args:
-        vocabulary: what may be asked; the reference loop's when None.
+        vocabulary: the allowed requests; the reference loop's when None.
         sink: where verdicts are recorded; the default file when None.
         clock: gives the time, ISO 8601 with zone.
         cursor: how far the session was listened to; None forgets it.
@@ -73,7 +68,7 @@ class Desk:
         self,
         vocabulary: Vocabulary | None = None,
         sink: AuditSink | None = None,
-        clock: Callable[[], str] = now,
+        clock: Callable[[], str] = current_time,
         cursor: Cursor | None = None,
     ) -> None:
         self.cursor = cursor
@@ -82,7 +77,7 @@ class Desk:
         self._clock = clock
 
     def judge(self, request: HandoffRequest, source: str) -> Verdict:
-        """The verdict, not yet recorded."""
+        """Return the verdict, not yet recorded."""
         return judge(self._vocabulary, request, Circumstances(source, self._clock()))
 
     def record(self, verdict: Verdict) -> None:
@@ -90,7 +85,7 @@ class Desk:
         self._sink.append(audit.record(verdict, self._clock()))
 
     def decide(self, request: HandoffRequest, source: str) -> Verdict:
-        """The verdict, recorded."""
+        """Return the verdict, recorded."""
         verdict = self.judge(request, source)
         self.record(verdict)
         return verdict
@@ -99,7 +94,7 @@ class Desk:
 def extract_handoff(
     text: str, source_agent: str = UNKNOWN, *, desk: Desk | None = None
 ) -> dict[str, Any] | None:
-    """The first handoff in a text that is approved, or None. Every attempt in the text is recorded.
+    """Return the first handoff in a text that is approved, or None. Every attempt in the text is recorded.
 
     Returns:
         ``target_agent``, ``intent``, ``params`` and ``steering_input``: the rendered template, followed by
@@ -107,18 +102,18 @@ def extract_handoff(
     """
     desk = desk or Desk()
     scanner = Scanner()
-    first: Approved | None = None
+    first: ApprovedRequest | None = None
     for found in (*scanner.feed(text), *scanner.end()):
         verdict = desk.judge(request(found), source_agent)
-        if first is not None and isinstance(verdict, Approved):
-            verdict = audit.undelivered(verdict, RequestRefusal.SUPERSEDED)
+        if first is not None and isinstance(verdict, ApprovedRequest):
+            verdict = audit.reject_undelivered(verdict, RequestRefusal.SUPERSEDED)
         desk.record(verdict)
-        if isinstance(verdict, Approved):
+        if isinstance(verdict, ApprovedRequest):
             first = verdict
     return None if first is None else _as_dict(first)
 
 
-def _as_dict(approved: Approved) -> dict[str, Any]:
+def _as_dict(approved: ApprovedRequest) -> dict[str, Any]:
     return {
         "target_agent": approved.target,
         "intent": approved.intent,
@@ -130,19 +125,21 @@ def _as_dict(approved: Approved) -> dict[str, Any]:
 def pass_on(
     desk: Desk, outlet: Outlet, request: HandoffRequest, source: str, agents: Mapping[str, str]
 ) -> Verdict:
-    """Judge a request and hand it to its target; one record, of what came of it in the end."""
+    """Judge a request and hand it to its target; one record, of the final result."""
     verdict = desk.judge(request, source)
-    if isinstance(verdict, Approved):
-        verdict = _delivered(verdict, outlet, agents)
+    if isinstance(verdict, ApprovedRequest):
+        verdict = _deliver(verdict, outlet, agents)
     desk.record(verdict)
     return verdict
 
 
-def _delivered(approved: Approved, outlet: Outlet, agents: Mapping[str, str]) -> Approved | Rejected:
+def _deliver(
+    approved: ApprovedRequest, outlet: Outlet, agents: Mapping[str, str]
+) -> ApprovedRequest | RejectedRequest:
     identity = agents.get(approved.target)
     if not identity:
-        return audit.undelivered(approved, RequestRefusal.NO_DEPLOYED_AGENT_ID)
-    return approved if outlet.steer(identity, approved) else audit.undelivered(approved)
+        return audit.reject_undelivered(approved, RequestRefusal.NO_DEPLOYED_AGENT_ID)
+    return approved if outlet.steer(identity, approved) else audit.reject_undelivered(approved)
 
 
 def settings(
@@ -150,9 +147,9 @@ def settings(
 ) -> tuple[str, dict[str, str], str]:
     """Source session, agent ids by slug and source agent from the environment.
 
-    ``SOURCE_SESSION_ID`` is required; ``AGENT_IDS`` is a JSON object of texts, ``{}`` by default;
-    ``SOURCE_AGENT`` is ``unknown`` by default. Raises EnvironmentFault, also for an id of none of the ``targets``, and
-    for one that no request could carry.
+    ``SOURCE_SESSION_ID`` is required; ``AGENT_IDS`` is a JSON object of texts, ``{}`` by default; ``SOURCE_AGENT`` is
+    ``unknown`` by default. Raises EnvironmentFault, also for an id of none of the ``targets``, and for an id that no
+    request could carry.
     """
     session = environ.get("SOURCE_SESSION_ID", "").strip()
     if not session:
@@ -167,11 +164,11 @@ def settings(
     if agents is None or not all(isinstance(value, str) and value for value in agents.values()):
         raise EnvironmentFault('AGENT_IDS is no JSON object of texts, such as {"launch-radar": "agent_123"}')
     if targets is not None:
-        _known(agents, targets)
+        _is_known(agents, targets)
     return session, agents, environ.get("SOURCE_AGENT", "").strip() or UNKNOWN
 
 
-def _known(agents: Iterable[str], targets: Collection[str]) -> None:
+def _is_known(agents: Iterable[str], targets: Collection[str]) -> None:
     """Raise EnvironmentFault where an id is given for a target that there is not."""
     for slug in agents:
         if slug not in targets:
@@ -183,7 +180,7 @@ def _known(agents: Iterable[str], targets: Collection[str]) -> None:
 
 
 def connect() -> Any:
-    """A client by the SDK's own environment variables. Raises EnvironmentFault when they have no key."""
+    """Return a client by the SDK's own environment variables. Raises EnvironmentFault when they have no key."""
     from agentserver.handoff.managed import agents as managed
 
     client = managed.connect()
@@ -206,7 +203,7 @@ def run(
     Args:
         source_session_id: the session whose output is listened to.
         agent_ids: a session id for each target; with ``environment_id`` an agent id instead.
-        source_agent: the name under which the sender goes on record.
+        source_agent: the sender's name in the record.
         client: an ``anthropic.Anthropic``; made from its own environment variables when None.
         environment_id: where new sessions run; empty to steer sessions that exist.
         desk: vocabulary, record, clock and cursor.
@@ -219,14 +216,14 @@ def run(
 
     service = client if client is not None else connect()
     desk = desk or Desk()
-    outlet = managed.Steering(service, environment_id)
+    outlet = managed.SteeringEvent(service, environment_id)
     source = managed.ManagedOutput(service, source_session_id, cursor=desk.cursor)
     _LOG.info("listening to session %s, whose agent is %s", source_session_id, source_agent)
     for attempt in source.attempts():
         verdict = pass_on(desk, outlet, attempt.request, source_agent, agent_ids)
-        _LOG.info("%s", told(verdict))
+        _LOG.info("%s", describe_verdict(verdict))
         if attempt.call:
-            source.answer(attempt.call, accepted=isinstance(verdict, Approved))
+            source.answer(attempt.call, accepted=isinstance(verdict, ApprovedRequest))
 
 
 def rehearse(
@@ -237,15 +234,15 @@ def rehearse(
 
     say(f"listening to session {source_session_id}, whose agent is {source_agent}; nothing is handed over")
     for attempt in managed.ManagedOutput(client, source_session_id).attempts():
-        say(told(desk.judge(attempt.request, source_agent)))
+        say(describe_verdict(desk.judge(attempt.request, source_agent)))
 
 
-def told(verdict: Verdict) -> str:
-    """The fate of a handoff, by the vocabulary's names alone."""
+def describe_verdict(verdict: Verdict) -> str:
+    """Return the fate of a handoff, by the vocabulary's names alone."""
     request = verdict.facts.request
     intent = request.intent if verdict.facts.intent_known else "an unknown intent"
     target = request.target if verdict.facts.target_known else "an unknown target"
-    fate = "approved" if isinstance(verdict, Approved) else f"refused, {verdict.reason}"
+    fate = "approved" if isinstance(verdict, ApprovedRequest) else f"refused, {verdict.reason}"
     return f"handoff of {intent} to {target}: {fate}"
 
 
@@ -259,7 +256,7 @@ def main(
 
     Args:
         environ: the variables.
-        say: told what is wrong with them.
+        say: called with each fault in them.
         start: runs.
         targets: those that ``AGENT_IDS`` may name; None for any.
     """

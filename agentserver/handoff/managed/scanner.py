@@ -1,16 +1,15 @@
 """Finding handoff requests in a text that arrives in pieces.
 
-Owns an incremental scanner of JSON with bounds. Refuses to judge requests. A request may be nested JSON, in any key
-order, cut anywhere, one of several, inside prose or code fences. What the scanner gives does not depend on where the
-text was cut.
+A request may be nested JSON, in any key order, cut anywhere, one of several, inside prose or code fences. What the
+scanner gives does not depend on where the text was cut.
 
-It tries each bracket in order. One after which no JSON follows is dropped and the search goes on behind it, so a stray
-brace in prose hides nothing. A request inside another document, an object or an array of any size, is quoted: it is
-reported when the document ends. JSON that is no request is nobody's.
+It tries each bracket in order. One after which no JSON follows is dropped and the search continues behind it, so a
+stray brace in prose hides nothing. A request inside another document, an object or an array of any size, is quoted:
+it is reported when the document ends. Other JSON is ignored.
 
-The work is linear. An attempt that fails takes every bracket with it that it had read as one, since each of them would
-fail at the same place; what it had read as the inside of a string is tried again. Two attempts that read the same
-character as different things never read it as the same thing again, so none is read a third time.
+The work is linear. An attempt that fails takes every bracket with it that it had read as one, since each of them
+would fail at the same place; text that it had read inside a string is scanned again. Two attempts that read the
+same character as different things never read it as the same thing again, so none is read a third time.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ PENDING: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundRequest:
     """A JSON object of type ``handoff_request``, or a text that set out to be one.
 
     Args:
@@ -49,24 +48,27 @@ class Found:
 
 
 class _Inner(NamedTuple):
-    """A whole object of the type of a request that stands in the document, which is still open.
+    """A whole object of the type of a request inside the open document.
 
     Args:
         start: of its brace.
-        level: objects and arrays that stood open around it.
-        found: what it is when nothing around it is JSON.
+        level: open objects and arrays around it.
+        found: the result if nothing around it is JSON.
     """
 
     start: int
     level: int
-    found: Found
+    found: FoundRequest
 
 
 _S: Final = r"[ \t\n\r]*+"
 
 
 def _text(then: str) -> str:
-    """A string and what may follow it; one with an escape, or that the text ends in, may be anything."""
+    """Return the pattern of a string and its possible successors.
+
+    One with an escape, or that the text ends in, may be anything.
+    """
     return rf'"[^"\\\x00-\x1f]*+(?:\\|\Z|"{_S}(?:\Z|{then}))'
 
 
@@ -74,13 +76,16 @@ _VALUE: Final = rf"{_S}(?:\Z|[\"{{\[]|[-0-9tfn][-+.0-9A-Za-z]*+{_S}(?:\Z|[,}}]))
 _START: Final = re.compile(
     rf"\{{(?={_S}(?:\Z|\}}|{_text(f':{_VALUE}')}))" + rf'|\[(?={_S}(?:\Z|["{{\[\]\-0-9tfn]))'
 )
-"""A bracket behind which JSON may follow, or the end of what is known of the text."""
+"""A bracket behind which JSON may follow, or the end of the known text."""
 _STRINGS: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"')
 _BRACKETS: Final = re.compile(r"[{}\[\]]")
 
 
 class Scanner:
-    """The state of one scan. ``feed`` and ``end`` give what was found, in the order in which it is known."""
+    """Incremental scanner of one text.
+
+    ``feed`` and ``end`` return the findings in the order in which they are known.
+    """
 
     __slots__ = ("_base", "_document", "_fresh", "_held", "_pending", "_queue")
 
@@ -93,40 +98,42 @@ class Scanner:
         self._fresh = 0  # from here on nothing was tried
 
     def copy(self) -> Scanner:
-        """A scan that goes on from here by itself."""
+        """Return an independent scanner in the same state."""
         other = copy(self)
         other._pending, other._queue = [*self._pending], copy(self._queue)  # noqa: SLF001 - one of its own
         other._document = self._document and self._document.copy()  # noqa: SLF001
         return other
 
-    def feed(self, text: str) -> tuple[Found, ...]:
-        """Go on with more text."""
+    def feed(self, text: str) -> tuple[FoundRequest, ...]:
+        """Scan more text."""
         self._held += text
         found = [*self._read()]
         self._shorten()
         return tuple(found)
 
-    def end(self) -> tuple[Found, ...]:
-        """The text is over: what is open is cut off, and what stands inside it may be whole."""
-        found: list[Found] = []
+    def end(self) -> tuple[FoundRequest, ...]:
+        """End the text: open documents are cut off, and may hold whole requests."""
+        found: list[FoundRequest] = []
         while self._document is not None:
-            found.extend(self._failed(self._document))
+            found.extend(self._fail_document(self._document))
             found.extend(self._read())
         return tuple(found)
 
-    def _read(self) -> Iterator[Found]:
+    def _read(self) -> Iterator[FoundRequest]:
         while (document := self._begin()) is not None:
             step = document.read(self._held, self._base)
-            yield from self._overdue(document)
+            yield from self._report_overdue(document)
             if step is Step.WAIT:
                 return
             if step is Step.CLOSED:
-                yield from self._closed(document)
+                yield from self._close_object(document)
             else:
-                yield from self._ended(document) if step is Step.DONE else self._failed(document)
+                yield from (
+                    self._end_document(document) if step is Step.DONE else self._fail_document(document)
+                )
 
     def _begin(self) -> TextDocument | None:
-        """The document that is being read, begun now if need be."""
+        """Return the document that is being read, begun now if need be."""
         if self._document is None:
             start = self._queue.popleft() if self._queue else self._search()
             self._document = None if start is None else TextDocument(start)
@@ -140,7 +147,7 @@ class Scanner:
         return None if start is None else self._fresh
 
     def _shorten(self) -> None:
-        """Drop what nobody will read again, when it is worth a copy."""
+        """Drop text that is read to the end, when it is worth a copy."""
         needed = self._fresh if self._document is None else self._document.pos - LONGEST
         if needed - self._base > LONGEST or needed == self._base + len(self._held):
             self._held = self._held[needed - self._base :]
@@ -151,61 +158,60 @@ class Scanner:
 
     # What a document comes to
 
-    def _overdue(self, document: TextDocument) -> Iterator[Found]:
+    def _report_overdue(self, document: TextDocument) -> Iterator[FoundRequest]:
         """Requests that are longer than one may be, as soon as that is known."""
-        for claim in document.overdue():
-            yield self._over(claim)
+        for claim in document.find_overdue():
+            yield self._refuse_overlong(claim)
 
-    def _over(self, claim: Claim) -> Found:
+    def _refuse_overlong(self, claim: Claim) -> FoundRequest:
         end = max(claim.start + LONGEST, claim.made)
-        return Found(self._text(end - LONGEST, end), RequestRefusal.OVER_BOUND)
+        return FoundRequest(self._text(end - LONGEST, end), RequestRefusal.OVER_BOUND)
 
-    def _closed(self, document: TextDocument) -> Iterator[Found]:
-        """An object of the type of a request was closed: what stands in it is its own."""
+    def _close_object(self, document: TextDocument) -> Iterator[FoundRequest]:
+        """Yield an object of the type of a request was closed: it owns the objects inside."""
         claim = document.answered
         assert claim is not None
         if document.pos - claim.start <= LONGEST:
-            self._pending = [each for each in self._enclosed(document) if each.start < claim.start]
+            self._pending = [each for each in self._list_enclosed(document) if each.start < claim.start]
             raw = self._text(claim.start, document.pos)
-            self._pending.append(_Inner(claim.start, claim.level, Found(raw, _fault(raw))))
-        elif not claim.told:
-            yield self._over(claim)
+            self._pending.append(_Inner(claim.start, claim.level, FoundRequest(raw, _fault(raw))))
+        elif not claim.reported:
+            yield self._refuse_overlong(claim)
         if len(self._pending) > PENDING:
-            yield _quoted(self._pending.pop(0).found)
+            yield _quote(self._pending.pop(0).found)
         if not document.kinds:
-            yield from self._ended(document)
+            yield from self._end_document(document)
 
-    def _ended(self, document: TextDocument) -> Iterator[Found]:
+    def _end_document(self, document: TextDocument) -> Iterator[FoundRequest]:
         for each in self._pending:
-            yield each.found if each.start == document.start else _quoted(each.found)
+            yield each.found if each.start == document.start else _quote(each.found)
         self._go_on(document)
 
-    def _failed(self, document: TextDocument) -> Iterator[Found]:
-        """It is no JSON: what is whole inside it was asked, and what set out to be a request is cut off."""
+    def _fail_document(self, document: TextDocument) -> Iterator[FoundRequest]:
+        """Handle a document that is no JSON: whole requests inside it count, and open ones are cut off."""
         cut = [
             _Inner(
                 claim.start,
                 claim.level,
-                Found(self._text(claim.start, document.pos), RequestRefusal.INVALID_JSON),
+                FoundRequest(self._text(claim.start, document.pos), RequestRefusal.INVALID_JSON),
             )
             for claim in document.claims
-            if not claim.told
+            if not claim.reported
         ]
         yield from (
-            each.found for each in sorted([*self._enclosed(document), *cut], key=lambda one: one.start)
+            each.found for each in sorted([*self._list_enclosed(document), *cut], key=lambda one: one.start)
         )
-        self._go_on(document, self._inside(document))
+        self._go_on(document, self._find_inside(document))
 
-    def _enclosed(self, document: TextDocument) -> list[_Inner]:
-        """The pending requests: quoted by now where what stands around it was closed."""
+    def _list_enclosed(self, document: TextDocument) -> list[_Inner]:
+        """Return the pending requests: quoted where the value around them was closed."""
         lowest, document.lowest = document.lowest, len(document.kinds)
         return [
-            each._replace(found=_quoted(each.found)) if each.level > lowest else each
-            for each in self._pending
+            each._replace(found=_quote(each.found)) if each.level > lowest else each for each in self._pending
         ]
 
-    def _inside(self, document: TextDocument) -> Iterator[int]:
-        """Brackets that it read as parts of strings, and that nobody has read as brackets."""
+    def _find_inside(self, document: TextDocument) -> Iterator[int]:
+        """Brackets that it read as parts of strings, and that were not read as brackets."""
         window = max(document.pos - LONGEST, self._fresh, self._base)
         for start, end, mixed in document.strings:
             if end <= window:
@@ -227,12 +233,12 @@ class Scanner:
         self._document, self._pending = None, []
 
 
-def _quoted(found: Found) -> Found:
-    return Found(found.raw, RequestRefusal.NESTED_REQUEST)
+def _quote(found: FoundRequest) -> FoundRequest:
+    return FoundRequest(found.raw, RequestRefusal.NESTED_REQUEST)
 
 
 def _fault(raw: str) -> RequestRefusal | None:
-    """The reason why a whole object of the type of a request is none."""
+    """Return the reason why a whole object of the type of a request is invalid."""
     depth = deepest = 0
     for bracket in _BRACKETS.findall(_STRINGS.sub("", raw)):
         depth += 1 if bracket in "{[" else -1

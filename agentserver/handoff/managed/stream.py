@@ -1,8 +1,7 @@
 """The requests in an agent's output stream, event by event.
 
-Owns the state of listening to one agent: typed calls, whole messages, previews of messages, ends of turns.
-Refuses to know any protocol: an adapter says what each event of its service means. A request may be spread
-over the messages of one turn; what is open when the turn ends is reported as cut off.
+A request may be spread
+over the messages of one turn; a document that is open when the turn ends is reported as cut off.
 """
 
 from __future__ import annotations
@@ -10,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from agentserver.handoff.managed.scanner import Found, Scanner
-from agentserver.handoff.requests import HandoffRequest, broken, from_tool, read_text
+from agentserver.handoff.managed.scanner import FoundRequest, Scanner
+from agentserver.handoff.requests import HandoffRequest, from_tool, make_broken_request, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["request"]
 
 SEEN: Final = 10_000
-"""Events of which the listener remembers that it has had them."""
+"""Events for which the listener remembers that it has had them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +44,10 @@ class AgentStream:
         self._seen: dict[str, None] = {}
         self._preview: Scanner | None = None
         self._previewed = ""  # id of the message that is being previewed
-        self._shown: list[Found] = []  # what its preview gave
+        self._shown: list[FoundRequest] = []  # what its preview gave
 
     def fresh(self, event: str) -> bool:
-        """True when this event was not had before; from now on it was."""
+        """Check whether this event was not had before; from now on it was."""
         if event in self._seen:
             return False
         self._seen[event] = None
@@ -57,11 +56,11 @@ class AgentStream:
         return True
 
     def call(self, identity: str, arguments: Mapping[str, object], raw: str) -> tuple[Attempt, ...]:
-        """A typed call of the handoff tool; ``raw`` is the text of its arguments."""
+        """Return a typed call of the handoff tool; ``raw`` is the text of its arguments."""
         return (Attempt(from_tool(arguments, raw), identity),)
 
     def message(self, identity: str, text: str) -> tuple[Attempt, ...]:
-        """A whole message. What its preview gave already is not given again."""
+        """Return a whole message. Text that its preview returned already is not given again."""
         shown = self._shown if identity == self._previewed else []
         if identity != self._previewed:
             self._settle()
@@ -73,7 +72,7 @@ class AgentStream:
         return _attempts(found)
 
     def preview(self, identity: str, text: str) -> tuple[Attempt, ...]:
-        """A piece of a message that is still being written."""
+        """Return a piece of a message that is still being written."""
         if identity != self._previewed:
             self._settle()
             self._preview, self._previewed, self._shown = self._scanner.copy(), identity, []
@@ -83,14 +82,14 @@ class AgentStream:
         return _attempts(found)
 
     def turn_ended(self) -> tuple[Attempt, ...]:
-        """The agent stopped: nothing that is open will be completed."""
+        """Return the agent stopped: nothing that is open will be completed."""
         self._settle()
         found = self._scanner.end()
         self._scanner = Scanner()
         return _attempts(found)
 
     def _settle(self) -> None:
-        """A preview whose message never came stands for the message."""
+        """A preview without a message replaces it."""
         if self._preview is not None:
             self._scanner = self._preview
         self._forget()
@@ -99,10 +98,10 @@ class AgentStream:
         self._preview, self._previewed, self._shown = None, "", []
 
 
-def _attempts(found: Iterable[Found]) -> tuple[Attempt, ...]:
+def _attempts(found: Iterable[FoundRequest]) -> tuple[Attempt, ...]:
     return tuple(Attempt(request(each)) for each in found)
 
 
-def request(found: Found) -> HandoffRequest:
-    """The request that a scanner found."""
-    return read_text(found.raw) if found.fault is None else broken(found.raw, found.fault)
+def request(found: FoundRequest) -> HandoffRequest:
+    """Return the request that a scanner found."""
+    return read_text(found.raw) if found.fault is None else make_broken_request(found.raw, found.fault)

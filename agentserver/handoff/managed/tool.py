@@ -1,8 +1,4 @@
-"""The handoff tool as an agent service is told of it.
-
-Owns the definition of ``handoff_request`` for one vocabulary. Refuses to judge: what a model makes of it is read and
-judged like any request.
-"""
+"""The handoff tool as declared to an agent service."""
 
 from __future__ import annotations
 
@@ -17,7 +13,10 @@ if TYPE_CHECKING:
 
 
 def definition(vocabulary: Vocabulary) -> dict[str, Any]:
-    """The custom tool to register with an agent, as JSON of the service: name, description and schema of its input."""
+    """Return the custom tool to register with an agent, as JSON of the service.
+
+    Name, description and schema of its input.
+    """
     intents = [each.intent for each in vocabulary.intents.values()]
     schema = {
         "type": "object",

@@ -1,8 +1,4 @@
-"""Auditing a plan file: its steps, their schemas, and what does not fit, by line.
-
-Owns the way from a CSV to findings with lines, and their three written forms. Refuses to decide about exit codes; HARD
-findings are what a caller fails for.
-"""
+"""Auditing a plan file: its steps, their schemas, and what does not fit, by line."""
 
 from __future__ import annotations
 
@@ -47,8 +43,8 @@ class PlanFinding:
 
     Args:
         row: the line of the step concerned, from 1; of a pair the step that hands over.
-        code: a key of TOLD.
-        severity: whether the plan may go on.
+        code: a key of the table of messages.
+        severity: whether the plan may continue.
         message: the same for people.
     """
 
@@ -59,7 +55,7 @@ class PlanFinding:
 
 
 def audit_plan(path: Path, root: Path, today: date) -> tuple[PlanFinding, ...]:
-    """The mistakes of a plan, by line. Every schema that it names is opened.
+    """Return the mistakes of a plan, by line. Every schema that it names is opened.
 
     Args:
         path: the plan.
@@ -91,19 +87,19 @@ def audit_plan(path: Path, root: Path, today: date) -> tuple[PlanFinding, ...]:
         PlanFinding(
             rows[at].line, str(StepMistake.REJECTED), StepSeverity.HARD, f"step {at + 1}: {column}: {why}"
         )
-        for at, column, cell in chain.unpaired([row.cells for row in rows])
+        for at, column, cell in chain.iter_unpaired([row.cells for row in rows])
         if isinstance(why := identify(cell), Objection)
     ]
     return tuple(sorted((*shifted, *broken, *alone), key=lambda finding: finding.row))
 
 
 def fails(findings: Sequence[PlanFinding]) -> bool:
-    """True when the plan may not go on."""
+    """Check whether the plan has to stop."""
     return any(finding.severity is StepSeverity.HARD for finding in findings)
 
 
-def written(findings: Sequence[PlanFinding], path: str, form: FindingsFormat) -> str:
-    """The findings as text: a line each, a JSON list, or SARIF 2.1.0."""
+def write_findings(findings: Sequence[PlanFinding], path: str, form: FindingsFormat) -> str:
+    """Return the findings as text: a line each, a JSON list, or SARIF 2.1.0."""
     if form is FindingsFormat.TEXT:
         lines = [f"{path}:{each.row}: {each.severity} {each.code}: {each.message}" for each in findings]
         return "\n".join(map(escape_unseen, lines or [f"{path}: every handoff is typed and fits"]))

@@ -1,7 +1,6 @@
 """The check that each step of a plan hands over what the next step takes.
 
-Owns the comparison of adjacent steps and its dated severity. Refuses to open schemas: what a cell stands for
-comes in. Ids are compared, versions included, never bodies: comparing bodies would bring in the text that
+Ids are compared, versions included, never bodies: comparing bodies would bring in the text that
 stripping took out.
 """
 
@@ -32,7 +31,7 @@ class StepMistake(StrEnum):
 
 
 class StepSeverity(StrEnum):
-    """The weight of a mistake: the plan may go on, or not."""
+    """The weight of a mistake: the plan may continue, or not."""
 
     WARN = "WARN"
     HARD = "HARD"
@@ -44,8 +43,8 @@ class Break:
 
     Args:
         pair: the index, from 0, of the step that hands over.
-        code: what is wrong.
-        severity: whether the plan may go on.
+        code: the kind of fault.
+        severity: whether the plan may continue.
         message: the same for people.
     """
 
@@ -56,14 +55,14 @@ class Break:
 
 
 def untyped_severity(today: date) -> StepSeverity:
-    """The weight of an untyped handoff on this day."""
+    """Return the weight of an untyped handoff on this day."""
     return StepSeverity.HARD if today >= UNTYPED_HARD else StepSeverity.WARN
 
 
 def audit(
     steps: Sequence[Mapping[str, str]], today: date, identify: Callable[[str], str | Objection]
 ) -> tuple[Break, ...]:
-    """Every pair of adjacent steps that do not fit, in order.
+    """Return every pair of adjacent steps that do not fit, in order.
 
     Args:
         steps: the rows, by column.
@@ -97,8 +96,8 @@ def _pair(
         )
 
 
-def unpaired(steps: Sequence[Mapping[str, str]]) -> Iterator[tuple[int, str, str]]:
-    """The cells that no pair compares: index of the step from 0, column, content."""
+def iter_unpaired(steps: Sequence[Mapping[str, str]]) -> Iterator[tuple[int, str, str]]:
+    """Yield the cells that no pair compares: index of the step from 0, column, content."""
     for at, step in enumerate(steps):
         given, taken = _cell(step, OUT), _cell(step, IN)
         if taken and not (at > 0 and _cell(steps[at - 1], OUT)):

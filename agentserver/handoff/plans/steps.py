@@ -1,6 +1,6 @@
 """Reading the steps of a plan from CSV.
 
-Owns the CSV form of a plan. Refuses to know what the columns mean. A row is never dropped for what is in it:
+A row is never dropped for its content:
 a step that went missing would take its handoffs out of the audit.
 """
 
@@ -44,7 +44,7 @@ class Row:
 
 
 def read_rows(path: Path | str, columns: Sequence[str] = ()) -> tuple[Row, ...]:
-    """The steps with their lines; quoted cells may span lines, blank rows are no steps.
+    """Return the steps with their lines; quoted cells may span lines, blank rows are no steps.
 
     Args:
         path: the file.
@@ -86,7 +86,7 @@ def _rows(path: Path | str, reader: Any, columns: Sequence[str]) -> Iterator[Row
 
 
 def read_steps(path: Path | str) -> list[dict[str, str]]:
-    """The steps, by column. Warns with StepsWarning of a row that has more fields than the header.
+    """Return the steps, by column. Warns with StepsWarning of a row that has more fields than the header.
 
     Raises what ``read_rows`` raises.
     """

@@ -1,8 +1,4 @@
-"""Opening payload schemas by restricted reference.
-
-Owns the way from a reference to bytes. Refuses to judge what is in the file (hygiene does) and to follow a
-symbolic link out of the root, also one that is put there while it looks.
-"""
+"""Opening payload schemas by restricted reference."""
 
 from __future__ import annotations
 
@@ -20,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def load(value: object, root: Path) -> Schema | Objection:
-    """The schema that a reference names below ``root``, read but not inspected; or why it is refused."""
+    """Return the schema that a reference names below ``root``, read but not inspected; or why it is refused."""
     place = objections.parse_reference(value)
     if isinstance(place, Objection):
         return place
@@ -33,7 +29,7 @@ def load(value: object, root: Path) -> Schema | Objection:
 
 
 def admit(value: object, root: Path) -> Schema | tuple[Objection, ...]:
-    """The schema that a reference names, inspected by every rule; the objections when there are any."""
+    """Return the schema that a reference names, inspected by every rule; the objections when there are any."""
     schema = load(value, root)
     if isinstance(schema, Objection):
         return (schema,)
@@ -41,7 +37,7 @@ def admit(value: object, root: Path) -> Schema | tuple[Objection, ...]:
 
 
 def identity(cell: str, root: Path) -> str | Objection:
-    """The id of the schema that a plan's cell names, by its reference or by its ``$id``, opened and inspected."""
+    """Return the id of the inspected schema that a plan's cell names by its reference or its ``$id``."""
     named = objections.json_id(cell)
     place = None if named is None else objections.Reference(*named, objections.SchemaLanguage.JSON)
     schema = admit(cell if place is None else objections.format_reference(place), root)
@@ -54,7 +50,7 @@ def identity(cell: str, root: Path) -> str | Objection:
 
 
 def _read(root: Path, path: Path) -> bytes:
-    """The file's bytes. Raises ValueError for a path that leads out of the root, or to no plain file."""
+    """Return the file's bytes. Raises ValueError for a path that leads out of the root, or to no plain file."""
     resolved = path.resolve(strict=True)
     if not resolved.is_relative_to(root):
         raise ValueError("a symbolic link leads out of the root")
@@ -69,10 +65,10 @@ def _read(root: Path, path: Path) -> bytes:
         open_files.callback(os.close, file)
         if not stat.S_ISREG(os.fstat(file).st_mode):
             raise ValueError("it is no plain file")
-        return _all(file)
+        return _read_all(file)
 
 
-def _all(file: int) -> bytes:
+def _read_all(file: int) -> bytes:
     """Everything in the file, and never more than one byte beyond the bound."""
     parts: list[bytes] = []
     left = BYTES + 1

@@ -1,8 +1,4 @@
-"""Typed payloads of handoffs, as a library for code that knows no organism.
-
-Owns the published names, signatures and errors of that library. Refuses to add rules: they are hygiene's, and
-its processes and files are the edge's.
-"""
+"""Typed payloads of handoffs, as a library for code that knows no organism."""
 
 from __future__ import annotations
 
@@ -57,7 +53,7 @@ class Finding:
 
 
 def load_payload_schema(value: str, repo_root: Path) -> dict[str, Any]:
-    """The JSON Schema that a cell names, below ``repo_root``.
+    """Return the JSON Schema that a cell names, below ``repo_root``.
 
     Raises PayloadSchemaError for a reference that is not
     ``schemas/handoff-payloads/SLUG.vN.schema.json``, that leads out of the root, or whose file is no JSON
@@ -72,7 +68,7 @@ def load_payload_schema(value: str, repo_root: Path) -> dict[str, Any]:
 
 
 def admit_payload_schema(value: str, repo_root: Path) -> dict[str, Any]:
-    """The same, inspected by every rule of hygiene, without anything that a model would read as words.
+    """Return the same, inspected by every rule of hygiene, without anything that a model would read as words.
 
     Raises PayloadSchemaError with the first objections.
     """
@@ -86,11 +82,11 @@ def admit_payload_schema(value: str, repo_root: Path) -> dict[str, Any]:
 
 
 def strip_llm_visible_text(schema: Any) -> Any:
-    """A copy without description, title, $comment and examples, wherever a schema stands.
+    """Return a copy without description, title, $comment and examples, in every schema position.
 
     Members of those names and listed values stay; ``admit_payload_schema`` strips more.
 
-    Raises SchemaInvalid for what is deeper than Python can copy, or holds itself.
+    Raises SchemaInvalid if it is deeper than Python can copy, or holds itself.
     """
     try:
         return json_tree.strip_annotations(schema)
@@ -105,7 +101,7 @@ def validate(
     timeout: float = VALIDATE_TIMEOUT_SECONDS,
     _worker: Callable[..., None] | None = None,
 ) -> None:
-    """Return when ``payload`` is valid by ``schema``, which may be anybody's.
+    """Return when ``payload`` is valid by ``schema``, which may be a stranger's.
 
     Each call starts a process and ends it; a ``ValidationWorker`` keeps one for many calls.
 
@@ -122,7 +118,7 @@ def validate(
     """
     _assert_bounded_schema(schema)
     if _worker is not None:
-        _by(_worker, payload, schema, timeout)
+        _run_worker(_worker, payload, schema, timeout)
         return
     require("validate", "handoff")
     try:
@@ -140,7 +136,7 @@ def _assert_bounded_schema(schema: Any) -> None:
             raise SchemaInvalid(f"schema {detail} ({path or '#'})")
 
 
-def _by(worker: Callable[..., None], payload: Any, schema: Any, timeout: float) -> None:
+def _run_worker(worker: Callable[..., None], payload: Any, schema: Any, timeout: float) -> None:
     """Validate by an injected worker, in a process that lives for this call."""
     context = get_context("spawn")
     queue = context.Queue()

@@ -1,6 +1,6 @@
 """The program inside a validation worker.
 
-Owns the judgement of one document by one foreign schema, again and again. Imports nothing of agentserver and
+It does not import agentserver and
 is run as a file, so that its interpreter starts with as little as possible; it reads requests from its
 standard input, answers on its standard output and ends with its input. The process that started it keeps the time and
 kills it.
@@ -37,7 +37,7 @@ def main() -> int:
 
 
 def serve(given: BinaryIO, taken: BinaryIO) -> None:
-    """Answer requests until there are no more."""
+    """Answer requests until the input ends."""
     judges: OrderedDict[str, Judge] = OrderedDict()
     _warm()
     _send(taken, {"ready": True})
@@ -63,7 +63,7 @@ def _send(to: BinaryIO, message: dict[str, Any]) -> None:
 
 
 def _answer(judges: OrderedDict[str, Judge], message: dict[str, Any]) -> str:
-    """The reason why the payload is not valid; empty when it is."""
+    """Return the reason why the payload is not valid; empty when it is."""
     key = f"{message['kind']}:{message['schema']}"
     try:
         judge = judges.get(key) or _PREPARE[message["kind"]](message["schema"])
@@ -90,29 +90,29 @@ def _json(schema: str) -> Judge:
     extended: Any = validators.extend(kind, {"pattern": _pattern})  # type: ignore[no-untyped-call] # it has no types
     judge = extended(parsed, registry=referencing.Registry())  # an empty one: nothing is fetched
 
-    def judged(payload: Any) -> str:
+    def judge_payload(payload: Any) -> str:
         found = next(judge.iter_errors(payload), None)
         if found is None:
             return ""
         where = "/".join(str(step)[:64] for step in found.absolute_path)
         return f"ValidationError: /{where}: breaks {found.validator!r} of the schema"
 
-    return judged
+    return judge_payload
 
 
 def _pattern(_: Any, pattern: str, instance: Any, __: Any) -> Iterator[Any]:
     """``pattern`` as ECMA 262 means it: ``$`` is the end of the text and admits no newline before it."""
     from jsonschema import ValidationError
 
-    if isinstance(instance, str) and not re.search(anchored(pattern), instance):
+    if isinstance(instance, str) and not re.search(anchor(pattern), instance):
         yield ValidationError("does not match")
 
 
 _TOKENS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*+(?:\]|\Z)|\$|[^\\\[$]+|.", re.DOTALL)
 
 
-def anchored(pattern: str) -> str:
-    """The pattern with every ``$`` that is an anchor turned into the end of the text."""
+def anchor(pattern: str) -> str:
+    """Return the pattern with every ``$`` that is an anchor turned into the end of the text."""
     return "".join("\\Z" if atom == "$" else atom for atom in _TOKENS.findall(pattern))
 
 
@@ -122,14 +122,14 @@ def _xsd(schema: str) -> Judge:
     parser = etree.XMLParser(encoding="utf-8", resolve_entities=False, no_network=True, load_dtd=False)
     compiled = etree.XMLSchema(etree.fromstring(schema.encode(), parser))
 
-    def judged(payload: Any) -> str:
+    def judge_payload(payload: Any) -> str:
         if compiled.validate(etree.fromstring(str(payload).encode(), parser)):
             return ""
         log: Any = compiled.error_log
         last = log.last_error
         return f"ValidationError: {last.path}: breaks {last.type_name}"
 
-    return judged
+    return judge_payload
 
 
 _PREPARE: dict[str, Callable[[str], Judge]] = {"json-schema": _json, "xsd": _xsd}

@@ -1,8 +1,7 @@
 """Validation by a foreign schema, in a process of its own that stays warm and can be killed.
 
-Owns that process: starting it, keeping the time, killing and replacing it. Refuses to know schema languages.
-A schema may hang its validator; the time here does not care why. It is the processor's: a valid document is not refused
-because the machine has much else to do.
+A schema may hang its validator; the time here does not care why. It is the processor's: a valid document is not
+refused because the machine has much else to do.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _HEAD: Final = 4
 
 
 class ValidationFailed(RuntimeError):  # noqa: N818 - what happened, not an error of the program
-    """Payload not valid, schema none, or no answer in time. The text quotes nothing of the payload."""
+    """Payload not valid, schema none, or no answer in time. The text never quotes the payload."""
 
 
 class ValidationWorker:
@@ -80,21 +79,22 @@ class ValidationWorker:
             payload: a JSON value; for XSD the document as text.
             schema: a JSON value; for XSD the schema as text.
             kind: the schema language.
-            timeout: seconds of the worker's processor time, or of wall clock where the system does not tell them. After
-                ``LATEST`` seconds of wall clock it is over in any case.
+            timeout: seconds of the worker's processor time, or of wall clock where the system does not report them.
+                After
+                ``LATEST`` seconds of wall clock it ends in any case.
 
         Raises:
             ValidationFailed: with the reason.
         """
         data = _message(payload, schema, kind)
         with self._lock:
-            said = self._asked(data, timeout)
+            said = self._ask(data, timeout)
         if said.get("error"):
             raise ValidationFailed(str(said["error"]))
 
-    def _asked(self, data: bytes, timeout: float) -> dict[str, Any]:
-        """The answer to one request. An exchange that is interrupted never leaves half an answer behind."""
-        process = self._running()
+    def _ask(self, data: bytes, timeout: float) -> dict[str, Any]:
+        """Return the answer to one request. An exchange that is interrupted never leaves half an answer behind."""
+        process = self._ensure_process()
         answered = False
         try:
             said = _exchange(process, data, timeout)
@@ -109,8 +109,8 @@ class ValidationWorker:
                 self._kill()
         return said
 
-    def _running(self) -> subprocess.Popen[bytes]:
-        """The process of this very program: a forked child must not share its parent's."""
+    def _ensure_process(self) -> subprocess.Popen[bytes]:
+        """Return the process of this very program: a forked child must not share its parent's."""
         if self._process is not None and self._owner == os.getpid() and self._process.poll() is None:
             return self._process
         if self._owner == os.getpid():
@@ -148,7 +148,7 @@ class ValidationWorker:
 
 
 def _message(payload: Any, schema: Any, kind: SchemaLanguage) -> bytes:
-    """The request for the worker. The schema travels as text, by which the worker knows it again."""
+    """Return the request for the worker. The schema is sent as text, which identifies it to the worker."""
     try:
         text = schema if isinstance(schema, str) else json.dumps(schema, allow_nan=False)
         data = json.dumps({"kind": kind, "schema": text, "payload": payload}, allow_nan=False).encode()
@@ -169,8 +169,8 @@ class _Wall:
     def __init__(self, seconds: float) -> None:
         self._end = time.monotonic() + seconds
 
-    def left(self) -> float:
-        """Seconds after which it is to be asked again; none are left when it is over."""
+    def remaining(self) -> float:
+        """Seconds after which it is to be asked again; none are left afterwards."""
         return self._end - time.monotonic()
 
 
@@ -184,18 +184,18 @@ class _Processor(_Wall):
 
     def __init__(self, pid: int, seconds: float) -> None:
         self._clock = (~pid << 3) | 2  # as Linux names the clock of a process
-        begun = self._spent()
+        begun = self._cpu_seconds()
         super().__init__(seconds if begun is None else max(seconds, LATEST))
         self._most = None if begun is None else begun + seconds
 
-    def left(self) -> float:
-        """Seconds after which it is to be asked again; none are left when it is over."""
-        spent = self._spent()
+    def remaining(self) -> float:
+        """Return the seconds after which to ask again; none are left afterwards."""
+        spent = self._cpu_seconds()
         if spent is None or self._most is None:
-            return super().left()
-        return min(self._most - spent, super().left())
+            return super().remaining()
+        return min(self._most - spent, super().remaining())
 
-    def _spent(self) -> float | None:
+    def _cpu_seconds(self) -> float | None:
         try:
             return time.clock_gettime(self._clock)
         except (OSError, AttributeError, OverflowError):
@@ -214,7 +214,7 @@ def _exchange(process: subprocess.Popen[bytes], data: bytes, timeout: float) -> 
 
 
 def _receive(process: subprocess.Popen[bytes], limit: _Wall) -> dict[str, Any]:
-    """One message. Raises TimeoutError, ValueError when the output ended, OSError."""
+    """Return one message. Raises TimeoutError, ValueError when the output ended, OSError."""
     head = _take(process, _HEAD, limit)
     said = parse_json_or_raise(_take(process, int.from_bytes(head), limit), JsonLimits())
     return said if isinstance(said, dict) else {}
@@ -234,7 +234,7 @@ def _take(process: subprocess.Popen[bytes], count: int, limit: _Wall) -> bytes:
 
 
 def _ready(reading: list[int], writing: list[int], limit: _Wall) -> None:
-    while (left := limit.left()) > 0:
+    while (left := limit.remaining()) > 0:
         if any(select.select(reading, writing, [], max(left, BRIEF))):
             return
     raise TimeoutError

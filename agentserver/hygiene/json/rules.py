@@ -20,7 +20,7 @@ from agentserver.hygiene.limits import (
     check_document_size,
 )
 from agentserver.hygiene.objections import quote
-from agentserver.hygiene.regex import PatternError
+from agentserver.hygiene.pattern import PatternError
 from agentserver.hygiene.slug import BUDGET, readable
 
 if TYPE_CHECKING:

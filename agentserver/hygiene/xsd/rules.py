@@ -22,7 +22,7 @@ from agentserver.hygiene.limits import (
     check_document_size,
 )
 from agentserver.hygiene.objections import quote
-from agentserver.hygiene.regex import PatternError
+from agentserver.hygiene.pattern import PatternError
 from agentserver.hygiene.simple_types import XSD
 from agentserver.hygiene.slug import BUDGET, count_words, readable
 from agentserver.hygiene.xsd import tree as at

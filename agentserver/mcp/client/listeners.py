@@ -27,7 +27,7 @@ from agentserver.payload.foreign.results import (
     legible,
     legible_value,
 )
-from agentserver.payload.foreign.shapes import inward, outward
+from agentserver.payload.foreign.shapes import from_foreign, to_foreign
 from agentserver.payload.json.elements import element_of, value_from
 from agentserver.payload.json.values import JsonRefusal
 
@@ -70,7 +70,7 @@ class ToolListener:
         until = anyio.current_time() + self._deadline * WAITING
         if isinstance(payload, SystemError):  # what was answered is none that may be sent
             return HandlerResponse.respond(payload)
-        arguments = outward(self._tool.forms.takes.shape, value_from(self._takes, payload))
+        arguments = to_foreign(self._tool.forms.takes.shape, value_from(self._takes, payload))
         if isinstance(arguments, JsonRefusal):
             return _fail(f"arguments: {arguments}")
         if self._tool.forms.takes.loose:
@@ -98,7 +98,7 @@ class ToolListener:
         fault = await self._validate_foreign(value, self._tool.agreed.gives) if loose else ""
         if fault:
             raise LostError(f"{self._tool.listener} gave a result that its own schema refuses: {fault}")
-        element = element_of(self._gives, inward(self._tool.forms.gives.shape, legible_value(value)))
+        element = element_of(self._gives, from_foreign(self._tool.forms.gives.shape, legible_value(value)))
         if isinstance(element, JsonRefusal):
             raise LostError(f"{self._tool.listener} gave a result that no payload can hold: {element}")
         return HandlerResponse.respond(self._gives.decode(element))

@@ -335,7 +335,7 @@ def _value(reply: Reply, rules: Rules) -> Any:
     read = envelope.read_envelope(reply.message)
     if isinstance(read, envelope.Malformed):
         return "An answer that cannot be read."
-    codec = rules.codecs.named(str(read.payload.tag))
+    codec = rules.codecs.for_root(str(read.payload.tag))
     value = None if codec is None else value_of(codec, read.payload)
     return canonical(read.payload).decode() if codec is None or isinstance(value, JsonRefusal) else value
 

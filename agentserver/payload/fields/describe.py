@@ -1,8 +1,4 @@
-"""A dataclass as a field table, or a refusal that names the field.
-
-Owns which annotations are payloads. Refuses to know markup; whether the table makes sense as a whole (an
-example that validates) is for the codec to prove.
-"""
+"""A dataclass as a field table, or a refusal that names the field."""
 
 from __future__ import annotations
 
@@ -20,8 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 from lxml import etree
 
 from agentserver.contract import Attribute, Element
-from agentserver.payload.fields.docstrings import documentation
-from agentserver.payload.fields.facets import NO_FACETS, flat, lengths, narrowed
+from agentserver.payload.fields.docstrings import read_documentation
+from agentserver.payload.fields.facets import NO_FACETS, flat, lengths, narrow_facets
 from agentserver.payload.fields.field_table import (
     NAME_LENGTH,
     Count,
@@ -33,7 +29,7 @@ from agentserver.payload.fields.field_table import (
     RecordType,
     Scalar,
 )
-from agentserver.payload.fields.lexical import WRITERS, ScalarKind, carried
+from agentserver.payload.fields.lexical import WRITERS, ScalarKind, is_xml_text
 from agentserver.payload.names import free
 from agentserver.payload.xsd.schema import RESERVED
 
@@ -103,7 +99,7 @@ def table(
     example: Mapping[str, Any] | None = None,
     scope: Mapping[str, Any] | None = None,
 ) -> PayloadType:
-    """The field table of ``cls``; ``scope`` holds local names that its annotations may use.
+    """Return the field table of ``cls``; ``scope`` holds local names that its annotations may use.
 
     Raises PayloadError.
     """
@@ -117,11 +113,11 @@ def table(
     record = reader.record(cls, example or {})
     if record.name in reader.too_large():
         raise PayloadError(f"{label}: holds more than {ELEMENTS} elements; split it into several payloads")
-    space = _versioned(label, f"{PAYLOAD}:{root}" if namespace is None else namespace, version)
+    space = _add_version(label, f"{PAYLOAD}:{root}" if namespace is None else namespace, version)
     return PayloadType(cls, str(root), space, record, tuple(reader.records()))
 
 
-def _versioned(label: str, namespace: str, version: Any) -> str:
+def _add_version(label: str, namespace: str, version: Any) -> str:
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise PayloadError(f"{label}: version must be a whole number from 1")
     if not _representable(namespace) or "www.w3.org" in namespace:
@@ -133,8 +129,8 @@ def _versioned(label: str, namespace: str, version: Any) -> str:
 
 
 def _representable(namespace: str) -> bool:
-    """True when XML takes it for an absolute URI: what it does not has no canonical form."""
-    if not _NAMESPACE.fullmatch(namespace) or not carried(namespace):
+    """Check whether XML accepts it as an absolute URI; other namespaces have no canonical form."""
+    if not _NAMESPACE.fullmatch(namespace) or not is_xml_text(namespace):
         return False
     try:
         etree.Element("a", nsmap={"a": namespace})
@@ -163,11 +159,11 @@ class _Reader:
         self._taken = set(RESERVED)
 
     def records(self) -> Iterator[RecordType]:
-        """The records, the outermost first."""
+        """Yield the records, the outermost first."""
         return reversed(self._done.values())
 
     def too_large(self) -> set[str]:
-        """The names of records that expand to more than ELEMENTS."""
+        """Return the names of records that expand to more than ELEMENTS."""
         weight: dict[str, int] = {}
         for record in self._done.values():
             parts = (f.type for f in record.fields)
@@ -175,13 +171,13 @@ class _Reader:
         return {name for name, size in weight.items() if size > ELEMENTS}
 
     def record(self, cls: Any, example: Mapping[str, Any] | None = None) -> RecordType:
-        """The table of a dataclass. Raises PayloadError."""
+        """Return the table of a dataclass. Raises PayloadError."""
         if isinstance(cls, type) and cls in self._done:
             return self._done[cls]
         self._check_class(cls)
         self._open.append(cls)
         name = free(cls.__name__, self._taken)
-        prose, docs = documentation(cls)
+        prose, docs = read_documentation(cls)
         hints = self._hints(cls)
         fields = tuple(self._field(cls, each, hints[each.name], docs) for each in dataclasses.fields(cls))
         _check_names(cls, fields)
@@ -225,17 +221,17 @@ class _Reader:
     def _field(self, cls: type, each: dataclasses.Field[Any], hint: Any, docs: Mapping[str, str]) -> Field:
         where = f"{cls.__qualname__}.{each.name}"
         try:
-            return self._described(each, _unfold(hint), docs.get(each.name, ""))
+            return self._describe_record(each, _unfold(hint), docs.get(each.name, ""))
         except (_Refusal, ValueError) as error:
             raise PayloadError(f"{where}: {error}") from None
 
-    def _described(self, each: dataclasses.Field[Any], use: _Use, doc: str) -> Field:
+    def _describe_record(self, each: dataclasses.Field[Any], use: _Use, doc: str) -> Field:
         if not each.init:
             raise _Refusal("has init=False, so no message could fill it; make it a property")
         marks = [m for m in use.metadata if isinstance(m, (Element, Attribute))]
         facets = tuple(m for m in use.metadata if not isinstance(m, (Element, Attribute)))
-        place, name = _placed(each.name, marks)
-        count, item, least, most = self._counted(use, facets)
+        place, name = _place_fields(each.name, marks)
+        count, item, least, most = self._count_elements(use, facets)
         default = _default(each)
         _check_count(place, count, item, default, least)
         if not _xml_name(name) or (place is FieldKind.ATTRIBUTE and name == "xmlns"):
@@ -244,7 +240,7 @@ class _Reader:
             each.name, name, item, place, count, least, most, default, keyword=bool(each.kw_only), doc=doc
         )
 
-    def _counted(
+    def _count_elements(
         self, use: _Use, facets: tuple[Any, ...]
     ) -> tuple[Count, Scalar | RecordType, int, int | None]:
         origin = typing.get_origin(use.bare)
@@ -275,10 +271,10 @@ class _Reader:
                 raise _Refusal("puts constraints on a dataclass; put them on its fields")
             return self.record(bare)
         if isinstance(bare, Hashable) and bare in _KINDS:
-            return Scalar(_KINDS[bare], narrowed(_KINDS[bare], facets))
-        choices = _chosen(bare)
+            return Scalar(_KINDS[bare], narrow_facets(_KINDS[bare], facets))
+        choices = _read_choices(bare)
         if choices is None:
-            _unsupported(bare)
+            _refuse_type(bare)
         if facets:
             raise _Refusal("puts constraints on a closed list of values; leave them out")
         return choices
@@ -307,21 +303,21 @@ def _unfold(annotation: Any) -> _Use:
 
 
 def _is_mark(item: Any) -> bool:
-    """True for what is meant for another reader: a member of an enumeration, or readers."""
+    """Check whether an annotation is for another reader: a member of an enumeration, or readers."""
     return isinstance(item, Enum) or getattr(item, "no_constraint", False) is True
 
 
-def _chosen(bare: Any) -> Scalar | None:
+def _read_choices(bare: Any) -> Scalar | None:
     if typing.get_origin(bare) is Literal:
-        return _closed([(value, value) for value in typing.get_args(bare)], None)
+        return _make_choices([(value, value) for value in typing.get_args(bare)], None)
     if isinstance(bare, type) and issubclass(bare, Enum):
         if issubclass(bare, Flag):
             raise _Refusal("is a Flag, whose combinations have no text; use list[...] of an Enum")
-        return _closed([(member.value, member) for member in bare], bare)
+        return _make_choices([(member.value, member) for member in bare], bare)
     return None
 
 
-def _closed(pairs: list[tuple[Any, Any]], enum: type[Enum] | None) -> Scalar:
+def _make_choices(pairs: list[tuple[Any, Any]], enum: type[Enum] | None) -> Scalar:
     kinds = {_CHOICE_KINDS.get(type(value)) for value, _ in pairs}
     if len(kinds) != 1 or None in kinds or (enum and kinds == {ScalarKind.BOOL}):
         raise _Refusal(
@@ -332,18 +328,18 @@ def _closed(pairs: list[tuple[Any, Any]], enum: type[Enum] | None) -> Scalar:
     (kind,) = kinds
     assert kind is not None
     texts = [WRITERS[kind](value) for value, _ in pairs]
-    if not all(map(carried, texts)):
+    if not all(map(is_xml_text, texts)):
         raise _Refusal("lists a value that XML cannot carry")
     return Scalar(kind, NO_FACETS, tuple(zip(texts, (python for _, python in pairs), strict=True)), enum)
 
 
-def _unsupported(bare: Any) -> NoReturn:
+def _refuse_type(bare: Any) -> NoReturn:
     key = typing.get_origin(bare) or bare
     hint = _HINTS.get(key, _SUPPORTED) if isinstance(key, Hashable) else _SUPPORTED
     raise _Refusal(f"has a type without XSD form ({getattr(key, '__name__', 'unknown')}); {hint}")
 
 
-def _placed(name: str, marks: list[Element | Attribute]) -> tuple[FieldKind, str]:
+def _place_fields(name: str, marks: list[Element | Attribute]) -> tuple[FieldKind, str]:
     if len(marks) > 1:
         raise _Refusal("has more than one Element or Attribute; keep one")
     if not marks:

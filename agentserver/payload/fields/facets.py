@@ -1,8 +1,4 @@
-"""Facets: the constraints of a scalar, each of them one entry of one table.
-
-Owns the meaning of annotated-types and Pattern, and everything that a constraint leads to: its form in XSD and in JSON
-Schema, its judge of examples, its words. Refuses to know fields and elements; its errors hold the reason alone.
-"""
+"""Facets: the constraints of a scalar, each of them one entry of one table."""
 
 from __future__ import annotations
 
@@ -16,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from annotated_types import Ge, GroupedMetadata, Gt, Interval, Le, Len, Lt, MaxLen, MinLen, MultipleOf
 
 from agentserver.contract import Pattern
+from agentserver.hygiene.pattern import read_xsd_pattern
 from agentserver.payload.fields.lexical import DIGITS, WRITERS, ScalarKind
 from agentserver.payload.fields.multiples import multiples, step_of
-from agentserver.payload.fields.pattern import objection
-from agentserver.payload.fields.portable import portable
+from agentserver.payload.fields.pattern import find_objection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -60,7 +56,7 @@ class Facets:
         bounds: the range.
         length: in characters (``str``) or octets (``bytes``).
         step: the value is a multiple of it.
-        patterns: XSD regular expressions, all of which match the whole value.
+        patterns: XSD regular expressions that must all match the whole value.
     """
 
     bounds: Range = Range()
@@ -85,8 +81,8 @@ class Facet:
         merge: two ``V`` as the tightest that both allow; raises ValueError when nothing is left.
         fits: True when a candidate for the example keeps ``V``.
         xsd: ``V`` as pairs of the name of an XSD facet and its value; several patterns must all match.
-        json: ``V`` as keywords of JSON Schema, and True when they state all of it; the words state what they do not.
-        words: ``V`` in a correction, after the words of the scalar.
+        json: ``V`` as keywords of JSON Schema, and True when they state all of it; the words state the rest.
+        words: ``V`` in a correction, behind the scalar's own words.
     """
 
     name: str
@@ -102,7 +98,7 @@ class Facet:
 
 
 def flat(metadata: Iterable[Any]) -> Iterator[Any]:
-    """The metadata with groups such as Interval and Len taken apart."""
+    """Yield the metadata with groups such as Interval and Len taken apart."""
     for item in metadata:
         if isinstance(item, GroupedMetadata):
             yield from flat(item)
@@ -110,19 +106,19 @@ def flat(metadata: Iterable[Any]) -> Iterator[Any]:
             yield item
 
 
-def narrowed(kind: ScalarKind, metadata: Iterable[Any]) -> Facets:
-    """The facets that ``metadata`` puts on a scalar. Raises ValueError with the reason and a way out."""
+def narrow_facets(kind: ScalarKind, metadata: Iterable[Any]) -> Facets:
+    """Return the facets that ``metadata`` puts on a scalar. Raises ValueError with the reason and a way out."""
     facets = NO_FACETS
     marked = {mark: facet for facet in FACETS for mark in facet.marks}
     for item in metadata:
         facet = marked.get(type(item))
         if facet is None:
             raise ValueError(
-                f"has the constraint {_named(item)}, which XSD cannot state; use {_either(marked)}, "
+                f"has the constraint {_name_mark(item)}, which XSD cannot state; use {_join_names(marked)}, "
                 "and check the rest in the handler"
             )
         if kind not in facet.kinds:
-            raise ValueError(f"is {kind}, which takes no {_either(facet.marks)}{facet.hint}")
+            raise ValueError(f"is {kind}, which takes no {_join_names(facet.marks)}{facet.hint}")
         merged = facet.merge(getattr(facets, facet.name), facet.read(kind, item))
         facets = replace(facets, **{facet.name: merged})
     return facets
@@ -134,7 +130,7 @@ def lengths(metadata: Iterable[Any]) -> tuple[int, int | None]:
     for item in metadata:
         if not isinstance(item, (MinLen, MaxLen)):
             raise ValueError(  # noqa: TRY004 - one kind of refusal
-                f"has {_named(item)} on the list; put it on the items, as in list[Annotated[str, ...]]: "
+                f"has {_name_mark(item)} on the list; put it on the items, as in list[Annotated[str, ...]]: "
                 "a list itself takes MinLen, MaxLen and Len"
             )
         length = _shorter(length, _length(ScalarKind.STR, item))
@@ -142,15 +138,15 @@ def lengths(metadata: Iterable[Any]) -> tuple[int, int | None]:
 
 
 def fits(facets: Facets, candidate: Any) -> bool:
-    """True when a value of the scalar's type keeps every facet."""
-    return facets is NO_FACETS or all(facet.fits(value, candidate) for facet, value in _stated(facets))
+    """Check whether a value of the scalar's type keeps every facet."""
+    return facets is NO_FACETS or all(facet.fits(value, candidate) for facet, value in _set_facets(facets))
 
 
 def xsd(kind: ScalarKind, facets: Facets) -> Iterator[list[tuple[str, str]]]:
-    """The facets by step of derivation, as (name, value): patterns of one step would be alternatives."""
+    """Yield the facets by step of derivation, as (name, value): patterns of one step would be alternatives."""
     first: list[tuple[str, str]] = []
     patterns: list[tuple[str, str]] = []
-    for facet, value in _stated(facets):
+    for facet, value in _set_facets(facets):
         for pair in facet.xsd(kind, value):
             (patterns if pair[0] == "pattern" else first).append(pair)
     yield first + patterns[:1]
@@ -159,30 +155,30 @@ def xsd(kind: ScalarKind, facets: Facets) -> Iterator[list[tuple[str, str]]]:
 
 
 def json(kind: ScalarKind, facets: Facets) -> Iterator[tuple[dict[str, Any], bool]]:
-    """The facets as keywords of JSON Schema, each with True when its keywords state all of it."""
-    for facet, value in _stated(facets):
+    """Yield the facets as keywords of JSON Schema, each with True when its keywords state all of it."""
+    for facet, value in _set_facets(facets):
         yield facet.json(kind, value)
 
 
 def words(kind: ScalarKind, facets: Facets) -> Iterator[str]:
-    """The facets as they follow the words of the scalar: ``from 1``, ``to 10``."""
-    for facet, value in _stated(facets):
+    """Yield the wording of the facets, behind the scalar's own: ``from 1``, ``to 10``."""
+    for facet, value in _set_facets(facets):
         yield from facet.words(kind, value)
 
 
-def _stated(facets: Facets) -> list[tuple[Facet, Any]]:
+def _set_facets(facets: Facets) -> list[tuple[Facet, Any]]:
     if facets is NO_FACETS:  # as of most fields
         return []
     held = ((facet, getattr(facets, facet.name)) for facet in FACETS)
     return [(facet, value) for facet, value in held if value != getattr(NO_FACETS, facet.name)]
 
 
-def _named(item: object) -> str:
+def _name_mark(item: object) -> str:
     return item.__name__ if isinstance(item, type) else type(item).__name__
 
 
-def _either(marks: Iterable[type]) -> str:
-    *names, last = map(_named, marks)
+def _join_names(marks: Iterable[type]) -> str:
+    *names, last = map(_name_mark, marks)
     return f"{', '.join(names)} or {last}" if names else last
 
 
@@ -199,7 +195,7 @@ _ORDERED: Mapping[ScalarKind, type] = {
 _NUMBERS = (ScalarKind.INT, ScalarKind.FLOAT, ScalarKind.DECIMAL)
 
 
-def _bound(kind: ScalarKind, mark: Any) -> Range:
+def _read_bound(kind: ScalarKind, mark: Any) -> Range:
     raw = next(getattr(mark, name) for name in ("gt", "ge", "lt", "le") if hasattr(mark, name))
     value, wanted = raw, _ORDERED[kind]
     if kind in _NUMBERS and type(raw) in {int, float, Decimal}:
@@ -235,7 +231,7 @@ def _tighter(old: Limit | None, new: Limit | None, inner: Callable[[Any, Any], b
     return new if new.value == old.value and not new.inclusive else old
 
 
-def _within(bounds: Range, value: Any) -> bool:
+def _is_within(bounds: Range, value: Any) -> bool:
     low, high = bounds.lower, bounds.upper
     try:
         above = low is None or value > low.value or (low.inclusive and value == low.value)
@@ -272,7 +268,7 @@ def _limits(_: ScalarKind, bounds: Range) -> tuple[dict[str, Any], bool]:
 
 
 def _number(value: Any) -> int | float | None:
-    """A bound as JSON writes it; None for a moment, and for a number that a binary one is not."""
+    """Return a bound as JSON writes it; None for a moment, and for a number that a binary one is not."""
     if not isinstance(value, Decimal):
         return value if isinstance(value, (int, float)) and math.isfinite(value) else None
     if value == value.to_integral_value() and value.adjusted() < DIGITS:
@@ -315,15 +311,15 @@ def _sizes(_: ScalarKind, length: Length) -> Iterator[tuple[str, str]]:
         yield "maxLength", str(length.most)
 
 
-def _sized(kind: ScalarKind, length: Length) -> Iterator[str]:
+def _describe_size(kind: ScalarKind, length: Length) -> Iterator[str]:
     if length.most is None:
         yield f"of at least {length.least} {_UNITS[kind]}"
     else:
         yield f"of {f'{length.least} to' if length.least else 'at most'} {length.most} {_UNITS[kind]}"
 
 
-def _counted(kind: ScalarKind, length: Length) -> tuple[dict[str, Any], bool]:
-    """The characters of a text, or those of base64 for so many octets, which may stand for one or two more."""
+def _count_keywords(kind: ScalarKind, length: Length) -> tuple[dict[str, Any], bool]:
+    """Return the bounds in characters of a text or of base64, which rounds up to whole groups."""
     octets = kind is ScalarKind.BYTES
     least, most = (-(-count // 3) * 4 if octets and count else count for count in (length.least, length.most))
     found = {"minLength": least} if least else {}
@@ -333,7 +329,7 @@ def _counted(kind: ScalarKind, length: Length) -> tuple[dict[str, Any], bool]:
 # step
 
 
-def _only(old: Decimal | None, new: Decimal) -> Decimal:
+def _merge_steps(old: Decimal | None, new: Decimal) -> Decimal:
     if old is not None:
         raise ValueError("has two MultipleOf; state their common multiple")
     return new
@@ -350,7 +346,7 @@ def _multiple(kind: ScalarKind, step: Decimal) -> Iterator[tuple[str, str]]:
         yield "pattern", multiples(kind, step)
 
 
-def _stepped(kind: ScalarKind, step: Decimal) -> tuple[dict[str, Any], bool]:
+def _step_keywords(kind: ScalarKind, step: Decimal) -> tuple[dict[str, Any], bool]:
     whole = kind is ScalarKind.INT
     return {"multipleOf": int(step)} if whole else {}, whole
 
@@ -359,14 +355,14 @@ def _stepped(kind: ScalarKind, step: Decimal) -> tuple[dict[str, Any], bool]:
 
 
 def _pattern(_: ScalarKind, mark: Any) -> tuple[str, ...]:
-    reason = objection(mark.regex) if isinstance(mark.regex, str) else "must be text"
+    reason = find_objection(mark.regex) if isinstance(mark.regex, str) else "must be text"
     if reason:
         raise ValueError(f"has a Pattern that {reason}")
     return (mark.regex,)
 
 
 def _portable(_: ScalarKind, patterns: tuple[str, ...]) -> tuple[dict[str, Any], bool]:
-    known = [each for each in map(portable, patterns) if each]
+    known = [each for text in patterns if (each := read_xsd_pattern(text).portable)]
     found: dict[str, Any] = {"pattern": known[0]} if len(known) == 1 else {}
     if len(known) > 1:
         found = {"allOf": [{"pattern": each} for each in known]}
@@ -379,9 +375,9 @@ FACETS = (
         marks=(Gt, Ge, Lt, Le, Interval),
         kinds=frozenset(_ORDERED),
         hint="",
-        read=_bound,
+        read=_read_bound,
         merge=_inner,
-        fits=_within,
+        fits=_is_within,
         xsd=_extremes,
         json=_limits,
         words=_from_to,
@@ -395,8 +391,8 @@ FACETS = (
         merge=_shorter,
         fits=_long_enough,
         xsd=_sizes,
-        json=_counted,
-        words=_sized,
+        json=_count_keywords,
+        words=_describe_size,
     ),
     Facet(
         name="step",
@@ -404,10 +400,10 @@ FACETS = (
         kinds=frozenset({ScalarKind.INT, ScalarKind.DECIMAL}),
         hint=": XSD can state it of int and Decimal",
         read=lambda kind, mark: step_of(kind, mark.multiple_of),
-        merge=_only,
+        merge=_merge_steps,
         fits=_divides,
         xsd=_multiple,
-        json=_stepped,
+        json=_step_keywords,
         words=lambda _, step: (f"in steps of {step}",),
     ),
     Facet(

@@ -1,7 +1,4 @@
-"""The frozen field table of a payload class: what schema, codec, example and explanation are made from.
-
-Owns the values that describe a class. Refuses to know annotations, markup and messages.
-"""
+"""The frozen field table of a payload class: what schema, codec, example and explanation are made from."""
 
 from __future__ import annotations
 
@@ -53,7 +50,7 @@ class Scalar:
 
     Args:
         kind: its lexical family.
-        facets: what narrows it; NO_FACETS beside choices.
+        facets: its constraints; NO_FACETS if it has choices.
         choices: for Enum and Literal the lexical text of each value and the value; empty otherwise.
         enum: the Enum class, when the choices are its members.
     """
@@ -72,7 +69,7 @@ class Default:
     factory: Callable[[], Any] | None = None
 
     def make(self) -> Any:
-        """The value of one more instance."""
+        """Return the value of one more instance."""
         return self.factory() if self.factory else self.value
 
 
@@ -134,8 +131,8 @@ class RecordType:
     doc: str = ""
     example: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
-    def placed(self, place: FieldKind) -> tuple[Field, ...]:
-        """The fields that are elements, or the fields that are attributes."""
+    def fields_at(self, place: FieldKind) -> tuple[Field, ...]:
+        """Return the fields that are elements, or the fields that are attributes."""
         return tuple(each for each in self.fields if each.place is place)
 
     @property

@@ -1,6 +1,5 @@
 """Values as XML text and back: one writer and one reader for each kind of scalar.
 
-Owns the lexical forms and the characters that XML carries. Refuses to know fields, elements and schemas.
 Writers are strict about Python types: XSD would accept the text of a wrong one, such as a number in a string.
 """
 
@@ -39,8 +38,8 @@ class ScalarKind(StrEnum):
     BYTES = "bytes"
 
 
-def carried(text: str) -> bool:
-    """True when XML 1.0 can carry every character of ``text``.
+def is_xml_text(text: str) -> bool:
+    """Check whether XML 1.0 can carry every character of ``text``.
 
     A search for each of the few forbidden characters is several times faster than one regular expression.
     """
@@ -221,7 +220,7 @@ UNREADABLE = (ValueError, ArithmeticError, LookupError, TypeError, AttributeErro
 
 
 def readable(kind: ScalarKind, text: str) -> bool:
-    """True when the text has a value."""
+    """Check whether the text has a value."""
     try:
         READERS[kind](text)
     except UNREADABLE:
@@ -230,5 +229,5 @@ def readable(kind: ScalarKind, text: str) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """The value of an enumeration's member; anything else as it is."""
+    """Return the value of an enumeration's member; anything else as it is."""
     return value.value if isinstance(value, Enum) else value

@@ -1,7 +1,4 @@
-"""Multiples of a step, which XSD 1.0 states by the form of a numeral alone.
-
-Owns the steps that have such a form, and the form. Refuses to know annotations and other facets.
-"""
+"""Multiples of a step, which XSD 1.0 states by the form of a numeral alone."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ _POWERS = 100
 
 
 def step_of(kind: ScalarKind, raw: Any) -> Decimal:
-    """The step of a number. Raises ValueError when XSD cannot state it."""
+    """Return the step of a number. Raises ValueError when XSD cannot state it."""
     if type(raw) not in {int, Decimal}:
         raise ValueError(
             "has a MultipleOf that is neither int nor Decimal: XSD can state it of int and Decimal"
@@ -48,7 +45,7 @@ def _power_of_ten(step: Decimal) -> bool:
 
 
 def multiples(kind: ScalarKind, step: Decimal) -> str:
-    """The last digits of every multiple, as a pattern. Shorter numerals are multiples by their own value."""
+    """Return the last digits of every multiple, as a pattern. Shorter numerals are multiples by their own value."""
     power = step.adjusted()
     if _power_of_ten(step):
         whole = rf"([0-9]*0{{{power}}}|0*)" if power else "[0-9]*"

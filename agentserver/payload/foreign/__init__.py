@@ -1,4 +1,4 @@
-"""Foreign tools as payloads: what a JSON Schema of somebody else's becomes here, and what was agreed of it.
+"""Maps the JSON Schemas of foreign tools to payload classes, and locks them.
 
-Refuses to know protocols, processes and files. Internal.
+Internal.
 """

@@ -1,7 +1,4 @@
-"""Dataclasses that are made from descriptions of their fields, with names that Python and XML allow.
-
-Owns those names. Refuses to know schemas.
-"""
+"""Dataclasses that are made from descriptions of their fields, with names that Python and XML allow."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ class NewField:
 
     Args:
         xml: its element.
-        annotation: the type of one that is there.
+        annotation: its type when present.
         optional: whether it may be left out.
         listed: whether it is a list.
         doc: one line about it.
@@ -45,13 +42,13 @@ class MemberNames:
         self._taken: set[str] = set()
 
     def xml(self, foreign: str) -> str:
-        """A name like the foreign one that no other member has."""
+        """Return a name like the foreign one that no other member has."""
         wanted = re.sub(r"[^A-Za-z0-9_.\-]", "_", foreign)[: NAME_LENGTH // 2] or "_"
         return free(wanted if XML_NAME.fullmatch(wanted) else f"_{wanted}", self._taken)
 
 
 def dataclass_of(name: str, entries: list[NewField], doc: str) -> type:
-    """A frozen dataclass, documented as docstrings are."""
+    """Return a frozen dataclass, documented as docstrings are."""
     fields: list[tuple[str, Any, Any]] = []
     docs: list[str] = []
     for at, each in enumerate(entries):
@@ -75,7 +72,7 @@ def dataclass_of(name: str, entries: list[NewField], doc: str) -> type:
 
 
 def payload_class(name: str, entries: list[NewField], namespace: str, doc: str) -> type:
-    """The payload class of a root. Raises PayloadError, also for a schema that makes no sense as a whole."""
+    """Return the payload class of a root. Raises PayloadError, also for a schema that makes no sense as a whole."""
     local = re.sub(r"[^A-Za-z0-9_]", "_", name)
     cls = dataclass_of(local if XML_NAME.fullmatch(local) else f"_{local}", entries, doc)
     made: type = xmlify(name=name, namespace=namespace)(cls)

@@ -1,7 +1,4 @@
-"""The agreement about a server's tools: the lock, as a value and as a text.
-
-Owns the form of the text, the hash of a tool, and in what a tool differs from what was agreed. Refuses to know files.
-"""
+"""The agreement about a server's tools: the lock, as a value and as a text."""
 
 from __future__ import annotations
 
@@ -16,8 +13,8 @@ from agentserver.characters.printing import one_line, truncate
 from agentserver.foreign_json import reading as foreign_json
 from agentserver.foreign_json.reading import JsonLimits, RefusedJson
 from agentserver.payload.fields.field_table import PayloadType, RecordType, Scalar
-from agentserver.payload.foreign.mapping import Mapped, mapped
-from agentserver.payload.json.values import JsonRefusal, read
+from agentserver.payload.foreign.mapping import MappedSchema, map_schema
+from agentserver.payload.json.values import JsonRefusal, read_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -30,7 +27,7 @@ LIMITS: Final = JsonLimits(bytes=1 << 22, values=100_000)
 TOOLS: Final = 1000
 """Most tools of a server."""
 LINE: Final = 300
-"""Most characters of what is told of a tool to peers and models."""
+"""Most characters of a tool's description for peers and models."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.\-/]{1,128}")
 """The names that the protocol asks of tools."""
@@ -42,7 +39,7 @@ class LockedTool:
 
     Args:
         name: as the server calls it.
-        description: the server's own words, which anybody may have written.
+        description: the server's own text, which is not trusted.
         takes: the JSON Schema of its arguments.
         gives: the JSON Schema of its structured result; None without one.
     """
@@ -80,7 +77,7 @@ class ServerLock:
     """One server as it was when it was locked.
 
     Args:
-        server: what it calls itself, with its version.
+        server: its own name and version.
         protocol: the version of the protocol that was spoken.
         tools: in the order of their names.
     """
@@ -90,23 +87,25 @@ class ServerLock:
     tools: tuple[LockedTool, ...]
 
     def tool(self, name: str) -> LockedTool | None:
-        """The tool of that name."""
+        """Return the tool of that name."""
         return next((each for each in self.tools if each.name == name), None)
 
 
-def written(lock: ServerLock) -> str:
-    """The text of a lock: tools by name, members of their schemas in the server's order, which is that of fields.
+def write_lock(lock: ServerLock) -> str:
+    """Return the text of a lock.
 
-    Raises LockError for one that :func:`locked` would refuse, such as one with NaN in a schema.
+    Tools by name, members of their schemas in the server's order, which is that of fields.
+
+    Raises LockError if :func:`read_lock` would refuse it, as with NaN in a schema.
     """
     for each in lock.tools:
-        _checked(replace(lock, tools=(each,)), f"has a tool, {each.name}, that cannot be locked")
-    return _checked(lock, "cannot be locked")
+        _check_tool(replace(lock, tools=(each,)), f"has a tool, {each.name}, that cannot be locked")
+    return _check_tool(lock, "cannot be locked")
 
 
-def _checked(lock: ServerLock, complaint: str) -> str:
+def _check_tool(lock: ServerLock, complaint: str) -> str:
     text = _text(lock)
-    refused = read(text, LIMITS)
+    refused = read_json(text, LIMITS)
     if isinstance(refused, JsonRefusal):
         raise LockError(f"{complaint}: {refused}")
     return text
@@ -122,8 +121,8 @@ class LockError(ValueError):
     """A text that is no lock, or one that was changed by hand. The text says why."""
 
 
-def locked(data: bytes) -> ServerLock:
-    """The lock in a text. Raises LockError."""
+def read_lock(data: bytes) -> ServerLock:
+    """Return the lock in a text. Raises LockError."""
     value = foreign_json.parse_json(data, LIMITS)  # with the binary numbers that the hash was taken of
     if isinstance(value, RefusedJson):
         raise LockError(f"is no lock: {value}")
@@ -146,7 +145,7 @@ def _tool(value: Mapping[str, Any]) -> LockedTool:
 
 
 def tool(name: Any, description: Any, takes: Any, gives: Any = None) -> LockedTool:
-    """A tool as its server declares it. Raises LockError for one that the protocol does not allow."""
+    """Return a tool as its server declares it. Raises LockError if the protocol does not allow it."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise LockError("has a tool whose name is not of letters, digits and _ - . / alone")
     schemas = isinstance(takes, dict) and (gives is None or isinstance(gives, dict))
@@ -156,7 +155,7 @@ def tool(name: Any, description: Any, takes: Any, gives: Any = None) -> LockedTo
 
 
 def differences(agreed: LockedTool, found: LockedTool | None) -> Iterator[str]:
-    """In what a tool differs from what was agreed, in words of our own."""
+    """Describe how a tool differs from its lock, without quoting it."""
     if found is None:
         yield "is gone"
         return
@@ -180,37 +179,39 @@ class ToolForms:
         gives: its structured result; None without a schema of it.
     """
 
-    takes: Mapped
-    gives: Mapped | None
+    takes: MappedSchema
+    gives: MappedSchema | None
 
 
 def forms(server: str, of: LockedTool, known: Mapping[str, type] = MappingProxyType({})) -> ToolForms:
-    """The payloads of a tool.
+    """Return the payloads of a tool.
 
     Args:
         server: its name.
         of: the tool.
-        known: classes by the name of their root; one of the same schema is taken in place of one that is made.
+        known: classes by root name; one with the same schema is reused.
 
     Raises UnmappableError.
     """
     root = of.name.replace("/", ".")
     root = root if root[0].isalpha() or root[0] == "_" else f"_{root}"
     space = f"urn:mcp:{server}:{of.name}"
-    takes = _known(mapped(of.takes, name=root, namespace=space, doc=of.line), known)
+    takes = _find_known(map_schema(of.takes, name=root, namespace=space, doc=of.line), known)
     if of.gives is None:
         return ToolForms(takes, None)
-    result = mapped(of.gives, name=f"{root}.result", namespace=space, doc=f"The result of {root}.")
-    return ToolForms(takes, _known(result, known))
+    result = map_schema(of.gives, name=f"{root}.result", namespace=space, doc=f"The result of {root}.")
+    return ToolForms(takes, _find_known(result, known))
 
 
-def _known(made: Mapped, known: Mapping[str, type]) -> Mapped:
+def _find_known(made: MappedSchema, known: Mapping[str, type]) -> MappedSchema:
     other = known.get(vars(made.cls)["__xml_name__"])
     return made if other is None or unlike(other, made.cls) else replace(made, cls=other)
 
 
 def unlike(left: type, right: type) -> str:
-    """The place, as a path of elements, where two payload classes have another form in XML; empty when they have one.
+    """Return the place, as a path of elements, where two payload classes have another form in XML.
+
+    Empty when they have one.
 
     Whatever their classes and fields are called in Python does not matter.
     """
@@ -222,7 +223,7 @@ def unlike(left: type, right: type) -> str:
 
 def _unlike(left: Type, right: Type, path: str) -> str:
     if isinstance(left, Scalar) and isinstance(right, Scalar):
-        texts = [[written for written, _ in each.choices] for each in (left, right)]
+        texts = [[write_lock for write_lock, _ in each.choices] for each in (left, right)]
         same = left.kind is right.kind and left.facets == right.facets and texts[0] == texts[1]
         return "" if same else path
     if not isinstance(left, RecordType) or not isinstance(right, RecordType):

@@ -1,6 +1,6 @@
 """A foreign JSON Schema as a payload class.
 
-Owns which schema becomes which field. Refuses to fetch: a reference out of the document is never followed. What a
+What a
 schema asks for beyond an XSD (patterns of ECMA-262, uniqueness, conditions) shows when values are held against the
 schema itself; ``loose`` says that there is such a thing. A position that no field can state takes JSON as text.
 """
@@ -19,16 +19,16 @@ from agentserver.hygiene.json.tree import target
 from agentserver.payload.fields.docstrings import DOC
 from agentserver.payload.fields.facets import LONGEST
 from agentserver.payload.fields.field_table import PayloadError
-from agentserver.payload.fields.lexical import ScalarKind, carried
+from agentserver.payload.fields.lexical import ScalarKind, is_xml_text
 from agentserver.payload.fields.multiples import step_of
 from agentserver.payload.foreign.classes import XML_NAME, MemberNames, NewField, dataclass_of, payload_class
 from agentserver.payload.foreign.shapes import AS_TEXT, BOX, BOXED, SCALAR, Member, Shape
-from agentserver.payload.json.values import below
+from agentserver.payload.json.values import join_pointer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from agentserver.payload.codec import Generated
+    from agentserver.payload.codec import GeneratedCodec
 
 JSON_TEXT: Final = 65_536
 """Most characters of JSON as text."""
@@ -59,12 +59,12 @@ class AsText:
 
 
 @dataclass(frozen=True, slots=True)
-class Mapped:
+class MappedSchema:
     """A foreign schema as a class.
 
     Args:
         cls: the payload class.
-        shape: by which its JSON face and foreign values correspond.
+        shape: how its JSON face corresponds to foreign values.
         loose: whether the schema asks for more than the class can state.
         notes: the positions that are JSON as text.
     """
@@ -76,11 +76,11 @@ class Mapped:
 
 
 class UnmappableError(ValueError):
-    """A schema that no class can stand for, not even one that holds JSON as text. The text says why."""
+    """A schema that no class can represent, not even as JSON text. The message gives the reason."""
 
 
-def mapped(schema: Any, *, name: str, namespace: str, doc: str = "") -> Mapped:
-    """The class of a foreign schema.
+def map_schema(schema: Any, *, name: str, namespace: str, doc: str = "") -> MappedSchema:
+    """Return the class of a foreign schema.
 
     Args:
         schema: a JSON Schema, as a value.
@@ -98,7 +98,7 @@ def mapped(schema: Any, *, name: str, namespace: str, doc: str = "") -> Mapped:
         reason = "is no JSON Schema"
     try:
         note = AsText("", truncate(one_line(reason), LONGEST, "..."))
-        return Mapped(
+        return MappedSchema(
             payload_class(name, [NewField(BOX, _JSON)], namespace, doc), BOXED, loose=True, notes=(note,)
         )
     except PayloadError as error:
@@ -113,7 +113,7 @@ class _Misfit(Exception):  # noqa: N818 - never leaves this module
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _SchemaNote:
     """The words and the absence around a type."""
 
     nullable: bool
@@ -121,7 +121,7 @@ class _Told:
 
 
 @dataclass(frozen=True, slots=True)
-class _Typed:
+class _TypedPosition:
     """The field that one position becomes."""
 
     annotation: Any
@@ -139,20 +139,25 @@ class _Mapper:
     left: int = POSITIONS
     _classes: Counter[str] = field(default_factory=Counter)
 
-    def root(self, name: str, namespace: str, doc: str) -> Mapped:
-        schema, nullable, _ = self._resolved(self.whole, ())
+    def root(self, name: str, namespace: str, doc: str) -> MappedSchema:
+        schema, nullable, _ = self._resolve(self.whole, ())
         if nullable or not self._is_object(schema):
             raise _Misfit("is no object with named members")
         entries, shape = self._members(schema, "", ())
-        return Mapped(payload_class(name, entries, namespace, doc), shape, self.loose, tuple(self.notes))
+        return MappedSchema(
+            payload_class(name, entries, namespace, doc), shape, self.loose, tuple(self.notes)
+        )
 
     def _is_object(self, schema: Mapping[str, Any]) -> bool:
         kind = schema.get("type", "object" if "properties" in schema else None)
         named = isinstance(schema.get("properties", {}), dict)
         return kind == "object" and named and "enum" not in schema and "const" not in schema
 
-    def _resolved(self, schema: Any, way: tuple[str, ...]) -> tuple[dict[str, Any], bool, tuple[str, ...]]:
-        """The schema behind references and alternatives with null; whether null is allowed; the references followed."""
+    def _resolve(self, schema: Any, way: tuple[str, ...]) -> tuple[dict[str, Any], bool, tuple[str, ...]]:
+        """Return the schema behind references and alternatives with null.
+
+        Whether null is allowed; the references followed.
+        """
         nullable = False
         while True:
             if not isinstance(schema, dict):
@@ -163,7 +168,7 @@ class _Mapper:
             }
             inner: Any = None
             if "$ref" in schema:
-                inner, way = self._referred(schema["$ref"], way)
+                inner, way = self._follow_reference(schema["$ref"], way)
             elif len(schema.get("allOf", ())) == 1:
                 (inner,) = schema["allOf"]
             elif any(key in schema for key in ("allOf", "anyOf", "oneOf")):
@@ -185,7 +190,7 @@ class _Mapper:
             schema = schema | {"type": left[0]}
         return schema, nullable, way
 
-    def _referred(self, reference: Any, way: tuple[str, ...]) -> tuple[Any, tuple[str, ...]]:
+    def _follow_reference(self, reference: Any, way: tuple[str, ...]) -> tuple[Any, tuple[str, ...]]:
         place = target(reference)
         if place is None:
             raise _Misfit("refers to another document, which is never fetched")
@@ -210,56 +215,60 @@ class _Mapper:
         names = MemberNames()
         for foreign, inner in properties.items():
             xml = names.xml(foreign)
-            typed = self._position(inner, below(pointer, xml), way)
+            typed = self._position(inner, join_pointer(pointer, xml), way)
             needed = foreign in required
             optional = typed.nullable or not needed
             if typed.listed and needed and typed.nullable:
-                typed = self._as_text(below(pointer, xml), "may be null or a list", inner)
+                typed = self._as_text(join_pointer(pointer, xml), "may be null or a list", inner)
             entries.append(NewField(xml, typed.annotation, optional, typed.listed, typed.doc))
             members[foreign] = Member(xml, typed.shape, needed, typed.nullable)
         return entries, Shape(members=members)
 
-    def _position(self, schema: Any, pointer: str, way: tuple[str, ...], *, item: bool = False) -> _Typed:
+    def _position(
+        self, schema: Any, pointer: str, way: tuple[str, ...], *, item: bool = False
+    ) -> _TypedPosition:
         self.left -= 1
         if self.left < 0:
             raise ValueError(f"has more than {POSITIONS} positions")
         if pointer.count("/") > LEVELS:
             return self._as_text(pointer, "is nested too deep", schema)
         try:
-            return self._typed(schema, pointer, way, item=item)
+            return self._map_type(schema, pointer, way, item=item)
         except (_Misfit, PayloadError) as misfit:
             if item:
                 raise
             return self._as_text(pointer, str(misfit), schema)
 
-    def _as_text(self, pointer: str, reason: str, schema: Any) -> _Typed:
+    def _as_text(self, pointer: str, reason: str, schema: Any) -> _TypedPosition:
         self.loose = True
         self.notes.append(AsText(pointer, reason))
-        words = "JSON as text." + (f" {_described(schema)}" if _described(schema) else "")
-        return _Typed(_JSON, AS_TEXT, doc=words)
+        words = "JSON as text." + (f" {_describe(schema)}" if _describe(schema) else "")
+        return _TypedPosition(_JSON, AS_TEXT, doc=words)
 
-    def _typed(self, schema: Any, pointer: str, way: tuple[str, ...], *, item: bool) -> _Typed:
-        doc = _described(schema)
-        schema, nullable, way = self._resolved(schema, way)
-        doc = doc or _described(schema)
+    def _map_type(self, schema: Any, pointer: str, way: tuple[str, ...], *, item: bool) -> _TypedPosition:
+        doc = _describe(schema)
+        schema, nullable, way = self._resolve(schema, way)
+        doc = doc or _describe(schema)
         if "enum" in schema or "const" in schema:
             choices, null = _choices(schema)
-            return _Typed(Literal[tuple(choices)], SCALAR, nullable or null, doc=doc)
+            return _TypedPosition(Literal[tuple(choices)], SCALAR, nullable or null, doc=doc)
         kind = schema.get("type") or (
             "object" if "properties" in schema else "array" if "items" in schema else None
         )
         if kind == "object":
             entries, shape = self._members(schema, pointer, way)
-            return _Typed(self._nested(pointer, entries), shape, nullable, doc=doc)
+            return _TypedPosition(self._map_object(pointer, entries), shape, nullable, doc=doc)
         if kind == "array":
             if item:
                 raise _Misfit("holds lists of lists")
-            return self._list(schema, pointer, way, _Told(nullable, doc))
+            return self._list(schema, pointer, way, _SchemaNote(nullable, doc))
         if kind not in _SCALARS:
             raise _Misfit("has no type")
-        return _Typed(self._scalar(str(kind), schema), SCALAR, nullable, doc=doc)
+        return _TypedPosition(self._scalar(str(kind), schema), SCALAR, nullable, doc=doc)
 
-    def _list(self, schema: Mapping[str, Any], pointer: str, way: tuple[str, ...], told: _Told) -> _Typed:
+    def _list(
+        self, schema: Mapping[str, Any], pointer: str, way: tuple[str, ...], told: _SchemaNote
+    ) -> _TypedPosition:
         if "items" not in schema:
             raise _Misfit("holds items of any kind")
         inner = self._position(schema["items"], pointer, way, item=True)
@@ -267,11 +276,15 @@ class _Mapper:
             raise _Misfit("holds items that may be null")
         marks = list(self._lengths(schema, "minItems", "maxItems"))
         annotation: Any = list[inner.annotation]  # type: ignore[name-defined]
-        return _Typed(
-            _marked(annotation, marks), Shape(items=inner.shape), told.nullable, listed=True, doc=told.doc
+        return _TypedPosition(
+            _mark_optional(annotation, marks),
+            Shape(items=inner.shape),
+            told.nullable,
+            listed=True,
+            doc=told.doc,
         )
 
-    def _nested(self, pointer: str, entries: list[NewField]) -> type:
+    def _map_object(self, pointer: str, entries: list[NewField]) -> type:
         wanted = "".join(
             part[:1].upper() + part[1:] for part in re.split(r"[^A-Za-z0-9]+", pointer.rsplit("/", 1)[-1])
         )
@@ -284,8 +297,8 @@ class _Mapper:
         if kind == "boolean":
             return bare
         if kind == "string":
-            return _marked(bare, list(self._lengths(schema, "minLength", "maxLength")))
-        return _marked(bare, list(self._bounds(bare, schema)))
+            return _mark_optional(bare, list(self._lengths(schema, "minLength", "maxLength")))
+        return _mark_optional(bare, list(self._bounds(bare, schema)))
 
     def _lengths(self, schema: Mapping[str, Any], least: str, most: str) -> Iterator[Any]:
         low, high = _count(schema.get(least)), _count(schema.get(most))
@@ -321,7 +334,7 @@ _SCALARS: Final[Mapping[str, type]] = {"string": str, "integer": int, "number": 
 
 
 def _alternative(schema: Mapping[str, Any]) -> tuple[Any, bool]:
-    """The one alternative that is not null, and whether null is one."""
+    """Return the one alternative that is not null, and whether null is one."""
     every = [each for key in ("anyOf", "oneOf") for each in schema.get(key, ())]
     left = [each for each in every if not (isinstance(each, dict) and each.get("type") == "null")]
     if len(left) != 1 or "allOf" in schema:
@@ -338,7 +351,7 @@ def _choices(schema: Mapping[str, Any]) -> tuple[list[Any], bool]:
     if (
         len(kinds) != 1
         or not kinds <= {str, int, bool}
-        or not all(map(carried, (c for c in choices if type(c) is str)))
+        or not all(map(is_xml_text, (c for c in choices if type(c) is str)))
     ):
         raise _Misfit("lists values that are not all text, or all whole numbers")
     return list(dict.fromkeys(choices)), len(choices) < len(listed)
@@ -349,7 +362,7 @@ def _count(value: Any) -> int | None:
 
 
 def _exact(bare: type, bound: Any) -> bool:
-    """True for a number that the type can hold as it is."""
+    """Check for a number that the type can hold as it is."""
     try:
         return type(bound) in {int, float} and bool(bare(bound) == bound)
     except (OverflowError, ValueError):  # an infinite one, and one beyond a binary number
@@ -357,7 +370,7 @@ def _exact(bare: type, bound: Any) -> bool:
 
 
 def _stateable(step: Any) -> bool:
-    """True when XSD can state a step of integers."""
+    """Check whether XSD can state a step of integers."""
     try:
         step_of(ScalarKind.INT, step)
     except ValueError:
@@ -365,17 +378,17 @@ def _stateable(step: Any) -> bool:
     return True
 
 
-def _marked(bare: Any, marks: list[Any]) -> Any:
+def _mark_optional(bare: Any, marks: list[Any]) -> Any:
     return Annotated[(bare, *marks)] if marks else bare
 
 
-def _described(schema: Any) -> str:
-    """A description as one bounded line, for a docstring."""
+def _describe(schema: Any) -> str:
+    """Return a description as one bounded line, for a docstring."""
     said = schema.get("description") if isinstance(schema, dict) else None
     return truncate(one_line(" ".join(said.split())), DOC, "...") if isinstance(said, str) else ""
 
 
-def codec_of(cls: type) -> Generated:
-    """The codec of an ``@xmlify`` class."""
-    codec: Generated = vars(cls)["__codec__"]
+def codec_of(cls: type) -> GeneratedCodec:
+    """Return the codec of an ``@xmlify`` class."""
+    codec: GeneratedCodec = vars(cls)["__codec__"]
     return codec

@@ -1,7 +1,4 @@
-"""The payloads that a foreign tool answers with, where its own schema says nothing.
-
-Owns their classes and the taking out of characters that XML has not. Refuses to judge: all of it is a stranger's words.
-"""
+"""The payloads that a foreign tool answers with, where its own schema says nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 from agentserver.contract import Element
-from agentserver.payload.fields.lexical import carried
+from agentserver.payload.fields.lexical import is_xml_text
 from agentserver.payload.xmlify import xmlify
 
 if TYPE_CHECKING:
@@ -63,10 +60,10 @@ class ToolResult:
 @xmlify
 @dataclass(frozen=True)
 class ToolFailure:
-    """A tool's own word that it could not do what it was asked.
+    """A tool's own report that it failed.
 
     Args:
-        text: what it says about that.
+        text: its explanation.
     """
 
     text: list[str] = field(default_factory=list)
@@ -74,11 +71,14 @@ class ToolFailure:
 
 def legible(texts: Iterable[str]) -> list[str]:
     """Texts with U+FFFD in place of every character that XML has not."""
-    return [each if carried(each) else "".join(c if carried(c) else REPLACED for c in each) for each in texts]
+    return [
+        each if is_xml_text(each) else "".join(c if is_xml_text(c) else REPLACED for c in each)
+        for each in texts
+    ]
 
 
 def legible_value(value: Any) -> Any:
-    """A JSON value with its texts as ``legible`` gives them."""
+    """Return a JSON value with its texts as ``legible`` gives them."""
     if isinstance(value, str):
         return legible([value])[0]
     if isinstance(value, list):

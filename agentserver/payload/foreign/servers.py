@@ -1,7 +1,4 @@
-"""Servers of foreign tools, as they are declared: how each is reached, and the tools of it that are listeners.
-
-Owns these values. Refuses to know whether one is connected.
-"""
+"""Servers of foreign tools, as they are declared: how each is reached, and the tools of it that are listeners."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class McpTool:
-    """One tool as a listener: its name there, what was agreed of it, and its payloads."""
+    """One tool as a listener: its name there, its lock, and its payloads."""
 
     listener: str
     agreed: LockedTool
@@ -31,11 +28,11 @@ class CommandIsolation:
         memory: bytes of address space of one process.
         files: open files of one process at once.
         disk: bytes that it may have written at one time.
-        read: files and folders that it reads beside its program's own, relative to the project.
+        read: further files and folders that it may read, relative to the project.
         scratch: whether it has a folder to write to.
         ports: TCP ports that it may connect to.
         fork: whether it may make processes.
-        programs: programs that it may start beside its own.
+        programs: further programs that it may start.
     """
 
     memory: int = 1_000_000_000
@@ -53,7 +50,7 @@ class McpServer:
     """A server of the Model Context Protocol.
 
     Args:
-        name: what its listeners' names begin with.
+        name: the prefix of its listeners' names.
         command: the program and its arguments; empty for one with a URL.
         url: of a server that is reached over HTTP.
         token: shown to such a server.

@@ -1,7 +1,4 @@
-"""JSON values of a foreign schema as those of the class that it became, and back.
-
-Owns the names that differ, absence, and the positions that are JSON as text. Refuses to judge values.
-"""
+"""JSON values of a foreign schema as those of the class that it became, and back."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from agentserver.foreign_json.reading import RefusedJson, parse_json
-from agentserver.payload.json.values import LIMITS, JsonFault, below, refusal
+from agentserver.payload.json.values import LIMITS, JsonFault, join_pointer, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,7 +55,7 @@ BOXED = Shape(text=True, boxed=True)
 
 
 @dataclass(slots=True)
-class _Outward:
+class _ForeignWriter:
     faults: list[JsonFault] = field(default_factory=list)
 
     def value(self, shape: Shape, value: Any, pointer: str) -> Any:
@@ -70,43 +67,43 @@ class _Outward:
                 return None
             return found
         if shape.items is not None:
-            return [self.value(shape.items, each, below(pointer, at)) for at, each in enumerate(value)]
+            return [self.value(shape.items, each, join_pointer(pointer, at)) for at, each in enumerate(value)]
         if shape.members is None:
             return value
         found = {}
         for foreign, member in shape.members.items():
             held = value.get(member.name)
             if held is not None and (held != [] or member.required):
-                found[foreign] = self.value(member.shape, held, below(pointer, member.name))
+                found[foreign] = self.value(member.shape, held, join_pointer(pointer, member.name))
             elif held is None and member.required and member.nullable:
                 found[foreign] = None
         return found
 
 
-def outward(shape: Shape, value: Any) -> Any:
-    """The foreign value of one of the class's JSON face; a refusal where a text is no JSON.
+def to_foreign(shape: Shape, value: Any) -> Any:
+    """Return the foreign value of one of the class's JSON face; a refusal where a text is no JSON.
 
     A list that is empty and not asked for is left out, as is null.
     """
-    way = _Outward()
+    way = _ForeignWriter()
     found = way.value(shape, value, "")
     return refusal(*way.faults) if way.faults else found
 
 
-def inward(shape: Shape, value: Any) -> Any:
-    """The value of the class's JSON face for a foreign one.
+def from_foreign(shape: Shape, value: Any) -> Any:
+    """Return the value of the class's JSON face for a foreign one.
 
-    Null is absence. Members that the foreign schema does not name are left out. A value of another form stays as it is:
-    the JSON face refuses it.
+    Null is absence. Members that the foreign schema does not name are left out. A value of another form stays as it
+    is: the JSON face refuses it.
     """
     if shape.text:
         written = json.dumps(value, ensure_ascii=False)
         return {BOX: written} if shape.boxed else written
     if shape.items is not None and isinstance(value, list):
-        return [inward(shape.items, each) for each in value]
+        return [from_foreign(shape.items, each) for each in value]
     if shape.members is not None and isinstance(value, dict):
         return {
-            member.name: inward(member.shape, value[foreign])
+            member.name: from_foreign(member.shape, value[foreign])
             for foreign, member in shape.members.items()
             if value.get(foreign) is not None or (foreign in value and member.required and member.shape.text)
         }

@@ -1,7 +1,4 @@
-"""JSON values as elements of a payload, and elements as JSON values.
-
-Owns the way between the two. Refuses to judge facets: an element that leaves here is one that the XSD accepts.
-"""
+"""JSON values as elements of a payload, and elements as JSON values."""
 
 from __future__ import annotations
 
@@ -11,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lxml import etree
 
-from agentserver.payload.corrections import FAULTS, label, listed
+from agentserver.payload.corrections import FAULTS, label, list_words
 from agentserver.payload.fields.field_table import Count, FieldKind, RecordType
 from agentserver.payload.json import scalars
 from agentserver.payload.json.schema import members, without_table
-from agentserver.payload.json.values import JsonFault, JsonRefusal, JsonValue, below, refusal
+from agentserver.payload.json.values import JsonFault, JsonRefusal, JsonValue, join_pointer, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,16 +27,16 @@ TEXT: Final = 1 << 20
 
 
 def element_of(codec: Codec, value: JsonValue) -> etree._Element | JsonRefusal:
-    """The element that a JSON value means, valid by the XSD of the payload; or what to correct in the value.
+    """Convert a JSON value to an element that the payload's XSD accepts, or list the corrections.
 
-    ``null`` stands for absence where the class says ``| None``, and nowhere else.
+    ``null`` means absent where the class says ``| None``, and nowhere else.
     """
     described = codec.described
     if described is None:
         return without_table(codec) or refusal()
     namespaces: Any = {None: described.namespace}
     root = etree.Element(codec.name, nsmap=namespaces)
-    building = _Building(described.namespace)
+    building = _ElementBuilder(described.namespace)
     faults = tuple(islice(building.record(root, described.record, value, _Place("", described.root)), FAULTS))
     if faults:
         return refusal(*faults)
@@ -51,7 +48,7 @@ def element_of(codec: Codec, value: JsonValue) -> etree._Element | JsonRefusal:
 
 
 def value_of(codec: Codec, element: etree._Element) -> JsonValue | JsonRefusal:
-    """The JSON value of an element; a refusal for one that the XSD of the payload does not accept."""
+    """Convert an element to its JSON value; a refusal if the payload's XSD does not accept it."""
     described = codec.described
     if described is None:
         return without_table(codec) or refusal()
@@ -61,7 +58,10 @@ def value_of(codec: Codec, element: etree._Element) -> JsonValue | JsonRefusal:
 
 
 def value_from(codec: Codec, payload: Any) -> JsonValue | JsonRefusal:
-    """The JSON value of a payload as its class holds it. Raises what the encoder does of one that is not valid."""
+    """Return the JSON value of a payload as its class holds it.
+
+    Raises the encoder's errors for an invalid payload.
+    """
     return value_of(codec, etree.fromstring(codec.encode(payload)))
 
 
@@ -74,18 +74,18 @@ class _Place:
 
     def member(self, name: str, field: Field) -> _Place:
         mark = "@" if field.place is FieldKind.ATTRIBUTE else ""
-        return _Place(below(self.pointer, name), f"{self.path}/{mark}{field.xml}")
+        return _Place(join_pointer(self.pointer, name), f"{self.path}/{mark}{field.xml}")
 
     def item(self, at: int, field: Field) -> _Place:
         number = f"[{at + 1}]" if field.most != 1 else ""
-        return _Place(below(self.pointer, at), f"{self.path}{number}")
+        return _Place(join_pointer(self.pointer, at), f"{self.path}{number}")
 
     def fault(self, rule: str) -> JsonFault:
         return JsonFault(self.pointer, rule)
 
 
-class _Building:
-    """Fills one element, and counts what it is filled with. Faults are of structure and of type."""
+class _ElementBuilder:
+    """Builder that fills one element within bounds, and finds faults of structure and type."""
 
     def __init__(self, namespace: str) -> None:
         self._namespace = namespace
@@ -98,22 +98,24 @@ class _Building:
     ) -> Iterator[JsonFault]:
         known = members(record)
         if not isinstance(value, dict):
-            yield place.fault(f"must be an object with {listed([*known]) or 'no members'}")
+            yield place.fault(f"must be an object with {list_words([*known]) or 'no members'}")
             return
         if any(name not in known for name in value):
-            yield place.fault(f"has a member that is not allowed here; allowed: {listed([*known]) or 'none'}")
+            yield place.fault(
+                f"has a member that is not allowed here; allowed: {list_words([*known]) or 'none'}"
+            )
         for name, field in known.items():
             if name in value and not (value[name] is None and field.count is Count.OPTIONAL):
                 yield from self._field(element, field, value[name], place.member(name, field))
             elif not field.optional:
-                yield place.fault(f"missing member {name}: {_wanted(field)}")
+                yield place.fault(f"missing member {name}: {_describe_wanted(field)}")
 
     def _field(self, parent: etree._Element, field: Field, value: Any, place: _Place) -> Iterator[JsonFault]:
         if not field.repeated:
             yield from self._single(parent, field, value, place)
             return
         if not isinstance(value, list):
-            yield place.fault(f"must be an array of {_wanted(field)}")
+            yield place.fault(f"must be an array of {_describe_wanted(field)}")
             return
         if not field.least <= len(value) <= (len(value) if field.most is None else field.most):
             most = "any number" if field.most is None else field.most
@@ -145,9 +147,9 @@ class _Building:
                 etree.SubElement(parent, f"{{{self._namespace}}}{field.xml}").text = text
 
 
-def _wanted(field: Field) -> str:
+def _describe_wanted(field: Field) -> str:
     return (
-        f"an object with {listed([*members(field.type)])}"
+        f"an object with {list_words([*members(field.type)])}"
         if isinstance(field.type, RecordType)
         else label(field.type)
     )

@@ -1,10 +1,8 @@
 """The JSON Schema (2020-12) of a payload class, from its field table.
 
-Owns the schema of objects and lists, and the names of members. Refuses to know values.
-
-A schema takes what :func:`agentserver.payload.json.elements.element_of` takes, and is wider only in what it cannot
-state: characters that XML has not, days that no calendar has, bounds of moments, octets and decimal texts, steps of
-decimals.
+A schema takes what :func:`agentserver.payload.json.elements.element_of` takes, except for rules that JSON Schema
+cannot state: characters that XML has not, days that no calendar has, bounds of moments, octets and decimal texts,
+steps of decimals.
 """
 
 from __future__ import annotations
@@ -28,7 +26,10 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def without_table(codec: Codec) -> JsonRefusal | None:
-    """The reason why a payload has no JSON form; None when it has one. A hand-written XSD leaves no field table."""
+    """Return the reason why a payload has no JSON form.
+
+    None when it has one. A hand-written XSD leaves no field table.
+    """
     if codec.described is not None:
         return None
     label = codec.payload.__qualname__
@@ -38,9 +39,9 @@ def without_table(codec: Codec) -> JsonRefusal | None:
 
 
 def json_schema(codec: Codec) -> dict[str, Any] | JsonRefusal:
-    """The JSON Schema of a payload, its fields documented by the docstring of its class.
+    """Return the JSON Schema of a payload, its fields documented by the docstring of its class.
 
-    A record that stands in one place is written there; one in several is under ``$defs``.
+    A record that is used once is written in place; others are under ``$defs``.
     """
     if codec.described is None:
         return without_table(codec) or refusal()
@@ -48,11 +49,11 @@ def json_schema(codec: Codec) -> dict[str, Any] | JsonRefusal:
 
 
 def members(record: RecordType) -> Mapping[str, Field]:
-    """The fields of a record by their name in JSON.
+    """Return the fields of a record by their name in JSON.
 
     It is the name in XML; an attribute that is called as an element of the same record has an ``@`` before it.
     """
-    elements = {field.xml for field in record.placed(FieldKind.ELEMENT)}
+    elements = {field.xml for field in record.fields_at(FieldKind.ELEMENT)}
     return {
         f"@{field.xml}" if field.place is FieldKind.ATTRIBUTE and field.xml in elements else field.xml: field
         for field in record.fields
@@ -105,7 +106,7 @@ class _Writer:
 
 
 def _default(field: Field) -> dict[str, Any]:
-    """The value of a scalar that is left out."""
+    """Return the value of a scalar that is left out."""
     of = field.type
     if isinstance(of, RecordType) or field.default is None:
         return {}

@@ -1,7 +1,4 @@
-"""JSON text as values, and the refusals of this face.
-
-Owns the refusals. Refuses to know payloads, and which text is JSON (``foreign_json.reading``).
-"""
+"""JSON text as values, and the refusals of this face."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ class JsonFault:
 
     Args:
         pointer: the place as a JSON pointer (RFC 6901) of names that the schema knows; empty for the whole value.
-        rule: what must hold there, in the words of :mod:`agentserver.payload.corrections`.
+        rule: what must hold there, as :mod:`agentserver.payload.corrections` words it.
     """
 
     pointer: str
@@ -36,17 +33,17 @@ class JsonFault:
 
 @dataclass(frozen=True, slots=True)
 class JsonRefusal:
-    """The reasons why there is no JSON, or no payload: 1 to FAULTS of them. Quotes nothing of a value."""
+    """Refusal with the reasons why there is no JSON or no payload, 1 to FAULTS; it never quotes a value."""
 
     faults: tuple[JsonFault, ...]
 
     def __str__(self) -> str:
-        """Every fault on a line of its own."""
+        """Return every fault on a line of its own."""
         return "\n".join(f"{each.pointer or '(value)'}: {each.rule}" for each in self.faults)
 
 
 def refusal(*faults: JsonFault) -> JsonRefusal:
-    """The refusal that holds these faults, as many of them and as much of their words as it may hold."""
+    """Return the refusal that holds these faults, as many of them and as much of their words as it may hold."""
     return JsonRefusal(
         tuple(
             JsonFault(truncate(each.pointer, LENGTH, DOTS), truncate(each.rule, LENGTH, DOTS))
@@ -55,12 +52,12 @@ def refusal(*faults: JsonFault) -> JsonRefusal:
     )
 
 
-def below(pointer: str, step: object) -> str:
-    """The pointer to a member or an item."""
+def join_pointer(pointer: str, step: object) -> str:
+    """Return the pointer to a member or an item."""
     return f"{pointer}/{escape_token(step)}"
 
 
-def read(text: str | bytes, limits: JsonLimits = LIMITS) -> JsonValue | JsonRefusal:
+def read_json(text: str | bytes, limits: JsonLimits = LIMITS) -> JsonValue | JsonRefusal:
     """Read a JSON text as a value whose numbers with a point or an exponent are exact (``Decimal``)."""
     found = foreign_json.parse_json(text, limits, number=Decimal)
     return refusal(JsonFault("", found.rule)) if isinstance(found, RefusedJson) else found

@@ -1,8 +1,4 @@
-"""A hand-written schema as xmlschema reads it: parts for explanation, the smallest example, assertions.
-
-Owns every use of xmlschema, which is imported when the first such schema is met. Refuses to judge: its schema
-has no patterns, which libxml2 alone may match, so it answers about one text and about assertions only.
-"""
+"""A hand-written schema as xmlschema reads it: parts for explanation, the smallest example, assertions."""
 
 from __future__ import annotations
 
@@ -14,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from lxml import etree
 
 from agentserver.hygiene.simple_types import XSD
-from agentserver.payload.corrections import Correction, Part, Slot, TextRule, listed
+from agentserver.payload.corrections import Correction, Part, Slot, TextRule, list_words
 from agentserver.payload.fields.field_table import PayloadError
-from agentserver.payload.fields.pattern import objection, sample
+from agentserver.payload.fields.pattern import find_objection, sample_patterns
 from agentserver.payload.sample import WRONG
 
 if TYPE_CHECKING:
@@ -100,7 +96,7 @@ class Model:
         self._made: dict[int, Part] = {}
 
     def part(self) -> Part:
-        """The contents that the root may have."""
+        """Return the contents that the root may have."""
         return self._part(self._root)
 
     def _part(self, element: Any) -> Part:
@@ -162,48 +158,49 @@ class Model:
             if attribute.use == "required":
                 target.set(name, self._text(attribute.type))
         if not kind.has_simple_content():
-            for each in _required(kind.content):
+            for each in _iter_required(kind.content):
                 for _ in range(max(each.min_occurs, 1)):
                     self._fill(etree.SubElement(target, each.name), each, depth - 1)
 
     def _text(self, kind: Any) -> str:
         candidates = [str(value) for value in kind.enumeration or ()]
         patterns = self._patterns.get(_mark(kind), [])
-        if len(patterns) == 1 and not objection(patterns[0]):
-            candidates.append(sample(patterns, kind.min_length or 0, kind.max_length) or "")
+        if len(patterns) == 1 and not find_objection(patterns[0]):
+            candidates.append(sample_patterns(patterns, kind.min_length or 0, kind.max_length) or "")
         candidates += [value for value in (_facet(kind, name) for name in _FACETS) if value]
         return next((text for text in (*candidates, *_TEXTS) if kind.is_valid(text)), "")
 
     def assertions(self, element: etree._Element, most: int) -> Iterator[Correction]:
-        """The assertions that do not hold in a document of its own, at most ``most``.
+        """Yield the assertions that do not hold in a document of its own, at most ``most``.
 
-        One that cannot be computed does not hold: xmlschema and elementpath raise where a number is too long for them.
+        One that cannot be computed does not hold: xmlschema and elementpath raise where a number is too long for
+        them.
         """
         try:
-            yield from map(_broken, islice(self._schema.iter_errors(element), most))
+            yield from map(_describe_assertion, islice(self._schema.iter_errors(element), most))
         except self._gave_up:
             yield Correction(
                 etree.QName(element).localname, "holds a value that its assertions cannot be computed with"
             )
 
 
-def _broken(error: Any) -> Correction:
+def _describe_assertion(error: Any) -> Correction:
     local = "/".join(etree.QName(node).localname for node in _way(error.elem))
     test = getattr(error.validator, "elem", None)
     rule = test.get("test") if test is not None else None
-    return Correction(local, f"must satisfy {listed([rule])}" if rule else "breaks a rule of its schema")
+    return Correction(local, f"must satisfy {list_words([rule])}" if rule else "breaks a rule of its schema")
 
 
 def _way(node: Any) -> list[etree._Element]:
     return [] if node is None else [*reversed(list(node.iterancestors())), node]
 
 
-def _required(group: Any) -> Iterator[Any]:
+def _iter_required(group: Any) -> Iterator[Any]:
     for each in group:
         if not each.min_occurs:
             continue
         if hasattr(each, "model"):
-            yield from _required(each)
+            yield from _iter_required(each)
         else:
             yield each
         if group.model == "choice":
@@ -211,7 +208,7 @@ def _required(group: Any) -> Iterator[Any]:
 
 
 def _mark(kind: Any) -> str:
-    """The id that the pattern's own restriction was given."""
+    """Return the id that the pattern's own restriction was given."""
     steps = () if kind.elem is None else kind.elem.iter()
     return next((str(step.get("id")) for step in steps if step.get("id")), "")
 
@@ -223,9 +220,9 @@ def _facet(kind: Any, name: str) -> str:
 
 
 def _rule(kind: Any) -> str:
-    """The type in words."""
+    """Describe the type."""
     if kind.enumeration:
-        return f"one of {listed([str(value) or chr(34) * 2 for value in kind.enumeration])}"
+        return f"one of {list_words([str(value) or chr(34) * 2 for value in kind.enumeration])}"
     primitive = getattr(kind, "primitive_type", None)
     name = getattr(primitive, "local_name", None) or "string"  # a list and a union have none
     whole = name == "decimal" and kind.is_derived(kind.maps.types[f"{{{XSD}}}integer"])

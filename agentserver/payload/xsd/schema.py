@@ -1,7 +1,5 @@
 """A payload's XSD, from its field table.
 
-Owns the XSD text and its compiled form. Refuses to know values and messages.
-
 Content is ``xs:all`` where nothing repeats, so that a model may order fields as it likes (libxml2 then takes
 a third longer at four fields, and 0.2 ms for 256); else ``xs:sequence``, as XSD 1.0 has no free order with
 repetition. Simple types are narrowed wherever Python's types are narrower than XSD's, so that what the schema
@@ -61,27 +59,27 @@ RESERVED = frozenset(_SHARED)
 
 
 def text(payload: PayloadType, *, documented: bool = False) -> str:
-    """The schema as text; ``documented`` adds what docstrings say, for files that people read."""
+    """Return the schema as text; ``documented`` adds what docstrings say, for files that people read."""
     return etree.tostring(
         _Writer(payload, documented=documented).schema(), encoding="unicode", pretty_print=True
     )
 
 
 def form(kind: ScalarKind) -> str:
-    """The pattern of a kind's texts without white space around them; empty where XSD's own type says all."""
+    """Return the pattern of a kind's texts without white space around them; empty where XSD's own type says all."""
     return _SHARED.get(_BASES[kind], ("", ""))[1]
 
 
-def compiled(markup: str) -> etree.XMLSchema:
-    """The schema for validation. Raises etree.XMLSchemaParseError."""
+def compile_schema(markup: str) -> etree.XMLSchema:
+    """Return the schema for validation. Raises etree.XMLSchemaParseError."""
     return etree.XMLSchema(etree.fromstring(markup))
 
 
 def accepts(schema: etree.XMLSchema, element: etree._Element) -> bool:
-    """True when a schema accepts an element; libxml2 giving up is a no.
+    """Check whether a schema accepts an element; libxml2 giving up is a no.
 
-    lxml asks for the path of every error, and a path counts siblings: of a tree with a long list, all of it wrong, that
-    is quadratic work. A wide element is judged as it is parsed once more, where errors have no path.
+    lxml asks for the path of every error, and a path counts siblings: of a tree with a long list, all of it wrong,
+    that is quadratic work. A wide element is judged as it is parsed once more, where errors have no path.
 
     Args:
         schema: the schema.
@@ -98,15 +96,15 @@ def accepts(schema: etree.XMLSchema, element: etree._Element) -> bool:
 
 
 def wide(element: etree._Element) -> bool:
-    """True when any element in it has more than WIDE children."""
+    """Check whether any element in it has more than WIDE children."""
     return any(map(WIDE.__lt__, map(len, element.iter())))
 
 
 def leaves(payload: PayloadType) -> tuple[etree.XMLSchema, Mapping[tuple[str, str], str]]:
-    """A schema with one element for the text of each scalar field.
+    """Return a schema with one element for the text of each scalar field.
 
     Returns:
-        the schema and, by record name and Python field name, the element that stands for the field.
+        the schema and, by record name and Python field name, the element of the field.
     """
     writer = _Writer(payload, documented=False)
     schema = writer.schema()
@@ -115,7 +113,7 @@ def leaves(payload: PayloadType) -> tuple[etree.XMLSchema, Mapping[tuple[str, st
         for field in record.fields:
             if isinstance(field.type, Scalar):
                 name = names[record.name, field.name] = f"{payload.root}.{len(names)}"
-                writer.typed(_add(schema, "element", name=name), field.type)
+                writer.type_of_scalar(_add(schema, "element", name=name), field.type)
     return etree.XMLSchema(etree.fromstring(etree.tostring(schema))), names
 
 
@@ -151,12 +149,12 @@ class _Writer:
         kind = _add(root, "complexType", name=record.name)
         if record is not self._payload.record:
             self._document(kind, record)
-        elements = record.placed(FieldKind.ELEMENT)
+        elements = record.fields_at(FieldKind.ELEMENT)
         if elements:
             model = _add(kind, "sequence" if record.ordered else "all")
             for field in elements:
                 self._element(model, field)
-        for field in record.placed(FieldKind.ATTRIBUTE):
+        for field in record.fields_at(FieldKind.ATTRIBUTE):
             self._attribute(kind, field)
 
     def _element(self, model: etree._Element, field: Field) -> None:
@@ -171,7 +169,7 @@ class _Writer:
         if isinstance(field.type, RecordType):
             element.set("type", field.type.name)
         else:
-            self.typed(element, field.type)
+            self.type_of_scalar(element, field.type)
 
     def _attribute(self, kind: etree._Element, field: Field) -> None:
         assert isinstance(field.type, Scalar)
@@ -179,16 +177,16 @@ class _Writer:
         if not field.optional:
             attribute.set("use", "required")
         self._document(attribute, field)
-        self.typed(attribute, field.type)
+        self.type_of_scalar(attribute, field.type)
 
     def _document(self, parent: etree._Element, of: Field | RecordType) -> None:
         if not self._documented:
             return
-        doc = of.doc if isinstance(of, RecordType) else _told(of)
+        doc = of.doc if isinstance(of, RecordType) else _document_field(of)
         if doc:
             _add(_add(parent, "annotation"), "documentation").text = doc
 
-    def typed(self, parent: etree._Element, scalar: Scalar) -> None:
+    def type_of_scalar(self, parent: etree._Element, scalar: Scalar) -> None:
         """Give an element or attribute its simple type, named where nothing narrows it."""
         base = _base(scalar)
         if base in _SHARED:
@@ -221,8 +219,8 @@ def _forms(scalar: Scalar) -> Iterator[str]:
             yield "1" if written == "true" else "0"
 
 
-def _told(field: Field) -> str:
-    """The words for a reader of the file: the documentation and the meaning of absence."""
+def _document_field(field: Field) -> str:
+    """Return the documentation of a field with its default."""
     if field.default is None or field.default.factory or field.count is not Count.ONE:
         return field.doc
     if not isinstance(field.type, Scalar) or field.default.value is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agentserver.payload.foreign.lock import LockedTool, ServerLock, written
+from agentserver.payload.foreign.lock import LockedTool, ServerLock, write_lock
 from agentserver.payload.foreign.results import ToolFailure, ToolResult
 from agentserver.payload.foreign.servers import McpServer
 
@@ -17,7 +17,7 @@ ODD = LockedTool(
     {"type": "object", "properties": {"any": {}}},
     {"type": "object", "properties": {"sum": {"type": "integer"}}},
 )
-LOCK = written(ServerLock("far 1", "2026-07-28", (ECHO, ODD)))
+LOCK = write_lock(ServerLock("far 1", "2026-07-28", (ECHO, ODD)))
 HEAD = "name: desk\nprovenance: {mode: audit}\n"
 
 

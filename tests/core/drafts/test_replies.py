@@ -11,7 +11,7 @@ from agentserver.core.messages import Drafts, Failed
 from agentserver.core.records.wording import WORDING
 from agentserver.core.refusals import Refusal
 from agentserver.core.state.budget import Room
-from agentserver.payload.codec import Codecs, Unlisted
+from agentserver.payload.codec import Codecs, UndeclaredPayload
 from agentserver.wire.envelope import Bounds
 from tests.core.paper import Answer, Ask, Note
 
@@ -42,7 +42,7 @@ def test_responses_become_drafts_in_their_order(several):
         ("b", CODECS.of(Ask).name),
     ]
     assert [draft.markup for draft in found.drafts] == [markup(Answer("1")), markup(Ask("2"))]
-    assert [CODECS.named(draft.root).decode(draft.element) for draft in found.drafts] == [
+    assert [CODECS.for_root(draft.root).decode(draft.element) for draft in found.drafts] == [
         Answer("1"),
         Ask("2"),
     ]
@@ -57,10 +57,10 @@ def test_a_class_that_the_closed_codecs_do_not_hold_is_refused_with_advice_for_t
         found = normalise(value, closed, Bounds(), AMPLE)
         assert (found.code, found.to, found.corrections) == (Code.VALIDATION, "b", ())
         assert "list it under replies:" in WORDING.whole(found.detail)
-    assert closed.named(CODECS.of(Note).name) is None
-    with pytest.raises(Unlisted):
+    assert closed.for_root(CODECS.of(Note).name) is None
+    with pytest.raises(UndeclaredPayload):
         closed.add(Note)
-    with pytest.raises(Unlisted):
+    with pytest.raises(UndeclaredPayload):
         closed.add(Note.__payload__)
     assert closed.add(Ask) is closed.of(Ask)
 
@@ -116,7 +116,10 @@ def test_a_target_is_exactly_the_text_it_holds(name):
 
 def test_text_is_read_strictly_where_that_is_possible():
     found = read((markup(Ask("1")) + "\n" + markup(Note("2"))).encode())
-    assert [CODECS.named(draft.root).decode(draft.element) for draft in found.drafts] == [Ask("1"), Note("2")]
+    assert [CODECS.for_root(draft.root).decode(draft.element) for draft in found.drafts] == [
+        Ask("1"),
+        Note("2"),
+    ]
     assert [draft.to for draft in found.drafts] == [None, None]
     assert (found.deprecated, found.repairs) == (True, ())
 

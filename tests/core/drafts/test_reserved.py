@@ -22,7 +22,7 @@ from agentserver.core.guard import Rewrite
 from agentserver.core.messages import Reply
 from agentserver.core.records.details import GuardNote
 from agentserver.core.refusals import system_error
-from agentserver.payload.codec import SYSTEM, Codecs, Generated
+from agentserver.payload.codec import SYSTEM, Codecs, GeneratedCodec
 from agentserver.payload.fields.describe import table
 from agentserver.payload.xmlify import PayloadError
 from agentserver.payload.xsd_codec import bind
@@ -266,7 +266,7 @@ def test_no_payload_bears_a_name_of_the_systems(name):
 
 def test_no_payload_lives_in_the_systems_namespace():
     described = table(TodoNote, namespace=SYSTEM, version=2)
-    for make in (Generated, lambda made: Codecs([made])):
+    for make in (GeneratedCodec, lambda made: Codecs([made])):
         with pytest.raises(PayloadError, match="the system's own"):
             make(described)
     with pytest.raises(PayloadError, match="server's own"):
@@ -282,7 +282,7 @@ def test_no_payload_lives_in_the_systems_namespace():
 
 
 def test_a_codec_made_elsewhere_bears_no_name_of_the_systems():
-    class Foreign(Generated):
+    class Foreign(GeneratedCodec):
         def __init__(self):
             super().__init__(table(Note))
             self.name = f"{{{SYSTEM}:v1}}Grant"

@@ -11,7 +11,7 @@ import pytest
 
 from agentserver.engines.sqlite.care.handoffs import JournalHeads
 from agentserver.engines.sqlite.file import JournalOptions, open_writing
-from agentserver.handoff.audit import Flaw, HandoffEntry, Seal, sealed
+from agentserver.handoff.audit import Flaw, HandoffEntry, Seal, seal_record
 from agentserver.handoff.edge import records
 from agentserver.handoff.edge.heads import ChainHead, NoteHeads
 from agentserver.handoff.edge.records import AuditFile, verify_file
@@ -80,7 +80,7 @@ def rewritten(text, start=START):
         members = {
             key: value for key, value in json.loads(line).items() if key not in {"seq", "previous", "hash"}
         }
-        new, start = sealed(HandoffEntry(tuple(members.items())), start)
+        new, start = seal_record(HandoffEntry(tuple(members.items())), start)
         made.append(f"{new}\n")
     return made
 
@@ -195,7 +195,7 @@ def test_a_writer_that_died_between_head_and_file_is_told_from_a_forger(
 ):
     """The next one ends the line that the dead one began."""
     last = json.loads(lines(path)[-1])
-    line, end = sealed(record("schema"), Seal(last["seq"], last["hash"]))
+    line, end = seal_record(record("schema"), Seal(last["seq"], last["hash"]))
     heads.keep(ChainHead(end, line))
     with path.open("a") as file:
         file.write(f"{line}\n"[: len(line) + 1 if written is None else written])

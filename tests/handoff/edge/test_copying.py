@@ -7,7 +7,7 @@ import pytest
 from anyio import to_thread
 
 from agentserver.handoff.audit import HandoffEntry
-from agentserver.handoff.edge.copying import copying
+from agentserver.handoff.edge.copying import copy_records
 from agentserver.handoff.edge.records import verify_file
 from tests.machine import HANGS
 
@@ -22,7 +22,7 @@ async def test_what_waits_is_written_on_leaving_and_the_chain_goes_on(tmp_path):
     path = tmp_path / "out" / "audit.jsonl"
     said = []
     for _ in range(2):
-        async with copying(path, said.append) as copy:
+        async with copy_records(path, said.append) as copy:
             for n in range(25):
                 copy.append(record(n))
     assert ((await to_thread.run_sync(verify_file, path)).count, said) == (50, [])
@@ -31,7 +31,7 @@ async def test_what_waits_is_written_on_leaving_and_the_chain_goes_on(tmp_path):
 async def test_a_failing_disk_is_told_once_and_counted(tmp_path):
     (tmp_path / "file").write_text("")
     said = []
-    async with copying(tmp_path / "file" / "audit.jsonl", said.append) as copy:
+    async with copy_records(tmp_path / "file" / "audit.jsonl", said.append) as copy:
         for n in range(5):
             copy.append(record(n))
     first, last = said
@@ -41,7 +41,7 @@ async def test_a_failing_disk_is_told_once_and_counted(tmp_path):
 
 async def test_a_slow_disk_holds_nobody_up(tmp_path):
     said, going, begun = [], threading.Event(), threading.Event()
-    async with copying(tmp_path / "audit.jsonl", said.append, waiting=3) as copy:
+    async with copy_records(tmp_path / "audit.jsonl", said.append, waiting=3) as copy:
         slow = copy._file.append
         copy._file.append = lambda each: (begun.set(), going.wait(HANGS), slow(each))
         copy.append(record(0))
@@ -58,7 +58,7 @@ async def test_a_slow_disk_holds_nobody_up(tmp_path):
 async def test_a_disk_that_never_answers_does_not_keep_the_server(tmp_path, monkeypatch):
     monkeypatch.setattr("agentserver.handoff.edge.copying.PATIENCE", 0.05)
     said, never = [], threading.Event()
-    async with copying(tmp_path / "audit.jsonl", said.append) as copy:
+    async with copy_records(tmp_path / "audit.jsonl", said.append) as copy:
         copy._file.append = lambda each: never.wait(HANGS)
         copy.append(record(1))
         await anyio.sleep(0.01)

@@ -137,7 +137,7 @@ def test_a_spoiled_note_is_a_flaw_and_the_chain_starts_anew_behind_it(path, told
     assert (found.line, "is spoiled" in found.detail) == (1, True)
     path.write_text("")
     AuditFile(path, told.append).append(RECORD)
-    assert "the chain starts anew" in told[-1]
+    assert "a new chain starts" in told[-1]
     assert verify_file(path).count == 1
 
 

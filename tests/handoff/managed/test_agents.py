@@ -10,9 +10,9 @@ import pytest
 
 pytest.importorskip("anthropic")
 
-from agentserver.handoff.edge.cursor import Reached, SessionCursor
-from agentserver.handoff.judgement import Approved, Circumstances, judge
-from agentserver.handoff.managed.agents import ManagedOutput, Patience, SourceLost, Steering
+from agentserver.handoff.edge.cursor import CursorPosition, SessionCursor
+from agentserver.handoff.judgement import ApprovedRequest, Circumstances, judge
+from agentserver.handoff.managed.agents import ManagedOutput, Patience, SourceLost, SteeringEvent
 from agentserver.handoff.managed.orchestrate import Desk, run
 from agentserver.handoff.reference import reference
 from agentserver.handoff.requests import RequestRefusal, read_text
@@ -129,8 +129,8 @@ def test_a_call_that_waits_for_its_answer_is_taken_by_the_first_listener(fake, t
 
 def test_a_cursor_that_is_spoiled_is_named(fake, tmp_path):
     cursor = SessionCursor("sesn_src", tmp_path)
-    cursor.keep(Reached("2026-07-02T00:00:01+00:00", ("a",)))
-    assert cursor.read() == Reached("2026-07-02T00:00:01+00:00", ("a",))
+    cursor.keep(CursorPosition("2026-07-02T00:00:01+00:00", ("a",)))
+    assert cursor.read() == CursorPosition("2026-07-02T00:00:01+00:00", ("a",))
     cursor.path.write_text("{")
     with pytest.raises(ValueError, match="no note of how far"):
         listened(fake[1], tmp_path)
@@ -288,7 +288,7 @@ def test_an_agent_id_gets_a_session_of_its_own(fake):
 @pytest.fixture
 def approved():
     verdict = judge(reference(), read_text(json.dumps(request())), Circumstances("s", "t"))
-    assert isinstance(verdict, Approved)
+    assert isinstance(verdict, ApprovedRequest)
     return verdict
 
 
@@ -296,7 +296,7 @@ def test_a_rate_limited_delivery_is_sent_again(fake, approved):
     service, client = fake
     service.refusals = [(429, {"retry-after": "3"}), (529, {})]
     waits = []
-    assert Steering(client, patience=Patience(sleep=waits.append)).steer("sesn_t", approved)
+    assert SteeringEvent(client, patience=Patience(sleep=waits.append)).steer("sesn_t", approved)
     assert waits == [3.0, 1.0]
     assert len(service.sent) == 1
 
@@ -305,7 +305,7 @@ def test_a_rate_limited_delivery_is_sent_again(fake, approved):
 def test_a_delivery_that_may_have_arrived_or_never_will_is_not_sent_again(fake, approved, status):
     service, client = fake
     service.refusals = [(status, {})]
-    assert not Steering(client, patience=Patience(sleep=pytest.fail)).steer("sesn_t", approved)
+    assert not SteeringEvent(client, patience=Patience(sleep=pytest.fail)).steer("sesn_t", approved)
     assert service.sent == []
 
 
@@ -313,7 +313,7 @@ def test_patience_ends(fake, approved):
     service, client = fake
     service.refusals = [(429, {})] * 5
     waits = []
-    assert not Steering(client, patience=Patience(sleep=waits.append)).steer("sesn_t", approved)
+    assert not SteeringEvent(client, patience=Patience(sleep=waits.append)).steer("sesn_t", approved)
     assert waits == [0.5, 1.0, 2.0, 4.0]
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentserver.handoff.managed import document
-from agentserver.handoff.managed.scanner import DEPTH, PENDING, Found, Scanner
+from agentserver.handoff.managed.scanner import DEPTH, PENDING, FoundRequest, Scanner
 from agentserver.handoff.requests import LONGEST, RequestRefusal
 from tests.fuzzing import examples
 
@@ -25,13 +25,13 @@ REQUEST = {
 RAW = json.dumps(REQUEST)
 
 
-def scan(*pieces: str) -> tuple[Found, ...]:
+def scan(*pieces: str) -> tuple[FoundRequest, ...]:
     scanner = Scanner()
     return (*(found for piece in pieces for found in scanner.feed(piece)), *scanner.end())
 
 
 def test_a_nested_request_is_found_whole():
-    assert scan(RAW) == (Found(RAW),)
+    assert scan(RAW) == (FoundRequest(RAW),)
 
 
 def test_the_expression_that_it_replaces_stops_at_the_first_brace():
@@ -53,7 +53,7 @@ def test_the_expression_that_it_replaces_stops_at_the_first_brace():
     ],
 )
 def test_key_order_white_space_and_escapes_do_not_matter(text):
-    assert scan(text) == (Found(text),)
+    assert scan(text) == (FoundRequest(text),)
 
 
 @pytest.mark.parametrize(
@@ -73,16 +73,16 @@ def test_key_order_white_space_and_escapes_do_not_matter(text):
     ],
 )
 def test_a_request_inside_prose_is_found(text):
-    assert scan(text) == (Found(RAW),)
+    assert scan(text) == (FoundRequest(RAW),)
 
 
 def test_several_in_one_text_come_in_order():
     other = RAW.replace("LEGAL-12", "LEGAL-13")
-    assert scan(f"{RAW} and {other}") == (Found(RAW), Found(other))
+    assert scan(f"{RAW} and {other}") == (FoundRequest(RAW), FoundRequest(other))
 
 
 def test_a_request_quoted_in_another_document_is_reported_not_asked():
-    quoted = Found(RAW, RequestRefusal.NESTED_REQUEST)
+    quoted = FoundRequest(RAW, RequestRefusal.NESTED_REQUEST)
     assert scan(json.dumps({"tool_output": [REQUEST]})) == (quoted,)
 
 
@@ -95,27 +95,33 @@ def test_a_request_is_quoted_in_an_object_an_array_and_a_document_of_any_size_al
     text = form % ("x" * size, RAW)
     text = f"{text[:-1]}, {json.dumps('y' * size)}]" if text.endswith("]") else text
     pieces = [text] if piece is None else [text[at : at + piece] for at in range(0, len(text), piece)]
-    assert scan(*pieces) == (Found(RAW, RequestRefusal.NESTED_REQUEST),)
-    assert scan(*pieces, RAW) == (Found(RAW, RequestRefusal.NESTED_REQUEST), Found(RAW))
+    assert scan(*pieces) == (FoundRequest(RAW, RequestRefusal.NESTED_REQUEST),)
+    assert scan(*pieces, RAW) == (FoundRequest(RAW, RequestRefusal.NESTED_REQUEST), FoundRequest(RAW))
 
 
 def test_a_request_inside_a_document_that_breaks_off_was_quoted_by_what_was_closed_around_it():
-    assert scan(f'{{"a": [{RAW}], oops') == (Found(RAW, RequestRefusal.NESTED_REQUEST),)
-    assert scan(f'{{"a": [{RAW}, oops') == (Found(RAW),)
-    assert scan(f'{{"a": [{RAW}], "b": {RAW} oops') == (Found(RAW, RequestRefusal.NESTED_REQUEST), Found(RAW))
+    assert scan(f'{{"a": [{RAW}], oops') == (FoundRequest(RAW, RequestRefusal.NESTED_REQUEST),)
+    assert scan(f'{{"a": [{RAW}, oops') == (FoundRequest(RAW),)
+    assert scan(f'{{"a": [{RAW}], "b": {RAW} oops') == (
+        FoundRequest(RAW, RequestRefusal.NESTED_REQUEST),
+        FoundRequest(RAW),
+    )
 
 
 def test_many_requests_in_one_document_are_quoted_without_waiting_for_its_end():
     scanner = Scanner()
     found = scanner.feed("[" + f"{RAW}," * (PENDING + 5))
-    assert found == (Found(RAW, RequestRefusal.NESTED_REQUEST),) * 5
+    assert found == (FoundRequest(RAW, RequestRefusal.NESTED_REQUEST),) * 5
 
 
 def test_json_that_is_no_request_is_on_nobodys_record():
     nested = '{"a":' * 50_000 + "1" + "}" * 50_000
     for text in (nested, '{"a":' * 50_000, '{"a":"' + "x" * 5 * LONGEST + '"}', "[" * 50_000, '{"' * 50_000):
         assert scan(text) == ()
-        assert scan(text + RAW)[-1:] in {(Found(RAW),), (Found(RAW, RequestRefusal.NESTED_REQUEST),)}
+        assert scan(text + RAW)[-1:] in {
+            (FoundRequest(RAW),),
+            (FoundRequest(RAW, RequestRefusal.NESTED_REQUEST),),
+        }
 
 
 def test_a_request_inside_a_string_is_text():
@@ -162,7 +168,7 @@ def test_bounds_are_reported():
         assert [found.fault for found in scan(text)] == [RequestRefusal.OVER_BOUND]
         assert [found.fault for found in scan(*text)] == [RequestRefusal.OVER_BOUND]
         assert len(scan(text)[0].raw) <= LONGEST
-        assert scan(text + RAW)[-1] == Found(RAW)
+        assert scan(text + RAW)[-1] == FoundRequest(RAW)
 
 
 def test_what_is_held_is_bounded():
@@ -178,7 +184,7 @@ def test_a_copy_goes_on_by_itself():
     scanner = Scanner()
     scanner.feed(RAW[:40])
     other = scanner.copy()
-    assert scanner.feed(RAW[40:]) == (Found(RAW),)
+    assert scanner.feed(RAW[40:]) == (FoundRequest(RAW),)
     (found,) = (*other.feed('",oops'), *other.end())
     assert found.fault is RequestRefusal.INVALID_JSON
 
@@ -261,8 +267,8 @@ def test_every_single_cut_of_a_real_text():
 )
 def test_whatever_a_request_carries_it_is_found_behind_any_prose(value, prose):
     raw = json.dumps({"x": value, "type": "handoff_request"})
-    assert Found(raw) in scan(prose, "\n}\n", raw) or '"' in prose or "{" in prose
-    assert Found(raw) in scan(prose.replace("{", ""), raw)
+    assert FoundRequest(raw) in scan(prose, "\n}\n", raw) or '"' in prose or "{" in prose
+    assert FoundRequest(raw) in scan(prose.replace("{", ""), raw)
 
 
 DOCUMENTS = st.recursive(
@@ -286,7 +292,7 @@ def test_of_whole_documents_those_that_are_requests_ask_and_those_that_hold_some
 ):
     text = between.join(json.dumps(value) for value in values)
     expected = [
-        Found(RAW, None if value == REQUEST else RequestRefusal.NESTED_REQUEST)
+        FoundRequest(RAW, None if value == REQUEST else RequestRefusal.NESTED_REQUEST)
         for value in values
         for _ in range(requests_in(value))
     ]

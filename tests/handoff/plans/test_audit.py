@@ -7,7 +7,7 @@ from datetime import date
 
 import pytest
 
-from agentserver.handoff.plans.audit import TOLD, FindingsFormat, audit_plan, fails, written
+from agentserver.handoff.plans.audit import TOLD, FindingsFormat, audit_plan, fails, write_findings
 from agentserver.handoff.plans.chain import StepSeverity
 from agentserver.handoff.plans.steps import StepsError
 from agentserver.handoff.validation import loader
@@ -49,7 +49,7 @@ def found(root, *rows, day=DAY):
 def test_a_plan_that_fits(root):
     rows = (f'1,,{cell("a.v1")},"two\nlines"', f"2,{cell('a.v1')},,")
     assert found(root, *rows) == []
-    assert written([], "p.csv", FindingsFormat.TEXT) == "p.csv: every handoff is typed and fits"
+    assert write_findings([], "p.csv", FindingsFormat.TEXT) == "p.csv: every handoff is typed and fits"
 
 
 def test_findings_have_the_line_of_the_step_that_hands_over(root):
@@ -148,21 +148,24 @@ def test_each_schema_is_opened_once(root, monkeypatch):
 
 def test_the_three_forms(root):
     findings = audit_plan(plan(root, "1,,,", "2,,,"), root, DAY)
-    assert written(findings, "p.csv", FindingsFormat.TEXT).startswith(
+    assert write_findings(findings, "p.csv", FindingsFormat.TEXT).startswith(
         "p.csv:2: HARD PAYLOAD_UNTYPED: step 1->step 2"
     )
-    assert json.loads(written(findings, "p.csv", FindingsFormat.JSON))[0]["row"] == 2
-    sarif = json.loads(written(findings, "p.csv", FindingsFormat.SARIF))
+    assert json.loads(write_findings(findings, "p.csv", FindingsFormat.JSON))[0]["row"] == 2
+    sarif = json.loads(write_findings(findings, "p.csv", FindingsFormat.SARIF))
     (run,) = sarif["runs"]
     assert {rule["id"] for rule in run["tool"]["driver"]["rules"]} == set(TOLD)
     (result,) = run["results"]
     assert result["level"] == "error"
     assert result["locations"][0]["physicalLocation"]["region"]["startLine"] == 2
-    spaced = json.loads(written(findings, "a plan/p#1.csv", FindingsFormat.SARIF))["runs"][0]["results"][0]
+    spaced = json.loads(write_findings(findings, "a plan/p#1.csv", FindingsFormat.SARIF))["runs"][0][
+        "results"
+    ][0]
     assert spaced["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "a%20plan/p%231.csv"
     warned = audit_plan(plan(root, "1,,,", "2,,,"), root, date(2026, 1, 1))
     assert (
-        json.loads(written(warned, "p", FindingsFormat.SARIF))["runs"][0]["results"][0]["level"] == "warning"
+        json.loads(write_findings(warned, "p", FindingsFormat.SARIF))["runs"][0]["results"][0]["level"]
+        == "warning"
     )
 
 

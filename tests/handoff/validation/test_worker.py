@@ -241,7 +241,7 @@ def test_a_schema_that_hangs_libxml2_is_killed(shared):
     ],
 )
 def test_a_dollar_is_the_end_of_the_text(pattern, expected):
-    assert validator.anchored(pattern) == expected
+    assert validator.anchor(pattern) == expected
 
 
 def test_whatever_a_schema_sets_off_is_an_answer():

@@ -17,7 +17,7 @@ from agentserver.config.glimpse import servers
 from agentserver.contract import SystemError
 from agentserver.mcp.client.connection import ask
 from agentserver.mcp.client.process import plain
-from agentserver.payload.foreign.lock import written
+from agentserver.payload.foreign.lock import write_lock
 from tests.machine import HANGS
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Project:
         assert mistakes == ()
         path = self.root / lock_path("far")
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(written(ask(found[0], directory, plain).lock))
+        path.write_text(write_lock(ask(found[0], directory, plain).lock))
 
     def load(self) -> config.Organism:
         return config.load(self.root / "organism.yaml", environ=self.environ)

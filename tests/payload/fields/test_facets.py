@@ -11,11 +11,11 @@ import pytest
 from annotated_types import Ge, Gt, Interval, Le, Len, Lt, MaxLen, MinLen, MultipleOf
 
 from agentserver.contract import Pattern
-from agentserver.payload.codec import Generated
+from agentserver.payload.codec import GeneratedCodec
 from agentserver.payload.corrections import label
 from agentserver.payload.fields import facets as facets_module
 from agentserver.payload.fields.describe import table
-from agentserver.payload.fields.facets import FACETS, NO_FACETS, Facet, Facets, fits, narrowed
+from agentserver.payload.fields.facets import FACETS, NO_FACETS, Facet, Facets, fits, narrow_facets
 from agentserver.payload.fields.field_table import PayloadError, Scalar
 from agentserver.payload.fields.lexical import WRITERS, ScalarKind
 from agentserver.payload.json.schema import json_schema
@@ -59,14 +59,14 @@ def test_each_entry_has_its_field_its_marks_and_a_case_here():
 @pytest.mark.parametrize(("facet", "kind"), ENTRIES, ids=lambda each: getattr(each, "name", str(each)))
 def test_a_facet_narrows_the_schema_the_example_and_the_correction(facet, kind):
     mark, outside = SHOWN[facet.name, kind]
-    codec, free = Generated(table(cls(kind, mark))), Generated(table(cls(kind)))
+    codec, free = GeneratedCodec(table(cls(kind, mark))), GeneratedCodec(table(cls(kind)))
     assert codec.xsd() != free.xsd()
     assert codec.valid(parse(codec.example()))
     wrong = parse(codec.example())
     wrong[0].text = WRITERS[kind](outside)
     assert free.valid(wrong)
     assert not codec.valid(wrong)
-    facets = narrowed(kind, _apart(mark))
+    facets = narrow_facets(kind, _apart(mark))
     assert label(Scalar(kind, facets)).startswith(label(Scalar(kind)) + " ")
     assert [each.rule for each in codec.faults(wrong)] == [f"must be {label(Scalar(kind, facets))}"]
     assert fits(facets, example(table(cls(kind, mark)).record).v)
@@ -93,11 +93,13 @@ def test_a_kind_that_a_facet_does_not_narrow_is_refused_with_its_marks_and_a_way
 
 
 def test_marks_of_one_facet_are_merged_to_the_tightest():
-    assert narrowed(ScalarKind.INT, [Ge(1), Gt(1), Le(9), Lt(12)]) == narrowed(ScalarKind.INT, [Gt(1), Le(9)])
-    assert narrowed(ScalarKind.STR, [MinLen(1), MinLen(3), MaxLen(9), MaxLen(5)]) == narrowed(
+    assert narrow_facets(ScalarKind.INT, [Ge(1), Gt(1), Le(9), Lt(12)]) == narrow_facets(
+        ScalarKind.INT, [Gt(1), Le(9)]
+    )
+    assert narrow_facets(ScalarKind.STR, [MinLen(1), MinLen(3), MaxLen(9), MaxLen(5)]) == narrow_facets(
         ScalarKind.STR, _apart(Len(3, 5))
     )
-    both = narrowed(ScalarKind.STR, [Pattern("a+"), Pattern("b+")])
+    both = narrow_facets(ScalarKind.STR, [Pattern("a+"), Pattern("b+")])
     assert both.patterns == ("a+", "b+")
 
 
@@ -129,7 +131,7 @@ def test_an_invented_facet_is_seen_in_the_xsd_the_json_schema_the_example_and_th
     )
     monkeypatch.setattr(facets_module, "FACETS", (*FACETS, invented))
     monkeypatch.setattr(facets_module, "NO_FACETS", WiderFacets())
-    codec = Generated(table(cls(ScalarKind.STR, Quiet(), MaxLen(5), Pattern("[a-zA-Z]+"))))
+    codec = GeneratedCodec(table(cls(ScalarKind.STR, Quiet(), MaxLen(5), Pattern("[a-zA-Z]+"))))
     assert 'value="[^A-Z]*"' in codec.xsd()
     schema = json_schema(codec)["properties"]["v"]
     if stated:
@@ -147,7 +149,7 @@ def test_an_invented_facet_is_seen_in_the_xsd_the_json_schema_the_example_and_th
 def test_a_facet_narrows_the_json_schema_in_keywords_or_in_words(facet, kind):
     mark, _ = SHOWN[facet.name, kind]
     narrow, free = (
-        json_schema(Generated(table(made)))["properties"]["v"] for made in (cls(kind, mark), cls(kind))
+        json_schema(GeneratedCodec(table(made)))["properties"]["v"] for made in (cls(kind, mark), cls(kind))
     )
     assert narrow != free
 

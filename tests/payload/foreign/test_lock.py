@@ -12,9 +12,9 @@ from agentserver.payload.foreign.lock import (
     ServerLock,
     differences,
     forms,
-    locked,
+    read_lock,
     tool,
-    written,
+    write_lock,
 )
 
 TAKES: Any = {"type": "object", "properties": {"x": {"type": "number", "minimum": 0.1}}}
@@ -24,10 +24,10 @@ LOCK = ServerLock("far 1", "2026-07-28", (ECHO, SUM))
 
 
 def test_a_lock_is_read_as_it_was_written() -> None:
-    read = locked(written(LOCK).encode())
+    read = read_lock(write_lock(LOCK).encode())
     assert read == ServerLock("far 1", "2026-07-28", (SUM, ECHO))
     assert [*read.tools[1].takes] == ["type", "properties"]
-    assert written(read) == written(LOCK)
+    assert write_lock(read) == write_lock(LOCK)
     assert read.tool("echo") == ECHO
     assert read.tool("none") is None
 
@@ -44,10 +44,10 @@ def test_a_lock_is_read_as_it_was_written() -> None:
     ],
 )
 def test_a_text_that_was_changed_is_no_lock(old: str, new: str, said: str) -> None:
-    text = written(LOCK)
+    text = write_lock(LOCK)
     assert old in text
     with pytest.raises(LockError, match=said):
-        locked(text.replace(old, new).encode())
+        read_lock(text.replace(old, new).encode())
 
 
 def _nested(levels: int) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def _nested(levels: int) -> dict[str, Any]:
 def test_a_schema_that_no_lock_may_hold_is_refused_when_it_would_be_written(schema: Any, said: str) -> None:
     odd = LockedTool("odd", "", schema)
     with pytest.raises(LockError, match=said):
-        written(ServerLock("far 1", "2026-07-28", (ECHO, odd)))
+        write_lock(ServerLock("far 1", "2026-07-28", (ECHO, odd)))
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_a_schema_that_no_lock_may_hold_is_refused_when_it_would_be_written(sche
 )
 def test_anything_else_is_no_lock(text: bytes) -> None:
     with pytest.raises(LockError):
-        locked(text)
+        read_lock(text)
 
 
 def test_a_difference_is_named_in_our_own_words() -> None:

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from agentserver.payload.foreign.mapping import Mapped, UnmappableError, codec_of, mapped
-from agentserver.payload.foreign.shapes import inward, outward
+from agentserver.payload.foreign.mapping import MappedSchema, UnmappableError, codec_of, map_schema
+from agentserver.payload.foreign.shapes import from_foreign, to_foreign
 from agentserver.payload.json.elements import element_of, value_from
 from agentserver.payload.json.values import JsonRefusal
 from tests.core.strategies import parse
@@ -25,17 +25,17 @@ LOOSE = ("array", ["string", "integer"])
 """Types whose lists are JSON as text, which tells an empty list from none."""
 
 
-def of(schema: Any) -> Mapped:
-    return mapped(schema, name="tool", namespace="urn:mcp:far:tool")
+def of(schema: Any) -> MappedSchema:
+    return map_schema(schema, name="tool", namespace="urn:mcp:far:tool")
 
 
-def through(mapping: Mapped, value: Any) -> Any:
+def through(mapping: MappedSchema, value: Any) -> Any:
     """A foreign value as a payload in XML, and as a foreign value again."""
     codec = codec_of(mapping.cls)
-    element = element_of(codec, inward(mapping.shape, value))
+    element = element_of(codec, from_foreign(mapping.shape, value))
     assert not isinstance(element, JsonRefusal), str(element)
     payload = codec.decode(parse(codec.encode(codec.decode(element))))
-    return outward(mapping.shape, value_from(codec, payload))
+    return to_foreign(mapping.shape, value_from(codec, payload))
 
 
 def scalars() -> st.SearchStrategy[tuple[Any, st.SearchStrategy[Any]]]:
@@ -157,7 +157,7 @@ def test_an_example_of_the_class_is_valid_by_the_schema(schema: Any) -> None:
     mapping = of(made)
     if not mapping.loose:
         codec = codec_of(mapping.cls)
-        value = outward(mapping.shape, value_from(codec, codec.decode(parse(codec.example()))))
+        value = to_foreign(mapping.shape, value_from(codec, codec.decode(parse(codec.example()))))
         assert Draft202012Validator(made).is_valid(value)
 
 
@@ -199,7 +199,7 @@ def test_a_schema_that_is_no_object_is_json_as_text_as_a_whole(schema: Any) -> N
     mapping = of(schema)
     assert [note.pointer for note in mapping.notes] == [""]
     assert through(mapping, [1, {"a": None}]) == [1, {"a": None}]
-    refused = outward(mapping.shape, {"json": "{"})
+    refused = to_foreign(mapping.shape, {"json": "{"})
     assert str(refused) == "(value): must be JSON text in UTF-8"
 
 
@@ -262,7 +262,7 @@ def test_a_schema_of_any_size_ends_soon() -> None:
 
 def test_a_name_of_the_systems_own_is_refused() -> None:
     with pytest.raises(UnmappableError, match="a name of the system's own payloads"):
-        mapped({"type": "object"}, name="SystemError", namespace="urn:mcp:far:x")
+        map_schema({"type": "object"}, name="SystemError", namespace="urn:mcp:far:x")
 
 
 def test_json_as_text_is_bounded() -> None:

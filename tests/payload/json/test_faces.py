@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from agentserver.contract import Attribute, Element, Pattern, SystemError, TodoUntil
-from agentserver.payload.codec import Codecs, Generated
+from agentserver.payload.codec import Codecs, GeneratedCodec
 from agentserver.payload.fields.describe import table
 from agentserver.payload.json.elements import ELEMENTS, TEXT, element_of, value_of
 from agentserver.payload.json.schema import json_schema
-from agentserver.payload.json.values import LIMITS, JsonRefusal, read
+from agentserver.payload.json.values import LIMITS, JsonRefusal, read_json
 from agentserver.payload.xsd_codec import Binding, XsdCodec
 from tests.core.strategies import SCALARS, classes, parse, values
 from tests.fuzzing import examples
@@ -38,7 +38,7 @@ ODD = (
 )  # fmt: skip
 
 
-def schema_of(codec: Generated) -> Draft202012Validator:
+def schema_of(codec: GeneratedCodec) -> Draft202012Validator:
     found = json_schema(codec)
     assert isinstance(found, dict)
     Draft202012Validator.check_schema(found)
@@ -49,12 +49,12 @@ def schema_of(codec: Generated) -> Draft202012Validator:
 @LAW
 @given(classes(), st.data())
 def test_every_valid_value_passes_through_json_unchanged(cls: type, data: st.DataObject) -> None:
-    codec = Generated(table(cls))
+    codec = GeneratedCodec(table(cls))
     value = data.draw(values(codec.described.record))
     given = value_of(codec, parse(codec.encode(value)))
     assert schema_of(codec).is_valid(given)
     text = json.dumps(given, allow_nan=False)
-    for taken in (given, json.loads(text), read(text)):
+    for taken in (given, json.loads(text), read_json(text)):
         element = element_of(codec, taken)
         assert not isinstance(element, JsonRefusal), str(element)
         assert codec.valid(element)
@@ -66,7 +66,7 @@ def test_every_valid_value_passes_through_json_unchanged(cls: type, data: st.Dat
 def test_what_is_taken_is_valid_by_both_schemas_and_the_rest_is_explained(
     cls: type, data: st.DataObject
 ) -> None:
-    codec = Generated(table(cls))
+    codec = GeneratedCodec(table(cls))
     given = value_of(codec, parse(codec.encode(data.draw(values(codec.described.record)))))
     for _ in range(data.draw(st.integers(1, 3))):
         given = _altered(given, data)
@@ -123,8 +123,8 @@ def _altered(value: Any, data: st.DataObject) -> Any:
     return data.draw(st.sampled_from((*ODD, "SECRET")))
 
 
-def single(kind: Any) -> Generated:
-    return Generated(table(dataclasses.make_dataclass("Single", [("value", kind)])))
+def single(kind: Any) -> GeneratedCodec:
+    return GeneratedCodec(table(dataclasses.make_dataclass("Single", [("value", kind)])))
 
 
 EXACT = [
@@ -198,7 +198,7 @@ class Order:
     notes: list[str] = field(default_factory=list)
 
 
-ORDER = Generated(table(Order))
+ORDER = GeneratedCodec(table(Order))
 GOOD: Any = {"from": "Ada", "lines": [{"sku": "AB-1"}], "spare": None, "price": "1.50"}
 
 
@@ -402,11 +402,11 @@ def test_a_pattern_that_only_xsd_has_is_told_in_words() -> None:
     ],
 )
 def test_text_beyond_json_or_its_bounds_is_refused(text: str | bytes, rule: str) -> None:
-    assert str(read(text)) == f"(value): {rule}"
+    assert str(read_json(text)) == f"(value): {rule}"
 
 
 def test_text_within_the_bounds_keeps_its_digits() -> None:
-    assert read("[" * LIMITS.depth + "]" * LIMITS.depth) is not None
-    assert read('{"a": [1.10, 1e400, -0, 18446744073709551617, "\\ud83d\\ude00"]}') == {
+    assert read_json("[" * LIMITS.depth + "]" * LIMITS.depth) is not None
+    assert read_json('{"a": [1.10, 1e400, -0, 18446744073709551617, "\\ud83d\\ude00"]}') == {
         "a": [Decimal("1.10"), Decimal("1e400"), 0, 18446744073709551617, "😀"]
     }

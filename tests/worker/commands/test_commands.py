@@ -20,7 +20,7 @@ from agentserver.config.glimpse import servers
 from agentserver.contract import SystemError
 from agentserver.mcp.client.connection import ask
 from agentserver.mcp.client.process import plain
-from agentserver.payload.foreign.lock import written
+from agentserver.payload.foreign.lock import write_lock
 from agentserver.payload.foreign.servers import CommandIsolation, McpServer
 from agentserver.worker import commands
 from agentserver.worker.commands import open_launch
@@ -107,7 +107,7 @@ def organism_in(folder, isolation, lock=None):
     if lock is True:
         found, directory, mistakes = servers(folder / "organism.yaml", {})
         assert mistakes == ()
-        lock = written(ask(found[0], directory, open_launch).lock)
+        lock = write_lock(ask(found[0], directory, open_launch).lock)
     path.write_text(lock)
     return lock
 

@@ -22,7 +22,7 @@ from agentserver.core.messages import SYSTEM, TODO
 from agentserver.core.state.principals import Trust
 from agentserver.guards.lineage.view.places import Names, Place, places, structure
 from agentserver.guards.lineage.view.references import stamp
-from agentserver.payload.codec import of_system
+from agentserver.payload.codec import is_system_name
 from agentserver.payload.fields.lexical import ScalarKind
 from agentserver.payload.names import local
 from agentserver.provenance.evidence.labels import Leaf, Standing
@@ -170,7 +170,7 @@ class Hiding:
 
     def _suspicion(self, memory: Memory, said: From) -> _Suspicion:
         """The measure of how much of a message may be a stranger's. It never sinks while a conversation lasts."""
-        if said.sender in {SYSTEM, TODO} or of_system(said.root):
+        if said.sender in {SYSTEM, TODO} or is_system_name(said.root):
             return _Suspicion.NOTHING
         if memory.ledger.overflow:
             return _Suspicion.EVERYTHING

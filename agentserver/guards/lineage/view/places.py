@@ -68,11 +68,11 @@ def places(codec: Codec, element: etree._Element) -> tuple[Place, ...]:
 def _recorded(
     element: etree._Element, record: RecordType, space: str, above: str, shape: str
 ) -> Iterator[Place]:
-    for field in record.placed(FieldKind.ATTRIBUTE):
+    for field in record.fields_at(FieldKind.ATTRIBUTE):
         if element.get(field.xml) is not None:
             assert isinstance(field.type, Scalar)
             yield Place(element, field.xml, f"{above}{field.name}", f"{shape}/@/{field.xml}", field.type)
-    named = {f"{{{space}}}{field.xml}": field for field in record.placed(FieldKind.ELEMENT)}
+    named = {f"{{{space}}}{field.xml}": field for field in record.fields_at(FieldKind.ELEMENT)}
     counts: dict[str, int] = {}
     for child in element:
         field = named[str(child.tag)]
@@ -119,11 +119,11 @@ def structure(codec: Codec, names: Names, element: etree._Element) -> float:
 
 
 def _chosen(element: etree._Element, record: RecordType, space: str) -> float:
-    bits = float(sum(field.optional for field in record.placed(FieldKind.ATTRIBUTE)))
+    bits = float(sum(field.optional for field in record.fields_at(FieldKind.ATTRIBUTE)))
     found: dict[str, list[etree._Element]] = {}
     for child in element:
         found.setdefault(str(child.tag), []).append(child)
-    for field in record.placed(FieldKind.ELEMENT):
+    for field in record.fields_at(FieldKind.ELEMENT):
         children = found.get(f"{{{space}}}{field.xml}", [])
         if field.repeated:
             bits += 2 * log2(len(children) + 1) + 1  # a number that says where it ends

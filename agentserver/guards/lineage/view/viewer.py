@@ -23,7 +23,7 @@ from agentserver.guards.lineage.view.references import (
     reference,
     stamp,
 )
-from agentserver.payload.codec import of_system
+from agentserver.payload.codec import is_system_name
 from agentserver.payload.fields.field_table import Scalar
 from agentserver.payload.names import local
 from agentserver.payload.xsd.schema import leaves as schema_of_scalars
@@ -82,7 +82,7 @@ class Viewer:
 
     def seen(self, memory: Memory, delivery: Delivery, element: etree._Element) -> Memory:
         """The memory after a listener was shown a message: what its references stand for, and what it was told."""
-        if of_system(delivery.root):
+        if is_system_name(delivery.root):
             return self._told(memory, FAILURE) if tainted(memory) else memory
         said = self._hiding.arrived(delivery)
         cover = self._hiding.cover(memory, said, element)
@@ -157,7 +157,7 @@ class Viewer:
 
         All that is put in fits into ``room`` bytes. A value is put in as it is, whatever it looks like itself.
         """
-        if PREFIX not in draft.markup or of_system(draft.root):
+        if PREFIX not in draft.markup or is_system_name(draft.root):
             return None
         element = _copy(draft.element)
         found = self._hiding.places(draft.root, element)

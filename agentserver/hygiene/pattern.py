@@ -99,7 +99,7 @@ class Expression:
 
     Args:
         text: as its author wrote it.
-        parts: what it matches, in text order.
+        parts: its parts, in text order.
         portable: for JSON Schema and Python's ``re``, anchored; empty if it has a category, which neither knows.
     """
 
@@ -147,7 +147,7 @@ _META: Final = frozenset("\\|.?*+{}()[]")
 _COUNT: Final = re.compile(r"\{([0-9]{1,9})(?:(,)([0-9]{0,9}))?\}")
 _SIGNS: Final[Mapping[str, tuple[int, int | None]]] = {"*": (0, None), "+": (1, None), "?": (0, 1)}
 _CATEGORY: Final = re.compile(r"\{(L[ultm]?|M[nce]?|N[dlo]?|P[cdseifo]?|S[mcko]?|Z[slp]?|C[cfo]?)\}")
-"""Every general category but ``Lo`` and ``Cn``, of which libxml2 has other members."""
+"""Every general category but ``Lo`` and ``Cn``, where libxml2 has other members."""
 _WORD: Final = spans("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_")
 _SPACE: Final = spans(" \t\n\r\f\v")
 _HERE: Final = "a pattern always matches the whole value"
@@ -382,7 +382,7 @@ def _write_range(codes: tuple[int, int]) -> str:
 
 
 def _check_repeats(parts: Parts, times: int) -> None:
-    """Refuse repetitions that multiply to too many, and those of what may be empty."""
+    """Refuse repetitions that multiply to too many, and repetitions of a part that may be empty."""
     for part in parts:
         if isinstance(part, Choice):
             for branch in part.branches:

@@ -28,7 +28,7 @@ def example(record: RecordType) -> Any:
     except WRONG as error:
         raise PayloadError(
             f"{record.cls.__qualname__}: its constructor refuses the example value ({type(error).__name__}); "
-            "give it valid values with @xmlify(example={'field': value, ...})"
+            "give @xmlify(example={'field': value, ...}) valid values"
         ) from None
 
 

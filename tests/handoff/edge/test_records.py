@@ -97,7 +97,7 @@ def test_a_torn_last_line_of_another_stays_and_is_said(path, told):
     AuditFile(path, told.append).append(RECORD)
     assert path.read_text().splitlines()[1] == '{"half'
     assert verify_file(path) == Flaw(2, "is no record")
-    assert "the record in line 2 is no record; the chain goes on" in told[0]
+    assert "the record in line 2 is no record; the chain continues" in told[0]
 
 
 def test_a_file_that_ends_in_something_else_is_said_and_stays_visible(path, told):

@@ -375,9 +375,9 @@ def principal_stores(organism: Organism) -> tuple[PrincipalStore, PaceStore | No
     if organism.engine is not None:
         shared = shared_principals(organism.engine)
         return shared, shared
-    from agentserver.gateways.principals.document import beside
+    from agentserver.gateways.principals.document import principal_file
 
-    return beside(journal_path(organism) or organism.files[0]), None
+    return principal_file(journal_path(organism) or organism.files[0]), None
 
 
 def shared_principals(keys: Postgres) -> PrincipalTable:

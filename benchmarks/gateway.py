@@ -34,7 +34,8 @@ from agentserver.assembly import Principal, build
 from agentserver.core.blueprint import Limits
 from agentserver.gateways.http import DoorOptions, HttpDoor, TokenKeeper
 from agentserver.gateways.http.options import names
-from agentserver.gateways.http.serving import bound, served
+from agentserver.gateways.http.serving import bind
+from agentserver.gateways.http.serving import serve as serve_door
 from agentserver.gateways.principals import Caller, Rate, Rates, Role
 from agentserver.testing import listener, organism_of
 
@@ -112,7 +113,7 @@ async def serve() -> None:
     organism = await anyio.to_thread.run_sync(
         lambda: organism_of(listener("asked", answer, Ask), limits=limits)
     )
-    door_socket, echo_socket = bound("127.0.0.1", 0), bound("127.0.0.1", 0)
+    door_socket, echo_socket = bind("127.0.0.1", 0), bind("127.0.0.1", 0)
     port = door_socket.getsockname()[1]
     hosts, origins = names(port, local=True, secure=False)
     bare = Starlette(routes=[Route("/", echo, methods=["POST"])])
@@ -125,7 +126,7 @@ async def serve() -> None:
         )
         async with (
             door.open(),
-            served(door, door_socket, None, door.connections, LASTING),
+            serve_door(door, door_socket, None, door.connections, LASTING),
             anyio.create_task_group() as tasks,
         ):
             config = uvicorn.Config(

@@ -29,7 +29,7 @@ from agentserver.config.organism import Otel
 from agentserver.contract import SystemError
 from agentserver.gateways.http import DoorOptions, HttpDoor, TokenKeeper
 from agentserver.gateways.http.options import names
-from agentserver.gateways.http.serving import bound, served
+from agentserver.gateways.http.serving import bind, serve
 from agentserver.gateways.principals import Tokens
 from agentserver.gateways.principals.document import PrincipalFile
 from agentserver.supervision import Ending
@@ -100,7 +100,7 @@ async def standing(home, name="organism.yaml"):
             replace(loaded, otel=Otel(collector.endpoint + "/v1/traces")), observers=[lambda _: None]
         )
         tokens = Tokens(PrincipalFile(home / "out" / "principals.json"))
-        listening = bound("127.0.0.1", 0)
+        listening = bind("127.0.0.1", 0)
         port = listening.getsockname()[1]
         options = DoorOptions(*names(port, local=True, secure=False))
         door = HttpDoor(server, options, TokenKeeper(tokens, NoPace()), name="whole")
@@ -109,7 +109,7 @@ async def standing(home, name="organism.yaml"):
             host.publish_overview(server),
             tokens.watching(),
             door.open(),
-            served(door, listening, None, door.connections, options.idle),
+            serve(door, listening, None, door.connections, options.idle),
         ):
             await stack.enter_async_context(each)
         yield SimpleNamespace(server=server, url=f"http://127.0.0.1:{port}")

@@ -97,9 +97,9 @@ def show(ctx: click.Context, approval: str, organism: Path | None, journal: Path
     click.echo(f"{_describe_route(one)}, hop {delivery.hop}, in conversation {delivery.conversation}")
     shown = [
         *approval_view.reasons(_redact_approval(one, secrets)),
-        *(approval_view.said(one, rules.codecs, secrets.redact)[:-1] if rules else ()),
-        *approval_view.traced(_origins(ctx, kept, one, rules), secrets.redact),
-        *approval_view.said(one, None, secrets.redact),
+        *(approval_view.message_lines(one, rules.codecs, secrets.redact)[:-1] if rules else ()),
+        *approval_view.origin_lines(_origins(ctx, kept, one, rules), secrets.redact),
+        *approval_view.message_lines(one, None, secrets.redact),
     ]
     for line in shown:
         click.echo(paint(line, colour=False, whole=True))

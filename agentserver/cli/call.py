@@ -507,11 +507,11 @@ def _print_answer(server: Server, reply: Reply, output: Output) -> bool:
     from agentserver.contract import Code
     from agentserver.contract import SystemError as Refused
     from agentserver.core.messages import SYSTEM
-    from agentserver.gateways.console.view import SPENT, decoded, field_lines
+    from agentserver.gateways.console.view import SPENT, decode_payload, field_lines
     from agentserver.trace.plain_values import jsonable
     from agentserver.trace.terminal import paint, visible_lines, wants_colour
 
-    value = decoded(reply.message, server.rules.codecs)
+    value = decode_payload(reply.message, server.rules.codecs)
     if isinstance(value, Refused):
         prefix = "" if reply.sender == SYSTEM else f"{reply.sender}: "
         for line in visible_lines(f"{prefix}{value.code}: {value.message}"):

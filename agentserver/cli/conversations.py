@@ -158,7 +158,7 @@ def top_command(ctx: click.Context, organism: Path | None, journal: Path | None,
 
     path = _socket_path(ctx, organism, journal)
     try:
-        peer = top.connected(path)
+        peer = top.connect(path)
     except (FileNotFoundError, ConnectionRefusedError):
         project.refuse(ctx, f"{path}: no server runs here (agentserver run or agentserver serve starts one)")
     except OSError as error:
@@ -181,8 +181,8 @@ def _socket_path(ctx: click.Context, organism: Path | None, journal: Path | None
         file = project.find_organism_or_raise(organism)
         seen = project.glimpse(ctx, file)
         if seen.unkept or seen.engine is not None:
-            return top.beside(file.resolve())
-    return top.beside(find_journal(ctx, organism, journal))
+            return top.socket_path(file.resolve())
+    return top.socket_path(find_journal(ctx, organism, journal))
 
 
 def _overview_lines(peer: socket.socket) -> Iterator[str]:

@@ -279,11 +279,11 @@ def import_journal(ctx: click.Context, file: Path, organism: Path | None) -> Non
 def _import_principals(ctx: click.Context, main: Path, journal: Path) -> None:
     """Copy the principals next to a journal into the database of an organism that has none."""
     from agentserver.assembly import shared_principals
-    from agentserver.gateways.principals.document import beside
+    from agentserver.gateways.principals.document import principal_file
 
     keys = project.glimpse(ctx, main).engine
     try:
-        data = beside(journal).read().data
+        data = principal_file(journal).read().data
         if data and keys is not None:
             with closing(shared_principals(keys)) as store:
                 store.change(lambda kept: kept or data)

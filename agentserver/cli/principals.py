@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from agentserver.config.keys.models import Postgres
     from agentserver.gateways.principals import Rate
-    from agentserver.gateways.principals.document import Enrolled
+    from agentserver.gateways.principals.document import PrincipalEntry
     from agentserver.ports.principals import PrincipalStore
 
 
@@ -212,12 +212,12 @@ def _find_store(
     from agentserver.gateways.principals import document
 
     if journal is not None:
-        return document.beside(journal)
+        return document.principal_file(journal)
     if READERS in ctx.meta and organism is None:
         project.refuse(ctx, "name the organism with --organism: its principals are stored next to it")
     default = Path(Journal().path)
     if project.find_organism(organism) is None and project.is_file(default):
-        return document.beside(default)
+        return document.principal_file(default)
     main = project.find_organism_or_raise(organism)
     seen = project.glimpse(ctx, main)
     if seen.engine is not None:
@@ -229,13 +229,13 @@ def _find_store(
         ctx.call_on_close(shared.close)
         return shared
     if seen.unkept:
-        return document.beside(main)
+        return document.principal_file(main)
     if seen.journal is None:
         why = seen.astray or seen.unread or f"{main}: journal: it cannot be read"
         project.refuse(
             ctx, *why.split("\n"), "which journal the organism has is not known: name it with --journal"
         )
-    return document.beside(seen.journal)
+    return document.principal_file(seen.journal)
 
 
 def _make_tables(ctx: click.Context, keys: Postgres) -> None:
@@ -287,7 +287,7 @@ def _check_name(ctx: click.Context, principal: Any, declared: frozenset[str]) ->
             project.refuse(ctx, f"--may: no listener is called {each!r}{_suggest(each, declared)}")
 
 
-def _read_entries(ctx: click.Context, store: PrincipalStore) -> Sequence[Enrolled]:
+def _read_entries(ctx: click.Context, store: PrincipalStore) -> Sequence[PrincipalEntry]:
     from agentserver.gateways.principals import tokens
 
     try:
@@ -298,7 +298,7 @@ def _read_entries(ctx: click.Context, store: PrincipalStore) -> Sequence[Enrolle
         project.refuse(ctx, f"{store}: {error.strerror or error}")
 
 
-def _principal_fields(entry: Enrolled) -> dict[str, object]:
+def _principal_fields(entry: PrincipalEntry) -> dict[str, object]:
     caller = entry.caller
     return {
         "name": caller.name,
@@ -314,7 +314,7 @@ def _principal_fields(entry: Enrolled) -> dict[str, object]:
     }
 
 
-def _principal_line(entry: Enrolled) -> str:
+def _principal_line(entry: PrincipalEntry) -> str:
     from agentserver.characters.printing import escape_unseen
 
     caller, may = entry.caller, entry.caller.principal.may

@@ -146,7 +146,7 @@ def command(ctx: click.Context, organism: Path | None, *, console: bool, reloads
         from agentserver.provenance.arrays import ready  # most organisms have none
 
         ready()
-    from agentserver.gateways.http.serving import bound, tls
+    from agentserver.gateways.http.serving import bind, tls
 
     keys = loaded.door
     secure = None
@@ -156,7 +156,7 @@ def command(ctx: click.Context, organism: Path | None, *, console: bool, reloads
     except OSError as error:
         project.refuse(ctx, f"{loaded.files[0]}: http.tls: cannot be used: {error.strerror or error}")
     try:
-        listening = bound(keys.host, keys.port)
+        listening = bind(keys.host, keys.port)
     except OSError as error:
         project.refuse(ctx, f"{loaded.files[0]}: http.bind: {keys.host}:{keys.port}: {error.strerror}")
     with contextlib.closing(listening):
@@ -196,7 +196,7 @@ def _serve(
 ) -> None:
     from agentserver.cli.run import open_console
     from agentserver.gateways.http import HttpDoor, TokenKeeper
-    from agentserver.gateways.http.serving import served
+    from agentserver.gateways.http.serving import serve
     from agentserver.telemetry.metrics import Metrics
 
     server = project.server(ctx, organism, durable=True)
@@ -208,7 +208,7 @@ def _serve(
         parts = [part for each in PARTS for part in each(serving)]
     except ValueError as error:
         project.refuse(ctx, str(error))
-    metrics = Metrics(bound.listener.name for bound in organism.listeners)
+    metrics = Metrics(bind.listener.name for bind in organism.listeners)
     server.stream.attach(metrics)
 
     def metrics_text() -> bytes:
@@ -226,7 +226,7 @@ def _serve(
             tokens.watching(),
             rates.sharing(),
             door.open(),
-            served(door, doorway.listening, doorway.secure, door.connections, options.idle),
+            serve(door, doorway.listening, doorway.secure, door.connections, options.idle),
         ):
             project.say(doorway.url(), err=True)
             return await session_end()

@@ -1,4 +1,4 @@
-"""The edges at which principals and bytes come in: the console, traces for people, the bridge from managed agents.
+"""The edges of a server: the console, the HTTP door, the live view, and the bridge from managed agents.
 
 Internal, but for the names that docs/reference.md lists.
 """

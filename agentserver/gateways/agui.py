@@ -1,8 +1,7 @@
-"""The request of a front end with a run: a message to a listener, and answers to interrupts.
+"""AG-UI, the protocol of front ends for agents, as a part of the door. Needs the extra ``agui``.
 
-Owns how the input of a run is read: its last words of a user are the message, under a key made of their id, so that a
-run that is asked for again is the same request. Pure. Refuses to believe what else the input tells: the history is the
-server's own.
+The last user message of a run is sent under a key made of its id, so that a repeated run is the same request. The rest
+of the history in the input is ignored: the server has its own.
 """
 
 from __future__ import annotations
@@ -49,13 +48,13 @@ from agentserver.gateways.http import forms
 from agentserver.gateways.http.parts import (
     DoorPart,
     ProblemAnswer,
-    acting,
+    acting_caller,
     by_code,
     host,
-    opened,
+    not_stored,
+    open_conversation,
     read_body,
-    stopping,
-    unkept,
+    server_stopping,
     unknown,
 )
 from agentserver.gateways.http.streams import ServerSent
@@ -97,8 +96,8 @@ class InterruptAnswer:
 
     Args:
         interrupt: its id, which is the approval's.
-        answer: what it says; None for one that decides nothing.
-        digest: of the message that was shown; empty where it was abandoned.
+        answer: the decision; None for an answer that decides nothing.
+        digest: of the message that was shown; empty if it was abandoned.
     """
 
     interrupt: str
@@ -107,16 +106,16 @@ class InterruptAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class RunAsked:
-    """A run that is asked for.
+class RunRequest:
+    """A requested run.
 
     Args:
         thread: the front end's id of the conversation.
         run: its id of this run.
-        key: the message's own id, under which it is one request.
-        text: the words of the user; None where there are none.
-        value: the payload as a JSON value, where the front end gives it whole; else None.
-        name: of the payload; None where the listener takes one alone.
+        key: idempotency key, made of the message's id.
+        text: the user's text; None without one.
+        value: the payload as a JSON value, if the front end sends it whole; else None.
+        name: of the payload; None if the listener takes only one.
         answers: to interrupts of an earlier run.
         told: ids of the messages that the front end has already.
     """
@@ -131,14 +130,14 @@ class RunAsked:
     told: frozenset[str]
 
 
-def read(data: bytes, *, decides: bool) -> RunAsked:
-    """The run that a body asks for.
+def read(data: bytes, *, decides: bool) -> RunRequest:
+    """Parse the input of a run.
 
     Args:
         data: the body.
         decides: whether the caller may answer approvals.
 
-    Raises ProblemAnswer: 422 for what is no run, 403 for an answer of one who may not give it.
+    Raises ProblemAnswer: 422 for an invalid input, 403 for an answer without permission.
     """
     found = _FORM.read(data, JsonLimits(bytes=len(data)))
     if isinstance(found, RefusedJson):
@@ -156,18 +155,20 @@ def read(data: bytes, *, decides: bool) -> RunAsked:
     if len({each.interrupt for each in answers}) < len(answers):
         raise ProblemAnswer(422, "An interrupt is answered twice.")
     told = frozenset(each.id for each in found.messages)
-    return RunAsked(found.thread_id, found.run_id, hashed("message", key), text, value, name, answers, told)
+    return RunRequest(
+        found.thread_id, found.run_id, hash_id("message", key), text, value, name, answers, told
+    )
 
 
-def hashed(kind: str, text: str) -> str:
-    """A key of a bounded length for an id of a front end's."""
+def hash_id(kind: str, text: str) -> str:
+    """Make a key of bounded length from an id of the front end."""
     return f"agui-{kind}-{sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:40]}"
 
 
-def value_for(asked: RunAsked, codecs: Sequence[Codec]) -> Mapping[str, Any]:
-    """The payload's value: the one that was given, or the words of the user in the only field that they could mean.
+def value_for(asked: RunRequest, codecs: Sequence[Codec]) -> Mapping[str, Any]:
+    """Choose the payload's value: the one that was sent, or the user's text in the only field that fits.
 
-    Raises ProblemAnswer where there are no words, or the payload has more than a text.
+    Raises ProblemAnswer without a text, and for a payload with more than one text field.
     """
     if asked.value is not None:
         return asked.value
@@ -180,7 +181,7 @@ def value_for(asked: RunAsked, codecs: Sequence[Codec]) -> Mapping[str, Any]:
 
 
 def _text_field(codec: Codec) -> str | None:
-    """The only field that has to be said, when it is a text."""
+    """Find the only required field, if it is a text."""
     schema = json_schema(codec)
     if isinstance(schema, JsonRefusal):
         return None
@@ -222,60 +223,60 @@ APPROVAL: Final = "agentserver:approval"
 PROGRESS: Final = "agentserver:progress"
 
 
-def started(asked: RunAsked) -> BaseEvent:
-    """The run begins."""
+def run_started(asked: RunRequest) -> BaseEvent:
+    """Build the event of a started run."""
     return RunStartedEvent(thread_id=asked.thread, run_id=asked.run, protocol_version=VERSION)
 
 
-def finished(asked: RunAsked, result: Mapping[str, Any] | None) -> BaseEvent:
-    """The run is over: its request has come to rest."""
+def run_finished(asked: RunRequest, result: Mapping[str, Any] | None) -> BaseEvent:
+    """Build the event of a finished run."""
     outcome = RunFinishedSuccessOutcome()
     return RunFinishedEvent(thread_id=asked.thread, run_id=asked.run, result=result, outcome=outcome)
 
 
-def cancelled(asked: RunAsked) -> BaseEvent:
-    """The run is over, because somebody has ended its conversation."""
+def run_cancelled(asked: RunRequest) -> BaseEvent:
+    """Build the event of a run whose conversation was ended."""
     return RunFinishedEvent(thread_id=asked.thread, run_id=asked.run, outcome=RunFinishedCancelledOutcome())
 
 
-def interrupted(asked: RunAsked, waiting: Sequence[Interrupt]) -> BaseEvent:
-    """The run is over, and another goes on with it once these are answered."""
+def run_interrupted(asked: RunRequest, waiting: Sequence[Interrupt]) -> BaseEvent:
+    """Build the event of a run that pauses until these interrupts are answered."""
     outcome = RunFinishedInterruptOutcome(interrupts=list(waiting))
     return RunFinishedEvent(thread_id=asked.thread, run_id=asked.run, outcome=outcome)
 
 
-def failed(message: str, code: str) -> BaseEvent:
-    """The run is over: what was asked has failed, or cannot be followed."""
+def run_failed(message: str, code: str) -> BaseEvent:
+    """Build the event of a run that failed, or that cannot be followed."""
     return RunErrorEvent(message=message, code=code)
 
 
-def refused(interrupt: str) -> BaseEvent:
-    """An answer counts for nothing: nothing waits for it in this conversation, or something else than was shown."""
+def answer_refused(interrupt: str) -> BaseEvent:
+    """Build the event of an answer without effect: no such interrupt is open, or its message has changed."""
     return CustomEvent(name=REFUSED, value={"interruptId": interrupt})
 
 
 def progress(said: Progress, number: int, run: str) -> Iterator[BaseEvent]:
-    """A word of progress as a message of its own."""
+    """Build the events of a line of progress, as a message of its own."""
     yield from _message(f"{run}-progress-{number}", said.sender, said.text, {PROGRESS: True})
 
 
 def reply_id(reply: Reply, conversation: str) -> str:
-    """The id of the message that a reply is."""
+    """Derive the message id of a reply."""
     return f"{conversation}-{forms.place_id(reply.place)}"
 
 
 def reply_events(said: Reply, conversation: str, found: Mapping[str, Any]) -> Iterator[BaseEvent]:
-    """A reply as a message; ``found`` is the object that it is."""
+    """Build the events of a reply as a message; ``found`` is its JSON object."""
     yield from _message(reply_id(said, conversation), said.sender, _words(found), None)
 
 
 def result(said: Reply, rules: Rules) -> Mapping[str, Any]:
-    """A reply as the result of a run."""
+    """Build the result of a run from a reply."""
     return {"from": said.sender, **forms.payload_json(said.message, rules)}
 
 
 def interrupt(one: Approval, rules: Rules, *, decides: bool) -> Interrupt:
-    """An approval as an interrupt. What is at stake is for those who may decide."""
+    """Build the interrupt of an approval. Details are for callers who may decide."""
     until = datetime.fromtimestamp(one.at + rules.blueprint.limits.approval, UTC)
     told = f"A message to {one.delivery.to} waits for an approval."
     if not decides:
@@ -297,7 +298,7 @@ def interrupt(one: Approval, rules: Rules, *, decides: bool) -> Interrupt:
             "digest": one.digest,
             "from": one.delivery.sender,
             "to": one.delivery.to,
-            **forms.cleaned(forms.payload_json(one.delivery.message, rules), rules.redact),
+            **forms.redact_value(forms.payload_json(one.delivery.message, rules), rules.redact),
         },
     )
 
@@ -309,7 +310,7 @@ def _message(key: str, sender: str, text: str, more: dict[str, Any] | None) -> I
 
 
 def _words(found: Mapping[str, Any]) -> str:
-    """The text that a payload is: its only field where that is a text, else all of it."""
+    """Extract the text of a payload: its only field if that is a text, else its JSON."""
     value = found.get("value")
     if not isinstance(value, dict):
         return str(found.get("xml", ""))
@@ -324,25 +325,25 @@ BEAT: Final = 15.0
 
 _ENDS: Final = {
     WatchEnd.STOPPING: "The server is stopping: ask for the run again.",
-    WatchEnd.GONE: "What became of this message is not kept any more.",
+    WatchEnd.GONE: "The outcome of this message is no longer kept.",
 }
 
 
 def part() -> DoorPart:
-    """The routes of AG-UI."""
+    """Build the routes of AG-UI."""
     return DoorPart("agui", (Route("/v1/agui/{listener}", run, methods=["POST"]),))
 
 
 async def run(request: Request) -> ServerSent:
-    """A run: its events, until it is over or interrupted."""
-    who, server, listener = acting(request), host(request), request.path_params["listener"]
+    """Stream the events of a run until it finishes or is interrupted."""
+    who, server, listener = acting_caller(request), host(request), request.path_params["listener"]
     if forms.media(request.headers.get("content-type", "")) != forms.JSON:
         raise ProblemAnswer(415, "The input of a run is application/json.", {"accept-post": forms.JSON})
     asked = await read_body(request, partial(read, decides=who.decides))
     if request.app.holding.stopping:
-        raise stopping()
+        raise server_stopping()
     data = _compose_message(asked, listener, who, server)
-    conversation = await opened(server, who, hashed("thread", asked.thread), kept=False)
+    conversation = await open_conversation(server, who, hash_id("thread", asked.thread), kept=False)
     try:
         submitted = await server.submit(who.name, conversation, data, listener, request=asked.key)
     except LookupError:
@@ -350,20 +351,20 @@ async def run(request: Request) -> ServerSent:
     except OtherMessageError:
         raise ProblemAnswer(422, "Another message was sent under this id.") from None
     if isinstance(submitted.code, Unkept):
-        raise unkept(submitted.code)
+        raise not_stored(submitted.code)
     _check(server, conversation, asked.answers, who)
-    refused = [each for each in asked.answers if not await _counts(server, conversation, each, who)]
-    following = Following(asked, who, server, conversation, submitted, refused)
-    return ServerSent(following, request.app.holding, BEAT, written=_written)
+    answer_refused = [each for each in asked.answers if not await _counts(server, conversation, each, who)]
+    following = RunStream(asked, who, server, conversation, submitted, answer_refused)
+    return ServerSent(following, request.app.holding, BEAT, written=_encode_event)
 
 
-def _compose_message(asked: RunAsked, listener: str, who: Caller, server: DoorHost) -> bytes:
+def _compose_message(asked: RunRequest, listener: str, who: Caller, server: DoorHost) -> bytes:
     may = who.principal.may
-    codecs = tuple(forms.taken(server.rules, listener)) if may is None or listener in may else ()
+    codecs = tuple(forms.codecs_of(server.rules, listener)) if may is None or listener in may else ()
     if not codecs:
         raise by_code(Code.ROUTING)
     value = value_for(asked, codecs)
-    return forms.message(server.rules, forms.JSON, forms.dumped(value), listener, asked.name, may)
+    return forms.message(server.rules, forms.JSON, forms.dump_json(value), listener, asked.name, may)
 
 
 def _check(server: DoorHost, conversation: str, answers: Sequence[InterruptAnswer], who: Caller) -> None:
@@ -379,22 +380,22 @@ async def _counts(server: DoorHost, conversation: str, said: InterruptAnswer, wh
     """Give an answer. False when nothing waits for it here: it is stale, was given before, or is another's."""
     if said.answer is None:
         return True
-    one = next((each for each in _waiting(server, conversation) if each.id == said.interrupt), None)
+    one = next((each for each in _list_waiting(server, conversation) if each.id == said.interrupt), None)
     if one is None:
         return False
     digest = said.digest or one.digest
     return await server.answer(conversation, ApprovalAnswer(one.id, digest, said.answer, who.name))
 
 
-def _waiting(server: DoorHost, conversation: str, request: str = "") -> list[Approval]:
-    """The messages of a conversation, or of one request of it, that wait for a person."""
+def _list_waiting(server: DoorHost, conversation: str, request: str = "") -> list[Approval]:
+    """List the open approvals of a conversation, or of one request."""
     state = server.conversation(conversation)
     found = () if state is None else state.approvals()
     return [each for each in found if request in ("", each.delivery.request)]
 
 
 @dataclass
-class Following:
+class RunStream:
     """A run as a stream of events.
 
     Args:
@@ -406,21 +407,21 @@ class Following:
         refused: answers to interrupts that count for nothing.
     """
 
-    asked: RunAsked
+    asked: RunRequest
     caller: Caller
     server: DoorHost
     conversation: str
     submitted: Submitted
-    refused: Sequence[InterruptAnswer]
+    answer_refused: Sequence[InterruptAnswer]
     over: bool = False
     words: int = 0
     result: Any = None
 
     async def run(self, say: Say) -> None:
-        """Tell the events of the run, until it is over or interrupted."""
-        await say(started(self.asked))
-        for each in self.refused:
-            await say(refused(each.interrupt))
+        """Send the events of the run until it finishes or is interrupted."""
+        await say(run_started(self.asked))
+        for each in self.answer_refused:
+            await say(answer_refused(each.interrupt))
         out, items = anyio.create_memory_object_stream["Item"]()
         async with anyio.create_task_group() as tasks, items, out:
             start_errand(tasks, "looks at a run", Ending.OWNER, partial(self._look, out))
@@ -428,24 +429,24 @@ class Following:
             # After the records are read, so that nothing is missed.
             start_errand(tasks, "begins a run", Ending.OWNER, partial(out.send, None))
             async for item in items:
-                for event in await self._told(item):
+                for event in await self._to_events(item):
                     await say(event)
                 if self.over:
                     break
             tasks.cancel_scope.cancel()
 
     def end(self, held: HeldConnection) -> BaseEvent | None:
-        """The last word: none where the run has said that it is over."""
-        return None if self.over else failed("The door has ended this stream.", held.why or "stopping")
+        """Return the final event; None if the run has sent its own."""
+        return None if self.over else run_failed("The door has ended this stream.", held.why or "stopping")
 
     async def _watch(self, out: MemoryObjectSendStream[Item]) -> None:
         """Pass on what leaves the conversation."""
         after: EventPlace | None = self.submitted.after
         while after is not None:
-            after = await self._watched(out, after)
+            after = await self._watch_page(out, after)
 
-    async def _watched(self, out: MemoryObjectSendStream[Item], after: EventPlace) -> EventPlace | None:
-        """Pass on what leaves after a place. Gives the place to go on at; None at the end."""
+    async def _watch_page(self, out: MemoryObjectSendStream[Item], after: EventPlace) -> EventPlace | None:
+        """Pass on events after a place. Returns the place for the next watch; None at the end."""
         async with aclosing(_items(self.server, self.caller.name, self.conversation, after)) as items:
             async for item in items:
                 if isinstance(item, Ended) and item.reason is WatchEnd.LAGGED:
@@ -462,53 +463,53 @@ class Following:
     def _asks(self, record: Any) -> bool:
         return record.event is Event.ASKED and record.conversation == self.conversation
 
-    async def _told(self, item: Item) -> Sequence[BaseEvent]:
-        """The events that an item is."""
+    async def _to_events(self, item: Item) -> Sequence[BaseEvent]:
+        """Convert an item to events."""
         request = self.submitted.request
         match item:
             case None:
-                return self._interrupted()
+                return self._interrupt()
             case Ended():
                 self.over = True
                 closed = item.reason is WatchEnd.CLOSED
-                return [cancelled(self.asked) if closed else failed(_ENDS[item.reason], item.reason)]
+                return [run_cancelled(self.asked) if closed else run_failed(_ENDS[item.reason], item.reason)]
             case Progress(request=of) if of == request:
                 self.words += 1
                 return list(progress(item, self.words, self.asked.run))
             case Reply(request=of) if of == request:
                 return self._reply(item)
             case Done(request=of) if of == request:
-                return [await self._done(item)]
+                return [await self._finish(item)]
         return ()
 
-    async def _done(self, done: Done) -> BaseEvent:
+    async def _finish(self, done: Done) -> BaseEvent:
         self.over = True
-        if not done.answered and await self._closed():
-            return cancelled(self.asked)
+        if not done.answered and await self._close():
+            return run_cancelled(self.asked)
         await self.server.confirm(self.caller.name, self.conversation, done.place)
-        return finished(self.asked, self.result)
+        return run_finished(self.asked, self.result)
 
-    async def _closed(self) -> bool:
+    async def _close(self) -> bool:
         try:
             return (await self.server.standing(self.caller.name, self.conversation)).over
         except LookupError:
             return True
 
-    def _interrupted(self) -> Sequence[BaseEvent]:
-        waiting = _waiting(self.server, self.conversation, self.submitted.request)
+    def _interrupt(self) -> Sequence[BaseEvent]:
+        waiting = _list_waiting(self.server, self.conversation, self.submitted.request)
         if not waiting:
             return ()
         self.over = True
         decides = self.caller.decides
         shown = [interrupt(each, self.server.rules, decides=decides) for each in waiting]
-        return [interrupted(self.asked, shown)]
+        return [run_interrupted(self.asked, shown)]
 
     def _reply(self, reply: Reply) -> Sequence[BaseEvent]:
         found = result(reply, self.server.rules)
         if reply.error:
             self.over = True
             value = found.get("value") or {}
-            return [failed(value.get("message", ""), value.get("code", str(Code.INTERNAL)))]
+            return [run_failed(value.get("message", ""), value.get("code", str(Code.INTERNAL)))]
         self.result = found
         known = reply_id(reply, self.conversation) in self.asked.told
         return () if known else list(reply_events(reply, self.conversation, found))
@@ -517,10 +518,10 @@ class Following:
 async def _items(
     server: DoorHost, who: str, conversation: str, after: EventPlace
 ) -> AsyncGenerator[Any, None]:
-    """A watch, which can be closed."""
+    """Watch as a generator that can be closed."""
     async for item in server.watch(who, conversation, after):
         yield item
 
 
-def _written(event: BaseEvent | None) -> bytes:
+def _encode_event(event: BaseEvent | None) -> bytes:
     return b"" if event is None else EventEncoder().encode(event).encode()

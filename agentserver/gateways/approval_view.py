@@ -1,8 +1,7 @@
-"""A message that waits for an approval, shown whole and so that it can mean one thing only.
+"""The text of a message that waits for an approval, complete and unambiguous.
 
-Owns the exact form of what a message says, and its pages. Pure: values in, lines out. A text stands in quotes, one
-piece a line: the pieces, put together and unescaped, are the text. Bytes stand as the text that they are, or else as a
-dump, under their length and digest. Refuses to know what was shown already.
+A text is quoted, one piece a line: the pieces, joined and unescaped, are the text. Bytes are shown as text if they are
+text, or else as a dump, after their length and digest. Pure.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from agentserver.characters.printing import CUT, format_amount
 from agentserver.core.records.wording import WORDING
 from agentserver.findings import answered_words, origin_words, redact_origins
-from agentserver.gateways.console.view import ASKS, MARGIN, decoded
+from agentserver.gateways.console.view import ASKS, MARGIN, decode_payload
 from agentserver.payload.names import local
 from agentserver.trace.plain_values import entries
 from agentserver.trace.terminal import Style, plain_line
@@ -31,7 +30,7 @@ PAGE = 40
 """Lines of a message that are shown at once."""
 
 PIECE = 1_000
-"""Characters of a text on one line; what is longer goes on in the next."""
+"""Characters of a text on one line; a longer one continues on the next."""
 
 VALUE = 120
 """Characters of a value that is named with its origin."""
@@ -40,7 +39,7 @@ ROW = 16
 """Bytes on one line of a dump."""
 
 
-class Asking(NamedTuple):
+class ApprovalShown(NamedTuple):
     """A message that waits for an approval, as it is shown.
 
     Args:
@@ -53,17 +52,17 @@ class Asking(NamedTuple):
     until: str
 
 
-def head_line(one: Asking) -> Line:
+def head_line(one: ApprovalShown) -> Line:
     """Sender and receiver of a message."""
     return ((Style.WARN, f"approval {one.id}"), *_route(one))
 
 
-def waiting_line(one: Asking) -> Line:
-    """The same in a list."""
+def waiting_line(one: ApprovalShown) -> Line:
+    """Format an approval as one line of a list."""
     return ((Style.WARN, one.id), *_route(one))
 
 
-def _route(one: Asking) -> Line:
+def _route(one: ApprovalShown) -> Line:
     delivery = one.approval.delivery
     return (
         (Style.NAME, f"  {delivery.sender} -> {delivery.to}"),
@@ -73,91 +72,95 @@ def _route(one: Asking) -> Line:
 
 
 def reasons(approval: Approval, more: str = "") -> Iterator[Line]:
-    """The guard that asks, and its reason; briefly, where ``more`` says what to type for the rest."""
+    """Format the guards that ask, with their reasons; in brief, where ``more`` is the command for the rest."""
     for question in approval.questions:
         yield from (((Style.DIM, ASKS), (Style.PLAIN, line)) for line in WORDING.lines(question.why, more))
 
 
-def said(approval: Approval, codecs: Codecs | None, redact: Callable[[str], str] = str) -> list[Line]:
-    """All that the message says, and last its digest, to which an answer is bound.
+def message_lines(
+    approval: Approval, codecs: Codecs | None, redact: Callable[[str], str] = str
+) -> list[Line]:
+    """Format the whole message, then its digest, to which an answer is bound.
 
-    It stands in fields where ``codecs`` can read it, else as it is sent.
+    Fields are shown where ``codecs`` can read the message, else its markup.
     """
     message = approval.delivery.message
-    value = None if codecs is None else decoded(message, codecs)
+    value = None if codecs is None else decode_payload(message, codecs)
     if value is None:
-        lines = [_margined(each) for each in _quoted(redact(message.decode(errors="surrogateescape")))]
+        lines = [_with_margin(each) for each in _quote(redact(message.decode(errors="surrogateescape")))]
     else:
         lines = list(_fields(value, redact))
     return [*lines, ((Style.DIM, f"{MARGIN}sha-256 "), (Style.PLAIN, approval.digest))]
 
 
-def traced(origins: Origins | None, redact: Callable[[str], str] = str) -> list[Line]:
-    """The origins of what the message says, and the texts that it answers. A stranger's text is in quotes."""
+def origin_lines(origins: Origins | None, redact: Callable[[str], str] = str) -> list[Line]:
+    """Format the origins of the message's values, and the texts that it answers. Untrusted text is quoted."""
     if origins is None:
         return []
     origins = redact_origins(origins, redact)
-    lines: list[Line] = [_heading("where it comes from")]
+    lines: list[Line] = [_head("where it comes from")]
     for one in origins.values:
         named = (Style.NAME, f"{one.argument or 'value'}: "), (Style.PLAIN, f'"{_one_line(one.value)}"')
-        lines.append(_margined((*named, (Style.DIM, f" {origin_words(one)}")), "  "))
+        lines.append(_with_margin((*named, (Style.DIM, f" {origin_words(one)}")), "  "))
     if origins.more:
-        lines.append(_margined(((Style.DIM, f"and {format_amount(origins.more, 'argument')} more"),), "  "))
+        lines.append(
+            _with_margin(((Style.DIM, f"and {format_amount(origins.more, 'argument')} more"),), "  ")
+        )
     for text in origins.answered:
-        lines.append(_heading(answered_words(text)))
+        lines.append(_head(answered_words(text)))
         lines += [each for one in text.texts for each in _texts(one.field, one.text)]
     if origins.request:
-        lines += [_heading("the request"), *_texts("", origins.request)]
+        lines += [_head("the request"), *_texts("", origins.request)]
     return lines
 
 
-def _heading(words: str) -> Line:
+def _head(words: str) -> Line:
     return ((Style.DIM, MARGIN), (Style.WARN, words))
 
 
 def _texts(field: str, text: str) -> Iterator[Line]:
     if field:
-        yield _margined(((Style.NAME, f"{field}:"),), "  ")
-    yield from (_margined(part, "    ") for part in _quoted(text))
+        yield _with_margin(((Style.NAME, f"{field}:"),), "  ")
+    yield from (_with_margin(part, "    ") for part in _quote(text))
 
 
 def _one_line(value: str) -> str:
-    """A value between quotes on one line. Its own quotes are single ones, since words of ours follow it."""
+    """Quote a value on one line. Inner quotes become single ones, since our own text follows."""
     shown = " ".join(value.split()).replace('"', "'")
     return shown if len(shown) <= VALUE else f"{shown[:VALUE]}{CUT}"
 
 
 def pages(lines: Sequence[Line]) -> list[Sequence[Line]]:
-    """The lines by pages."""
+    """Split lines into pages."""
     return [lines[start : start + PAGE] for start in range(0, len(lines), PAGE)]
 
 
 def _fields(value: object, redact: Callable[[str], str]) -> Iterator[Line]:
     for entry in entries(value):
         indent = "  " * entry.depth
-        first, *more = _told(entry, redact)
+        first, *more = _value_lines(entry, redact)
         yield (
             (Style.DIM, MARGIN),
             (Style.NAME, f"{indent}{redact(entry.name)}:"),
             *(((Style.PLAIN, " "), *first) if first else ()),
         )
-        yield from (_margined(part, f"{indent}  ") for part in more)
+        yield from (_with_margin(part, f"{indent}  ") for part in more)
 
 
-def _told(entry: Entry, redact: Callable[[str], str]) -> Iterator[Line]:
-    """The lines of one value."""
+def _value_lines(entry: Entry, redact: Callable[[str], str]) -> Iterator[Line]:
+    """Format the lines of one value."""
     if isinstance(entry.held, bytes):
         yield plain_line(f"{len(entry.held)} bytes, sha-256 {sha256(entry.held).hexdigest()}")
         yield from _bytes(entry.held, redact)
     elif isinstance(entry.held, str):
-        yield from _quoted(redact(str(entry.text)))
+        yield from _quote(redact(str(entry.text)))
     else:
         yield plain_line(redact(entry.text)) if entry.text else ()
 
 
 def _bytes(held: bytes, redact: Callable[[str], str]) -> Iterator[Line]:
     try:
-        yield from _quoted(redact(held.decode()))
+        yield from _quote(redact(held.decode()))
     except UnicodeDecodeError:
         texts = (held.decode("latin-1"), held.decode("utf-8", "surrogateescape"))
         secret = any(redact(text) != text for text in texts)
@@ -171,8 +174,8 @@ def _dump(held: bytes) -> Iterator[Line]:
         yield plain_line(f"{start:08x}  {row.hex(' '):{3 * ROW}} |{signs}|")
 
 
-def _quoted(text: str) -> Iterator[Line]:
-    """A text in quotes, a piece for each of its lines, which ends with its break. The quotes are no part of it."""
+def _quote(text: str) -> Iterator[Line]:
+    """Quote a text, one piece for each of its lines with its line break. The quotes are not part of it."""
     *lines, last = text.split("\n")
     for line in (*(f"{each}\n" for each in lines), last):
         for start in range(0, len(line), PIECE):
@@ -181,5 +184,5 @@ def _quoted(text: str) -> Iterator[Line]:
         yield plain_line('""')
 
 
-def _margined(line: Line, indent: str = "") -> Line:
+def _with_margin(line: Line, indent: str = "") -> Line:
     return ((Style.DIM, f"{MARGIN}{indent}"), *line)

@@ -1,7 +1,7 @@
-"""The bridge from an agent's output stream into the pump: what it asks for becomes messages of a principal.
+"""The bridge from an agent's output stream: its handoffs become messages of a principal.
 
-Owns the way of a request from a stream to the server, and of its fate back. Refuses to judge: the organism's intents do
-that, on the message. What no message can carry goes on record here, so that nothing is skipped in silence.
+The organism's intents judge each message. A handoff that no message can express is recorded here, so that none is lost
+silently.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ class AgentOutput(Protocol):
     """An agent's output. Its methods are called in a thread, and may block."""
 
     def attempts(self) -> Iterator[Attempt]:
-        """Every attempt to hand work over until the output ends."""
+        """Iterate over the handoff attempts until the output ends."""
         ...
 
     def answer(self, call: str, *, accepted: bool) -> None:
-        """Tell the agent what came of its call."""
+        """Return the outcome of its call to the agent."""
         ...
 
 
 def handoff(request: HandoffRequest) -> Handoff | RequestRefusal:
-    """The message that a request is, or why it is none. The target goes with it, unjudged."""
+    """Build the message of a request, or return its refusal. The target is passed on unchecked."""
     if request.fault not in {None, RequestRefusal.LEGACY_PAYLOAD}:
         return request.fault or RequestRefusal.SCHEMA
     params = [(name, _text(value)) for name, value in request.params]
@@ -64,40 +64,40 @@ def handoff(request: HandoffRequest) -> Handoff | RequestRefusal:
 
 
 def _text(value: object) -> str | None:
-    """A JSON value as the text of a parameter; None for one that has no such form."""
+    """Format a JSON value as the text of a parameter; None for other types."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(value, str | int) else None
 
 
-def _ignored(reply: Reply) -> None:
+def _log_reply(reply: Reply) -> None:
     logger.info("%s answered", reply.sender)
 
 
 @dataclass
 class Bridge:
-    """Hands what one agent asks for to a running server, in the name of a principal.
+    """Sends the handoffs of one agent to a running server, on behalf of a principal.
 
     Args:
         ingress: the server.
         codec: of Handoff, as the server has it.
-        principal: the agent, by the name that it bears on the record; its words are no orders.
-        sink: where attempts are recorded of which no message can be made; it may block.
-        heard: told of every answer that leaves the server.
+        principal: the agent, by its name on the record; its text is never an instruction.
+        sink: records the attempts that no message can express; it may block.
+        heard: called with every reply.
     """
 
     ingress: Ingress
     codec: Codec
     principal: Principal
     sink: AuditSink
-    heard: Callable[[Reply], None] = _ignored
+    heard: Callable[[Reply], None] = _log_reply
     _open: set[str] = field(default_factory=set)
     _rest: anyio.Event = field(default_factory=anyio.Event)
 
     async def run(self, source: AgentOutput) -> None:
-        """Listen until the output ends and everything that it asked for has come to rest.
+        """Forward attempts until the output ends and every request has finished.
 
-        All of it is one conversation. Raises SourceLost when the source cannot be listened to.
+        All of them are one conversation. Raises SourceLost if the source cannot be read.
         """
         handle = await self.ingress.open(self.principal)
         lost: SourceLost | None = None
@@ -140,7 +140,7 @@ class Bridge:
         return data if sound else RequestRefusal.SCHEMA
 
     async def _send(self, handle: ConversationHandle, data: bytes) -> bool:
-        """True when the server took it. One that is at rest again already is not waited for."""
+        """Send a message; True if the server accepted it. A request that has finished already is not awaited."""
         request, code, *_ = await handle.send(data)
         conversation = self.ingress.conversation(handle.id)
         if conversation is not None and request in conversation.requests:

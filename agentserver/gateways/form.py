@@ -1,7 +1,6 @@
-"""Payloads from what a person types: field names with texts, or one text alone.
+"""Payloads from typed input: named fields, or one bare text.
 
-Owns how typed fields become a payload element. The schema judges the texts, so that a field typed here means
-what it means in markup; this module only knows where each belongs. Refuses to know who is addressed.
+The schema validates the values, so that typed fields mean the same as markup.
 """
 
 from __future__ import annotations
@@ -42,12 +41,12 @@ class FormField:
     """One field as it is typed.
 
     Args:
-        path: the names from the root down; INDEX stands for the number of an item.
-        label: its type in words.
-        required: whether a record that holds it needs it.
+        path: the names from the root down; INDEX replaces the number of an item.
+        label: a description of its type.
+        required: whether the record around it requires it.
         repeated: whether it may be given several times.
-        choices: the texts that it may hold; empty where they are not counted.
-        default: the text that stands for it when it is left out; None when there is none to show.
+        choices: allowed texts; empty if unrestricted.
+        default: the text of its default value; None without one.
         doc: its documentation, on one line.
     """
 
@@ -70,13 +69,13 @@ INDEX = "N"
 
 
 def form_fields(codec: Codec) -> tuple[FormField, ...]:
-    """Every field that ``compose`` takes, in the order of the schema; none for a payload without a field table."""
+    """List every field that ``compose`` takes, in the order of the schema; empty without a field table."""
     table = table_of(codec)
     return tuple(_form_fields(table.record, ())) if table else ()
 
 
 def inner(codec: Codec) -> Mapping[str, list[FormField]]:
-    """The fields of the records in a payload, by the name of its field that holds them."""
+    """Group the fields of inner records by the field that holds them."""
     found: dict[str, list[FormField]] = {}
     for each in form_fields(codec):
         if len(each.path) > 1:
@@ -108,7 +107,7 @@ def _choices(scalar: Scalar) -> tuple[str, ...]:
 
 
 def _default(each: Field, scalar: Scalar) -> str | None:
-    """The text of a default that is a value; a factory may give another one each time."""
+    """Format the default value; None for factories, which may vary."""
     if each.default is None or each.default.factory is not None or each.default.value is None:
         return None
     value = each.default.value
@@ -120,8 +119,8 @@ def _default(each: Field, scalar: Scalar) -> str | None:
         return None
 
 
-def pasted(codec: Codec) -> frozenset[str]:
-    """The fields of a payload, as they are typed, whose type declares that they hold somebody else's prose."""
+def list_pasted_fields(codec: Codec) -> frozenset[str]:
+    """List the fields, as typed, that are declared to hold text of other authors."""
     if codec.described is None:
         return frozenset()
     try:
@@ -141,13 +140,13 @@ class _Node:
 
 
 def table_of(codec: Codec) -> PayloadType | None:
-    """The field table behind a codec; None when it has none."""
+    """Return the field table of a codec; None without one."""
     described = getattr(codec, "described", None) or codec.payload.__dict__.get("__payload__")
     return described if isinstance(described, PayloadType) else None
 
 
 def compose(codec: Codec, values: Sequence[tuple[str, str]]) -> bytes | FormMisfit:
-    """The payload element for fields by name.
+    """Build the payload element from named fields.
 
     Nested fields have dotted names, items of a list of records an index from 0: ``lines.1.sku``. A name given
     several times fills a list. Names may be the element's or Python's; ``-`` and ``_`` are the same.
@@ -168,12 +167,14 @@ def compose(codec: Codec, values: Sequence[tuple[str, str]]) -> bytes | FormMisf
     except ValueError:
         return FormMisfit(("a value holds a character that XML cannot carry",))
     if not codec.valid(element):
-        return FormMisfit(tuple(f"{_typed(fault.path)}: {fault.rule}" for fault in codec.faults(element)))
+        return FormMisfit(
+            tuple(f"{_to_typed_name(fault.path)}: {fault.rule}" for fault in codec.faults(element))
+        )
     return canonical(element)
 
 
-def _typed(path: str) -> str:
-    """A path of a correction, as in ``Order/items[2]/@no``, as it is typed: ``items.1.no``. The root's stays."""
+def _to_typed_name(path: str) -> str:
+    """Convert a path of a correction, ``Order/items[2]/@no``, to a typed name: ``items.1.no``. The root is kept."""
     _, _, below = path.partition("/")
     return (
         _NUMBER.sub(lambda found: f".{int(found[1]) - 1}", below.replace("@", "").replace("/", ".")) or path
@@ -184,7 +185,7 @@ _NUMBER = re.compile(r"\[([0-9]+)\]")
 
 
 def _gaps(node: _Node, above: str) -> Iterator[str]:
-    """The items that are left out before one that is given."""
+    """List items that are missing before a given one."""
     for name, items in node.records.items():
         missing = next((index for index in range(len(items)) if index not in items), None)
         if missing is not None:
@@ -194,7 +195,7 @@ def _gaps(node: _Node, above: str) -> Iterator[str]:
 
 
 def text_field(codec: Codec) -> str | None:
-    """The name of the one required ``str`` field of a payload, which a bare text may stand for."""
+    """Find the one required ``str`` field of a payload, which a bare text fills."""
     table = table_of(codec)
     required = [each for each in table.record.fields if not each.optional] if table else []
     if len(required) != 1 or required[0].repeated or isinstance(required[0].type, RecordType):
@@ -204,7 +205,7 @@ def text_field(codec: Codec) -> str | None:
 
 
 def field_names(codec: Codec) -> tuple[str, ...]:
-    """Every name that ``compose`` takes without an index, in the order of the schema."""
+    """List every name that ``compose`` takes without an index, in the order of the schema."""
     table = table_of(codec)
     return tuple(_names(table.record)) if table else ()
 
@@ -218,22 +219,22 @@ def _names(record: RecordType) -> Iterator[str]:
 
 
 def takes(codec: Codec, name: str) -> bool:
-    """True when a typed name begins with a field of the payload."""
+    """Tell whether a typed name begins with a field of the payload."""
     table = table_of(codec)
     return table is not None and _find(table.record, name.split("."))[0] is not None
 
 
 def _find(record: RecordType, path: list[str]) -> tuple[Field | None, list[str]]:
-    """The field that a path begins with and the rest of the path. Names may hold dots: the longest wins."""
+    """Find the field that a path begins with, and the rest of the path. Names may hold dots: the longest match wins."""
     for end in range(len(path), 0, -1):
         head = ".".join(path[:end])
         for each in record.fields:
-            if head in {each.xml, each.name} or _folded(head) in {_folded(each.xml), _folded(each.name)}:
+            if head in {each.xml, each.name} or _fold(head) in {_fold(each.xml), _fold(each.name)}:
                 return each, path[end:]
     return None, path
 
 
-def _folded(name: str) -> str:
+def _fold(name: str) -> str:
     return name.replace("-", "_")
 
 

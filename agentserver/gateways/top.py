@@ -1,6 +1,7 @@
-"""A server at one moment, as plain values: conversations, queues, running handlers, refusals, approvals.
+"""Overviews of a running server for ``agentserver top``, sent over a Unix socket next to its journal.
 
-Owns how much of it is told, and its names. Says who and what, never what a message says. Refuses to know sockets.
+An overview names conversations, queues, handlers, refusals and approvals, never the content of a message. Connections
+cannot delay the server.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from agentserver.trace.terminal import Line
 
 LAST = 20
-"""Refusals that are told: the last ones."""
+"""Refusals in an overview: the latest."""
 
 _BAD = frozenset({Event.REFUSED, Event.FAILED, Event.WITHDRAWN})
 
@@ -63,15 +64,15 @@ class TopHost(Protocol):
         ...
 
     def running(self) -> frozenset[str]:
-        """The threads whose handlers run."""
+        """List the threads whose handlers run."""
         ...
 
     def approvals(self) -> tuple[Approval, ...]:
-        """The messages that wait for a person."""
+        """List the open approvals."""
         ...
 
     def conversation(self, conversation: str) -> Conversation | None:
-        """A conversation at work."""
+        """Return an active conversation."""
         ...
 
 
@@ -99,7 +100,7 @@ class Overviews:
         self._refused.extend(record for record in records if record.event in _BAD)
 
     def overview(self) -> dict[str, Any]:
-        """The server now."""
+        """Describe the current state of the server."""
         running = self._host.running()
         known = map(self._host.conversation, reversed(self._host.trace.conversations()))
         at_work = [each for each in known if each is not None]
@@ -111,12 +112,12 @@ class Overviews:
                 {"name": name, "waiting": waiting, "running": running}
                 for name, (waiting, running) in self._host.queues().items()
             ],
-            "running": [row for each in at_work for row in self._running(each, running)],
+            "running": [row for each in at_work for row in self._list_running(each, running)],
             "refusals": [self._refusal(each) for each in reversed(self._refused)],
             "approvals": list(map(_approval, self._host.approvals())),
         }
 
-    def _running(self, conversation: Conversation, running: frozenset[str]) -> Iterator[dict[str, Any]]:
+    def _list_running(self, conversation: Conversation, running: frozenset[str]) -> Iterator[dict[str, Any]]:
         threads = (each for each in conversation.tree.nodes.values() if each.inbox and each.id in running)
         heads = {thread.inbox[0].id: thread.inbox[0] for thread in threads}
         sent = {
@@ -180,8 +181,8 @@ class TakenError(OSError):
     """Another server is followed at this place, or there is another file."""
 
 
-def beside(path: Path) -> Path:
-    """The socket's path for a server whose journal, or whose YAML where it keeps none, has this path."""
+def socket_path(path: Path) -> Path:
+    """Return the socket's path for a server, given the path of its journal, or of its YAML if it keeps none."""
     name = f"{path.name}{SUFFIX}"
     if len(os.fsencode(name)) > _NAME:
         name = f"{sha256(os.fsencode(path.name)).hexdigest()[:32]}{SUFFIX}"
@@ -190,7 +191,7 @@ def beside(path: Path) -> Path:
 
 @contextmanager
 def _short(folder: Path) -> Iterator[str]:
-    """A short path of a folder, however long its own is, where the system has one."""
+    """Yield a short path of a folder, however long its own is, if the system has one."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         short = f"/proc/self/fd/{descriptor}"
@@ -200,14 +201,14 @@ def _short(folder: Path) -> Iterator[str]:
 
 
 def listen_at(path: Path) -> socket.socket:
-    """A socket that listens at a path, in place of one that no server listens at any more.
+    """Open a listening socket at a path, replacing one that no server uses.
 
-    It has its mode before it has its name: nobody else can reach it in between.
+    It has its mode before it has its name: no other user can reach it in between.
 
-    Raises TakenError, or OSError where there can be none.
+    Raises TakenError, or OSError on failure.
     """
     with suppress(FileNotFoundError, ConnectionRefusedError):
-        connected(path).close()
+        connect(path).close()
         raise TakenError(f"{path}: another server is followed here")
     if path.exists() and mark(path) is None:
         raise TakenError(f"{path}: is no socket")
@@ -226,8 +227,8 @@ def listen_at(path: Path) -> socket.socket:
         return found
 
 
-def connected(path: Path) -> socket.socket:
-    """A socket that is connected to the server at a path. Raises OSError where none listens, or another user's does."""
+def connect(path: Path) -> socket.socket:
+    """Connect to the server at a path. Raises OSError without a listening server of this user."""
     with ExitStack() as closing:
         found = closing.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
         with _short(path.parent) as short:
@@ -239,7 +240,7 @@ def connected(path: Path) -> socket.socket:
 
 
 def own(peer: socket.socket) -> bool:
-    """True when the other end is a process of the same user, or of root; also where the system does not tell."""
+    """Tell whether the other end runs as the same user or root; True if the system cannot tell."""
     kind = getattr(socket, "SO_PEERCRED", None)
     if kind is None:
         return True
@@ -248,7 +249,7 @@ def own(peer: socket.socket) -> bool:
 
 
 def mark(path: Path) -> tuple[int, int] | None:
-    """The file's identity, by which a server knows whether it is still its own; None when there is no socket."""
+    """Return the identity of the socket file, which shows whether it was replaced; None if there is no socket."""
     try:
         found = path.lstat()
     except OSError:
@@ -257,7 +258,7 @@ def mark(path: Path) -> tuple[int, int] | None:
 
 
 def remove(path: Path, marked: tuple[int, int] | None) -> None:
-    """Remove the socket, unless another server's stands in its place."""
+    """Remove the socket, unless another server has replaced it."""
     if marked is not None and mark(path) == marked:
         with suppress(OSError):
             path.unlink()
@@ -273,8 +274,8 @@ logger = logging.getLogger("agentserver.top")
 
 
 @asynccontextmanager
-async def followed(overviews: Overviews, path: Path, every: float = EVERY) -> AsyncIterator[None]:
-    """While it lasts, the server can be followed at ``path``; where it cannot, it runs all the same."""
+async def serve_overviews(overviews: Overviews, path: Path, every: float = EVERY) -> AsyncIterator[None]:
+    """Serve overviews at ``path`` while the context lasts; on failure, the server runs without them."""
     try:
         listening = await run_sync(listen_at, path)
     except OSError as error:
@@ -301,7 +302,7 @@ async def followed(overviews: Overviews, path: Path, every: float = EVERY) -> As
 
 
 class _Readers:
-    """Those who look at the server."""
+    """Connections that receive overviews."""
 
     def __init__(self, overviews: Overviews, every: float) -> None:
         self._overviews = overviews
@@ -309,7 +310,7 @@ class _Readers:
         self._count = 0
 
     async def serve(self, listening: socket.socket) -> None:
-        """Take connections, for ever."""
+        """Accept connections until cancelled."""
         loop = asyncio.get_running_loop()
         async with anyio.create_task_group() as tasks:
             while True:
@@ -338,14 +339,14 @@ ROWS = 10
 
 
 def lines(told: Mapping[str, Any]) -> Iterator[Line]:
-    """An overview as a person reads it."""
+    """Format an overview for a person."""
     clock = time.strftime("%H:%M:%S", time.localtime(told["at"]))
     parts = ("conversation", "conversations"), ("approval", "approvals")
     counts = ", ".join(format_amount(len(told[key]), noun) for noun, key in parts)
     yield ((Style.NAME, told["organism"]), (Style.DIM, f"  {clock}  {counts}"))
     busy = [each for each in told["listeners"] if each["waiting"] or each["running"]]
     yield from _part("listeners at work", [_listener(each) for each in busy])
-    yield from _part("running", [_running(each, told["at"]) for each in told["running"]])
+    yield from _part("running", [_running_line(each, told["at"]) for each in told["running"]])
     yield from _part("conversations", list(map(_conversation_line, told["conversations"])))
     yield from _part("to be approved", list(map(_approval_line, told["approvals"])))
     yield from _part("refused of late", [_refusal(each, told["at"]) for each in told["refusals"]])
@@ -365,8 +366,8 @@ def _listener(one: Mapping[str, Any]) -> Line:
     return ((Style.NAME, f"  {one['name']}"), (Style.PLAIN, told))
 
 
-def _running(one: Mapping[str, Any], now: float) -> Line:
-    since = "" if one["since"] is None else f"  {_ago(now - one['since'])}"
+def _running_line(one: Mapping[str, Any], now: float) -> Line:
+    since = "" if one["since"] is None else f"  {_format_age(now - one['since'])}"
     again = f"  attempt {one['attempt']}" if one["attempt"] > 1 else ""
     return (
         (Style.PLAIN, f"  {one['sender']} -> "),
@@ -399,13 +400,13 @@ def _approval_line(one: Mapping[str, Any]) -> Line:
 
 def _refusal(one: Mapping[str, Any], now: float) -> Line:
     return (
-        (Style.DIM, f"  {_ago(now - one['at'])} ago  "),
+        (Style.DIM, f"  {_format_age(now - one['at'])} ago  "),
         (Style.BAD, f"{one['event']} "),
         (Style.PLAIN, f"{one['sender']} -> {one['to'] or '?'}  {one['code']}: {one['why']}"),
         (Style.DIM, f"  {one['conversation'][:8]}"),
     )
 
 
-def _ago(seconds: float) -> str:
+def _format_age(seconds: float) -> str:
     minutes, rest = divmod(max(0, int(seconds)), 60)
     return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from agentserver.core.records.wording import WORDING
 from agentserver.core.state.approvals import Answer, Approval, ApprovalAnswer
-from agentserver.gateways.console.view import decoded
+from agentserver.gateways.console.view import decode_payload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,7 +62,7 @@ class Person:
             asked = ShownApproval(
                 delivery.sender,
                 delivery.to,
-                decoded(delivery.message, server.rules.codecs),
+                decode_payload(delivery.message, server.rules.codecs),
                 tuple(WORDING.whole(question.why) for question in approval.questions),
                 approval,
             )

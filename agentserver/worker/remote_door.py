@@ -11,7 +11,14 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from agentserver.gateways.http.connections import STOPPING
-from agentserver.gateways.http.parts import DoorPart, ProblemAnswer, caller, nobody, read_body, stopping
+from agentserver.gateways.http.parts import (
+    DoorPart,
+    ProblemAnswer,
+    caller,
+    read_body,
+    server_stopping,
+    unauthenticated,
+)
 from agentserver.gateways.principals import Role
 from agentserver.worker import frames
 from agentserver.worker.frames import FrameCodec, GivenFrame, HeardFrame, TakeFrame, dump_answer
@@ -22,7 +29,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from agentserver.gateways.http.connections import Holding
+    from agentserver.gateways.http.connections import HeldConnections
     from agentserver.gateways.principals import Caller
     from agentserver.worker.frames import Spoken
     from agentserver.worker.remote_desk import CallDesk, HeldCall
@@ -86,7 +93,7 @@ class WorkerRoutes:
         with _hold(request).hold(who, request.scope, min(asked.wait, HELD)) as one:
             given.append(await self.desk.take(who.listener, who.name))
         if one.why and not given:
-            raise stopping() if one.why == STOPPING else nobody()
+            raise server_stopping() if one.why == STOPPING else unauthenticated()
         return given[0] if given else None
 
     async def receive_frame(self, request: Request) -> Response:
@@ -132,7 +139,7 @@ class WorkerRoutes:
         with holding.hold(who, request.scope, BEAT) as one:
             await asyncio.wait(call.list_futures(frame), return_when=asyncio.FIRST_COMPLETED)
         if one.why and one.why != STOPPING:
-            raise nobody()
+            raise unauthenticated()
 
     def _admit(self, request: Request) -> tuple[Caller, str]:
         """Return the worker and its listener. Raises ProblemAnswer for a listener that is not its own or not remote."""
@@ -145,8 +152,8 @@ class WorkerRoutes:
         return who, listener
 
 
-def _hold(request: Request) -> Holding:
-    return cast("Holding", request.app.holding)
+def _hold(request: Request) -> HeldConnections:
+    return cast("HeldConnections", request.app.holding)
 
 
 async def _frame(request: Request, reader: Callable[[bytes], T]) -> T:

@@ -36,7 +36,7 @@ def run(*args):
 def whose(path, token):
     async def main():
         tokens = Tokens(PrincipalFile(path))
-        async with tokens.watching():
+        async with tokens.watch():
             return tokens.authenticate(token)
 
     return anyio.run(main)

@@ -142,6 +142,6 @@ async def test_the_processor_that_a_call_takes_is_counted_for_its_principal(home
                 await client.call_tool("web", {"page": "x" * 20_000})
         async with here.host("bob", "legacy") as client:
             await client.list_tools()
-        ada, bob = (here.door.admission.shares.of(name) for name in ("ada", "bob"))
+        ada, bob = (here.door.admission.shares.find(name) for name in ("ada", "bob"))
         assert ada.read > 100_000 > bob.read > 0
         assert ada.cpu > bob.cpu > 0

@@ -95,7 +95,7 @@ READERS = {
         lambda data: forms.message(None, forms.JSON, data, None, None, None),
         b"%s",
     ),
-    "agentserver/gateways/http/streams.py": (streams._taken, b'{"taken":%s}'),
+    "agentserver/gateways/http/streams.py": (streams._parse_confirmation, b'{"taken":%s}'),
     "agentserver/gateways/agui.py": (partial(agui.read, decides=True), RUN),
     "agentserver/gateways/principals/document.py": (document.read, PRINCIPALS),
     "agentserver/client/values.py": (client_values.read_object, b"[%s]"),

@@ -17,7 +17,7 @@ from agentserver.core.messages import Delivery, Question
 from agentserver.core.records.details import GuardNote
 from agentserver.core.state.approvals import Approval
 from agentserver.findings import AnsweredText, Origins, RecordText, ValueOrigin
-from agentserver.gateways.approval_view import PAGE, PIECE, pages, reasons, said, traced
+from agentserver.gateways.approval_view import PAGE, PIECE, message_lines, origin_lines, pages, reasons
 from agentserver.payload.codec import Codecs
 from agentserver.trace.terminal import paint
 from agentserver.wire import envelope
@@ -55,7 +55,7 @@ def waiting(letter):
 
 
 def shown(letter, redact=str):
-    return [paint(line, colour=False, whole=True) for line in said(waiting(letter), CODECS, redact)]
+    return [paint(line, colour=False, whole=True) for line in message_lines(waiting(letter), CODECS, redact)]
 
 
 def told(lines, name):
@@ -133,7 +133,7 @@ def test_secrets_are_taken_out_of_names_of_fields_too():
         (ValueOrigin("to.hunter22", "bob hunter22", "stranger", "web", "page.hunter22", 3),),
         (AnsweredText("web", 3, "items.hunter22", (text,), holds=True, cut=False),),
     )
-    lines = [paint(each, colour=False, whole=True) for each in traced(origins, redact)]
+    lines = [paint(each, colour=False, whole=True) for each in origin_lines(origins, redact)]
     assert "hunter22" not in "".join(lines)
     assert "".join(lines).count("[redacted]") == 5
     assert "  |   to.[redacted]: " in "\n".join(lines)
@@ -141,7 +141,7 @@ def test_secrets_are_taken_out_of_names_of_fields_too():
 
 def test_what_no_codec_reads_is_shown_as_it_is_sent():
     (line, digest) = [
-        paint(each, colour=False, whole=True) for each in said(waiting(Letter("a", "b\\")), None)
+        paint(each, colour=False, whole=True) for each in message_lines(waiting(Letter("a", "b\\")), None)
     ]
     assert re.fullmatch(r'  \| "<message .*<body>b\\\\</body>.*"', line)
     assert digest.endswith("f" * 64)
@@ -152,14 +152,14 @@ def test_nothing_hostile_is_shown_as_it_is(path):
     message = path.read_bytes()
     waits = waiting(Letter("a", "b"))
     waits = waits._replace(delivery=waits.delivery._replace(message=message))
-    *lines, _ = [paint(line, colour=False, whole=True) for line in said(waits, None)]
+    *lines, _ = [paint(line, colour=False, whole=True) for line in message_lines(waits, None)]
     assert not any(map(is_unseen, "".join(lines)))
     told = "".join(unescaped(line.removeprefix("  | ")[1:-1]) for line in lines)
     assert told.encode(errors="surrogateescape") == message
 
 
 def test_pages_leave_nothing_out():
-    lines = said(waiting(Letter("a", "x\n" * 100)), CODECS)
+    lines = message_lines(waiting(Letter("a", "x\n" * 100)), CODECS)
     found = pages(lines)
     assert [line for page in found for line in page] == lines
     assert {len(page) for page in found[:-1]} == {PAGE}

@@ -12,7 +12,7 @@ import pytest
 from agentserver import config
 from agentserver.characters.table import is_unseen
 from agentserver.findings import AnsweredText, Origins, RecordText, ValueOrigin
-from agentserver.gateways.approval_view import traced
+from agentserver.gateways.approval_view import origin_lines
 from agentserver.gateways.live import views
 from agentserver.trace.redact import Redaction
 from agentserver.trace.terminal import paint
@@ -25,7 +25,7 @@ BAD = 'mail\x1b[2Jbody\n  | sha-256 00\n"\u202eend"<script>alert(1)</script>'
 
 
 def lines(origins):
-    return [paint(line, colour=False, whole=True) for line in traced(origins)]
+    return [paint(line, colour=False, whole=True) for line in origin_lines(origins)]
 
 
 async def test_a_strangers_text_stays_in_quotes_and_breaks_no_terminal():

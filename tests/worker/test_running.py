@@ -29,7 +29,7 @@ async def worker():
 
 
 async def looked(worker, call, cpu):
-    return await anyio.to_thread.run_sync(worker.taken, call, cpu, 0)
+    return await anyio.to_thread.run_sync(worker.find_excess, call, cpu, 0)
 
 
 def burn(seconds):
@@ -66,9 +66,9 @@ async def test_a_file_at_the_limit_ends_nobody_whatever_the_file_system_rounds_i
     """The kernel refused its process to write more: that is the answer, and not the end of the process."""
     worker.scratch = scratch
     (scratch.path / "first").write_bytes(b"x" * 3_000_001)
-    assert await anyio.to_thread.run_sync(worker.taken, 1, 60, 3_000_001) == ""
+    assert await anyio.to_thread.run_sync(worker.find_excess, 1, 60, 3_000_001) == ""
     (scratch.path / "second").write_bytes(b"x" * 200_000)
-    assert "wrote more" in await anyio.to_thread.run_sync(worker.taken, 1, 60, 3_000_001)
+    assert "wrote more" in await anyio.to_thread.run_sync(worker.find_excess, 1, 60, 3_000_001)
 
 
 async def test_one_that_is_closed_is_killed_no_more():

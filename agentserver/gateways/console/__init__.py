@@ -1,1 +1,1 @@
-"""The console: a person, or a script, talks to an organism. Internal."""
+"""The console for people and scripts. Internal."""

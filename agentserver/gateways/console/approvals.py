@@ -1,7 +1,6 @@
-"""Messages that wait for an approval, at the console.
+"""Open approvals at the console: shows the questions, takes the answers.
 
-Owns the short names of approvals and the order in which questions and answers are shown. Refuses to let the pump wait
-for a terminal, and to know where else answers may come from: each answer is shown when it counts.
+The pump never waits for the terminal. Answers may also come from elsewhere: each is shown when it counts.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.gateways import approval_view
-from agentserver.gateways.approval_view import Asking
+from agentserver.gateways.approval_view import ApprovalShown
 from agentserver.gateways.console.lines import ALWAYS
 from agentserver.ports import EngineError, UnheardError
 from agentserver.trace.terminal import Style
@@ -40,14 +39,14 @@ _GONE = "gone with its conversation or thread"
 
 
 class Approvals:
-    """Shows what waits, whichever conversation it is of, and passes on what is answered. An Approver.
+    """An Approver that shows the open approvals of all conversations, and passes answers on.
 
     Args:
         host: the server.
         screen: where questions are shown.
-        before: called before anything is shown, so that what happened earlier comes first.
-        by: who answers, for the record.
-        paged: whether a long message is shown by pages, all of which a person sees before approving it.
+        before: called before any output, so that earlier events are shown first.
+        by: the person on the record.
+        paged: whether a long message is shown by pages, all of which a person must see before approving it.
     """
 
     def __init__(
@@ -68,7 +67,7 @@ class Approvals:
     # For the pump: neither blocks nor raises
 
     def show(self, approval: Approval) -> None:
-        """A message waits."""
+        """Queue an approval for display."""
         self._known[approval.delivery.id] = approval
         self._events.append((approval, None))
         self._news.set()
@@ -86,7 +85,7 @@ class Approvals:
     # For the session
 
     async def watch(self) -> None:
-        """Show questions and what became of them as they come, for ever."""
+        """Show questions and outcomes as they come, until cancelled."""
         while True:
             await self._news.wait()
             self.flush()
@@ -104,11 +103,11 @@ class Approvals:
                 self._screen.say(f"approval {self._short(approval)}: {told}", _OUTCOMES[record.event])
 
     def ids(self) -> list[str]:
-        """The short ids of what waits."""
+        """List the short ids of open approvals."""
         return [self._short(one) for one in self._known.values()]
 
     def only_asks(self, session: ConsoleSession) -> bool:
-        """True when everything that runs in a conversation waits for a person who is asked here."""
+        """Tell whether all that runs in a conversation waits for approvals that are shown here."""
         conversation = self._host.conversation(session.handle.id) if self._known else None
         if conversation is None or len(conversation.requests) != session.running:
             return False
@@ -119,18 +118,18 @@ class Approvals:
     # Commands
 
     def tell(self, words: str) -> str:
-        """Show what waits, or a page of one, the first that was not shown if none is named; gives what was wrong."""
+        """Show the list, or a page of one: the first unseen one by default. Returns the mistake in the command."""
         self.flush()
         prefix, *rest = words.split() or [""]
         if not prefix:
-            lines = [approval_view.waiting_line(self._asking(one)) for one in self._known.values()]
+            lines = [approval_view.waiting_line(self._to_shown(one)) for one in self._known.values()]
             self._screen.show(*(lines or [((Style.DIM, "nothing waits for an approval"),)]))
             return ""
         found = self._find(prefix)
         if isinstance(found, str):
             return found
         total = len(self._pages(found))
-        page = rest[0] if rest else str(min(self._unseen(found), default=0) + 1)
+        page = rest[0] if rest else str(min(self._unseen_pages(found), default=0) + 1)
         if len(rest) > 1 or not (page.isascii() and page.isdigit() and 1 <= int(page[:9]) <= total):
             return f"say /approvals {self._short(found)} PAGE, of {total}"
         self._show(found, int(page) - 1)
@@ -141,42 +140,42 @@ class Approvals:
         key, pages = self._short(approval), self._pages(approval)
         more = f"/approvals {key}"
         if not page:
-            self._screen.show(approval_view.head_line(self._asking(approval)))
+            self._screen.show(approval_view.head_line(self._to_shown(approval)))
             self._screen.show(*approval_view.reasons(approval, more if brief else ""))
         self._screen.show(*pages[page], whole=True)
         if approval.delivery.id in self._known:
             self._seen.setdefault(approval.delivery.id, set()).add(page)
         place = f"  (page {page + 1} of {len(pages)}) " if len(pages) > 1 else "  "
         answers = f"/approve {key}, /approve {key} {ALWAYS}, or /deny {key}"
-        if self._unseen(approval):
+        if self._unseen_pages(approval):
             answers = f"{more} shows the next; it cannot be approved before; or /deny {key}"
         self._screen.say(f"{place}{answers}", Style.DIM)
 
     def _pages(self, approval: Approval) -> list[Sequence[Line]]:
-        """The text of the message by pages; a script has it whole, since its pages are not turned."""
-        *said, digest = approval_view.said(approval, self._host.rules.codecs, self._screen.redact)
+        """Split the text of the message into pages; a script gets one page."""
+        *said, digest = approval_view.message_lines(approval, self._host.rules.codecs, self._screen.redact)
         lines = [*said, *self._origins(approval), digest]
         return approval_view.pages(lines) if self._paged else [lines]
 
     def _origins(self, approval: Approval) -> list[Line]:
-        """The origins of what it says. They are found once, so that its pages stay the same."""
+        """Format the origins of its values, cached so that its pages stay the same."""
         delivery = approval.delivery
         if delivery.id not in self._traced:
             conversation = self._host.conversation(delivery.conversation)
             found = None if conversation is None else self._host.rules.origins(conversation, delivery)
-            lines = approval_view.traced(found, self._screen.redact)
+            lines = approval_view.origin_lines(found, self._screen.redact)
             if delivery.id not in self._known:
                 return lines
             self._traced[delivery.id] = lines
         return self._traced[delivery.id]
 
-    def _unseen(self, approval: Approval) -> set[int]:
-        """The pages that were not shown."""
+    def _unseen_pages(self, approval: Approval) -> set[int]:
+        """Return the pages that were not shown."""
         return set(range(len(self._pages(approval)))) - self._seen.get(approval.delivery.id, set())
 
-    def _barred(self, approval: Approval) -> str:
-        """The reason why it cannot be approved here and now, if there is one."""
-        unseen = self._unseen(approval)
+    def _reason_barred(self, approval: Approval) -> str:
+        """Return the reason why it cannot be approved here and now; empty without one."""
+        unseen = self._unseen_pages(approval)
         if unseen:
             key, page = self._short(approval), min(unseen) + 1
             were = "was" if len(unseen) == 1 else "were"
@@ -186,12 +185,12 @@ class Approvals:
         return "" if conversation is None else approving.barred(conversation, self._by, self._host.rules)
 
     async def answer(self, words: str, answer: Answer, *, unnamed: bool = False) -> str:
-        """Answer what is named; gives what was wrong with the command.
+        """Answer an approval; returns the mistake in the command.
 
         Args:
-            words: an id, and ``always`` after it.
-            answer: what is said.
-            unnamed: whether the only one that waits need not be named. A person must name it: another one may have
+            words: an id, optionally followed by ``always``.
+            answer: the decision.
+            unnamed: whether the id may be omitted if only one is open. A person must give it: another one may have
                 taken its place while they typed.
         """
         prefix, *rest = words.split() or [""]
@@ -207,7 +206,7 @@ class Approvals:
         if prefix and len(prefix) < SHORT:  # what was meant may be gone, and this another one
             return f"{prefix} is too short to be sure: say {self._short(found)}"
         self.flush()
-        why = "" if answer is Answer.DENY else self._barred(found)
+        why = "" if answer is Answer.DENY else self._reason_barred(found)
         if why:
             return why
         return await self._give(found, Answer.ALWAYS if rest else answer)
@@ -222,7 +221,7 @@ class Approvals:
         except EngineError:
             return "it cannot be kept at present: say it again later"
         self.flush()
-        return "" if spent else "it does not wait any more"
+        return "" if spent else "it is no longer open"
 
     def _find(self, prefix: str) -> Approval | str:
         found = [one for one in self._known.values() if one.id.startswith(prefix)]
@@ -231,9 +230,9 @@ class Approvals:
         about = f" under {prefix}" if prefix else ""
         return f"{len(found) or 'no'} messages wait for an approval{about}"
 
-    def _asking(self, approval: Approval) -> Asking:
+    def _to_shown(self, approval: Approval) -> ApprovalShown:
         until = time.localtime(approval.at + self._host.rules.blueprint.limits.approval)
-        return Asking(self._short(approval), approval, time.strftime("%H:%M:%S", until))
+        return ApprovalShown(self._short(approval), approval, time.strftime("%H:%M:%S", until))
 
     def _short(self, approval: Approval) -> str:
         key = approval.id

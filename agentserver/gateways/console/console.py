@@ -1,7 +1,6 @@
-"""The console: a person, or a script, talks to an organism.
+"""The console session: runs lines, handles signals, shows progress and determines the exit status.
 
-Owns the session: what becomes of lines, signals, the exit status. What lines mean is for gateways/console/lines.py,
-how things look for gateways/console/view.py. Refuses to know how the server decides.
+Lines are parsed in gateways/console/lines.py and formatted in gateways/console/view.py.
 """
 
 from __future__ import annotations
@@ -52,15 +51,15 @@ INTERRUPTED = 128 + signal.SIGINT
 
 
 class Console:
-    """One session. ``run`` gives its exit status.
+    """One session. ``run`` returns its exit status.
 
     Args:
         host: the running server.
         screen: where everything is shown.
-        interactive: whether a person types, for whom Ctrl-C cancels what runs before it ends the session.
-        principal: in whose name messages are sent.
-        by: who answers what waits for an approval, for the record; the principal when left out.
-        ending: where signals come from, and what is told when the session begins to end.
+        interactive: whether a person types, for whom Ctrl-C cancels requests before it ends the session.
+        principal: the sender of the messages.
+        by: the person who answers approvals, for the record; the principal by default.
+        ending: the source of signals, notified when the session begins to end.
     """
 
     def __init__(
@@ -73,7 +72,7 @@ class Console:
         by: str = "",
         ending: SessionGuard | None = None,
     ) -> None:
-        self._process = ending or Unhurried()
+        self._process = ending or UnboundedEnd()
         self._host = host
         self._screen = screen
         self.interactive = interactive
@@ -112,11 +111,11 @@ class Console:
         return self._takers
 
     def ids(self) -> Ids:
-        """The subjects of commands, for completion."""
+        """Return the ids that commands can complete."""
         return Ids([session.handle.id for session in self._sessions], self.approvals.ids())
 
-    def greeting(self, name: str) -> str:
-        """The first lines of an interactive session."""
+    def greet(self, name: str) -> str:
+        """Build the first lines of an interactive session."""
         return (
             f"{name}: {format_amount(len(self._takers), 'listener')}. Text goes to @{self._addressee} until you "
             "address another. /help lists what can be typed."
@@ -161,7 +160,7 @@ class Console:
     async def _converse(self, lines: Lines, tasks: TaskGroup) -> None:
         while self._ending is None:
             if not lines.concurrent:
-                await self._settled()
+                await self._wait_settled()
                 await self._screen.flush()
             if self._screen.gone:
                 break
@@ -187,17 +186,17 @@ class Console:
         if mistake := self._reader.end():
             self._mistake(*mistake.lines)
 
-    async def _settled(self) -> None:
+    async def _wait_settled(self) -> None:
         """Wait until nothing runs, or what runs waits for an answer that the next line may hold."""
         while not self._sessions.rest.is_set():
-            if all(self.approvals.only_asks(session) for session in self._sessions.running()):
+            if all(self.approvals.only_asks(session) for session in self._sessions.list_running()):
                 self.approvals.flush()
                 return
             self._stirred.clear()
             await self._stirred.wait()
 
     async def _end_of_lines(self) -> None:
-        """A script is over when it is answered: what still waits for a person may be answered elsewhere."""
+        """Finish a script once it is answered: open approvals may be answered elsewhere."""
         if not self.interactive:
             await self._sessions.rest.wait()
 
@@ -212,7 +211,7 @@ class Console:
         except QuotaError as error:
             self._mistake(str(error))
             return
-        self._sessions.began(session)
+        self._sessions.count_started(session)
         start_errand(tasks, "follows a conversation", Ending.OWNER, partial(self._hops.follow, session))
         start_errand(tasks, "delivers a line", Ending.OWNER, partial(self._deliver, session, letter))
 
@@ -242,14 +241,14 @@ class Console:
         if session.kept:
             only_asks = self.approvals.only_asks(session)
             why = (
-                "still waits for an approval" if only_asks else "not finished: it goes on with the next start"
+                "still waits for an approval" if only_asks else "unfinished: it continues with the next start"
             )
             self._screen.say(why, Style.WARN)
         elif not answered:
             self._failures += 1
             self.approvals.flush()
             self._screen.say("cancelled" if session.over else "ended without an answer", Style.WARN)
-        await self._sessions.ended(session)
+        await self._sessions.count_finished(session)
         self._stirred.set()
 
     def _reply(self, session: ConsoleSession, reply: Reply) -> None:
@@ -260,7 +259,7 @@ class Console:
         self._screen.show(*view.reply_lines(reply, codecs, raw=self._raw, redact=redact))
 
     async def _session(self) -> ConsoleSession:
-        """The current conversation, or a new one when it has ended meanwhile."""
+        """Return the current conversation, or a new one if it has ended meanwhile."""
         current = self._sessions.current
         if current is not None and self._sessions.alive():
             return current
@@ -274,17 +273,17 @@ class Console:
             self._screen.show(*(((Style.WARN, part),) for part in own_lines(line)))
 
     async def _wind_up(self) -> None:
-        """Let what runs come to rest, while there is time, and end what has. The rest is for the next session.
+        """Wait for running requests within the limit, and end finished conversations. The rest is for the next session.
 
-        Where nothing outlives the process it is ended too.
+        Without a journal the rest is ended too.
         """
         self._process.begin(self._status())
         await self._host.drain()
         with anyio.move_on_after(CLOSING):
             for session in self._sessions:
-                if self._unfinished(session) and self._host.durable:
+                if self._report_unfinished(session) and self._host.durable:
                     session.keep()
-                elif self._unfinished(session):
+                elif self._report_unfinished(session):
                     await session.close()
             await self._sessions.rest.wait()
             for session in self._sessions:
@@ -292,7 +291,7 @@ class Console:
             self.approvals.flush()
             await self._screen.flush()
 
-    def _unfinished(self, session: ConsoleSession) -> bool:
+    def _report_unfinished(self, session: ConsoleSession) -> bool:
         conversation = self._host.conversation(session.handle.id)
         return conversation is not None and bool(conversation.requests)
 
@@ -351,8 +350,8 @@ class Console:
             self._mistake(mistake)
 
     def _find(self, prefix: str) -> ConsoleSession | None:
-        """The conversation that is meant: the current one, or the one of this session that begins so."""
-        found = self._sessions.beginning(prefix)
+        """Find a conversation: the current one, or the one whose id has this prefix."""
+        found = self._sessions.find_by_prefix(prefix)
         if len(found) == 1:
             return found[0]
         self._mistake(f"{len(found) or 'no'} conversations of this session begin with {prefix}")
@@ -384,8 +383,8 @@ class Console:
         self._reading.cancel()
 
     async def _interrupt(self) -> None:
-        """Ctrl-C: forget what is half typed, else cancel what runs, else leave when it comes once more."""
-        gathered, running = self._reader.forget(), self._sessions.running()
+        """Handle Ctrl-C: clear the typed text, else cancel requests, else leave on the second one."""
+        gathered, running = self._reader.forget(), self._sessions.list_running()
         if self._lines.clear(self._prompt()) or gathered:
             self._leaving = False
         elif running:
@@ -424,21 +423,21 @@ class SessionGuard(Protocol):
         ...
 
     def begin(self, status: int) -> None:
-        """The session ends with the drain, at the latest. May see to it that the process does too."""
+        """Bound the end of the session by the drain. It may bound the process as well."""
         ...
 
 
-class Unhurried:
+class UnboundedEnd:
     """A process that lives on after the session."""
 
     async def signals(self) -> AsyncIterator[int]:
-        """The signals of the event loop."""
+        """Receive signals of the event loop."""
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as received:
             async for number in received:
                 yield number
 
     def begin(self, status: int) -> None:
-        """Nothing to see to."""
+        """Do nothing."""
 
 
 WAITING = 10_000
@@ -468,7 +467,7 @@ class HopView:
         self._news.set()
 
     async def follow(self, session: ConsoleSession) -> None:
-        """Show how far listeners say they are, until the conversation is over."""
+        """Show the progress of listeners until the conversation is closed."""
         if session.followed:
             return
         session.followed = True
@@ -478,13 +477,13 @@ class HopView:
                 self._screen.show(((Style.DIM, f"{progress.sender} ... {progress.text}"),))
 
     async def show(self) -> None:
-        """Show records as they come, for ever."""
+        """Show records as they come, until cancelled."""
         while True:
             await self._news.wait()
             self.flush()
 
     def flush(self) -> None:
-        """Show every record so far; what is printed next comes after them."""
+        """Show every record so far; later output follows them."""
         self._news.clear()
         if self._lost:
             self._screen.say(f"{format_amount(self._lost, 'hop')} not shown", Style.WARN)

@@ -1,7 +1,6 @@
-"""The meaning of a line typed at the console.
+"""Lines of the console: their sources, their meaning and their completions.
 
-Owns the console's language: commands, addressed lines, raw XML. Pure: the same line means the same each time.
-Refuses to know screens, prompts and running conversations.
+The language has commands, addressed lines and raw XML. Parsing is pure.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ MAX_MARKUP = 1 << 22
 
 
 class Verb(StrEnum):
-    """The words that follow a slash."""
+    """The commands, without the slash."""
 
     HELP = "help"
     NEW = "new"
@@ -53,7 +52,7 @@ class Verb(StrEnum):
 
 HELP: Mapping[Verb, tuple[str, str]] = {
     Verb.HELP: ("", "this text"),
-    Verb.NEW: ("", "begin another conversation; what still runs in this one goes on"),
+    Verb.NEW: ("", "begin another conversation; this one continues until it is done"),
     Verb.THREADS: ("", "the threads of this conversation"),
     Verb.LISTENERS: ("", "who listens, and the fields they take"),
     Verb.TRACE: ("[ID]", "the hops of this conversation, or of another one of yours"),
@@ -63,9 +62,9 @@ HELP: Mapping[Verb, tuple[str, str]] = {
     Verb.DENY: ("ID", "deny a message; its sender learns so"),
     Verb.RAW: ("on|off", "show replies as XML too"),
     Verb.HOPS: ("on|off", "show messages between listeners as they happen"),
-    Verb.QUIT: ("", "leave; what is not finished goes on with the next start, if there is a journal"),
+    Verb.QUIT: ("", "leave; unfinished requests continue with the next start, if there is a journal"),
 }
-"""The argument of each command and what it does."""
+"""The argument and effect of each command."""
 
 _SWITCHES = frozenset({Verb.RAW, Verb.HOPS})
 _WITH_ID = frozenset({Verb.TRACE, Verb.CANCEL, Verb.APPROVALS, Verb.APPROVE, Verb.DENY})
@@ -83,7 +82,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Only a name: later text goes there."""
+    """A name alone: later text is sent there."""
 
     listener: str
 
@@ -98,7 +97,7 @@ class TypedMessage:
 
 @dataclass(frozen=True, slots=True)
 class Markup:
-    """The beginning of raw XML, which may go on for several lines."""
+    """The beginning of raw XML, which may continue on further lines."""
 
     text: str
 
@@ -112,7 +111,7 @@ class Mistake:
 
 @dataclass(frozen=True, slots=True)
 class Blank:
-    """Nothing."""
+    """An empty line."""
 
 
 Meaning: TypeAlias = Command | Address | TypedMessage | Markup | Mistake | Blank
@@ -122,7 +121,7 @@ Takers: TypeAlias = "Mapping[str, Sequence[Codec]]"
 
 
 def takers_of(rules: Rules) -> Takers:
-    """The codecs of each listener's payloads, in the order of the organism."""
+    """Group the codecs of the payloads by listener, in the order of the organism."""
     return {
         name: tuple(rules.codecs.of(payload) for payload in listener.payloads)
         for name, listener in rules.blueprint.listeners.items()
@@ -130,7 +129,7 @@ def takers_of(rules: Rules) -> Takers:
 
 
 def read(line: str, addressee: str, takers: Takers) -> Meaning:
-    """The meaning of a line to a user who last talked to ``addressee``."""
+    """Parse a line of a user who last talked to ``addressee``."""
     text = line.strip()
     if not text:
         return Blank()
@@ -141,7 +140,7 @@ def read(line: str, addressee: str, takers: Takers) -> Meaning:
     if text.startswith("/"):
         return _command(text)
     if text.startswith("@"):
-        return _addressed(text, takers)
+        return _read_addressed(text, takers)
     return write(addressee, "", text, takers)
 
 
@@ -162,7 +161,7 @@ def _command(text: str) -> Meaning:
     return Command(verb, argument)
 
 
-def _addressed(text: str, takers: Takers) -> Meaning:
+def _read_addressed(text: str, takers: Takers) -> Meaning:
     head, _, rest = text[1:].partition(" ")
     name, _, root = head.partition("/")
     if name not in takers:
@@ -176,12 +175,12 @@ def _addressed(text: str, takers: Takers) -> Meaning:
 
 
 def write(listener: str, root: str, text: str, takers: Takers) -> TypedMessage | Mistake:
-    """A message in fields (``field=value other="..."``) or, where a payload is one text, in that text.
+    """Compose a message from fields (``field=value other="..."``), or from text for a payload with one text.
 
     The line is in fields when its first word is ``name=...`` with a name that the payload knows.
     """
     if listener not in takers:
-        return Mistake((f"{listener} is not there any more, since a reload; /listeners shows who is",))
+        return Mistake((f"{listener} was removed by a reload; /listeners lists the current ones",))
     candidates = [codec for codec in takers[listener] if root in {"", local(codec.name)}]
     if not candidates:
         names = ", ".join(f"@{listener}/{local(codec.name)}" for codec in takers[listener])
@@ -192,8 +191,8 @@ def write(listener: str, root: str, text: str, takers: Takers) -> TypedMessage |
         return _in_fields(listener, in_fields, text)
     spoken = [codec for codec in candidates if form.text_field(codec)]
     if len(spoken) == 1:
-        return _composed(spoken[0], listener, [(str(form.text_field(spoken[0])), text)])
-    return Mistake(_how(listener, candidates))
+        return _compose(spoken[0], listener, [(str(form.text_field(spoken[0])), text)])
+    return Mistake(_describe_forms(listener, candidates))
 
 
 _FIELD = re.compile(r"[^\s=\"'<]+=")
@@ -204,7 +203,7 @@ def _in_fields(listener: str, candidates: Sequence[Codec], text: str) -> TypedMe
     if isinstance(pairs, str):
         return Mistake((pairs,))
     fitting = [c for c in candidates if all(form.takes(c, name) for name, _ in pairs)] or list(candidates)
-    made = [_composed(codec, listener, pairs) for codec in fitting]
+    made = [_compose(codec, listener, pairs) for codec in fitting]
     letters = [each for each in made if isinstance(each, TypedMessage)]
     if len(letters) > 1:
         names = " or ".join(f"@{listener}/{local(codec.name)}" for codec in fitting)
@@ -223,17 +222,17 @@ def _pairs(text: str) -> list[tuple[str, str]] | str:
     return [(name, value) for name, _, value in (word.partition("=") for word in words)]
 
 
-def _composed(codec: Codec, listener: str, pairs: Sequence[tuple[str, str]]) -> TypedMessage | Mistake:
+def _compose(codec: Codec, listener: str, pairs: Sequence[tuple[str, str]]) -> TypedMessage | Mistake:
     made = form.compose(codec, pairs)
     return (
         TypedMessage(made, listener)
         if isinstance(made, bytes)
-        else Mistake((*made.lines, *_how(listener, [codec])))
+        else Mistake((*made.lines, *_describe_forms(listener, [codec])))
     )
 
 
-def _how(listener: str, codecs: Sequence[Codec]) -> tuple[str, ...]:
-    """The forms of a message to a listener."""
+def _describe_forms(listener: str, codecs: Sequence[Codec]) -> tuple[str, ...]:
+    """Describe how to write a message to a listener."""
     return tuple(
         " ".join(["write:", f"@{listener}{f'/{local(codec.name)}' if len(codecs) > 1 else ''}", usage(codec)])
         for codec in codecs
@@ -241,28 +240,28 @@ def _how(listener: str, codecs: Sequence[Codec]) -> tuple[str, ...]:
 
 
 def usage(codec: Codec) -> str:
-    """The fields of a payload as they are typed; what may be left out stands in brackets.
+    """Describe the fields of a payload as typed; optional ones are in brackets.
 
-    A field of standing prose is one to paste into: what stands there is somebody else's words and orders nothing. In
-    place of a record stand its fields, those of the first item where it is repeated.
+    A field that holds prose is marked for pasting: its text is by another author and is never an instruction. The
+    fields of a record are listed in its place.
     """
     if not codec.outline:
         return "(no fields)"
-    pasted, inner = form.pasted(codec), form.inner(codec)
+    pasted, inner = form.list_pasted_fields(codec), form.inner(codec)
     words = []
     for outline in codec.outline:
         below = (
-            _typed(each.name.replace(f".{form.INDEX}.", ".0."), each.label, optional=not each.required)
+            _typed_field(each.name.replace(f".{form.INDEX}.", ".0."), each.label, optional=not each.required)
             for each in inner.get(outline.name, ())
         )
         mark = "pasted " if outline.name in pasted else ""
-        word = " ".join(below) or _typed(outline.name, outline.label, mark)
+        word = " ".join(below) or _typed_field(outline.name, outline.label, mark)
         many = f"{word} ..." if outline.repeated else word
         words.append(f"[{many}]" if outline.optional else many)
     return " ".join(words)
 
 
-def _typed(name: str, label: str, mark: str = "", *, optional: bool = False) -> str:
+def _typed_field(name: str, label: str, mark: str = "", *, optional: bool = False) -> str:
     text = f"{name}=<{mark}{label}>"
     return f"[{text}]" if optional else text
 
@@ -280,7 +279,7 @@ class Completeness(Enum):
     HOPELESS = "hopeless"  # no further line makes it an element: it is sent as it is, to be refused
 
 
-class Gathering:
+class GatheredXml:
     """Raw XML over several lines, until its root element ends.
 
     Looks only for that end. Whether the XML is acceptable is for the server to say.
@@ -314,7 +313,7 @@ class Gathering:
         return Completeness.OPEN
 
     def data(self) -> bytes:
-        """Everything gathered."""
+        """Return everything gathered."""
         return "\n".join(self._lines).strip().encode()
 
     def cut(self, takers: Takers) -> list[str]:
@@ -329,7 +328,7 @@ _ROOT = re.compile(r"<(?:[\w.-]+:)?([\w.-]+)")
 
 
 def begins(line: str, takers: Takers) -> bool:
-    """True for a line that begins with a command, a listener's address, an envelope or a payload that one takes."""
+    """Tell whether a line begins with a command, an address, an envelope or a known payload."""
     if line.startswith("/"):
         return line[1:].split(" ", 1)[0].strip() in list(Verb)
     if line.startswith("@"):
@@ -340,18 +339,18 @@ def begins(line: str, takers: Takers) -> bool:
 
 
 class LineReader:
-    """The meaning of lines in their order: raw XML goes on until its root element ends.
+    """Parses lines in order: raw XML continues until its root element ends.
 
     Args:
         takers: the payloads of each listener.
-        script: whether nobody sees that an element is not finished. What follows it is then not lost with it: the
-            lines from the next that begins a message come again, once it is clear that they are not part of it.
+        script: whether input is unattended. The lines after an unfinished element are then parsed again, from the next
+            one that begins a message, so that they are not lost with it.
     """
 
     def __init__(self, takers: Takers, *, script: bool) -> None:
         self._takers = takers
         self._script = script
-        self._gathering: Gathering | None = None
+        self._gathering: GatheredXml | None = None
         self.again: deque[str] = deque()
 
     @property
@@ -360,15 +359,15 @@ class LineReader:
         return self._gathering is not None
 
     def understand(self, line: str, addressee: str) -> Meaning:
-        """The meaning of the next line."""
+        """Parse the next line."""
         if self._gathering is not None and not _encodable(line):
             self._gathering = None
-            return Mistake(("the line is not UTF-8 text; the XML that it stands in was not sent",))
+            return Mistake(("the line is not UTF-8 text; the XML around it was not sent",))
         if self._gathering is None:
             meaning = read(line, addressee, self._takers)
             if not isinstance(meaning, Markup):
                 return meaning
-            self._gathering = Gathering()
+            self._gathering = GatheredXml()
         gathered = self._gathering
         found = gathered.add(line)
         if found is Completeness.OPEN:
@@ -384,7 +383,7 @@ class LineReader:
         return gathered is not None
 
     def end(self) -> Mistake | None:
-        """No line follows. The mistake of an element that is not finished; what it kept from being read comes again."""
+        """Handle the end of input. Reports an unfinished element, whose following lines are parsed again."""
         gathered, self._gathering = self._gathering, None
         if gathered is None:
             return None
@@ -425,12 +424,12 @@ class Ids:
 def candidates(before: str, takers: Takers, ids: Ids) -> Iterator[WordCompletion]:
     """Completions of the text before the cursor: names, payloads, fields, commands and their arguments."""
     word = re.split(r"\s", before)[-1]
-    for text, meaning in _known(before.lstrip(), takers, ids):
+    for text, meaning in _known_words(before.lstrip(), takers, ids):
         if text.startswith(word) and text != word:
             yield WordCompletion(text, -len(word), meaning)
 
 
-def _known(before: str, takers: Takers, ids: Ids) -> Iterator[tuple[str, str]]:
+def _known_words(before: str, takers: Takers, ids: Ids) -> Iterator[tuple[str, str]]:
     head, space, rest = before.partition(" ")
     if head.startswith("/"):
         yield from _arguments(head[1:], rest, ids) if space else _commands()
@@ -501,20 +500,20 @@ class Lines(Protocol):
         ...
 
     async def next(self, prompt: str) -> Typed:
-        """The next line without its end. After ``ControlKey.END`` there is none."""
+        """Return the next line without its end. ``ControlKey.END`` is the last one."""
         ...
 
     def clear(self, prompt: str) -> bool:
-        """Forget what is typed of a line and ask for it with this prompt. True when there was something."""
+        """Clear the typed text and prompt again. True if there was any."""
         ...
 
 
 class PlainLines:
-    """Lines of a file descriptor. What is no UTF-8 arrives as surrogates (PEP 383).
+    """Lines of a file descriptor. Invalid UTF-8 arrives as surrogates (PEP 383).
 
     Args:
         descriptor: to read from; left as it is, in blocking mode.
-        show: prints the prompt, or None when there is no reader.
+        show: prints the prompt; None without a reader.
     """
 
     concurrent = False
@@ -526,7 +525,7 @@ class PlainLines:
         self._over = False
 
     async def next(self, prompt: str) -> Typed:
-        """The next line."""
+        """Return the next line."""
         if self._show is not None:
             self._show(prompt)
         while b"\n" not in self._pending:
@@ -540,7 +539,7 @@ class PlainLines:
         return _text(line)
 
     def clear(self, prompt: str) -> bool:
-        """Ask again: what is typed of a line the terminal itself has forgotten, without a word."""
+        """Prompt again: the terminal itself has cleared the line."""
         if self._show is not None:
             self._show(f"\n{prompt}")
         return False

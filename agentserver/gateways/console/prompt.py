@@ -1,7 +1,4 @@
-"""The console's prompt with history and completion. The only module that imports prompt_toolkit.
-
-Owns the terminal while a line is typed. Refuses to know what lines mean.
-"""
+"""The console's prompt with history and completion. The only module that imports prompt_toolkit."""
 
 from __future__ import annotations
 
@@ -44,7 +41,7 @@ class ListenerCompleter(Completer):
         self._ids = ids
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        """The completions at the cursor."""
+        """Return the completions at the cursor."""
         del complete_event
         for each in candidates(document.text_before_cursor, self._takers, self._ids()):
             yield Completion(
@@ -74,7 +71,7 @@ class PrivateHistory(FileHistory):
 
 
 def history(path: Path | None, redact: Callable[[str], str]) -> tuple[History, str]:
-    """The history in a file, or in memory with the reason when the file cannot be used."""
+    """Open the history in a file, or in memory, with the reason, if the file cannot be used."""
     if path is None:
         return InMemoryHistory(), ""
     try:
@@ -83,14 +80,14 @@ def history(path: Path | None, redact: Callable[[str], str]) -> tuple[History, s
         return InMemoryHistory(), f"no history: {path}: {error.strerror}"
 
 
-class Signalling(Vt100Input):
+class SignallingInput(Vt100Input):
     """A terminal on which Ctrl-C stays a signal while a line is typed.
 
     As a key it would wait for the event loop, and so could not end a process whose loop a handler holds.
     """
 
     def raw_mode(self) -> AbstractContextManager[None]:
-        """The mode in which a line is typed."""
+        """Return the mode for typing a line."""
         return self._raw()
 
     @contextlib.contextmanager
@@ -111,7 +108,7 @@ _LFLAG, _CC = 3, 6
 
 def _terminal() -> Input | None:
     """Standard input, when it is a terminal; else what prompt_toolkit makes of it."""
-    return Signalling(sys.stdin) if sys.stdin.isatty() else None
+    return SignallingInput(sys.stdin) if sys.stdin.isatty() else None
 
 
 def _keys(completer: Completer) -> KeyBindings:
@@ -161,7 +158,7 @@ class PromptLines:
         self._prompt = ""
 
     async def next(self, prompt: str) -> Typed:
-        """The next line."""
+        """Return the next line."""
         self._prompt = prompt
         try:
             return await self._session.prompt_async(lambda: self._prompt, handle_sigint=False)
@@ -171,11 +168,11 @@ class PromptLines:
             return ControlKey.END
 
     def _completes(self) -> bool:
-        """True for a line that has completions: the prompt leaves room for them, which other lines do not need."""
+        """Tell whether a line can have completions: the prompt reserves space for them."""
         return self._session.default_buffer.text.startswith(("@", "/"))
 
     def clear(self, prompt: str) -> bool:
-        """Forget what is typed of a line."""
+        """Clear the typed text."""
         typed = bool(self._session.default_buffer.text)
         self._session.default_buffer.reset()
         self._prompt = prompt
@@ -183,5 +180,5 @@ class PromptLines:
         return typed
 
     def above(self) -> AbstractContextManager[None]:
-        """While it lasts, what is printed appears above the prompt."""
+        """Print above the prompt while the context lasts."""
         return patch_stdout(raw=True)

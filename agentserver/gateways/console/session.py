@@ -1,7 +1,4 @@
-"""The conversations of one console session.
-
-Owns which conversations were opened, which one is current and what runs in them. Refuses to know screens.
-"""
+"""The conversations of one console session: which were opened, which is current, and their open requests."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ class ConsoleHost(Ingress, Protocol):
 
     @property
     def rules(self) -> Rules:
-        """The rules by which conversations decide."""
+        """Rules of the decisions."""
         ...
 
     @property
@@ -54,9 +51,9 @@ class ConsoleHost(Ingress, Protocol):
         ...
 
     async def answer(self, conversation: str, answered: ApprovalAnswer) -> bool:
-        """Commit a person's answer. False when nothing waits for it any more.
+        """Commit a person's answer. False if the approval is no longer open.
 
-        Raises EngineError, and UnheardError of it where the answer may count yet.
+        Raises EngineError, or its subclass UnheardError if the answer may still count.
         """
         ...
 
@@ -69,20 +66,20 @@ class CurrentTakers(Mapping[str, "Sequence[Codec]"]):
         self._rules = host.rules
         self._known = takers_of(host.rules)
 
-    def _now(self) -> Takers:
+    def _current_takers(self) -> Takers:
         if self._host.rules is not self._rules:
             self._rules = self._host.rules
             self._known = takers_of(self._rules)
         return self._known
 
     def __getitem__(self, name: str) -> Sequence[Codec]:
-        return self._now()[name]
+        return self._current_takers()[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._now())
+        return iter(self._current_takers())
 
     def __len__(self) -> int:
-        return len(self._now())
+        return len(self._current_takers())
 
 
 @dataclass
@@ -90,11 +87,11 @@ class ConsoleSession:
     """One conversation of the session.
 
     Args:
-        running: requests that have not come to rest.
-        left: whether the session turned to another one; it closes when it comes to rest.
+        running: open requests.
+        left: whether the session switched to another one; it closes after its last request.
         over: whether the session closed it.
-        kept: whether the session left it to the next one.
-        followed: whether somebody shows its progress.
+        kept: whether it was detached for the next session.
+        followed: whether its progress is shown.
     """
 
     handle: ConversationHandle
@@ -129,27 +126,27 @@ class ConsoleSessions:
         self.rest.set()
 
     def __iter__(self) -> Iterator[ConsoleSession]:
-        """Every conversation that is still known, the oldest first."""
+        """Iterate over the known conversations, oldest first."""
         return iter(tuple(self._known.values()))
 
     def get(self, conversation: str) -> ConsoleSession | None:
-        """The conversation of that id, if it is the session's."""
+        """Return the conversation of an id, if it belongs to the session."""
         return self._known.get(conversation)
 
-    def beginning(self, prefix: str) -> list[ConsoleSession]:
-        """The current conversation, or those whose ids begin so."""
+    def find_by_prefix(self, prefix: str) -> list[ConsoleSession]:
+        """List the conversations whose ids have a prefix; the current one for an empty prefix."""
         if not prefix:
             return [self.current] if self.current else []
         return [session for key, session in self._known.items() if key.startswith(prefix)]
 
     def alive(self) -> bool:
-        """True when the current conversation can take messages."""
+        """Tell whether the current conversation can take messages."""
         return self.current is not None and not (self.current.over or self.current.handle.over)
 
     async def open(self) -> ConsoleSession:
-        """Begin another conversation. What still runs in the current one goes on, then it closes.
+        """Begin another conversation. The previous one closes after its last request.
 
-        Raises QuotaError, and leaves the current one as it is, when the principal may not open another.
+        Raises QuotaError, and keeps the current one, if the principal may not open another.
         """
         if self.current is not None and not self.current.running:
             await self.current.close()
@@ -160,25 +157,25 @@ class ConsoleSessions:
         self.current = self._known[handle.id] = ConsoleSession(handle)
         return self.current
 
-    def began(self, session: ConsoleSession) -> None:
+    def count_started(self, session: ConsoleSession) -> None:
         """Count a request."""
         session.running += 1
         self.rest.clear()
 
-    async def ended(self, session: ConsoleSession) -> None:
-        """A request has come to rest."""
+    async def count_finished(self, session: ConsoleSession) -> None:
+        """Count a finished request."""
         session.running -= 1
         if session.left and not session.running:
             await session.close()
-        if not self.running():
+        if not self.list_running():
             self.rest.set()
 
-    def running(self) -> list[ConsoleSession]:
-        """The conversations in which something runs."""
+    def list_running(self) -> list[ConsoleSession]:
+        """List the conversations with open requests."""
         return [session for session in self._known.values() if session.running]
 
     def _forget(self) -> None:
-        """Drop conversations that are over and no longer in the trace."""
+        """Drop closed conversations that are no longer in the trace."""
         traced = set(self._host.trace.conversations())
         for key, session in list(self._known.items()):
             if session.over and not session.running and key not in traced:

@@ -1,7 +1,6 @@
-"""The contents of the console's screen: replies, listeners, threads, help.
+"""Formats the console's screen: replies, listeners, threads, help.
 
-Owns the wording and arrangement. Pure: values in, lines out. Refuses to know where lines go. Text of messages
-stands behind a margin, so that it cannot pass for a line of the console's own.
+Text of messages has a margin, so that it cannot imitate lines of the console. Pure.
 """
 
 from __future__ import annotations
@@ -38,8 +37,8 @@ SPENT = (
 """The way on after a request has used up its budget; its SystemError says the same for every budget."""
 
 
-def decoded(message: bytes, codecs: Codecs) -> object | None:
-    """The payload of an envelope; None when no codec of this server can read it."""
+def decode_payload(message: bytes, codecs: Codecs) -> object | None:
+    """Decode the payload of an envelope; None if no codec of this server fits."""
     read = envelope.read_envelope(message)
     if isinstance(read, envelope.Malformed):
         return None
@@ -53,11 +52,11 @@ def decoded(message: bytes, codecs: Codecs) -> object | None:
 def reply_lines(
     reply: Reply, codecs: Codecs, *, raw: bool, redact: Callable[[str], str] = str
 ) -> Iterator[Line]:
-    """A reply in fields, and as XML when ``raw`` is set or it cannot be read.
+    """Format a reply in fields, and as XML if ``raw`` is set or it cannot be decoded.
 
-    ``redact`` takes secrets out of a text as long as it is whole.
+    ``redact`` takes secrets out of a text before it is split.
     """
-    value = decoded(reply.message, codecs)
+    value = decode_payload(reply.message, codecs)
     if isinstance(value, SystemError):
         yield from _error(reply.sender, value)
     else:
@@ -65,19 +64,19 @@ def reply_lines(
         if value is not None:
             yield from field_lines(value, redact=redact)
     if raw or value is None:
-        yield from _margined(redact(reply.message.decode(errors="surrogateescape")), Style.DIM)
+        yield from _with_margin(redact(reply.message.decode(errors="surrogateescape")), Style.DIM)
 
 
 def _error(sender: str, error: SystemError) -> Iterator[Line]:
     again = "may be tried again" if error.retry_allowed else "not to be tried again"
     yield ((Style.BAD, f"{sender}  {error.code}"), (Style.DIM, f"  ({again})"))
-    yield from _margined(error.message)
+    yield from _with_margin(error.message)
     if error.code is Code.BUDGET:
         yield ((Style.DIM, f"{MARGIN}{SPENT}; /new begins a conversation that has used up nothing"),)
 
 
 def field_lines(value: object, margin: str = MARGIN, *, redact: Callable[[str], str] = str) -> Iterator[Line]:
-    """A payload, a field a line; further lines of a text stand further in."""
+    """Format a payload, one field a line; further lines of a text are indented."""
     for entry in entries(value):
         indent = "  " * entry.depth
         first, *more = own_lines(redact(entry.text or ""))
@@ -90,13 +89,13 @@ def field_lines(value: object, margin: str = MARGIN, *, redact: Callable[[str], 
             yield ((Style.DIM, margin), (Style.PLAIN, f"{indent}  {part}"))
 
 
-def _margined(text: str, style: Style = Style.PLAIN, margin: str = MARGIN) -> Iterator[Line]:
+def _with_margin(text: str, style: Style = Style.PLAIN, margin: str = MARGIN) -> Iterator[Line]:
     for part in own_lines(text):
         yield ((Style.DIM, margin), (style, part))
 
 
 def listener_lines(blueprint: Blueprint, takers: Takers) -> Iterator[Line]:
-    """The listeners: their descriptions, the payloads they take, and the peers they may reach."""
+    """Format the listeners: their descriptions, payloads and peers."""
     for listener in blueprint.listeners.values():
         kind = "  agent" if listener.agent else ""
         yield (
@@ -116,7 +115,7 @@ def listener_lines(blueprint: Blueprint, takers: Takers) -> Iterator[Line]:
 
 
 def thread_lines(conversation: Conversation) -> Iterator[Line]:
-    """The conversation's threads as an indented tree: owner, state, queue, id."""
+    """Format the conversation's threads as an indented tree: owner, state, queue, id."""
     said = format_amount(conversation.messages, "message")
     yield ((Style.DIM, f"conversation {conversation.id}, {said} so far"),)
     tree = conversation.tree
@@ -140,9 +139,9 @@ def _thread(tree: ThreadTree, thread: Thread, depth: int) -> Line:
 
 
 def state(tree: ThreadTree, thread: Thread) -> str:
-    """The state of a thread: ``working`` on a message, ``waiting`` for others or for a person, or ``dormant``.
+    """Describe the state of a thread: ``working`` on a message, ``waiting`` for others or a person, or ``dormant``.
 
-    A message whose listener has no room yet counts as being worked on.
+    A message whose listener has no capacity yet counts as in work.
     """
     if thread.inbox:
         return "working"
@@ -152,7 +151,7 @@ def state(tree: ThreadTree, thread: Thread) -> str:
 
 
 def help_lines() -> Iterator[Line]:
-    """Everything that can be typed."""
+    """Format the help."""
     yield plain_line(
         "@listener text                  a message to a listener whose payload is one required text"
     )

@@ -1,7 +1,4 @@
-"""The door: conversations over HTTP, Server-sent events and WebSocket. Needs the extra ``http``.
-
-Internal.
-"""
+"""The door: conversations over HTTP, Server-sent events and WebSocket. Needs the extra ``http``. Internal."""
 
 from agentserver.gateways.http.admission import TokenKeeper
 from agentserver.gateways.http.door import HttpDoor

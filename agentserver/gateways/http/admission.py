@@ -1,7 +1,6 @@
-"""Admission: every request of every part is counted by its principal before it is handled.
+"""Admission: authenticates every request, checks its role, and counts it for its principal before it is handled.
 
-Owns whose request it is, whether its role may pass, and that rate, streams, connections and CPU time are counted for
-its principal. Refuses to know routes, and what a token is.
+Rates, streams, connections and CPU time are counted for each principal.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from agentserver.gateways.http.parts import (
     HEADS,
     SHARE,
     ProblemAnswer,
-    crowded,
-    nobody,
-    stopping,
+    connections_crowded,
+    server_stopping,
     too_many,
+    unauthenticated,
     unavailable,
 )
 from agentserver.gateways.http.shares import LoopShares
@@ -33,27 +32,27 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from agentserver.gateways.http.connections import Connections, Holding
+    from agentserver.gateways.http.connections import Connections, HeldConnections
     from agentserver.gateways.http.options import DoorOptions
     from agentserver.gateways.http.parts import DoorPart, KnownTokens, RequestPace
     from agentserver.gateways.http.shares import Share
     from agentserver.gateways.principals import Caller
 
 NOBODY: Final = ""
-"""The name under which requests of open parts are counted: no principal's."""
+"""The name for counting requests of open parts, which is not a principal's."""
 
 PARTING: Final = 1.0
 """Seconds that the end of an answer may take that the door has cut short."""
 
 COUNTED: Final = "agentserver.counted"
-"""The key of a request's scope that holds True where its refusal is counted for no address: it is counted for its
-principal, or comes from a page whose session is over, which asks for a token then."""
+"""The scope key that exempts a refusal from the count of its address: it is counted for its
+principal, or comes from a page whose session has expired, which then asks for a token."""
 
 _UNKNOWN: Final = frozenset({401, 403, 421})
 """Statuses of requests that nobody is known to have made."""
 
 EXTRA: Final = "agentserver.headers"
-"""The key of a request's scope under which further headers of its answer are."""
+"""The scope key for further response headers."""
 
 
 class TokenKeeper:
@@ -68,9 +67,9 @@ class TokenKeeper:
         self.known, self._pace = known, pace
 
     def caller(self, scope: Scope) -> Caller:
-        """The principal whose token a request shows.
+        """Authenticate a request by its token.
 
-        Raises ProblemAnswer: 401 for an unknown token, 503 while no token can be known.
+        Raises ProblemAnswer: 401 for an unknown token, 503 while tokens cannot be checked.
         """
         found = self.known.authenticate(_token(scope))
         if found is None:
@@ -78,10 +77,10 @@ class TokenKeeper:
         return found
 
     def _unknown(self) -> ProblemAnswer:
-        return unavailable() if self.known.away else nobody()
+        return unavailable() if self.known.away else unauthenticated()
 
     def count(self, found: Caller) -> None:
-        """Count a request. Raises ProblemAnswer (429) for one that comes too soon."""
+        """Count a request. Raises ProblemAnswer (429) if it exceeds the rate."""
         delay = self._pace.take(found)
         if delay:
             seconds = int(delay) + 1
@@ -99,20 +98,20 @@ class TokenKeeper:
         told = f"Too many refused requests come from this address: come again in {seconds} s, with a valid token."
         return ProblemAnswer(429, told, {"retry-after": str(seconds), "connection": "close"})
 
-    def standing(self, found: Caller, receive: Receive) -> Receive:
-        """The body of a request whose token must still be valid when the body ends.
+    def recheck_token(self, found: Caller, receive: Receive) -> Receive:
+        """Wrap the body so that its token is checked again at its end.
 
-        Raises ProblemAnswer there (401): a body takes its time, in which a token may be revoked.
+        Raises ProblemAnswer there (401): the token may be revoked while the body arrives.
         """
 
-        async def taken() -> Message:
+        async def receive_checked() -> Message:
             message = await receive()
             whole = message["type"] == "http.request" and not message.get("more_body", False)
             if whole and not self.known.stands(found):
                 raise self._unknown()
             return message
 
-        return taken
+        return receive_checked
 
 
 class Admission:
@@ -126,27 +125,27 @@ class Admission:
     """
 
     def __init__(
-        self, options: DoorOptions, keeper: TokenKeeper, holding: Holding, connections: Connections
+        self, options: DoorOptions, keeper: TokenKeeper, holding: HeldConnections, connections: Connections
     ) -> None:
         self._options, self._keeper = options, keeper
         self._holding, self._connections = holding, connections
         self.shares = LoopShares()
 
-    def routed(self, part: DoorPart) -> Sequence[BaseRoute]:
-        """The routes of a part, each behind its admission."""
+    def guard_routes(self, part: DoorPart) -> Sequence[BaseRoute]:
+        """Put each route of a part behind its admission."""
         for route in part.routes:
-            vars(route)["app"] = _Admitted(vars(route)["app"], part, self)
+            vars(route)["app"] = _GuardedRoute(vars(route)["app"], part, self)
         return part.routes
 
     def caller(self, part: DoorPart, scope: Scope) -> Caller | None:
-        """The principal of a request, which is counted; None in an open part. Raises ProblemAnswer."""
+        """Authenticate and count a request; None in an open part. Raises ProblemAnswer."""
         if part.open:
             self._seat(None)
             return None
         found = self._keeper.caller(scope) if part.session is None else part.session(scope)
         scope[COUNTED] = True
         if found is None:
-            raise nobody()
+            raise unauthenticated()
         self._keeper.count(found)
         if found.role not in part.roles:
             raise ProblemAnswer(403, f"The role {found.role} does not come in here.")
@@ -157,12 +156,12 @@ class Admission:
         """Raise ProblemAnswer (503) for a request that would take a connection of the reserve."""
         operator = caller is not None and caller.role is Role.OPERATOR
         if self._connections.scarce or (self._connections.crowded and not operator):
-            raise crowded()
+            raise connections_crowded()
 
     @contextmanager
-    def counted(self, caller: Caller | None) -> Iterator[Share]:
+    def count_request(self, caller: Caller | None) -> Iterator[Share]:
         """Count a request of a principal while it is there. Raises ProblemAnswer (429) when there are too many."""
-        share = self.shares.of(NOBODY if caller is None else caller.name)
+        share = self.shares.find(NOBODY if caller is None else caller.name)
         most = self._options.present
         if share.present >= most:
             raise too_many(f"{most} requests of yours are at work or being sent: let some of them end first.")
@@ -173,24 +172,24 @@ class Admission:
             share.present -= 1
 
     def body(self, caller: Caller | None, share: Share, scope: Scope, receive: Receive) -> Receive:
-        """The body of a request, counted for its principal."""
+        """Wrap the body of a request to count its bytes for its principal."""
         reading = scope.get("method", "GET") in ("GET", "HEAD")  # what is held is looked after by Holding
-        inner = receive if reading or caller is None else self._keeper.standing(caller, receive)
+        inner = receive if reading or caller is None else self._keeper.recheck_token(caller, receive)
 
-        async def counted() -> Message:
+        async def receive_counted() -> Message:
             message = await inner()
             share.count_read(len(message.get("body") or message.get("text") or message.get("bytes") or b""))
             return message
 
-        return counted
+        return receive_counted
 
-    async def held(self, app: ASGIApp, caller: Caller, scope: Scope, receive: Receive, send: Send) -> None:
+    async def hold(self, app: ASGIApp, caller: Caller, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request that lasts as a stream of its principal. Raises ProblemAnswer."""
         answer = _Answer(send)
         with self._holding.hold(caller) as one:
             await app(scope, receive, answer.send)
         if one.why and not answer.begun:
-            raise stopping() if one.why == STOPPING else nobody()
+            raise server_stopping() if one.why == STOPPING else unauthenticated()
         if one.why and not answer.whole:
             with anyio.move_on_after(PARTING):
                 await answer.send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -211,7 +210,7 @@ class _Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class _Admitted:
+class _GuardedRoute:
     """One route behind its admission. An ASGI application."""
 
     app: ASGIApp
@@ -227,7 +226,7 @@ class _Admitted:
             return
         admission = self.admission
         found = admission.caller(self.part, scope)
-        with admission.counted(found) as share:
+        with admission.count_request(found) as share:
             if found is not None:
                 scope[CALLER] = found
             scope[SHARE] = share
@@ -235,13 +234,13 @@ class _Admitted:
 
     async def _answer(self, found: Caller | None, scope: Scope, receive: Receive, send: Send) -> None:
         if self.part.held and found is not None:
-            await self.admission.held(self.app, found, scope, receive, send)
+            await self.admission.hold(self.app, found, scope, receive, send)
         else:
             await self.app(scope, receive, send)
 
 
 def _token(scope: Any) -> str:
-    """The bearer token that a request shows; empty for none. No cookie counts: other sites can have one sent."""
+    """Return the bearer token of a request, or an empty text. Cookies do not count: other sites can have one sent."""
     shown = scope[HEADS].get(b"authorization", b"").decode("latin-1")
     scheme, _, token = shown.partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""

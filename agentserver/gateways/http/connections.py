@@ -1,6 +1,6 @@
-"""The connections of the door, and which of them are kept for probes and operators.
+"""The connections of the door: how many there are, which make room, and which hold a stream.
 
-Owns how many there may be, which ones make room, and who is served when they are scarce. Refuses to know requests.
+The last ones are reserved for probes and operators.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import anyio
 
-from agentserver.gateways.http.parts import stopping, too_many
+from agentserver.gateways.http.parts import server_stopping, too_many
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,15 +33,14 @@ class Abortable(Protocol):
 
 
 class Connections:
-    """The connections at present.
+    """All current connections.
 
-    A connection works from the head of a request to the end of its answer, and rests otherwise. When there are as many
-    as there may be, a new one takes the place of the one that has rested longest, so that connections without a request
-    keep nobody out. Of those that work, the last are for probes and operators: a request of any other principal that
-    would need them is refused.
+    A connection is active from the head of a request to the end of its response, and idle otherwise. At the limit, a
+    new one replaces the longest idle one, so that idle ones block no client. The last active ones are reserved for
+    probes and operators: requests of other principals that would need them are refused.
 
     Args:
-        options: how many there may be, and how many are reserved.
+        options: the limit, and how many are reserved.
     """
 
     def __init__(self, options: DoorOptions) -> None:
@@ -53,7 +52,7 @@ class Connections:
         return len(self._resting) + len(self._working)
 
     def add(self, connection: Abortable) -> bool:
-        """Add a new connection. False when there is no room, and none that rests."""
+        """Add a new connection. False at the limit with no idle one."""
         if len(self) >= self._most:
             longest = next(iter(self._resting), None)
             if longest is None:
@@ -82,7 +81,7 @@ class Connections:
 
     @property
     def crowded(self) -> bool:
-        """True when those that work need what is reserved for probes and operators."""
+        """True when the active ones reach the reserve for probes and operators."""
         return len(self._working) > self._most - self._reserved
 
     @property
@@ -95,7 +94,7 @@ LOOK: Final = 0.4
 """Seconds between two looks at whether the callers of held connections still stand."""
 
 GONE: Final = "agentserver.gone"
-"""The key of a request's scope under which the connection finds what to call when its client has gone."""
+"""The scope key for a callback on the disconnect of the client."""
 
 STOPPING: Final = "stopping"
 REVOKED: Final = "revoked"
@@ -103,12 +102,12 @@ REVOKED: Final = "revoked"
 
 @dataclass(eq=False)
 class HeldConnection:
-    """A connection that is held.
+    """A held connection.
 
     Args:
-        caller: whose it is.
-        scope: of what is done meanwhile.
-        why: the reason for which the door has ended it; empty while it goes on.
+        caller: its principal.
+        scope: cancelled to end it.
+        why: the reason why the door ended it; empty until then.
     """
 
     caller: Caller
@@ -121,7 +120,7 @@ class HeldConnection:
         self.scope.cancel()
 
 
-class Holding:
+class HeldConnections:
     """Every connection that is held.
 
     Args:
@@ -139,7 +138,7 @@ class Holding:
         return len(self._held)
 
     def room(self, caller: Caller) -> bool:
-        """True when one more may be held for this caller."""
+        """Tell whether this caller may hold one more."""
         mine = self._each.get(caller.name, 0)
         return not self.stopping and mine < self._options.streams and len(self._held) < self._options.held
 
@@ -162,7 +161,7 @@ class Holding:
         Raises ProblemAnswer: 503 when the server stops, 429 when there are as many as there may be.
         """
         if self.stopping:
-            raise stopping()
+            raise server_stopping()
         if not self.room(caller):
             raise self._full(caller)
         one = HeldConnection(caller, anyio.CancelScope(deadline=anyio.current_time() + wait))
@@ -182,13 +181,13 @@ class Holding:
                 del self._each[caller.name]
 
     def stop(self) -> None:
-        """End all, and hold no more."""
+        """End all, and accept no further ones."""
         self.stopping = True
         for one in tuple(self._held):
             one.end(STOPPING)
 
     async def look(self) -> None:
-        """End, for ever, what those hold whose tokens count no more."""
+        """End the connections of revoked tokens, until cancelled."""
         while True:
             await anyio.sleep(LOOK)
             for one in tuple(self._held):

@@ -1,7 +1,6 @@
-"""Conversations over HTTP: opened, told messages, watched, read, ended.
+"""HTTP routes of conversations: open, send, follow, confirm, cancel, end.
 
-Owns what a request of each kind may say, and what it is answered. Keeps nothing about a conversation: each request says
-which one it is about. Refuses to know formats.
+They are stateless: each request names its conversation.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ from agentserver.gateways.http.parts import (
     HEADS,
     DoorPart,
     ProblemAnswer,
-    acting,
+    acting_caller,
     by_code,
     caller,
     header,
     host,
-    opened,
+    not_stored,
+    open_conversation,
     read_body,
-    stopping,
-    unkept,
+    server_stopping,
     unknown,
 )
 from agentserver.gateways.http.streams import EventStream, OverSocket, ServerSent
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     from starlette.websockets import WebSocket
 
     from agentserver.core.state.approvals import Approval
-    from agentserver.gateways.http.connections import Holding
+    from agentserver.gateways.http.connections import HeldConnections
     from agentserver.gateways.http.options import DoorOptions
     from agentserver.gateways.http.parts import DoorHost
     from agentserver.gateways.http.streams import Item
@@ -64,8 +63,8 @@ _QUERY: Final = 300
 """Characters of a value in a query."""
 
 
-def part(holding: Holding, options: DoorOptions) -> DoorPart:
-    """The routes of conversations."""
+def part(holding: HeldConnections, options: DoorOptions) -> DoorPart:
+    """Build the routes of conversations."""
     these = ConversationRoutes(holding, options)
     return DoorPart(
         "conversations",
@@ -82,7 +81,7 @@ def part(holding: Holding, options: DoorOptions) -> DoorPart:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _SendOptions:
     """The parts of a message's request that are not its body."""
 
     to: str | None
@@ -101,28 +100,28 @@ class ConversationRoutes:
         options: of the door.
     """
 
-    holding: Holding
+    holding: HeldConnections
     options: DoorOptions
 
     async def open(self, request: Request) -> Response:
         """Open a conversation, the same one for the same Idempotency-Key."""
-        who = acting(request)
+        who = acting_caller(request)
         if self.holding.stopping:
-            raise stopping()
-        key = await opened(host(request), who, _key(request), kept=True)
+            raise server_stopping()
+        key = await open_conversation(host(request), who, _key(request), kept=True)
         return _json({"conversation": key}, 201, {"location": f"/v1/conversations/{key}"})
 
     async def send(self, request: Request) -> Response:
         """Hand in a message; answer with the first reply where it comes in time."""
-        who, server, key = acting(request), host(request), request.path_params["conversation"]
-        wanted = self._wanted(request)
+        who, server, key = acting_caller(request), host(request), request.path_params["conversation"]
+        wanted = self._parse_options(request)
         kind = forms.media(header(request, b"content-type"))
         reader = partial(
             forms.message, server.rules, kind, to=wanted.to, name=wanted.payload, may=who.principal.may
         )
         message = await read_body(request, reader)
         if self.holding.stopping:
-            raise stopping()
+            raise server_stopping()
         try:
             await _confirm(request, who)
             with link_requests(header(request, b"traceparent")):
@@ -132,8 +131,8 @@ class ConversationRoutes:
         except OtherMessageError:
             raise ProblemAnswer(422, "Another message was sent under this Idempotency-Key.") from None
         if isinstance(submitted.code, Unkept):
-            raise unkept(submitted.code)
-        found = await _given(server, who, key, submitted) if submitted.again else None
+            raise not_stored(submitted.code)
+        found = await _find_answer(server, who, key, submitted) if submitted.again else None
         if found is None and (wanted.wait or submitted.code is not None):
             found = await self._first(request, who, submitted, wanted.wait)
         return _answer(found, submitted, key, wanted, server)
@@ -141,7 +140,7 @@ class ConversationRoutes:
     async def _first(
         self, request: Request, who: Caller, submitted: Submitted, wait: float
     ) -> Reply | Done | None:
-        """The first event of a request; None when it does not come in time, or there is no room to wait for it."""
+        """Wait for the first event of a request; None if it does not come in time, or no wait is allowed."""
         if not self.holding.room(who):
             return None
         events = host(request).watch(who.name, request.path_params["conversation"], submitted.after)
@@ -149,25 +148,25 @@ class ConversationRoutes:
         seconds = wait if submitted.code is None else REFUSED
         with self.holding.hold(who, request.scope, seconds), suppress(EngineError):
             async with aclosing(events):  # type: ignore[type-var]
-                found = await _of(events, submitted.request)
+                found = await _first_of(events, submitted.request)
         return found
 
     async def events(self, request: Request) -> ServerSent:
-        """A conversation's events as they come: those that are there, and further ones for as long as wait= says."""
+        """Stream a conversation's events: the existing ones, and further ones for ``wait=`` seconds."""
         wait = _seconds(request.query_params.get("wait"))
         stream = await self._stream(request, inf if wait is None else wait)
         return ServerSent(stream, self.holding, self.options.beat)
 
     async def socket(self, socket: WebSocket) -> None:
-        """The same over a WebSocket."""
+        """Stream a conversation's events over a WebSocket."""
         stream = await self._stream(socket)
         who, server, key = caller(socket), host(socket), socket.path_params["conversation"]
 
-        async def taken(place: EventPlace) -> None:
+        async def confirm_taken(place: EventPlace) -> None:
             with suppress(LookupError):  # it may be another's, or over meanwhile
                 await server.confirm(who.name, key, place)
 
-        await OverSocket(stream, self.holding, taken).run(socket)
+        await OverSocket(stream, self.holding, confirm_taken).run(socket)
 
     async def _stream(self, request: HTTPConnection, wait: float = inf) -> EventStream:
         who, server, key = caller(request), host(request), request.path_params["conversation"]
@@ -177,31 +176,31 @@ class ConversationRoutes:
         except LookupError:
             raise unknown() from None
         after = said or _place(request.query_params.get("after")) or UNDECIDED
-        shown = partial(_shown, server.rules, who.redacted)
+        shown = partial(_event_object, server.rules, who.redacted)
         return EventStream(who, partial(server.watch, who.sees, key, after), shown, after, wait)
 
     async def cancel(self, request: Request) -> Response:
         """End one request."""
-        who, server, key = acting(request), host(request), request.path_params["conversation"]
+        who, server, key = acting_caller(request), host(request), request.path_params["conversation"]
         try:
             found = await server.cancel(who.sees, key, request.path_params["request"], by=who.name)
         except LookupError:
             raise unknown() from None
         if not found:
-            raise ProblemAnswer(404, "There is no such request, or it is at rest.")
+            raise ProblemAnswer(404, "There is no such request, or it has finished.")
         return Response(status_code=204)
 
     async def end(self, request: Request) -> Response:
         """End a conversation."""
-        who = acting(request)
+        who = acting_caller(request)
         try:
             await host(request).end(who.sees, request.path_params["conversation"], by=who.name)
         except LookupError:
             raise unknown() from None
         return Response(status_code=204)
 
-    def _wanted(self, request: Request) -> _Wanted:
-        """Read what a message's request says beside the message. Raises ProblemAnswer for what is none of it."""
+    def _parse_options(self, request: Request) -> _SendOptions:
+        """Parse the parameters and headers of a message. Raises ProblemAnswer for invalid ones."""
         query = request.query_params
         listener = request.path_params.get("listener")
         if set(query) - {"payload", "wait"} - (set() if listener else {"to"}):
@@ -217,10 +216,10 @@ class ConversationRoutes:
         kind = forms.media(header(request, b"content-type"))
         wants_xml = any(one in accepted for one in forms.XML)
         xml = wants_xml or (kind in forms.XML and forms.JSON not in accepted)
-        return _Wanted(to, payload, min(wait, self.options.wait), _key(request), xml)
+        return _SendOptions(to, payload, min(wait, self.options.wait), _key(request), xml)
 
 
-async def _given(
+async def _find_answer(
     server: DoorHost, who: Caller, conversation: str, submitted: Submitted
 ) -> Reply | Done | None:
     """Find the first answer to an earlier message; None before it has one."""
@@ -229,8 +228,8 @@ async def _given(
     return None
 
 
-async def _of(events: AsyncIterator[Item], request: str) -> Reply | Done | None:
-    """The first reply to a request, or its end; None when there are no more events."""
+async def _first_of(events: AsyncIterator[Item], request: str) -> Reply | Done | None:
+    """Wait for the first reply of a request, or its end; None if the events end."""
     async for event in events:
         if isinstance(event, Ended):
             return None
@@ -239,9 +238,13 @@ async def _of(events: AsyncIterator[Item], request: str) -> Reply | Done | None:
     return None
 
 
-def _shown(rules: Any, redacted: bool, event: Reply | Done | Progress) -> Mapping[str, Any]:  # noqa: FBT001 - within this module
+def _event_object(rules: Any, redacted: bool, event: Reply | Done | Progress) -> Mapping[str, Any]:  # noqa: FBT001 - within this module
     found = forms.event_json(event, rules)
-    return forms.hidden(found, len(event.message) if isinstance(event, Reply) else 0) if redacted else found
+    return (
+        forms.without_content(found, len(event.message) if isinstance(event, Reply) else 0)
+        if redacted
+        else found
+    )
 
 
 async def _confirm(request: HTTPConnection, who: Caller) -> EventPlace | None:
@@ -263,7 +266,7 @@ def _place(text: str | None) -> EventPlace | None:
 
 
 def _key(request: Request) -> str | None:
-    """The Idempotency-Key, with or without the quotes of a structured field."""
+    """Return the Idempotency-Key, without the quotes of a structured field."""
     if b"idempotency-key" not in request.scope[HEADS]:
         return None
     said = header(request, b"idempotency-key")
@@ -274,7 +277,7 @@ def _key(request: Request) -> str | None:
 
 
 def _prefers(request: Request) -> Mapping[str, str]:
-    """The preferences of a request (RFC 7240)."""
+    """Parse the Prefer header (RFC 7240)."""
     found: dict[str, str] = {}
     for each in header(request, b"prefer").split(","):
         name, _, value = each.partition(";")[0].partition("=")
@@ -297,22 +300,22 @@ def _short(text: str | None) -> str | None:
 
 
 def _json(found: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(forms.dumped(found), status, headers, media_type=forms.JSON)
+    return Response(forms.dump_json(found), status, headers, media_type=forms.JSON)
 
 
-def _accepted(conversation: str, submitted: Submitted, server: DoorHost) -> Response:
+def _accept(conversation: str, submitted: Submitted, server: DoorHost) -> Response:
     place = forms.place_id(submitted.after)
     headers = {
         "location": f"/v1/conversations/{conversation}/events?after={place}",
         "preference-applied": _ASYNC,
-        **_told(submitted),
+        **_headers(submitted),
     }
-    waits = [forms.waiting_json(one, server.rules) for one in _waiting(conversation, submitted, server)]
+    waits = [forms.waiting_json(one, server.rules) for one in _list_waiting(conversation, submitted, server)]
     found = {"request": submitted.request, "after": place, "again": submitted.again, "waits": waits}
     return _json(found, 202, headers)
 
 
-def _waiting(conversation: str, submitted: Submitted, server: DoorHost) -> list[Approval]:
+def _list_waiting(conversation: str, submitted: Submitted, server: DoorHost) -> list[Approval]:
     """Find the messages of a request that wait for a person."""
     state = server.conversation(conversation)
     asked = () if state is None else state.approvals()
@@ -320,14 +323,18 @@ def _waiting(conversation: str, submitted: Submitted, server: DoorHost) -> list[
 
 
 def _answer(
-    found: Reply | Done | None, submitted: Submitted, conversation: str, wanted: _Wanted, server: DoorHost
+    found: Reply | Done | None,
+    submitted: Submitted,
+    conversation: str,
+    wanted: _SendOptions,
+    server: DoorHost,
 ) -> Response:
-    told = _told(submitted, found)
+    told = _headers(submitted, found)
     match found:
         case None if isinstance(submitted.code, Code):
             raise by_code(submitted.code, request=submitted.request).with_headers(told)
         case None:
-            return _accepted(conversation, submitted, server)
+            return _accept(conversation, submitted, server)
         case Done():
             return Response(status_code=204, headers=told)
         case Reply(error=True):
@@ -339,8 +346,8 @@ def _answer(
             return _json(value, headers=told)
 
 
-def _told(submitted: Submitted, event: Reply | Done | None = None) -> Mapping[str, str]:
-    """The headers of the answer to a message."""
+def _headers(submitted: Submitted, event: Reply | Done | None = None) -> Mapping[str, str]:
+    """Build the headers of the answer to a message."""
     told = {
         "agentserver-request": submitted.request,
         "agentserver-again": "true" if submitted.again else "false",

@@ -1,7 +1,4 @@
-"""The door: an application that lets other programs and people reach an organism.
-
-Owns how its parts meet, and the routes about the door itself. Refuses to know sockets, and where tokens come from.
-"""
+"""The door: the ASGI application for programs and people that use an organism."""
 
 from __future__ import annotations
 
@@ -15,10 +12,17 @@ from starlette.routing import Route, Router
 from agentserver.foreign_json.threads import ReadingThreads
 from agentserver.gateways.http import conversations, forms, operators
 from agentserver.gateways.http.admission import Admission, TokenKeeper
-from agentserver.gateways.http.connections import Connections, Holding
+from agentserver.gateways.http.connections import Connections, HeldConnections
 from agentserver.gateways.http.gate import Gate
-from agentserver.gateways.http.openapi import described
-from agentserver.gateways.http.parts import DoorPart, ProblemAnswer, away, caller, header, stopping
+from agentserver.gateways.http.openapi import describe
+from agentserver.gateways.http.parts import (
+    DoorPart,
+    ProblemAnswer,
+    caller,
+    header,
+    server_stopping,
+    storage_away,
+)
 from agentserver.supervision import Ending, start_helper
 
 if TYPE_CHECKING:
@@ -37,14 +41,14 @@ METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class HttpDoor:
-    """The door. An ASGI application, which works while ``open`` lasts.
+    """An ASGI application, which works while ``open`` lasts.
 
     Args:
         server: running.
         options: the settings.
-        keeper: asks for tokens.
+        keeper: authenticates tokens.
         parts: further routes.
-        metrics: gives the metrics as a text; None where there are none.
+        metrics: returns the metrics as text; None without metrics.
         name: of the organism.
     """
 
@@ -59,7 +63,7 @@ class HttpDoor:
         name: str = "agentserver",
     ) -> None:
         self.host = server
-        self.holding = Holding(options, keeper.known)
+        self.holding = HeldConnections(options, keeper.known)
         self.reading = ReadingThreads()
         self.connections = Connections(options)
         self.admission = Admission(options, keeper, self.holding, self.connections)
@@ -67,8 +71,8 @@ class HttpDoor:
         self._described = server.rules
         self._descriptions: dict[tuple[tuple[str, ...] | None, str], bytes] = {}
         self._parts = (conversations.part(self.holding, options), operators.part(), *self._own(), *parts)
-        routes = [route for part in self._parts for route in self.admission.routed(part)]
-        router = Router(routes, redirect_slashes=False, default=_nowhere)
+        routes = [route for part in self._parts for route in self.admission.guard_routes(part)]
+        router = Router(routes, redirect_slashes=False, default=_answer_unknown)
         self._gate = Gate(options, router, self, keeper.refuse)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -76,7 +80,7 @@ class HttpDoor:
         await self._gate(scope, receive, send)
 
     def stop(self) -> None:
-        """Take no more messages, be ready for nothing, and end streams and waits with their reason."""
+        """Refuse messages, report not ready, and end streams and waits with their reason."""
         self.holding.stop()
 
     @asynccontextmanager
@@ -109,9 +113,9 @@ class HttpDoor:
 
     async def _ready(self, _request: Request) -> Response:
         if self.holding.stopping:
-            raise stopping()
+            raise server_stopping()
         if self.host.trouble:
-            raise away()
+            raise storage_away()
         return _status("ready")
 
     async def _describe(self, request: Request) -> Response:
@@ -121,7 +125,7 @@ class HttpDoor:
             self._descriptions.clear()
         body = self._descriptions.get((may, url))
         if body is None:
-            body = forms.dumped(described(self.host.rules, self._name, may, url))
+            body = forms.dump_json(describe(self.host.rules, self._name, may, url))
             if len(self._descriptions) >= DESCRIPTIONS:
                 del self._descriptions[next(iter(self._descriptions))]
             self._descriptions[may, url] = body
@@ -134,10 +138,10 @@ class HttpDoor:
         return Response(self._metrics(), media_type=METRICS)
 
 
-async def _nowhere(_scope: Scope, _receive: Receive, _send: Send) -> None:
-    """Nothing lies at this path."""
+async def _answer_unknown(_scope: Scope, _receive: Receive, _send: Send) -> None:
+    """Answer a request for an unknown path."""
     raise ProblemAnswer(404)
 
 
 def _status(word: str) -> Response:
-    return Response(forms.dumped({"status": word}), media_type=forms.JSON)
+    return Response(forms.dump_json({"status": word}), media_type=forms.JSON)

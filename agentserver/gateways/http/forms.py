@@ -1,7 +1,6 @@
-"""Messages as requests bring them, and events as answers say them: JSON and XML.
+"""The JSON and XML of requests, responses and events.
 
-Owns the objects of the wire. Pure. Refuses to know sockets, and to judge what may be sent: a message that fits its
-schema is handed in, and the server decides.
+It only converts: a message that satisfies its schema is passed on, and the server decides. Pure.
 """
 
 from __future__ import annotations
@@ -41,13 +40,13 @@ _PLACE: Final = re.compile(r"(0|[1-9][0-9]{0,17})-(0|[1-9][0-9]{0,17})")
 
 
 def place(text: str) -> EventPlace | None:
-    """The place that an id of an event names; None when it names none."""
+    """Parse the id of an event; None if it is malformed."""
     match = _PLACE.fullmatch(text)
     return None if match is None else EventPlace(int(match[1]), int(match[2]))
 
 
 def place_id(at: EventPlace) -> str:
-    """The id of an event: its version and its position."""
+    """Format the id of an event: its version and its position."""
     return f"{at.version}-{at.position}"
 
 
@@ -55,25 +54,25 @@ def place_id(at: EventPlace) -> str:
 
 
 def media(content_type: str) -> str:
-    """The media type of a body, without its parameters."""
+    """Return the media type of a body, without its parameters."""
     return content_type.partition(";")[0].strip().lower()
 
 
 def message(
     rules: Rules, kind: str, data: bytes, to: str | None, name: str | None, may: Collection[str] | None
 ) -> bytes:
-    """The message that a body means.
+    """Convert a body to a message.
 
     Args:
-        rules: whose codecs know the payloads.
+        rules: with the codecs of the payloads.
         kind: its media type.
         data: the body.
-        to: the listener that it is for; None leaves it to the payload's root.
-        name: of the payload, as its schema is called; None where the listener takes one alone.
+        to: the target listener; None to route by the payload's root.
+        name: of the payload, as in its schema; None if the listener takes only one.
         may: the only listeners that its sender may address; None for all.
 
-    Raises ProblemAnswer: 415 for another type than JSON and XML, 422 with what to correct in a JSON value, 404 where no
-    listener that the sender may address takes such a payload.
+    Raises ProblemAnswer: 415 for a type other than JSON and XML, 422 with corrections of a JSON value, 404 if no
+    permitted listener takes such a payload.
     """
     if kind in XML:
         return data
@@ -91,11 +90,11 @@ def message(
 
 
 def _codec(rules: Rules, to: str | None, name: str | None, may: Collection[str] | None) -> Codec:
-    """The codec of the payload that is meant."""
+    """Find the codec of the intended payload."""
     found: dict[str, Codec] = {}
     takers: list[str] = []
     for listener in [to] if to is not None else rules.blueprint.listeners:
-        own = [codec for codec in taken(rules, listener) if name is None or local(codec.name) == name]
+        own = [codec for codec in codecs_of(rules, listener) if name is None or local(codec.name) == name]
         if own and (may is None or listener in may):
             takers.append(listener)
             found.update((codec.name, codec) for codec in own)
@@ -103,22 +102,22 @@ def _codec(rules: Rules, to: str | None, name: str | None, may: Collection[str] 
         raise by_code(Code.ROUTING)
     if len(found) > 1 and len(takers) > 1:
         raise ProblemAnswer(
-            422, f"The message is for one of several listeners: name it with to=: {_some(takers)}."
+            422, f"The message is for one of several listeners: name it with to=: {_list_some(takers)}."
         )
     if len(found) > 1:
-        payloads = _some(map(local, found))
+        payloads = _list_some(map(local, found))
         raise ProblemAnswer(422, f"{takers[0]} takes several payloads: name one with payload=: {payloads}.")
     return next(iter(found.values()))
 
 
-def _some(names: Iterable[str]) -> str:
+def _list_some(names: Iterable[str]) -> str:
     """List some of these names."""
     first = sorted(names)
     return ", ".join(first[:_NAMED]) + (", ..." if len(first) > _NAMED else "")
 
 
-def taken(rules: Rules, listener: str) -> Iterator[Codec]:
-    """The codecs of the payloads that a listener takes; none for a listener that there is not."""
+def codecs_of(rules: Rules, listener: str) -> Iterator[Codec]:
+    """Iterate over the codecs of a listener's payloads; empty for an unknown listener."""
     known = rules.blueprint.listeners.get(listener)
     for payload in () if known is None else known.payloads:
         yield rules.codecs.of(payload)
@@ -133,7 +132,7 @@ def _faulty(refusal: JsonRefusal) -> ProblemAnswer:
 
 
 def reply_json(reply: Reply, rules: Rules) -> Mapping[str, Any]:
-    """A reply as an object."""
+    """Convert a reply to an object."""
     return {
         "type": "reply",
         "request": reply.request,
@@ -144,7 +143,7 @@ def reply_json(reply: Reply, rules: Rules) -> Mapping[str, Any]:
 
 
 def payload_json(data: bytes, rules: Rules) -> Mapping[str, Any]:
-    """The payload of a message by its name: as a value, or as markup where it has no JSON form."""
+    """Convert the payload of a message: its name and value, or its markup if it has no JSON form."""
     read = envelope.read_envelope(data, rules.bounds)
     if isinstance(read, envelope.Malformed):
         return {"payload": ""}
@@ -157,7 +156,7 @@ def payload_json(data: bytes, rules: Rules) -> Mapping[str, Any]:
 
 
 def event_json(event: Reply | Done | Progress, rules: Rules) -> Mapping[str, Any]:
-    """An event as an object."""
+    """Convert an event to an object."""
     match event:
         case Reply():
             return reply_json(event, rules)
@@ -173,23 +172,23 @@ def event_json(event: Reply | Done | Progress, rules: Rules) -> Mapping[str, Any
 
 
 def waiting_json(one: Approval, rules: Rules) -> Mapping[str, Any]:
-    """A message that waits for a person, as its principal sees it."""
+    """Convert an open approval to an object for its principal."""
     return {"approval": one.id, "to": one.delivery.to, "until": one.at + rules.blueprint.limits.approval}
 
 
 def end_json(reason: str, after: EventPlace) -> Mapping[str, Any]:
-    """The end of a stream as an object."""
+    """Convert the end of a stream to an object."""
     return {"type": "end", "reason": reason, "after": place_id(after)}
 
 
-def hidden(found: Mapping[str, Any], size: int) -> Mapping[str, Any]:
-    """An object without what its message says, for those who may not read it."""
+def without_content(found: Mapping[str, Any], size: int) -> Mapping[str, Any]:
+    """Remove the content of a message from an object, for readers without access."""
     less = {name: each for name, each in found.items() if name not in ("value", "xml", "text")}
     return {**less, "redacted": size}
 
 
-def cleaned(value: Any, redact: Callable[[str], str]) -> Any:
-    """A value without secrets, in texts and in names, which ``redact`` takes out of a text."""
+def redact_value(value: Any, redact: Callable[[str], str]) -> Any:
+    """Redact all texts and names in a value."""
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, dict):
@@ -198,13 +197,13 @@ def cleaned(value: Any, redact: Callable[[str], str]) -> Any:
             shown = redact(name)
             while shown in found:  # two names that are secrets are two values
                 shown += "'"
-            found[shown] = cleaned(each, redact)
+            found[shown] = redact_value(each, redact)
         return found
-    return [cleaned(each, redact) for each in value] if isinstance(value, list) else value
+    return [redact_value(each, redact) for each in value] if isinstance(value, list) else value
 
 
 def problem_of(reply: Reply, rules: Rules) -> ProblemAnswer:
-    """The answer that a SystemError is. It says what the SystemError says."""
+    """Convert a SystemError to its HTTP answer, with the same text."""
     told: dict[str, Any] = {"request": reply.request, "place": place_id(reply.place)}
     read = envelope.read_envelope(reply.message, rules.bounds)
     codec = rules.codecs.of(SystemError)
@@ -214,15 +213,15 @@ def problem_of(reply: Reply, rules: Rules) -> ProblemAnswer:
     return by_code(Code(value["code"]), value["message"], retry=value["retry-allowed"], **told)
 
 
-def dumped(found: Mapping[str, Any]) -> bytes:
-    """An object as JSON."""
+def dump_json(found: Mapping[str, Any]) -> bytes:
+    """Encode an object as JSON."""
     return json.dumps(found, ensure_ascii=False, separators=(",", ":"), default=str).encode(
         "utf-8", "backslashreplace"
     )
 
 
-def sent(found: Mapping[str, Any]) -> bytes:
-    """An object as an event of a stream (Server-sent events). JSON has no line break, so it is one line of data."""
+def dump_event(found: Mapping[str, Any]) -> bytes:
+    """Encode an object as a server-sent event. JSON has no line break, so the data is one line."""
     at = found.get("place")
     name = f"id: {at}\n" if at is not None and at != place_id(UNDECIDED) else ""
-    return f"event: {found['type']}\n{name}data: ".encode() + dumped(found) + b"\n\n"
+    return f"event: {found['type']}\n{name}data: ".encode() + dump_json(found) + b"\n\n"

@@ -1,7 +1,6 @@
-"""The gate that every request passes: which Host and Origin, how large a body, how long it may take.
+"""The gate that every request passes first: Host and Origin, size of the body, time for it, and known errors.
 
-Owns the order of these questions, and that every answer is one that is documented. Refuses to know routes, and whose a
-request is (admission.py).
+Whose request it is comes later (admission.py).
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from agentserver.gateways.http.admission import EXTRA
 from agentserver.gateways.http.parts import (
     HEADS,
     ProblemAnswer,
-    stopping,
+    server_stopping,
     too_large,
     too_many,
+    unanswered_request,
     unavailable,
-    unheard,
 )
 from agentserver.ports import EngineError, QuotaError, UnheardError, UnkeptError
 
@@ -75,8 +74,10 @@ class Gate:
         scope["app"] = self.app
         scope[HEADS] = heads = _heads(scope)
         scope[EXTRA] = []
-        body = _Bounded(receive, self.options, json=_names_json(scope)) if scope["type"] == "http" else None
-        answering = _Answering(scope, send, body, self.refuse)
+        body = (
+            _BoundedBody(receive, self.options, json=_names_json(scope)) if scope["type"] == "http" else None
+        )
+        answering = _ResponseGuard(scope, send, body, self.refuse)
         try:
             self._check(scope, heads)
             await self._pass_on(scope, body, receive, answering.send)
@@ -85,16 +86,16 @@ class Gate:
         except asyncio.CancelledError:  # the server ends before the request does: uvicorn would answer 500
             if answering.started or scope["type"] != "http":
                 raise
-            await _answer(stopping(), scope, answering.send)
+            await _answer(server_stopping(), scope, answering.send)
         except Exception as error:  # the connection's loop: others go on
-            refused = _refused(error)
+            refused = _refuse(error)
             if body is not None:
                 await body.end(refused)
             if answering.started:
                 raise
             await _answer(refused, scope, answering.send)
 
-    async def _pass_on(self, scope: Scope, body: _Bounded | None, receive: Receive, send: Send) -> None:
+    async def _pass_on(self, scope: Scope, body: _BoundedBody | None, receive: Receive, send: Send) -> None:
         """Pass a request on. Raises the refusal of its body also where a library has caught it."""
         await self.router(scope, body or receive, send)
         if body is not None and body.refusal is not None:
@@ -121,21 +122,21 @@ class Gate:
             raise too_large(self.options.body)
 
 
-class _Answering:
+class _ResponseGuard:
     """The answer to a request, as it is sent."""
 
     def __init__(
         self,
         scope: Scope,
         send: Send,
-        body: _Bounded | None,
+        body: _BoundedBody | None,
         refuse: Callable[[Scope, int], ProblemAnswer | None],
     ) -> None:
         self._scope, self._send, self._body, self._refuse = scope, send, body, refuse
         self.started = self._replaced = False
 
     async def send(self, message: Message) -> None:
-        """Send a piece of it, or what is answered in its place."""
+        """Send a message of the response, or its replacement."""
         if self._replaced or (self._body is not None and self._body.refusal is not None):
             return  # a library's own answer to the error that a refused body is for it
         kind = message["type"]
@@ -158,8 +159,8 @@ class _Answering:
         await self._send(message)
 
 
-class _Bounded:
-    """The body of a request, of which no more is taken than is allowed, and for no longer.
+class _BoundedBody:
+    """The body of a request, limited in size and time.
 
     JSON is counted here, before any route's parser: some are those of libraries.
     """
@@ -171,7 +172,7 @@ class _Bounded:
         self.refusal: ProblemAnswer | None = None
 
     async def __call__(self) -> MutableMapping[str, Any]:
-        """The next piece. Raises ProblemAnswer, which is kept in ``refusal``, when it is too much or too late."""
+        """Receive the next piece. Raises ProblemAnswer, also stored in ``refusal``, if it exceeds a limit."""
         try:
             return await self._take()
         except ProblemAnswer as error:
@@ -206,7 +207,7 @@ class _Bounded:
             raise ProblemAnswer(422, f"A JSON body {refused.rule}.", _CLOSED)
 
     async def end(self, refused: ProblemAnswer) -> None:
-        """Let the refusal be answered; throw away what else comes of a body that is too much, for a moment."""
+        """Send the refusal; discard the rest of an oversized body for a short time."""
         self.refusal = None
         if refused.status not in (413, 422):
             return
@@ -217,20 +218,20 @@ class _Bounded:
 
 
 def _names_json(scope: Scope) -> bool:
-    """True where any of a request's types names JSON: libraries take the first of two, or one of a list."""
+    """Tell whether any of a request's types names JSON: libraries take the first of two, or one of a list."""
     return any(name == b"content-type" and b"json" in value.lower() for name, value in scope["headers"])
 
 
 def _heads(scope: Scope) -> Mapping[bytes, bytes]:
-    """The headers by name. One that must be there once and is there twice means nothing that could be trusted."""
+    """Return the headers by name. A unique header that occurs twice is refused."""
     found: dict[bytes, bytes] = {}
     for name, value in scope["headers"]:
         found[name] = b"" if name in found and name in (b"host", b"origin", b"authorization") else value
     return found
 
 
-def _refused(error: Exception) -> ProblemAnswer:
-    """The answer that an error is."""
+def _refuse(error: Exception) -> ProblemAnswer:
+    """Convert an error to its answer."""
     match error:
         case ProblemAnswer():
             return error
@@ -239,7 +240,7 @@ def _refused(error: Exception) -> ProblemAnswer:
         case QuotaError():
             return too_many(f"{error}; DELETE /v1/conversations/ID ends one.")
         case UnheardError():
-            return unheard()
+            return unanswered_request()
         case UnkeptError() | EngineError():
             return unavailable()
     logger.error("a request could not be dealt with", exc_info=error)

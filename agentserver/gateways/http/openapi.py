@@ -1,14 +1,11 @@
-"""The description of the door (OpenAPI 3.1), from the schemas of the listeners that a caller may address.
-
-Owns what is said of each route: its parameters, its statuses, and the links from one answer to the next request. Pure.
-"""
+"""The OpenAPI 3.1 description of the door, from the schemas of the listeners that a caller may address. Pure."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from agentserver.gateways.http.forms import JSON, KEY, XML, taken
+from agentserver.gateways.http.forms import JSON, KEY, XML, codecs_of
 from agentserver.gateways.http.options import MOST_WAIT
 from agentserver.gateways.http.parts import PROBLEM
 from agentserver.payload.json.schema import json_schema
@@ -23,15 +20,15 @@ if TYPE_CHECKING:
 VERSION: Final = "1"
 
 _TOLD: Final = {
-    400: "A header or a parameter is none that there is.",
+    400: "An unknown header or parameter.",
     401: "No token was shown, or an unknown one.",
     402: "A budget is spent.",
     403: "It is not permitted.",
-    404: "There is nothing of this name, or it is another's.",
+    404: "It does not exist, or belongs to another principal.",
     405: "The path takes another method.",
     408: "The body did not come in time.",
-    409: "Something else waits than what was shown.",
-    410: "The conversation is over.",
+    409: "Another message waits than the one that was shown.",
+    410: "The conversation is closed.",
     413: "The body is too large.",
     415: "The body is of another type than those that are taken.",
     421: "The server is not reached by this name.",
@@ -60,18 +57,18 @@ _LAST: Final = {
 }
 
 
-def described(rules: Rules, name: str, may: Collection[str] | None, url: str = "/") -> Mapping[str, Any]:
-    """The description for a caller.
+def describe(rules: Rules, name: str, may: Collection[str] | None, url: str = "/") -> Mapping[str, Any]:
+    """Describe the door for a caller.
 
     Args:
-        rules: whose listeners take payloads.
+        rules: with the listeners that take payloads.
         name: of the organism.
         may: the only listeners that the caller may address; None for all.
         url: at which the caller reaches the door.
     """
     listeners = [each for each in rules.blueprint.listeners if may is None or each in may]
     schemas, told = _payloads(rules, listeners)
-    bodies = {f"listener.{each}": _either(names) for each, names in told.items()}
+    bodies = {f"listener.{each}": _one_of(names) for each, names in told.items()}
     return {
         "openapi": "3.1.0",
         "info": {"title": name, "version": VERSION},
@@ -101,15 +98,15 @@ def described(rules: Rules, name: str, may: Collection[str] | None, url: str = "
 
 
 def _payloads(rules: Rules, listeners: Sequence[str]) -> tuple[dict[str, Any], dict[str, list[str]]]:
-    """The schemas of all payloads by their names in the description, and those of each listener."""
+    """Collect the schemas of all payloads by name, and those of each listener."""
     schemas: dict[str, Any] = {}
     names: dict[str, str] = {}
-    takers = [(listener, codec) for listener in listeners for codec in taken(rules, listener)]
+    takers = [(listener, codec) for listener in listeners for codec in codecs_of(rules, listener)]
     for _, codec in takers:
         schema = json_schema(codec)
         if codec.name not in names and not isinstance(schema, JsonRefusal):
             key = names[codec.name] = _free(f"payload.{local(codec.name)}", schemas)
-            schemas[key] = _within(schema, f"#/components/schemas/{key}")
+            schemas[key] = _embed(schema, f"#/components/schemas/{key}")
     told: dict[str, list[str]] = {}
     for listener, codec in takers:
         if codec.name in names:
@@ -118,7 +115,7 @@ def _payloads(rules: Rules, listeners: Sequence[str]) -> tuple[dict[str, Any], d
 
 
 def _free(name: str, known: Mapping[str, Any]) -> str:
-    """The name, or with a number the first that nothing has."""
+    """Return the name, with the first free number if it is taken."""
     number = 1
     free = name
     while free in known:
@@ -127,15 +124,15 @@ def _free(name: str, known: Mapping[str, Any]) -> str:
     return free
 
 
-def _within(schema: Any, at: str) -> Any:
-    """A schema as a part of the description: what it refers to lies below the place where it stands."""
+def _embed(schema: Any, at: str) -> Any:
+    """Embed a schema in the description: its references become relative to its place."""
     if isinstance(schema, dict):
         return {
-            name: f"{at}{each[1:]}" if name == "$ref" and isinstance(each, str) else _within(each, at)
+            name: f"{at}{each[1:]}" if name == "$ref" and isinstance(each, str) else _embed(each, at)
             for name, each in schema.items()
             if name != "$schema"
         }
-    return [_within(each, at) for each in schema] if isinstance(schema, list) else schema
+    return [_embed(each, at) for each in schema] if isinstance(schema, list) else schema
 
 
 def _ref(name: str) -> Mapping[str, str]:
@@ -187,8 +184,8 @@ _PREFER: Final = {
 _HERE: Final = {"conversation": "$request.path.conversation"}
 
 
-def _either(names: Sequence[str]) -> Mapping[str, Any]:
-    """The schema of a body that is one of some payloads."""
+def _one_of(names: Sequence[str]) -> Mapping[str, Any]:
+    """Build the schema of a body that is one of some payloads."""
     return _ref(names[0]) if len(names) == 1 else {"anyOf": [_ref(name) for name in names]}
 
 
@@ -198,7 +195,7 @@ def _send(listeners: Sequence[str], bodies: Mapping[str, Any]) -> Mapping[str, A
     target = {"name": "to", "in": "query", "schema": to, "description": "The listener."}
     return {
         "operationId": "send",
-        "summary": "Send a message to the listener that to= names, or to whom its payload belongs.",
+        "summary": "Send a message to the listener named by to=, or else by its payload.",
         **_message([target], {"anyOf": [_ref(name) for name in bodies]} if bodies else {}),
     }
 
@@ -213,27 +210,30 @@ def _send_to(listener: str, rules: Rules) -> Mapping[str, Any]:
 
 
 def _message(more: Sequence[Mapping[str, Any]], body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The request of a message, and its answers."""
+    """Describe the request of a message, and its answers."""
     return {
         "parameters": [_ONE, *more, _PAYLOAD, _WAIT, _KEY, _LAST, _PREFER],
         "requestBody": {
             "required": True,
             "content": {JSON: {"schema": body}, XML[0]: {"schema": {"type": "string"}}},
         },
-        "responses": {**_sent(), **_statuses(*_ALWAYS, *_BODY, 402, 404, 410, 415, 502, 503, 504)},
+        "responses": {
+            **_describe_accepted(),
+            **_statuses(*_ALWAYS, *_BODY, 402, 404, 410, 415, 502, 503, 504),
+        },
     }
 
 
-def _sent() -> Mapping[str, Any]:
-    """The answers to a message that was accepted."""
+def _describe_accepted() -> Mapping[str, Any]:
+    """Describe the answers to an accepted message."""
     request = {**_HERE, "request": "$response.body#/request"}
     links = {"cancel": {"operationId": "cancel", "parameters": request}}
     again = {name: {"operationId": name, "parameters": _HERE} for name in ("events", "trace", "end")}
     said = {JSON: {"schema": _ref("Reply")}, XML[0]: {"schema": {"type": "string"}}}
     return {
         "200": {"description": "The first reply.", "content": said, "links": again},
-        "202": _is("Accepted", "It is accepted, and goes on.", links=links),
-        "204": {"description": "It came to rest without an answer."},
+        "202": _is("Accepted", "It is accepted, and still running.", links=links),
+        "204": {"description": "It finished without an answer."},
     }
 
 
@@ -304,7 +304,7 @@ _WHICH: Final = {"name": "approval", "in": "path", "required": True, "schema": {
 def _approval() -> Mapping[str, Any]:
     return {
         "operationId": "approval",
-        "summary": "One of them, with the origins of what it says. For operators and viewers.",
+        "summary": "One approval, with the origins of its values. For operators and viewers.",
         "parameters": [_WHICH],
         "responses": {"200": _is("Approval", "The message."), **_statuses(*_ALWAYS, 404)},
     }

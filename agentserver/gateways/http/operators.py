@@ -1,7 +1,4 @@
-"""The approvals and traces that operators see and decide over HTTP.
-
-Owns what of them each role is shown. Refuses to know why a message needs an approval.
-"""
+"""HTTP routes of approvals and traces, limited to the caller's role."""
 
 from __future__ import annotations
 
@@ -39,7 +36,7 @@ RECORDS: Final = 4096
 
 
 def part() -> DoorPart:
-    """The routes of approvals and traces."""
+    """Build the routes of approvals and traces."""
     return DoorPart(
         "deciding",
         (
@@ -52,27 +49,27 @@ def part() -> DoorPart:
 
 
 async def approvals(request: Request) -> Response:
-    """The messages that wait for a person, the oldest first."""
+    """List the open approvals, oldest first."""
     who, server = caller(request), host(request)
     if who.sees is not None:
         raise ProblemAnswer(403, "This role sees no approvals.")
     limit = server.rules.blueprint.limits.approval
     found = [_approval(one, server, limit, who) for one in server.approvals()]
-    return Response(forms.dumped({"approvals": found}), media_type=forms.JSON)
+    return Response(forms.dump_json({"approvals": found}), media_type=forms.JSON)
 
 
 async def approval(request: Request) -> Response:
-    """One message that waits for a person, with where its values come from and which texts it answers."""
+    """Show one open approval, with the origins of its values and the texts that it answers."""
     who, server = caller(request), host(request)
     if who.sees is not None:
         raise ProblemAnswer(403, "This role sees no approvals.")
-    one = _waiting(request)
+    one = _find_approval(request)
     told = _approval(one, server, server.rules.blueprint.limits.approval, who)
     conversation = server.conversation(one.delivery.conversation)
     if conversation is not None and not who.redacted:
         origins = server.rules.origins(conversation, one.delivery)
         told = {**told, "origins": None if origins is None else _origins(origins, server.rules.redact)}
-    return Response(forms.dumped(told), media_type=forms.JSON)
+    return Response(forms.dump_json(told), media_type=forms.JSON)
 
 
 def _origins(found: Origins, redact: Callable[[str], str]) -> Mapping[str, Any]:
@@ -92,22 +89,22 @@ def _origins(found: Origins, redact: Callable[[str], str]) -> Mapping[str, Any]:
     return {"values": values, "answered": answered, "request": found.request, "more": found.more}
 
 
-def _waiting(request: Request) -> Approval:
-    """The approval that a path names. Raises ProblemAnswer."""
+def _find_approval(request: Request) -> Approval:
+    """Find the approval of a path. Raises ProblemAnswer."""
     key = request.path_params["approval"]
     one = next((each for each in host(request).approvals() if each.id == key), None)
     if one is None:
-        raise ProblemAnswer(404, "Nothing of this id waits for a person.")
+        raise ProblemAnswer(404, "No approval of this id is open.")
     return one
 
 
 def _approval(one: Approval, server: DoorHost, limit: float, who: Caller) -> Mapping[str, Any]:
     delivery = one.delivery
     redact = server.rules.redact
-    said = forms.cleaned(forms.payload_json(delivery.message, server.rules), redact)
+    said = forms.redact_value(forms.payload_json(delivery.message, server.rules), redact)
     asked = [{"guard": each.guard, "why": [*map(redact, WORDING.lines(each.why))]} for each in one.questions]
     if who.redacted:
-        said = forms.hidden(said, len(delivery.message))
+        said = forms.without_content(said, len(delivery.message))
         asked = [{"guard": each.guard} for each in one.questions]
     return {
         "id": one.id,
@@ -129,18 +126,18 @@ async def answer(request: Request) -> Response:
     if not who.decides:
         raise ProblemAnswer(403, "This role decides about nothing.")
     digest, said = _decision(read_json(await request.body(), JsonLimits(values=10)))
-    one = _waiting(request)
+    one = _find_approval(request)
     conversation = server.conversation(one.delivery.conversation)
     barred = "" if conversation is None else approving.barred(conversation, who.name, server.rules)
     if barred and said is not Answer.DENY:
         raise ProblemAnswer(403, f"{barred}.")
     if not await server.answer(one.delivery.conversation, ApprovalAnswer(one.id, digest, said, who.name)):
-        raise ProblemAnswer(409, "Another message waits than the one that was shown, or none any more.")
+        raise ProblemAnswer(409, "The message is not the one that was shown, or no longer waits.")
     return Response(status_code=204)
 
 
 def _decision(found: Any) -> tuple[str, Answer]:
-    """The digest and the answer that a body says. Raises ProblemAnswer."""
+    """Parse the digest and the answer of a body. Raises ProblemAnswer."""
     if not isinstance(found, JsonRefusal) and isinstance(found, dict) and set(found) == {"digest", "answer"}:
         digest, said = found["digest"], found["answer"]
         if isinstance(digest, str) and said in tuple(Answer):
@@ -149,7 +146,7 @@ def _decision(found: Any) -> tuple[str, Answer]:
 
 
 async def trace(request: Request) -> Response:
-    """The records of a conversation. A user is told who talked to whom; operators why, and with what words."""
+    """Show the records of a conversation: users see senders and targets, operators also reasons and content."""
     who, server, key = caller(request), host(request), request.path_params["conversation"]
     try:
         await server.standing(who.sees, key)
@@ -160,11 +157,11 @@ async def trace(request: Request) -> Response:
         redaction = Redaction((EVERY,), server.rules.redact, names_of(server.rules.blueprint))
     records = redact_records(await _records(server, key), redaction)
     found = [_record(each, who, server) for each in records]
-    return Response(forms.dumped({"now": time.time(), "records": found}), media_type=forms.JSON)
+    return Response(forms.dump_json({"now": time.time(), "records": found}), media_type=forms.JSON)
 
 
 async def _records(server: DoorHost, conversation: str) -> Sequence[AuditRecord]:
-    """The latest records of a conversation: as the engine has them, or else those of late."""
+    """Return the latest records of a conversation, from the engine or else from memory."""
 
     def work(reader: EngineReader) -> Sequence[AuditRecord]:
         return reader.recorded_conversation(conversation).records()

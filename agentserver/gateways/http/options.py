@@ -1,7 +1,4 @@
-"""The settings of the door, and the names under which it lets itself be reached.
-
-Owns which Host and which Origin are the door's own. Pure. Refuses to know sockets and files.
-"""
+"""Settings of the door, and the Hosts and Origins that it accepts. Pure."""
 
 from __future__ import annotations
 
@@ -59,16 +56,16 @@ class DoorOptions:
     idle: float = 5.0
 
     def address(self, host: str) -> str:
-        """The address of the door for one who reaches it by a host of its own."""
+        """Return the address of the door for a client with its own host name."""
         named = host.lower()
         bare = named.removesuffix(f":{PORTS['http']}").removesuffix(f":{PORTS['https']}")
         return next((each for each in sorted(self.origins) if urlsplit(each).netloc in (named, bare)), "/")
 
 
 def names(port: int, public: str = "", *, local: bool, secure: bool) -> tuple[frozenset[str], frozenset[str]]:
-    """The hosts and the origins that are the door's own.
+    """List the accepted hosts and origins.
 
-    A name that another site had resolve to this machine is none of them.
+    A foreign name that resolves to this machine is not accepted.
 
     Args:
         port: that is listened on.
@@ -80,7 +77,7 @@ def names(port: int, public: str = "", *, local: bool, secure: bool) -> tuple[fr
     origins: set[str] = set()
     if public:
         address = urlsplit(public)
-        hosts |= {*_hosts(address.scheme, _bracketed(address.hostname or ""), address.port)}
+        hosts |= {*_hosts(address.scheme, _add_brackets(address.hostname or ""), address.port)}
         origins |= {f"{address.scheme}://{host}" for host in _hosts_of_origin(public)}
     if local:
         scheme = "https" if secure else "http"
@@ -91,7 +88,7 @@ def names(port: int, public: str = "", *, local: bool, secure: bool) -> tuple[fr
 
 
 def _hosts(scheme: str, name: str, port: int | None) -> Iterator[str]:
-    """The ways of naming a host and a port: the port of the scheme may be left out."""
+    """List the spellings of a host and a port: the default port of the scheme may be omitted."""
     usual = PORTS[scheme]
     yield f"{name}:{port or usual}"
     if port in (None, usual):
@@ -100,9 +97,9 @@ def _hosts(scheme: str, name: str, port: int | None) -> Iterator[str]:
 
 def _hosts_of_origin(public: str) -> Iterator[str]:
     address = urlsplit(public)
-    name = _bracketed(address.hostname or "")
+    name = _add_brackets(address.hostname or "")
     yield name if address.port in (None, PORTS[address.scheme]) else f"{name}:{address.port}"
 
 
-def _bracketed(name: str) -> str:
+def _add_brackets(name: str) -> str:
     return f"[{name}]" if ":" in name else name

@@ -1,6 +1,6 @@
-"""Answers that say no: problem details (RFC 9457), one status for each reason.
+"""Building blocks of routes: problem answers (RFC 9457), groups of routes, and access to the caller and the server.
 
-Owns which status a code of the system's has, and that nothing more is said than its SystemError says. Pure.
+A problem has one status for each code, and only the details of its SystemError.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 PROBLEM: Final = "application/problem+json"
 
 AGAIN: Final = "1"
-"""Seconds after which one that was told the server is busy may come again (Retry-After)."""
+"""Seconds until a client of a busy server may retry (Retry-After)."""
 
 STATUS: Final[Mapping[Code, int]] = MappingProxyType(
     {
@@ -52,11 +52,11 @@ STATUS: Final[Mapping[Code, int]] = MappingProxyType(
 
 
 class ProblemAnswer(Exception):  # noqa: N818 - an answer, and no mistake of anybody's
-    """A request is answered with a problem.
+    """Error that is answered with a problem.
 
     Args:
         status: of the answer.
-        detail: one sentence for the sender of the request; empty for none.
+        detail: one sentence for the sender of the request; may be empty.
         headers: more headers of the answer.
         more: more members of the problem.
     """
@@ -83,7 +83,7 @@ class ProblemAnswer(Exception):  # noqa: N818 - an answer, and no mistake of any
 
 
 def by_code(code: Code, detail: str = "", *, retry: bool | None = None, **more: Any) -> ProblemAnswer:
-    """The answer for a code, in the words of its SystemError or those given."""
+    """Build the answer for a code, with the text of its SystemError or the given one."""
     wording = WORDINGS[code]
     again = wording.retry_allowed if retry is None else retry
     headers = {"retry-after": AGAIN} if code is Code.BUSY else {}
@@ -93,66 +93,66 @@ def by_code(code: Code, detail: str = "", *, retry: bool | None = None, **more: 
 
 
 def unknown() -> ProblemAnswer:
-    """A conversation that is not there, or not the caller's: both are told alike."""
+    """Build the answer for an unknown conversation, or another principal's: both look the same."""
     return ProblemAnswer(404, "There is no such conversation.")
 
 
 def unavailable() -> ProblemAnswer:
-    """The server cannot keep a message at present."""
+    """Build the answer of a server that cannot store messages at present."""
     return ProblemAnswer(503, "The server cannot take this at present.", {"retry-after": AGAIN})
 
 
-def away() -> ProblemAnswer:
-    """The storage of conversations takes nothing: the log says why, for the answer is anybody's to read."""
+def storage_away() -> ProblemAnswer:
+    """Build the answer of a door whose storage is unavailable. The reason is only logged."""
     told = "The storage of conversations is away, or has lost messages: nothing new is taken."
     return ProblemAnswer(503, told, {"retry-after": AGAIN})
 
 
-def unheard() -> ProblemAnswer:
-    """Another process has the conversation, and nothing was heard of it in time."""
+def unanswered_request() -> ProblemAnswer:
+    """Build the answer for a conversation in another process that did not respond in time."""
     return ProblemAnswer(
-        503, "Nothing was heard of this in time. It is kept, and may be carried out yet: look first."
+        503, "There was no answer in time. The request is stored and may still be carried out: check first."
     )
 
 
-def stopping() -> ProblemAnswer:
-    """The server is about to stop."""
+def server_stopping() -> ProblemAnswer:
+    """Build the answer of a server that is about to stop."""
     return ProblemAnswer(503, "The server is stopping.", {"retry-after": "10"})
 
 
-def over() -> ProblemAnswer:
-    """The conversation is closed."""
-    return ProblemAnswer(410, "The conversation is over.")
+def conversation_closed() -> ProblemAnswer:
+    """Build the answer for a closed conversation."""
+    return ProblemAnswer(410, "The conversation is closed.")
 
 
 def too_large(most: int) -> ProblemAnswer:
-    """The body has more bytes than are taken."""
+    """Build the answer for an oversized body."""
     return ProblemAnswer(413, f"A body has at most {most} bytes.", {"connection": "close"})
 
 
 def too_many(detail: str, seconds: str = AGAIN) -> ProblemAnswer:
-    """The principal has as much of something as it may have."""
+    """Build the answer for a principal at one of its limits."""
     return ProblemAnswer(429, detail, {"retry-after": seconds})
 
 
-def nobody() -> ProblemAnswer:
-    """No token was shown, or an unknown one."""
+def unauthenticated() -> ProblemAnswer:
+    """Build the answer for a missing or unknown token."""
     return ProblemAnswer(401, "A token is needed.", {"www-authenticate": "Bearer"})
 
 
-def crowded() -> ProblemAnswer:
-    """The connections that are left are for probes and operators."""
+def connections_crowded() -> ProblemAnswer:
+    """Build the answer when only reserved connections are left."""
     told = "All connections are in use; those that are left are for operators."
     return ProblemAnswer(503, told, {"retry-after": AGAIN, "connection": "close"})
 
 
-def unkept(why: Unkept) -> ProblemAnswer:
-    """The answer for a message of which nothing was kept."""
+def not_stored(why: Unkept) -> ProblemAnswer:
+    """Build the answer for a message that was not stored."""
     match why:
         case Unkept.STOPPING:
-            return stopping()
+            return server_stopping()
         case Unkept.OVER:
-            return over()
+            return conversation_closed()
         case Unkept.UNKEPT:
             return unavailable()
 
@@ -162,13 +162,13 @@ T = TypeVar("T")
 logger = logging.getLogger("agentserver.http")
 
 CALLER = "agentserver.caller"
-"""The key of a request's scope under which its caller is kept."""
+"""The scope key for the caller."""
 
 HEADS = "agentserver.heads"
-"""The key under which its headers are, by name."""
+"""The scope key for the headers by name."""
 
 SHARE = "agentserver.share"
-"""The key under which the share of its principal is (agentserver/gateways/http/shares.py)."""
+"""The scope key for the share of its principal (agentserver/gateways/http/shares.py)."""
 
 PEOPLE: Final = frozenset({Role.USER, Role.OPERATOR, Role.VIEWER})
 """The roles of those who talk to the organism, look after it, or look at it."""
@@ -179,7 +179,7 @@ class DoorHost(Ingress, Protocol):
 
     @property
     def rules(self) -> Rules:
-        """The rules by which conversations decide."""
+        """Rules of the decisions."""
         ...
 
     @property
@@ -193,11 +193,11 @@ class DoorHost(Ingress, Protocol):
         ...
 
     def approvals(self) -> tuple[Approval, ...]:
-        """The messages that wait for a person, the oldest first."""
+        """List the open approvals, oldest first."""
         ...
 
     async def answer(self, conversation: str, answered: ApprovalAnswer) -> bool:
-        """Commit a person's answer. False when nothing waits for it any more."""
+        """Commit a person's answer. False if the approval is no longer open."""
         ...
 
     async def read(self, work: Callable[[EngineReader], T]) -> T:
@@ -209,7 +209,7 @@ class KnownTokens(Protocol):
     """The door's needs of the tokens."""
 
     def authenticate(self, token: str) -> Caller | None:
-        """The caller whose token it is; None for an unknown one."""
+        """Return the caller of a token; None for an unknown one."""
         ...
 
     @property
@@ -218,7 +218,7 @@ class KnownTokens(Protocol):
         ...
 
     def stands(self, caller: Caller) -> bool:
-        """True while the caller is as it was authenticated."""
+        """Tell whether the caller is still as it was authenticated."""
         ...
 
 
@@ -236,17 +236,16 @@ class RequestPace(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DoorPart:
-    """Routes of the door that belong together. Every request of them passes the gate (admission.py).
+    """A group of routes. Every request passes the gate and the admission (admission.py).
 
     Args:
         name: for people.
         routes: with their whole paths.
-        open: whether no principal is asked for: for files that hold no secret, or a login.
-        session: knows the caller of a request that shows no token, such as by the cookie of a session; None where a
-            token has to be shown.
+        open: whether requests need no principal: for public files, or a login.
+        session: authenticates a request without a token, such as by the cookie of a session; None to require one.
         roles: may pass.
         held: whether a request lasts, so that each counts as a stream of its principal.
-        probe: whether it is served from the reserve of connections, and no principal is asked for.
+        probe: whether it is served from the reserve of connections, without a principal.
         headers: of each of its answers.
         lifespan: entered while the door is open.
     """
@@ -263,12 +262,12 @@ class DoorPart:
 
 
 def caller(request: HTTPConnection) -> Caller:
-    """The principal of a request. Raises KeyError in an open part, where no token was asked for."""
+    """Return the principal of a request. Raises KeyError in an open part, which authenticates no caller."""
     return cast("Caller", request.scope[CALLER])
 
 
-def acting(request: HTTPConnection) -> Caller:
-    """The principal of a request. Raises ProblemAnswer for one who may only look."""
+def acting_caller(request: HTTPConnection) -> Caller:
+    """Return the principal of a request. Raises ProblemAnswer for a read-only role."""
     who = caller(request)
     if not who.acts:
         raise ProblemAnswer(403, "This role may only look.")
@@ -276,12 +275,12 @@ def acting(request: HTTPConnection) -> Caller:
 
 
 def header(request: HTTPConnection, name: bytes) -> str:
-    """A header of a request; empty where it has none. ``name`` has small letters."""
+    """Return a header of a request; empty without it. ``name`` is lower case."""
     return cast("bytes", request.scope[HEADS].get(name, b"")).decode("latin-1")
 
 
 def host(request: HTTPConnection) -> DoorHost:
-    """The server."""
+    """Return the server."""
     return cast("DoorHost", request.app.host)
 
 
@@ -291,18 +290,17 @@ async def read_body(request: Request, reader: Callable[[bytes], T]) -> T:
     return await threads.read(reader, await request.body())
 
 
-async def opened(server: DoorHost, who: Caller, key: str | None, *, kept: bool) -> str:
-    """The id of a conversation that is opened for a caller, or that it has under this key already.
+async def open_conversation(server: DoorHost, who: Caller, key: str | None, *, kept: bool) -> str:
+    """Open a conversation for a caller, or find the one of this key. Returns its id.
 
-    ``kept`` has the opening committed before, where it is acknowledged by itself.
+    ``kept`` commits the opening first, for an answer of its own.
 
-    Raises ProblemAnswer: 403 for one that the organism cannot know, such as one who may address a listener that went;
-    and QuotaError.
+    Raises ProblemAnswer: 403 for rights that this organism lacks, such as for a removed listener; and QuotaError.
     """
     try:
         handle = await server.open(who.principal, key=key, most=who.open, kept=kept)
     except UnkeptError as error:
-        raise unkept(error.why) from None
+        raise not_stored(error.why) from None
     except ValueError as error:
         logger.warning("no conversation was opened: %s", error)
         raise ProblemAnswer(403, "This organism and this principal's rights do not fit together.") from None

@@ -1,7 +1,4 @@
-"""The door on a socket: connections, how long each may take for what, and TLS.
-
-Owns the library's server, which runs in a task group of ours and takes no signal. Refuses to know routes.
-"""
+"""The door on a socket: connections with deadlines, TLS, and uvicorn in a task group without signals."""
 
 from __future__ import annotations
 
@@ -39,16 +36,16 @@ BODY: Final = 12.0
 """Seconds within which more of a body has to arrive that nothing reads: where one is read, the gate answers before."""
 
 STUCK: Final = 20.0
-"""Seconds for which a client may take nothing of what it was sent; then its connection is cut."""
+"""Seconds until a client must read some of its response; then its connection is cut."""
 
 HEAD: Final = 32_768
 """Bytes of the head of a request."""
 
 FILES: Final = 512
-"""Files that the rest of the process may have open: journals, workers, what it reaches itself."""
+"""Files reserved for the rest of the process: journals, workers, outgoing connections."""
 
 FRAME: Final = 4096
-"""Bytes of a message over a WebSocket: a client says there what it has taken."""
+"""Bytes of a message over a WebSocket, by which a client confirms places."""
 
 BUFFER: Final = 262_144
 """Bytes that the kernel keeps for a client that reads slowly."""
@@ -60,12 +57,12 @@ GRACE: Final = 1
 """Seconds in which answers may be finished once the server ends."""
 
 
-class Corked:
-    """A transport that sends once what is written without waiting: each sending costs a call of the system.
+class BufferedTransport:
+    """A transport that sends once per round of the loop: each send costs a system call.
 
     Args:
-        transport: of the connection. Everything but writing is its own.
-        loop: that it is of.
+        transport: of the connection. Everything but writing is delegated.
+        loop: its event loop.
     """
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
@@ -86,7 +83,7 @@ class Corked:
             self._send()
 
     def close(self) -> None:
-        """Send what was written, and end the connection."""
+        """Send the buffer, and close the connection."""
         self._send()
         self._transport.close()
 
@@ -96,8 +93,8 @@ class Corked:
             self._pieces, self._bytes = [], 0
 
 
-class Stalled(asyncio.Protocol):
-    """Cuts the connection of a client that takes nothing. Stands before the protocol that it is a part of."""
+class StallGuard(asyncio.Protocol):
+    """Mixin that cuts the connection of a client that reads nothing. Precedes the protocol in the bases."""
 
     transport: asyncio.Transport
     loop: asyncio.AbstractEventLoop
@@ -110,12 +107,12 @@ class Stalled(asyncio.Protocol):
         self._pause()
 
     def resume_writing(self) -> None:
-        """The client has taken some."""
+        """Handle a client that reads again."""
         super().resume_writing()
         self._resume()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone."""
+        """Handle the end of the connection."""
         self._resume()
         self.seats.remove(self.transport)
         super().connection_lost(exc)
@@ -130,7 +127,7 @@ class Stalled(asyncio.Protocol):
             self._stuck = None
 
 
-class Socket(Stalled, WebSocketsSansIOProtocol):
+class Socket(StallGuard, WebSocketsSansIOProtocol):
     """A WebSocket whose client has to read."""
 
     def __init__(self, *args: Any, seats: Connections, **more: Any) -> None:
@@ -144,8 +141,8 @@ class Socket(Stalled, WebSocketsSansIOProtocol):
         self.handshake_complete = self.handshake_complete or refused
 
 
-class DoorConnection(Stalled, H11Protocol):
-    """A connection whose client has to say what it wants, and to read."""
+class DoorConnection(StallGuard, H11Protocol):
+    """A connection with deadlines for requests and reads."""
 
     _late: asyncio.TimerHandle | None = None
 
@@ -154,31 +151,31 @@ class DoorConnection(Stalled, H11Protocol):
         self.seats = seats
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """A client has connected."""
-        super().connection_made(cast("asyncio.Transport", Corked(transport, self.loop)))
+        """Handle a new connection."""
+        super().connection_made(cast("asyncio.Transport", BufferedTransport(transport, self.loop)))
         if not self.seats.add(self.transport):
             transport.abort()
             return
         self._expect(HEADS)
 
     def data_received(self, data: bytes) -> None:
-        """Something of a request has come."""
+        """Handle bytes of a request."""
         super().data_received(data)
         if self._works():
-            self._expected()
+            self._clear_deadline()
             if self.cycle.more_body:
                 self._expect(BODY)
         elif self._late is None:
             self._expect(HEADS)
 
     def on_response_complete(self) -> None:
-        """An answer is sent whole. A request that has come meanwhile is begun."""
+        """Handle a sent response. A pipelined request starts."""
         self.seats.rest(self.transport)
         super().on_response_complete()
         self._works()
 
     def _works(self) -> bool:
-        """True while a request is dealt with, which is noted."""
+        """Tell whether a request is in progress, and record it."""
         cycle: Any = self.cycle  # None before the first request, which the library does not say
         works = cycle is not None and not cycle.response_complete
         if works:
@@ -186,19 +183,19 @@ class DoorConnection(Stalled, H11Protocol):
         return works
 
     def handle_websocket_upgrade(self, event: Any) -> None:
-        """The connection is a WebSocket's from here on."""
-        self._expected()
+        """Handle the upgrade to a WebSocket."""
+        self._clear_deadline()
         self.seats.work(self.transport)
         super().handle_websocket_upgrade(event)
 
     def timeout_keep_alive_handler(self) -> None:
-        """Nothing has come for a while. What the client has not read by then it has to read soon."""
+        """Handle an idle timeout. Unread data gets a short deadline."""
         super().timeout_keep_alive_handler()
         self._pause()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone."""
-        self._expected()
+        """Handle the end of the connection."""
+        self._clear_deadline()
         super().connection_lost(exc)
         scope: Any = self.scope  # None before the first request
         gone = None if scope is None else scope.get(GONE)
@@ -208,14 +205,14 @@ class DoorConnection(Stalled, H11Protocol):
     def _expect(self, seconds: float) -> None:
         self._late = self.loop.call_later(seconds, self.transport.abort)
 
-    def _expected(self) -> None:
+    def _clear_deadline(self) -> None:
         if self._late is not None:
             self._late.cancel()
             self._late = None
 
 
-def bound(host: str, port: int) -> socket.socket:
-    """A socket that listens. Raises OSError when that cannot be had."""
+def bind(host: str, port: int) -> socket.socket:
+    """Open a listening socket. Raises OSError on failure."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(
         family, socket.SOCK_STREAM, socket.IPPROTO_TCP
@@ -243,7 +240,7 @@ def tls(certificate: Path, key: Path) -> ssl.SSLContext:
 
 
 def room_for(connections: int) -> int:
-    """The connections that the files of this process leave room for; as many as are wanted where that can be had."""
+    """Limit connections to the file descriptors of this process, raising the soft limit where possible."""
     least, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections + FILES
     if least != resource.RLIM_INFINITY and least < wanted:
@@ -253,18 +250,18 @@ def room_for(connections: int) -> int:
 
 
 @asynccontextmanager
-async def served(
+async def serve(
     app: ASGIApp,
     listening: socket.socket,
     secure: ssl.SSLContext | None,
     seats: Connections,
     idle: float = IDLE,
 ) -> AsyncIterator[None]:
-    """Serve an application on a socket, which is closed at the end, for as long as the context lasts.
+    """Serve an application on a socket, which is closed at the end, while the context lasts.
 
     Args:
-        app: what is served.
-        listening: as ``bound`` gives it.
+        app: the application.
+        listening: as ``bound`` returns it.
         secure: None for plain HTTP.
         seats: counts its connections.
         idle: seconds for which a connection may stay without a request.

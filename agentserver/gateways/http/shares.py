@@ -1,7 +1,6 @@
-"""Shares of the event loop: principals take turns by the CPU time and the bytes that they have used.
+"""Shares of the event loop: principals take turns by the CPU time and bytes that they have used.
 
-Owns the order in which requests of different principals run: start-time fair queueing. Refuses to know requests: it
-runs coroutines.
+The order is start-time fair queueing.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 BYTE: Final = 20e-9
-"""Seconds that a byte counts for that was read for a principal: about what it costs to parse and to validate it."""
+"""Seconds charged for a byte read for a principal: the approximate cost of parsing and validation."""
 
 SLICE: Final = 0.002
 """Seconds of CPU time that requests may use in one round of the event loop; later steps wait for their turn."""
@@ -77,25 +76,25 @@ class _Steps(Awaitable[T]):
         return self.send(None)
 
     def send(self, _value: None) -> Any:
-        """Take the next step, or give what it waits for. Raises StopIteration with the result."""
+        """Run the next step, or wait for its turn. Raises StopIteration with the result."""
         if self._waiting is None and not self._share.stepping:
             turn = self._loop.turn(self._share)
             if turn is not None:
                 self._waiting = turn.__await__()
                 return next(self._waiting)
         self._waiting = None
-        return self._measured(self._work.send, None)
+        return self._measure(self._work.send, None)
 
     def throw(self, error: BaseException, *_: object) -> Any:
         """Hand an exception on to the work, which waits for no turn to clean up."""
         self._waiting = None
-        return self._measured(self._work.throw, error)
+        return self._measure(self._work.throw, error)
 
     def close(self) -> None:
         """Close the work."""
         self._work.close()
 
-    def _measured(self, step: Callable[[Any], Any], value: object) -> Any:
+    def _measure(self, step: Callable[[Any], Any], value: object) -> Any:
         share = self._share
         if share.stepping:
             return step(value)
@@ -111,9 +110,9 @@ class _Steps(Awaitable[T]):
 class LoopShares:
     """The shares of all principals in the event loop.
 
-    A step runs at once while steps have used less than ``SLICE`` in this round of the loop. Later ones wait; in each
-    round one of them runs, of the principal that has used least. A principal that was away begins where the others are,
-    so that nobody saves up time.
+    A step runs at once while steps have used less than ``SLICE`` in this round of the loop. Later ones wait; each round
+    runs one of them, of the principal that has used least. A returning principal starts level with the others, so that
+    idle time is not credit.
 
     Args:
         clock: CPU seconds of the thread.
@@ -133,8 +132,8 @@ class LoopShares:
         """Principals that are known."""
         return len(self._shares)
 
-    def of(self, name: str) -> Share:
-        """The share of a principal."""
+    def find(self, name: str) -> Share:
+        """Return the share of a principal."""
         found = self._shares.get(name)
         if found is None:
             self._tidy()
@@ -142,7 +141,7 @@ class LoopShares:
         return found
 
     def turn(self, share: Share) -> asyncio.Future[None] | None:
-        """Let a step of a share run now (None), or give what it waits for."""
+        """Let a step of a share run now (None), or return a future for its turn."""
         start = max(self._now, share.finish)
         if self._spent < SLICE and not self._heap and self._last is None:
             self._now = start

@@ -1,7 +1,6 @@
-"""Streams of events: Server-sent events and WebSocket, of the same events.
+"""Event streams over Server-sent events and WebSocket: their start, keep-alive signs and end.
 
-Owns how a stream begins, shows signs of life and ends: with its reason and the place to come back with. Refuses
-to know how an event reads, and whose conversation it is of.
+A stream ends with its reason and the place to resume from.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from agentserver.core.messages import Progress
-    from agentserver.gateways.http.connections import HeldConnection, Holding
+    from agentserver.gateways.http.connections import HeldConnection, HeldConnections
     from agentserver.gateways.principals import Caller
 
     Item: TypeAlias = Reply | Done | Progress | Ended
@@ -50,19 +49,19 @@ WORD: Final = 200
 NORMAL: Final = 1000
 GOING: Final = 1001
 UNFIT: Final = 1008
-"""Codes with which a WebSocket closes (RFC 6455, 7.4.1): its end, the server's end, a word that is none."""
+"""Close codes of a WebSocket (RFC 6455, 7.4.1): its end, the server's end, an invalid message."""
 
 _HEADERS: Final = ((b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no"))
 
 
-async def gone(receive: Receive) -> None:
+async def wait_for_disconnect(receive: Receive) -> None:
     """Wait until a caller has gone, whose request was read."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
 class EventTeller(Protocol):
-    """Events that are told one by one, to one caller."""
+    """Source of the events for one caller."""
 
     @property
     def caller(self) -> Caller:
@@ -70,11 +69,11 @@ class EventTeller(Protocol):
         ...
 
     async def run(self, say: Callable[[Any], Awaitable[None]]) -> None:
-        """Say the events, until there are no more."""
+        """Send the events until the end."""
         ...
 
     def end(self, held: HeldConnection) -> Any:
-        """The last word."""
+        """Return the final event."""
         ...
 
 
@@ -83,12 +82,12 @@ class EventStream:
     """The events of one conversation for one caller.
 
     Args:
-        caller: whose stream it is.
-        events: until their end; they call what they are given once all was told that was there.
-        shown: how an event reads.
+        caller: the reader.
+        events: until their end; they call their argument once all existing ones were sent.
+        shown: converts an event.
         after: the place after which they begin.
-        wait: seconds for which further ones are waited for then.
-        why: the reason of their end; empty until there is one.
+        wait: seconds to wait for further ones after that.
+        why: the reason of their end; empty until then.
     """
 
     caller: Caller
@@ -122,7 +121,7 @@ class EventStream:
                     self.after = item.place
 
     def end(self, held: HeldConnection) -> Mapping[str, Any]:
-        """The last word: why there is no more, and after which place to come back."""
+        """Build the final event, with the reason and the place to resume from."""
         return forms.end_json(self.why or held.why or STOPPING, self.after)
 
 
@@ -138,9 +137,9 @@ class ServerSent:
     """
 
     stream: EventTeller
-    holding: Holding
+    holding: HeldConnections
     beat: float
-    written: Callable[[Any], bytes] = forms.sent
+    written: Callable[[Any], bytes] = forms.dump_event
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send events until they end, the caller goes, or the door ends it."""
@@ -164,7 +163,7 @@ class ServerSent:
         """Show signs of life until the caller goes."""
         while True:
             with anyio.move_on_after(self.beat):
-                await gone(receive)
+                await wait_for_disconnect(receive)
                 held.end("gone")
                 return
             await send({"type": "http.response.body", "body": BEAT, "more_body": True})
@@ -172,23 +171,23 @@ class ServerSent:
 
 @dataclass(frozen=True, slots=True)
 class OverSocket:
-    """A stream over a WebSocket, by which the caller may say what it has taken.
+    """A stream over a WebSocket, in which the caller confirms places.
 
     Args:
         stream: the events.
-        holding: the connections that are held.
-        taken: told a place up to which everything was taken.
+        holding: the held connections.
+        taken: is called with a place up to which all events are confirmed.
     """
 
     stream: EventStream
-    holding: Holding
+    holding: HeldConnections
     taken: Callable[[EventPlace], Awaitable[None]]
 
     async def run(self, socket: WebSocket) -> None:
         """Send events until they end, the caller goes, or the door ends it."""
 
         async def say(found: Mapping[str, Any]) -> None:
-            await socket.send_text(forms.dumped(found).decode())
+            await socket.send_text(forms.dump_json(found).decode())
 
         with suppress(WebSocketDisconnect), self.holding.hold(self.stream.caller) as held:
             await socket.accept()
@@ -203,14 +202,14 @@ class OverSocket:
             await socket.close(code)
 
     async def _listen(self, socket: WebSocket, held: HeldConnection) -> None:
-        """Take the caller's word for what it has taken, until it goes; a place said before says nothing new."""
+        """Read confirmations until the caller disconnects; repeated places are ignored."""
         latest = UNDECIDED
         while True:
             message = await socket.receive()
             if message["type"] != "websocket.receive":
                 held.end("gone")
                 return
-            place = _taken(message.get("text") or message.get("bytes") or b"")
+            place = _parse_confirmation(message.get("text") or message.get("bytes") or b"")
             if place is None:
                 held.end(_UNFIT)
                 return
@@ -222,8 +221,8 @@ class OverSocket:
 _UNFIT: Final = "unfit"
 
 
-def _taken(word: str | bytes) -> EventPlace | None:
-    """The place that a caller's word names; None when it is none."""
+def _parse_confirmation(word: str | bytes) -> EventPlace | None:
+    """Parse the place of a confirmation; None if it is invalid."""
     found = read_json(word, JsonLimits(bytes=WORD))
     if isinstance(found, JsonRefusal) or not isinstance(found, dict) or set(found) != {"taken"}:
         return None

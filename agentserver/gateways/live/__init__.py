@@ -1,4 +1,4 @@
-"""The organism watched and decided about in a browser: the page, and the JSON it is made of. Internal."""
+"""The live view: a web page to follow the organism and decide, and its JSON routes. Internal."""
 
 from agentserver.gateways.live.pages import Assets
 from agentserver.gateways.live.routes import LiveView

@@ -1,8 +1,4 @@
-"""The stream of server-sent events for one browser.
-
-Owns how much of it waits, how often it is sent, and when it ends. Made of committed records alone. Refuses to know what
-a page makes of it.
-"""
+"""The stream of server-sent events for one browser, built from committed records."""
 
 from __future__ import annotations
 
@@ -41,7 +37,7 @@ MOST = 200
 """Messages that one event tells; further ones are counted by sender, receiver and kind."""
 
 TOLD = frozenset(Event) - {Event.HANDLED, Event.ATTEMPTED, Event.RESERVED, Event.SETTLED}
-"""Events that a page hears of one by one."""
+"""Events that are sent to a page one by one."""
 
 HEADERS = (
     (b"content-type", b"text/event-stream"),
@@ -86,7 +82,7 @@ class News:
         self._missed += steps
 
     def _hop(self, record: AuditRecord) -> dict[str, Any]:
-        """A message; of what its sender wrote a viewer is told nothing that is no name of the organism's."""
+        """Describe a message; a viewer sees only names of the organism, not the sender's text."""
         told = views.hop(record)
         if self._redact:
             blueprint = self._host.rules.blueprint
@@ -98,7 +94,7 @@ class News:
         return told
 
     def take(self) -> dict[str, Any] | None:
-        """The news, if there is any."""
+        """Take the pending news; None without any."""
         state = {"queues": self._host.queues(), "waiting": len(self._host.approvals())}
         if not (self._hops or self._counted or self._missed) and state == self._state:
             return None
@@ -114,14 +110,14 @@ class News:
 
 
 class Feed:
-    """The answer to a browser that wants the stream: an ASGI application.
+    """The response to a browser that opens the stream: an ASGI application.
 
     Args:
         host: the server.
-        tokens: says when the caller's token counts no more; the stream ends then.
-        caller: who reads.
-        redaction: what the caller may not see.
-        stands: whether the session lasts in which the stream was asked for; the stream ends with it.
+        tokens: reports when the caller's token is revoked; the stream ends then.
+        caller: the reader.
+        redaction: hides what the caller may not see.
+        stands: tells whether the session still exists; the stream ends with it.
         over: called at the end.
     """
 
@@ -141,17 +137,22 @@ class Feed:
         self._stands, self._over = stands, over
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI
-        """Stream until the browser goes, the server stops, the session ends or the token counts no more."""
+        """Stream until the browser leaves, the server stops, or the session or the token ends."""
         try:
             await send({"type": "http.response.start", "status": 200, "headers": list(HEADERS)})
             async with anyio.create_task_group() as tasks:
 
-                async def ending(wait: Callable[[], Any]) -> None:
+                async def end_with(wait: Callable[[], Any]) -> None:
                     await wait()
                     tasks.cancel_scope.cancel()
 
-                for work in (self._read, self._revoked, lambda: _gone(receive), lambda: self._tell(send)):
-                    start_errand(tasks, "feeds a live view", Ending.OWNER, partial(ending, work))
+                for work in (
+                    self._read,
+                    self._watch_revocation,
+                    lambda: _wait_for_disconnect(receive),
+                    lambda: self._tell(send),
+                ):
+                    start_errand(tasks, "feeds a live view", Ending.OWNER, partial(end_with, work))
             with suppress(OSError):  # the browser is gone
                 await send({"type": "http.response.body", "body": b"event: ended\ndata: {}\n\n"})
         finally:
@@ -165,8 +166,8 @@ class Feed:
                 else:
                     self._news.add(step)
 
-    async def _revoked(self) -> None:
-        await self._tokens.revoked(self._caller)
+    async def _watch_revocation(self) -> None:
+        await self._tokens.wait_revoked(self._caller)
 
     async def _tell(self, send: Send) -> None:
         quiet = 0.0
@@ -182,6 +183,6 @@ class Feed:
                 await anyio.sleep(PERIOD)
 
 
-async def _gone(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -1,7 +1,4 @@
-"""The files of the live view, and the headers under which they go out.
-
-Owns both. They are read from the package, once. Refuses to know who asks: nothing in them is secret.
-"""
+"""The files of the live view with their headers, and the sessions of browsers. The files are public."""
 
 from __future__ import annotations
 
@@ -71,11 +68,11 @@ class Assets:
         }
 
     def page(self, request: Request) -> Response:
-        """The one page."""
+        """Return the page."""
         return self._answer(PAGE, request)
 
     def file(self, request: Request) -> Response:
-        """A file that the page names."""
+        """Return a file of the page."""
         return self._answer(request.path_params["name"], request)
 
     def _answer(self, name: str, request: Request) -> Response:
@@ -109,11 +106,11 @@ class _Session(NamedTuple):
 
 
 class Sessions:
-    """The browsers that are logged in.
+    """Browser sessions.
 
     Args:
-        tokens: says who a token's caller is, and whether it still stands.
-        clock: seconds, by a clock that cannot be set.
+        tokens: authenticates tokens, and checks that they are still valid.
+        clock: seconds, monotonic.
     """
 
     def __init__(self, tokens: LiveTokens, clock: Callable[[], float] = time.monotonic) -> None:
@@ -122,7 +119,7 @@ class Sessions:
         self._open: OrderedDict[str, _Session] = OrderedDict()
 
     def begin(self, token: str) -> tuple[str, Caller] | None:
-        """A new session's id, for the caller whose token it is; None when it is nobody's."""
+        """Start a session for the caller of a token. Returns its id; None for an unknown token."""
         caller = self._tokens.authenticate(token)
         if caller is None:
             return None
@@ -139,7 +136,7 @@ class Sessions:
         return key, caller
 
     def caller(self, key: str) -> Caller | None:
-        """The caller of a session; None when there is none, it is over, or its token counts no more."""
+        """Return the caller of a session; None without one, or if it or its token has expired."""
         found = self._open.get(_digest(key))
         if found is None:
             return None

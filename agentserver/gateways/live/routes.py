@@ -1,7 +1,4 @@
-"""The needs of the live view from the server and from those who know tokens, as Protocols.
-
-Owns the seams. Refuses to hold any implementation.
-"""
+"""HTTP routes of the live view, and its ports to the server and the tokens."""
 
 from __future__ import annotations
 
@@ -48,15 +45,15 @@ class LiveHost(Protocol):
 
     @property
     def rules(self) -> Rules:
-        """The rules by which conversations decide at present."""
+        """Current rules of the decisions."""
         ...
 
     def records(self) -> AsyncIterator[tuple[AuditRecord, ...] | Lagged]:
-        """The records of each committed step, from now on, until the server stops; those that were missed, counted."""
+        """Iterate over the records of each committed step, until the server stops, with a count of missed ones."""
         ...
 
     def approvals(self) -> tuple[Approval, ...]:
-        """The messages that wait for a person, the oldest first."""
+        """List the open approvals, oldest first."""
         ...
 
     async def answer(self, conversation: str, answered: ApprovalAnswer) -> bool:
@@ -67,7 +64,7 @@ class LiveHost(Protocol):
         ...
 
     def conversation(self, conversation: str) -> Conversation | None:
-        """A conversation at work; None when it is unknown or over."""
+        """Return an active conversation; None if it is unknown or closed."""
         ...
 
     async def read(self, work: Callable[[EngineReader], T]) -> T:
@@ -91,15 +88,15 @@ class LiveTokens(Protocol):
     """Knows callers by their tokens."""
 
     def authenticate(self, token: str) -> Caller | None:
-        """The caller whose token it is; None when it is nobody's."""
+        """Return the caller of a token; None for an unknown one."""
         ...
 
     def stands(self, caller: Caller) -> bool:
-        """True while the caller's token counts, and for the same."""
+        """Tell whether the caller's token is valid and unchanged."""
         ...
 
-    async def revoked(self, caller: Caller) -> None:
-        """Wait until the caller's token counts no more."""
+    async def wait_revoked(self, caller: Caller) -> None:
+        """Wait until the caller's token is revoked."""
         ...
 
 
@@ -113,16 +110,16 @@ BODY: Final = 4096
 """Bytes of a request."""
 
 USAGE: Final = 30 * 86400.0
-"""Seconds of which the usage is shown."""
+"""Seconds covered by the usage page."""
 
 READS: Final = 2
-"""Readings of what the engine has kept at once: each holds what it reads, and a thread that others want, too."""
+"""Concurrent reads of the engine: each holds its result in memory, and a shared thread."""
 
 TROUBLES: Final[tuple[tuple[type[Exception], tuple[int, str]], ...]] = (
     (UnrecordedError, (404, "this server keeps no record of what happens: it has no journal")),
-    (LookupError, (404, "there is no such thing, or not any more")),
-    (UnicodeEncodeError, (404, "there is no such thing, or not any more")),  # no text is called so
-    (UnreadableError, (500, "what is kept of it is not what was written")),
+    (LookupError, (404, "it does not exist, or no longer")),
+    (UnicodeEncodeError, (404, "it does not exist, or no longer")),  # no text is called so
+    (UnreadableError, (500, "its stored data is corrupt")),
     (QuotaError, (429, "its principal has as many conversations open as it may")),
     (UnheardError, (503, str(UnheardError()))),
     (EngineError, (503, "nothing can be read or kept at present")),
@@ -175,14 +172,14 @@ class LiveView:
         return self._scenery.drawn
 
     def caller(self, scope: Scope) -> Caller | None:
-        """The caller in whose session a request is asked; None for none."""
+        """Return the caller of a request's session; None without one."""
         return self._session(Request(scope))
 
     def _session(self, request: Request) -> Caller | None:
         return self._sessions.caller(request.cookies.get(COOKIE, ""))
 
     def pages(self) -> list[Route]:
-        """The routes for which no session is needed."""
+        """List the routes that need no session."""
         return [
             Route("/", self._assets.page),
             Route("/live/files/{name}", self._assets.file),
@@ -192,23 +189,23 @@ class LiveView:
         ]
 
     def streams(self) -> list[Route]:
-        """The routes whose requests last."""
-        return [self._seen("/live/feed", self._feed)]
+        """List the routes whose requests last."""
+        return [self._view_route("/live/feed", self._feed)]
 
-    def seen(self) -> list[Route]:
-        """The routes of what a session is shown, and of what its caller decides."""
+    def view_routes(self) -> list[Route]:
+        """List the routes that show data or decide."""
         return [
-            self._seen("/live/organism", self._organism),
-            self._seen("/live/conversations", self._conversations),
-            self._seen("/live/conversations/{conversation}", self._conversation),
-            self._seen("/live/conversations/{conversation}/messages/{delivery}", self._message),
-            self._seen("/live/approvals", self._approvals),
-            self._seen("/live/approvals/{approval}", self._approval),
-            self._decided("/live/approvals/{approval}", self._answer),
-            self._seen("/live/dead", self._dead),
-            self._seen("/live/dead/{delivery}", self._letter),
-            self._decided("/live/dead/{delivery}", self._settle),
-            self._seen("/live/usage", self._usage),
+            self._view_route("/live/organism", self._organism),
+            self._view_route("/live/conversations", self._conversations),
+            self._view_route("/live/conversations/{conversation}", self._conversation),
+            self._view_route("/live/conversations/{conversation}/messages/{delivery}", self._message),
+            self._view_route("/live/approvals", self._approvals),
+            self._view_route("/live/approvals/{approval}", self._approval),
+            self._decision_route("/live/approvals/{approval}", self._answer),
+            self._view_route("/live/dead", self._dead),
+            self._view_route("/live/dead/{delivery}", self._letter),
+            self._decision_route("/live/dead/{delivery}", self._settle),
+            self._view_route("/live/usage", self._usage),
         ]
 
     # Who asks
@@ -218,51 +215,53 @@ class LiveView:
         token = asked.get("token") if asked is not None else None
         begun = self._sessions.begin(token) if isinstance(token, str) else None
         if begun is None:
-            return _refused(401, "no token of a principal's")
+            return _refuse(401, "no token of a principal's")
         key, caller = begun
         if caller.sees is not None:
             self._sessions.end(key)
-            return _refused(403, "the live view is for operators and viewers")
-        answer = self._told(self._of(caller))
+            return _refuse(403, "the live view is for operators and viewers")
+        answer = self._respond(self._describe_caller(caller))
         answer.set_cookie(COOKIE, key, path="/", secure=True, httponly=True, samesite="strict")
         return answer
 
     async def _logout(self, request: Request) -> Response:
         if HEADER not in request.headers:
-            return _refused(403, f"it wants the header {HEADER}")
+            return _refuse(403, f"it wants the header {HEADER}")
         self._sessions.end(request.cookies.get(COOKIE, ""))
-        answer = self._told({})
+        answer = self._respond({})
         answer.delete_cookie(COOKIE, path="/", secure=True, httponly=True, samesite="strict")
         return answer
 
-    def _seen(self, path: str, show: Callable[[Request, Caller], Awaitable[Response | ASGIApp]]) -> Route:
-        """A route of what operators and viewers see."""
+    def _view_route(
+        self, path: str, show: Callable[[Request, Caller], Awaitable[Response | ASGIApp]]
+    ) -> Route:
+        """Build a route for operators and viewers."""
 
         async def answer(request: Request) -> Any:
             caller = self._session(request)
             if caller is None:
-                return _refused(401, "log in")
-            return await _tried(partial(show, request, caller))
+                return _refuse(401, "log in")
+            return await _handle_errors(partial(show, request, caller))
 
         return Route(path, answer, methods=["GET"])
 
-    def _decided(
+    def _decision_route(
         self, path: str, decide: Callable[[Request, Caller, dict[str, Any]], Awaitable[Response]]
     ) -> Route:
-        """A route of what only operators do, from a page of ours."""
+        """Build a route for operators only, which accepts requests of our own page only."""
 
         async def answer(request: Request) -> Any:
             caller = self._session(request)
             if caller is None:
-                return _refused(401, "log in")
+                return _refuse(401, "log in")
             if not caller.decides:
-                return _refused(403, "operators decide")
+                return _refuse(403, "operators decide")
             asked = await _body(request)
             if asked is None:
-                return _refused(400, f"it wants a JSON object and the header {HEADER}")
+                return _refuse(400, f"it wants a JSON object and the header {HEADER}")
             if self._session(request) is None:  # the body has taken its time
-                return _refused(401, "log in")
-            return await _tried(partial(decide, request, caller, asked))
+                return _refuse(401, "log in")
+            return await _handle_errors(partial(decide, request, caller, asked))
 
         return Route(path, answer, methods=["POST"])
 
@@ -271,7 +270,7 @@ class LiveView:
             return Redaction(secrets=self._secrets)
         return Redaction((EVERY,), self._secrets, names_of(self._host.rules.blueprint))
 
-    def _of(self, caller: Caller) -> dict[str, Any]:
+    def _describe_caller(self, caller: Caller) -> dict[str, Any]:
         return {
             "name": caller.name,
             "role": str(caller.role),
@@ -280,30 +279,30 @@ class LiveView:
         }
 
     @staticmethod
-    def _told(value: Any) -> Response:
+    def _respond(value: Any) -> Response:
         return JSONResponse(value, headers={**HEADERS, "cache-control": "no-store"})
 
     async def _me(self, request: Request) -> Response:
-        """The principal who is logged in; an empty name for nobody."""
+        """Return the principal who is logged in; an empty name without one."""
         caller = self._session(request)
-        return self._told({"name": ""} if caller is None else self._of(caller))
+        return self._respond({"name": ""} if caller is None else self._describe_caller(caller))
 
-    # What is seen
+    # Shown
 
     async def _organism(self, request: Request, caller: Caller) -> Response:  # noqa: ARG002 - one signature
-        told = await self._scenery.told(self._host.rules.blueprint)
-        return self._told({**told, "queues": self._host.queues()})
+        told = await self._scenery.describe(self._host.rules.blueprint)
+        return self._respond({**told, "queues": self._host.queues()})
 
     async def _feed(self, request: Request, caller: Caller) -> Response | ASGIApp:
         self._watching[caller.name] += 1
         key = request.cookies[COOKIE]
-        stands, over = partial(self._lasts, key), partial(self._unfed, caller.name)
+        stands, over = partial(self._lasts, key), partial(self._end_feed, caller.name)
         return Feed(self._host, self._tokens, caller, self._redaction(caller), stands, over)
 
     def _lasts(self, key: str) -> bool:
         return self._sessions.caller(key) is not None
 
-    def _unfed(self, name: str) -> None:
+    def _end_feed(self, name: str) -> None:
         self._watching -= Counter((name,))
 
     async def _read(self, work: Callable[[EngineReader], T]) -> T:
@@ -311,66 +310,66 @@ class LiveView:
             return await self._host.read(work)
 
     async def _conversations(self, request: Request, caller: Caller) -> Response:  # noqa: ARG002 - one signature
-        return self._told(await self._read(views.conversations))
+        return self._respond(await self._read(views.conversations))
 
     async def _conversation(self, request: Request, caller: Caller) -> Response:
         key, redaction = request.path_params["conversation"], self._redaction(caller)
-        return self._told(await self._read(lambda reader: views.conversation(reader, key, redaction)))
+        return self._respond(await self._read(lambda reader: views.conversation(reader, key, redaction)))
 
     async def _message(self, request: Request, caller: Caller) -> Response:
         key, delivery = request.path_params["conversation"], request.path_params["delivery"]
         redaction = self._redaction(caller)
-        return self._told(await self._read(lambda reader: views.message(reader, key, delivery, redaction)))
+        return self._respond(await self._read(lambda reader: views.message(reader, key, delivery, redaction)))
 
     async def _dead(self, request: Request, caller: Caller) -> Response:  # noqa: ARG002 - one signature
         redaction = self._redaction(caller)
-        return self._told(await self._read(lambda reader: views.dead(reader, redaction)))
+        return self._respond(await self._read(lambda reader: views.dead(reader, redaction)))
 
     async def _letter(self, request: Request, caller: Caller) -> Response:
         delivery, redaction = request.path_params["delivery"], self._redaction(caller)
-        return self._told(await self._read(lambda reader: views.letter(reader, delivery, redaction)))
+        return self._respond(await self._read(lambda reader: views.letter(reader, delivery, redaction)))
 
     async def _settle(self, request: Request, caller: Caller, asked: dict[str, Any]) -> Response:
         """Try a dead letter again, or give it up."""
         delivery, what = request.path_params["delivery"], asked.get("do")
         if what == "discard":
             await self._host.discard(delivery)
-            return self._told({})
+            return self._respond({})
         if what == "requeue":
-            return self._told({"conversation": await self._host.requeue(delivery, caller.name)})
-        return _refused(400, "it wants requeue or discard")
+            return self._respond({"conversation": await self._host.requeue(delivery, caller.name)})
+        return _refuse(400, "it wants requeue or discard")
 
     async def _usage(self, request: Request, caller: Caller) -> Response:  # noqa: ARG002 - one signature
         since = self._now() - USAGE
-        return self._told(await self._read(lambda reader: views.usage(reader, since)))
+        return self._respond(await self._read(lambda reader: views.usage(reader, since)))
 
     # Approvals
 
     async def _approvals(self, request: Request, caller: Caller) -> Response:  # noqa: ARG002 - one signature
-        waiting = [self._asked(one, caller) for one in self._host.approvals()]
-        return self._told({"waiting": waiting, "decided": await self._read(views.decided)})
+        waiting = [self._describe_approval(one, caller) for one in self._host.approvals()]
+        return self._respond({"waiting": waiting, "decided": await self._read(views.list_decisions)})
 
-    def _asked(self, one: Approval, caller: Caller) -> dict[str, Any]:
+    def _describe_approval(self, one: Approval, caller: Caller) -> dict[str, Any]:
         conversation = self._host.conversation(one.delivery.conversation)
-        told = views.asked(one, "" if conversation is None else conversation.principal)
+        told = views.describe_approval(one, "" if conversation is None else conversation.principal)
         told["why"] = "" if caller.redacted else self._secrets(told["why"])
         until = one.at + self._host.rules.blueprint.limits.approval
         return {**told, "left": max(0.0, until - self._now())}
 
     async def _approval(self, request: Request, caller: Caller) -> Response:
-        one = self._waiting(request)
+        one = self._find_approval(request)
         rules, conversation = self._host.rules, self._host.conversation(one.delivery.conversation)
         known = None if caller.redacted or conversation is None else rules.origins(conversation, one.delivery)
         told = {
-            **self._asked(one, caller),
+            **self._describe_approval(one, caller),
             **views.question(one, rules.codecs, self._redaction(caller), known, whole=not caller.redacted),
             "barred": "" if conversation is None else approving.barred(conversation, caller.name, rules),
             "digest": one.digest if caller.decides else "",
         }
-        return self._told(told)
+        return self._respond(told)
 
-    def _waiting(self, request: Request) -> Approval:
-        """The approval that a path names. Raises LookupError."""
+    def _find_approval(self, request: Request) -> Approval:
+        """Find the approval of a path. Raises LookupError."""
         key = request.path_params["approval"]
         found = next((one for one in self._host.approvals() if one.id == key), None)
         if found is None:
@@ -378,30 +377,30 @@ class LiveView:
         return found
 
     async def _answer(self, request: Request, caller: Caller, asked: dict[str, Any]) -> Response:
-        one = self._waiting(request)
+        one = self._find_approval(request)
         said, digest = asked.get("answer"), asked.get("digest")
         if not (isinstance(said, str) and said in set(Answer) and isinstance(digest, str)):
-            return _refused(400, "it wants an answer and the digest that was shown")
+            return _refuse(400, "it wants an answer and the digest that was shown")
         conversation = self._host.conversation(one.delivery.conversation)
         if conversation is not None and said != Answer.DENY:
             barred = approving.barred(conversation, caller.name, self._host.rules)
             if barred:
-                return _refused(403, barred)
+                return _refuse(403, barred)
         answered = ApprovalAnswer(one.id, digest, Answer(said), caller.name)
         if not await self._host.answer(one.delivery.conversation, answered):
-            return _refused(409, "it does not wait any more, or is not what was shown")
-        return self._told({})
+            return _refuse(409, "it no longer waits, or is not the message that was shown")
+        return self._respond({})
 
 
-async def _tried(answer: Callable[[], Awaitable[Any]]) -> Any:
+async def _handle_errors(answer: Callable[[], Awaitable[Any]]) -> Any:
     try:
         return await answer()
     except (LookupError, UnreadableError, UnicodeEncodeError, QuotaError, EngineError, UnkeptError) as error:
-        return _refused(*next(told for kind, told in TROUBLES if isinstance(error, kind)))
+        return _refuse(*next(told for kind, told in TROUBLES if isinstance(error, kind)))
 
 
 async def _body(request: Request) -> dict[str, Any] | None:
-    """The part that a page of ours asks for; None for anything else."""
+    """Parse the JSON object of a request from our own page; None for any other request."""
     if HEADER not in request.headers or request.headers.get("content-type") != "application/json":
         return None
     data = b""
@@ -413,7 +412,7 @@ async def _body(request: Request) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _refused(status: int, why: str) -> Response:
+def _refuse(status: int, why: str) -> Response:
     headers = {**HEADERS, "cache-control": "no-store"}
     body = {"title": why, "status": status}
     return JSONResponse(body, status, headers, "application/problem+json")

@@ -1,6 +1,6 @@
-"""The contents of the engine, as plain values for a page: conversations, dead letters, decisions, usage.
+"""The data of the live view's pages: the organism, conversations, dead letters, approvals, decisions, usage.
 
-Owns how much of it a page is given. Runs where the engine reads. Refuses to change anything.
+Reads run where the engine reads, and change nothing.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ ROWS = 1000
 
 
 def conversations(reader: EngineReader, most: int = MOST) -> dict[str, Any]:
-    """The conversations that were touched last."""
+    """List the most recent conversations."""
     found = list(islice(reader.conversations(), most + 1))
     return {"conversations": list(map(_summary, found[:most])), "more": len(found) > most}
 
@@ -71,7 +71,7 @@ def _summary(one: Summary) -> dict[str, Any]:
 
 
 def conversation(reader: EngineReader, key: str, redaction: Redaction) -> dict[str, Any]:
-    """One conversation, as the tree of its hops. Raises LookupError."""
+    """Describe one conversation as the tree of its hops. Raises LookupError."""
     recorded = reader.recorded_conversation(key)
     records = redact_records(recorded.records(), redaction)
     hops = text.visible_hops(records)
@@ -85,7 +85,7 @@ def conversation(reader: EngineReader, key: str, redaction: Redaction) -> dict[s
 
 
 def message(reader: EngineReader, key: str, delivery: str, redaction: Redaction) -> dict[str, Any]:
-    """One message of a conversation, whole. Raises LookupError."""
+    """Show one message of a conversation, complete. Raises LookupError."""
     records = reader.recorded_conversation(key).records()
     for one in text.visible_hops(redact_records(records, redaction)):
         if one.record.message and one.record.delivery == delivery:
@@ -96,8 +96,8 @@ def message(reader: EngineReader, key: str, delivery: str, redaction: Redaction)
 # Decisions and usage
 
 
-def decided(reader: EngineReader, most: int = MOST) -> list[dict[str, Any]]:
-    """The decisions of people, the latest first."""
+def list_decisions(reader: EngineReader, most: int = MOST) -> list[dict[str, Any]]:
+    """List the decisions of people, latest first."""
     return [
         {
             "at": one.at,
@@ -116,12 +116,12 @@ def decided(reader: EngineReader, most: int = MOST) -> list[dict[str, Any]]:
 
 
 def usage(reader: EngineReader, since: float) -> dict[str, Any]:
-    """The charges since a time, by listener, model and principal."""
+    """Sum the charges since a time, by listener, model and principal."""
     found = reader.charged(since)
     return {
-        "listeners": _charged((one.listener, one) for one in found),
-        "models": _charged((one.model, one) for one in found),
-        "principals": _charged((one.principal, one) for one in found),
+        "listeners": _sort_charges((one.listener, one) for one in found),
+        "models": _sort_charges((one.model, one) for one in found),
+        "principals": _sort_charges((one.principal, one) for one in found),
     }
 
 
@@ -147,8 +147,8 @@ def _sum(costs: Iterable[Amount]) -> dict[str, int]:
     return {"tokens": total.tokens, "money": total.money}
 
 
-def _charged(found: Iterable[tuple[str, Charged]]) -> list[dict[str, Any]]:
-    """The charges of each name, the dearest first."""
+def _sort_charges(found: Iterable[tuple[str, Charged]]) -> list[dict[str, Any]]:
+    """Sort the charges by name, most expensive first."""
     calls: dict[str, int] = {}
     costs: dict[str, Amount] = {}
     for key, one in found:
@@ -165,19 +165,19 @@ def _charged(found: Iterable[tuple[str, Charged]]) -> list[dict[str, Any]]:
 
 
 def dead(reader: EngineReader, redaction: Redaction, most: int = MOST) -> dict[str, Any]:
-    """The dead letters, those that were given up last first."""
+    """List the dead letters, latest first."""
     found = reader.dead(most + 1)
     told = [_letter(one, redaction, SAID) for one in found[: -most - 1 : -1]]
     return {"letters": told, "more": len(found) > most}
 
 
 def letter(reader: EngineReader, delivery: str, redaction: Redaction) -> dict[str, Any]:
-    """One dead letter with its message, whole. Raises LookupError."""
+    """Show one dead letter with its message, complete. Raises LookupError."""
     return _letter(found_letter(reader, delivery), redaction, None)
 
 
 def found_letter(reader: EngineReader, delivery: str) -> DeadLetter:
-    """The dead letter of a delivery. Raises LookupError."""
+    """Find the dead letter of a delivery. Raises LookupError."""
     for one in reader.dead(prefix=delivery):
         if one.delivery.id == delivery:
             return one
@@ -222,7 +222,7 @@ SAID = 2_000
 
 
 def name(told: str) -> str:
-    """A name as it is shown: visible, and of bounded length."""
+    """Make a name visible, and bound its length."""
     return escape_unseen(told[:NAME])
 
 
@@ -232,7 +232,7 @@ def lines(told: Iterable[Line], show: Callable[[str], str] = cut) -> list[list[l
 
 
 def hop(record: AuditRecord) -> dict[str, Any]:
-    """A record as a message on its way."""
+    """Describe a record as a message in transit."""
     return {
         "event": str(record.event),
         "at": record.at,
@@ -246,11 +246,11 @@ def hop(record: AuditRecord) -> dict[str, Any]:
 
 
 def row(one: TracedHop, *, whole: bool = False) -> dict[str, Any]:
-    """A record in the tree of its conversation.
+    """Describe a record in the tree of its conversation.
 
     Args:
         one: the record with its place.
-        whole: whether the message is told whole.
+        whole: whether the message is shown completely.
     """
     record, detail = one.record, one.record.detail
     message = record.message.decode("utf-8", "backslashreplace")
@@ -265,12 +265,12 @@ def row(one: TracedHop, *, whole: bool = False) -> dict[str, Any]:
         "more": [escape_unseen(each[:SAID]) for each in WORDING.lines(detail)[1:]],
         "cost": [detail.tokens, detail.money] if isinstance(detail, Charge) else None,
         "ways": ways(detail),
-        "said": _said(one, whole=whole) if message else [],
+        "said": _content(one, whole=whole) if message else [],
         "cut": bool(message) and not whole and len(message) > SAID,
     }
 
 
-def _said(one: TracedHop, *, whole: bool) -> list[str]:
+def _content(one: TracedHop, *, whole: bool) -> list[str]:
     payload = text.payload(one.record.message)
     shown = payload if whole or len(payload) <= SAID else payload[:SAID]
     return [escape_unseen(each) for each in shown.replace("\t", "    ").split("\n")]
@@ -280,12 +280,12 @@ def _said(one: TracedHop, *, whole: bool) -> list[str]:
 
 
 def ways(detail: Detail | None) -> list[dict[str, Any]]:
-    """The ways of values that a detail tells of, each from its source to the sink."""
+    """List the flows of values in a detail, each from its source to the sink."""
     match detail:
         case Findings():
             return [_way(detail, one) for one in detail.findings if one.trail is not None]
         case GuardQuestions():
-            return [way for asked in detail.asked for way in ways(asked.why)]
+            return [way for describe_approval in detail.asked for way in ways(describe_approval.why)]
         case _:
             return []
 
@@ -314,8 +314,8 @@ def _way(findings: Findings, one: FindingFacts) -> dict[str, Any]:
 # Approvals
 
 
-def asked(approval: Approval, principal: str) -> dict[str, Any]:
-    """A message that waits, in a list."""
+def describe_approval(approval: Approval, principal: str) -> dict[str, Any]:
+    """Describe an open approval for a list."""
     delivery = approval.delivery
     return {
         "id": approval.id,
@@ -337,23 +337,23 @@ def question(
     *,
     whole: bool = True,
 ) -> dict[str, Any]:
-    """All that a person reads before answering; without the digest an answer is bound to.
+    """Describe an open approval completely, but for the digest that an answer is bound to.
 
     Args:
-        approval: the message that waits.
-        codecs: by which it is read.
-        redaction: what its reader may not see.
-        origins: of its values; None where nothing follows them.
-        whole: False for who may read no contents.
+        approval: the open approval.
+        codecs: decode it.
+        redaction: for the reader's role.
+        origins: of its values; None if they are not tracked.
+        whole: False for readers without access to content.
     """
-    seen = _redacted(approval, redaction)
-    said = approval_view.said(seen, codecs, redaction.secrets)[:-1]
+    seen = _redact(approval, redaction)
+    said = approval_view.message_lines(seen, codecs, redaction.secrets)[:-1]
     return {
         "reasons": lines(map(_bare, approval_view.reasons(seen)), escape_unseen),
         "ways": [way for one in seen.questions for way in ways(one.why)],
         "said": lines(map(_bare, said), escape_unseen),
         "origins": lines(
-            map(_bare, approval_view.traced(origins, redaction.secrets) if whole else ()), escape_unseen
+            map(_bare, approval_view.origin_lines(origins, redaction.secrets) if whole else ()), escape_unseen
         ),
         "always": [escape_unseen(each) for one in seen.questions for each in _covers(one, approval)]
         if whole
@@ -362,13 +362,13 @@ def question(
 
 
 def _bare(line: Line) -> Line:
-    """A line without the margin by which a terminal tells a message from its own words: a page frames it."""
+    """Remove the margin that marks quoted text on a terminal: a page frames it."""
     (style, margin), *rest = line
     return ((style, margin.removeprefix(MARGIN).removeprefix(ASKS)), *rest)
 
 
-def _redacted(approval: Approval, redaction: Redaction) -> Approval:
-    """The approval less what its reader may not see."""
+def _redact(approval: Approval, redaction: Redaction) -> Approval:
+    """Hide the parts of the approval that its reader may not see."""
     delivery = approval.delivery
     why = GuardQuestions(tuple(GuardAsks(one.guard, one.why) for one in approval.questions))
     record = AuditRecord(
@@ -384,7 +384,7 @@ def _redacted(approval: Approval, redaction: Redaction) -> Approval:
 
 
 def _covers(one: Question, approval: Approval) -> Iterator[str]:
-    """The cover of an answer for the rest of the conversation, of one question."""
+    """Describe what an answer for the rest of the conversation covers, for one question."""
     to = approval.delivery.to
     match one.why:
         case Findings():
@@ -410,18 +410,18 @@ class Scenery:
         self._one = anyio.Lock()
         self.drawn = 0
 
-    async def told(self, blueprint: Blueprint) -> dict[str, Any]:
-        """The picture of an organism and its listeners."""
+    async def describe(self, blueprint: Blueprint) -> dict[str, Any]:
+        """Describe the picture of an organism and its listeners."""
         async with self._one:
             if self._of is not blueprint:
                 graph = Graph(self._name, tuple(blueprint.listeners.values()))
                 drawn = await anyio.to_thread.run_sync(draw_picture, graph)
-                self._told, self._of = _told(drawn, self._name, blueprint), blueprint
+                self._told, self._of = _describe(drawn, self._name, blueprint), blueprint
                 self.drawn += 1
             return self._told
 
 
-def _told(drawn: Picture, title: str, blueprint: Blueprint) -> dict[str, Any]:
+def _describe(drawn: Picture, title: str, blueprint: Blueprint) -> dict[str, Any]:
     boxes = [
         {
             "name": box.listener.name,

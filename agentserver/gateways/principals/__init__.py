@@ -1,4 +1,4 @@
-"""Principals of the network: who shows which token, what the role lets one see and do, how much at a time.
+"""Principals of the network: their tokens, roles and rates.
 
 Internal, but for the names that docs/reference.md lists.
 """

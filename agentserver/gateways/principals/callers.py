@@ -1,7 +1,4 @@
-"""Callers: principals that have shown a token, with what their role lets them see and do.
-
-Owns the roles. Refuses to know tokens, and by which protocol somebody calls.
-"""
+"""Callers, which are authenticated principals with a role, and the rates of their requests."""
 
 from __future__ import annotations
 
@@ -30,10 +27,10 @@ _SECONDS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 class Role(StrEnum):
-    """The part of the organism that somebody sees and decides about.
+    """The access of a principal.
 
-    ``USER``: its own conversations. ``OPERATOR``: everybody's, approvals and dead letters; it decides. ``VIEWER``: what
-    an operator sees, redacted; it changes nothing. ``WORKER``: the calls of one listener, which it answers.
+    ``USER``: its own conversations. ``OPERATOR``: all conversations, approvals and dead letters; it decides.
+    ``VIEWER``: the same, redacted and read-only. ``WORKER``: the calls of one listener, which it answers.
     """
 
     USER = "user"
@@ -55,7 +52,7 @@ class Rate:
     unit: str
 
     @classmethod
-    def of(cls, text: str) -> Rate:
+    def parse(cls, text: str) -> Rate:
         """Read a rate such as 10/s. Raises ValueError for anything else."""
         found = _RATE.fullmatch(text)
         if found is None:
@@ -69,7 +66,7 @@ class Rate:
         """Seconds until one more may come."""
         return _SECONDS[self.unit] / self.count
 
-    def taken(self, full: float, now: float) -> tuple[float, float]:
+    def take_one(self, full: float, now: float) -> tuple[float, float]:
         """Take one out of a bucket that is full from a time on.
 
         Gives the seconds until there is one, 0.0 for now, and the time from which the bucket is full after that.
@@ -84,14 +81,14 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A principal that has been authenticated, as the file of principals has it.
+    """An authenticated principal, from the file of principals.
 
     Args:
         principal: its name, trust and targets, as conversations are opened for it.
-        role: what it sees and decides.
+        role: its access.
         rate: requests that it may make.
         open: conversations that it may have open at a time.
-        grant: the digest of its token, which tells one token from the next; empty for no token.
+        grant: the digest of its token, which distinguishes tokens; empty without one.
         listener: the one whose calls it answers, for a worker; empty for all others.
     """
 
@@ -104,7 +101,7 @@ class Caller:
 
     @property
     def name(self) -> str:
-        """The principal's name, under which it stands on the record."""
+        """The principal's name on the record."""
         return self.principal.name
 
     @property
@@ -138,15 +135,15 @@ _TIDY: Final = 3600.0
 
 
 class Rates:
-    """The buckets of all principals: each holds what its rate allows at once, and fills steadily.
+    """The token buckets of all principals: each starts full and refills steadily.
 
     Args:
-        steady: a clock that cannot be set, in seconds.
-        shared: where several servers add up; None where there is one server.
+        steady: a monotonic clock, in seconds.
+        shared: adds up several servers; None for a single server.
 
-    A bucket is one number: the time from which it is full. A principal that has not called for that long has none.
-    Servers exchange what was taken, so that the rate holds for all of them together; until the next exchange each of
-    them may give what its bucket holds.
+    A bucket is one number: the time at which it is full. A principal that has been idle that long has none.
+    Servers exchange their counts, so that the rate holds for all of them together; between two exchanges each of
+    them may grant the content of its own bucket.
     """
 
     def __init__(self, steady: Callable[[], float], shared: PaceStore | None = None) -> None:
@@ -160,7 +157,7 @@ class Rates:
     def take(self, caller: Caller) -> float:
         """Take a request out of the caller's bucket. Gives 0.0, or the seconds until there is one."""
         now, rate = self._steady(), caller.rate
-        wait, full = rate.taken(self._full.get(caller.name, now), now)
+        wait, full = rate.take_one(self._full.get(caller.name, now), now)
         if wait:
             return wait
         self._tidy(now)
@@ -174,7 +171,7 @@ class Rates:
         return self._refused.take(address, self._steady())
 
     @asynccontextmanager
-    async def sharing(self, period: float = PERIOD) -> AsyncIterator[None]:
+    async def share(self, period: float = PERIOD) -> AsyncIterator[None]:
         """Exchange with the other servers every ``period`` seconds for as long as this lasts, where there are some."""
         if self._shared is None:
             yield
@@ -193,7 +190,7 @@ class Rates:
             await self.exchange(shared)
 
     async def exchange(self, shared: PaceStore) -> None:
-        """Tell the other servers what was taken here, and learn what was taken there of the same buckets."""
+        """Report the requests counted here to the other servers, and apply theirs to the same buckets."""
         spent, self._spent = self._spent, {}
         if not spent:
             return
@@ -244,7 +241,7 @@ class RefusedAddresses:
         if name not in self._full and len(self._full) >= ADDRESSES:
             self._full = {name: full for name, full in self._full.items() if full > now}
             name = name if len(self._full) < ADDRESSES else ""
-        wait, self._full[name] = REFUSALS.taken(self._full.get(name, now), now)
+        wait, self._full[name] = REFUSALS.take_one(self._full.get(name, now), now)
         return wait
 
     def __len__(self) -> int:

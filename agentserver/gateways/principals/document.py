@@ -1,7 +1,7 @@
-"""The file of principals: its form.
+"""The file of principals: its format, and its atomic changes on disk.
 
-Owns what is written and that nothing else is read: an unknown key, a name twice, a digest that is none make the whole
-of it illegible, and nobody is known by it. Refuses to know where it lies.
+The file is private to its owner. An unknown key, a duplicate name or a malformed digest makes it unusable, and then no
+principal is known.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LIMITS: Final = JsonLimits(bytes=1 << 25, values=200_000)
 
 
 class KnownError(ValueError):
-    """There is a principal of this name, or of one that looks like it, already."""
+    """Error of a name that exists already, or that looks like an existing one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +58,15 @@ class FormerToken:
 
 
 @dataclass(frozen=True, slots=True)
-class Enrolled:
+class PrincipalEntry:
     """The entry of one principal.
 
     Args:
-        caller: the one who is known by the token.
+        caller: the owner of the token.
         digest: the SHA-256 of its token in hexadecimal digits; empty once it is revoked.
         added: when, in seconds since the epoch.
-        revoked: when; None while it counts.
-        former: the token before this one; None where none counts any more.
+        revoked: when; None while it is valid.
+        former: the previous token; None without a valid one.
     """
 
     caller: Caller
@@ -107,8 +107,8 @@ class _File(_Strict):
 _FORM: Final[ForeignModel[_File]] = ForeignModel(_File)
 
 
-def read(data: bytes) -> tuple[Enrolled, ...]:
-    """The entries of a file. Raises ValueError, which says what is wrong with it."""
+def read(data: bytes) -> tuple[PrincipalEntry, ...]:
+    """Parse a file. Raises ValueError with the fault."""
     whole = _FORM.read(data, LIMITS)
     if isinstance(whole, RefusedJson):
         raise ValueError(f"{whole.pointer or 'the file'}: {whole.rule}")  # noqa: TRY004 - a refusal is a value
@@ -117,22 +117,22 @@ def read(data: bytes) -> tuple[Enrolled, ...]:
         why = principals.unknown_to_network(each.caller.name)
         if why:
             raise ValueError(f"a name {why}")
-    twice = _twice(each.caller.name for each in found) or _twice(_digests(found))
+    twice = _has_duplicates(each.caller.name for each in found) or _has_duplicates(_digests(found))
     if twice:
         raise ValueError("a name or a token is there twice")
     return found
 
 
-def write(entries: Sequence[Enrolled]) -> bytes:
-    """The file that holds them."""
+def write(entries: Sequence[PrincipalEntry]) -> bytes:
+    """Encode the entries as a file."""
     lines = [_line(each) for each in entries]
     return (json.dumps({"form": FORM, "principals": lines}, indent=1, ensure_ascii=False) + "\n").encode()
 
 
-def added(known: Sequence[Enrolled], new: Enrolled) -> tuple[Enrolled, ...]:
-    """The entries with one more, in the place of one of its name that is revoked.
+def add_entry(known: Sequence[PrincipalEntry], new: PrincipalEntry) -> tuple[PrincipalEntry, ...]:
+    """Add an entry, in place of a revoked one with its name.
 
-    Raises KnownError, ValueError when nobody can bear the name.
+    Raises KnownError, ValueError for an invalid name.
     """
     name = new.caller.name
     why = principals.unknown_to_network(name)
@@ -144,8 +144,8 @@ def added(known: Sequence[Enrolled], new: Enrolled) -> tuple[Enrolled, ...]:
     return (*(each for each in known if each is not other), new)
 
 
-def revoked(known: Sequence[Enrolled], name: str, at: float) -> tuple[Enrolled, ...]:
-    """The entries, in which the token of this name counts no more. Raises LookupError when it has none."""
+def revoke_entry(known: Sequence[PrincipalEntry], name: str, at: float) -> tuple[PrincipalEntry, ...]:
+    """Revoke the token of a name. Raises LookupError if it has none."""
     if not any(each.caller.name == name and each.revoked is None for each in known):
         raise LookupError(name)
     return tuple(
@@ -156,10 +156,12 @@ def revoked(known: Sequence[Enrolled], name: str, at: float) -> tuple[Enrolled, 
     )
 
 
-def rotated(known: Sequence[Enrolled], name: str, digest: str, until: float) -> tuple[Enrolled, ...]:
-    """The entries, in which this name has another token, and the one that it had counts until then.
+def rotate_entry(
+    known: Sequence[PrincipalEntry], name: str, digest: str, until: float
+) -> tuple[PrincipalEntry, ...]:
+    """Replace the token of a name, and keep the current one valid until a time.
 
-    The token before that one ends to count. Raises LookupError when the name has no token.
+    An even earlier token ends. Raises LookupError if the name has no token.
     """
     if not any(each.caller.name == name and each.revoked is None for each in known):
         raise LookupError(name)
@@ -176,7 +178,7 @@ def rotated(known: Sequence[Enrolled], name: str, digest: str, until: float) -> 
     )
 
 
-def _digests(entries: Iterable[Enrolled]) -> Iterator[str]:
+def _digests(entries: Iterable[PrincipalEntry]) -> Iterator[str]:
     for each in entries:
         if each.digest:
             yield each.digest
@@ -184,7 +186,7 @@ def _digests(entries: Iterable[Enrolled]) -> Iterator[str]:
             yield each.former.digest
 
 
-def _entry(line: _Line) -> Enrolled:
+def _entry(line: _Line) -> PrincipalEntry:
     if (line.token is None) != (line.revoked is not None):
         raise ValueError("a principal has a token, or a time when it was revoked")
     if line.former is not None and line.revoked is not None:
@@ -193,12 +195,12 @@ def _entry(line: _Line) -> Enrolled:
     if (line.role is Role.WORKER) != bool(line.listener):
         raise ValueError("a worker has a listener, and no other principal has one")
     principal = Principal(line.name, line.trust, None if line.may is None else tuple(line.may))
-    caller = Caller(principal, line.role, Rate.of(line.rate), line.open, digest, line.listener)
+    caller = Caller(principal, line.role, Rate.parse(line.rate), line.open, digest, line.listener)
     former = None if line.former is None else FormerToken(line.former.token, line.former.until)
-    return Enrolled(caller, digest, line.added, line.revoked, former)
+    return PrincipalEntry(caller, digest, line.added, line.revoked, former)
 
 
-def _line(entry: Enrolled) -> dict[str, object]:
+def _line(entry: PrincipalEntry) -> dict[str, object]:
     caller, principal, former = entry.caller, entry.caller.principal, entry.former
     return {
         "name": caller.name,
@@ -215,7 +217,7 @@ def _line(entry: Enrolled) -> dict[str, object]:
     }
 
 
-def _twice(texts: Iterable[str]) -> bool:
+def _has_duplicates(texts: Iterable[str]) -> bool:
     return any(len(list(same)) > 1 for _, same in groupby(sorted(texts)))
 
 
@@ -243,19 +245,19 @@ class PrincipalFile:
         return str(self.path)
 
     def edition(self) -> State | None:
-        """Look at the state of the file; None when there is none, or nobody can tell."""
+        """Return the state of the file; None if it is missing or inaccessible."""
         try:
             return _state(os.stat(self.path, follow_symlinks=False))  # noqa: PTH116 - a Path makes it three times as dear
         except OSError:
             return None
 
     def read(self) -> KeptPrincipals:
-        """Read the file; NONE when there is none.
+        """Read the file; NONE if it is missing.
 
-        Raises UnusableError for a link, for one that others may read or write, and for one that cannot be read.
+        Raises UnusableError for a symbolic link, for access by other users, and for an unreadable file.
         """
         try:
-            with _opened(self.path) as descriptor:
+            with _open(self.path) as descriptor:
                 facts = os.fstat(descriptor)
                 why = _unusable(facts)
                 data = b"" if why else _content(descriptor)
@@ -268,22 +270,22 @@ class PrincipalFile:
         return KeptPrincipals(_state(facts), data)
 
     def change(self, change: Callable[[bytes], bytes]) -> None:
-        """Put what ``change`` makes of the file in its place. Raises UnusableError, OSError, and what it raises."""
-        with _changing(self.path):
+        """Replace the file by the result of ``change``. Raises UnusableError, OSError, and its errors."""
+        with _lock(self.path):
             _replace(self.path, change(self.read().data))
 
 
-def beside(kept: Path) -> PrincipalFile:
-    """The file of principals that belongs to a journal, or to the organism's own file where it keeps no journal.
+def principal_file(kept: Path) -> PrincipalFile:
+    """Locate the file of principals of a journal, or of the organism's own file if it keeps none.
 
-    It lies beside the real file, so that every name of it leads there.
+    It is next to the real file, so that every name of that leads to it.
     """
     real = kept.resolve()
     return PrincipalFile(real.with_name(f"{real.name}{SUFFIX}"))
 
 
 @contextmanager
-def _changing(path: Path) -> Iterator[None]:
+def _lock(path: Path) -> Iterator[None]:
     """Be the only one who changes the file. The folder is locked, since the file itself is replaced.
 
     Raises OSError.
@@ -322,7 +324,7 @@ def _remove(name: str) -> None:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[int]:
+def _open(path: Path) -> Iterator[int]:
     descriptor = os.open(path, _READ)
     try:
         yield descriptor

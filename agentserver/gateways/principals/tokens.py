@@ -1,7 +1,6 @@
-"""Bearer tokens: who shows one, and until when it counts.
+"""Bearer tokens: authenticates callers from a store, and signals revoked tokens.
 
-Owns the callers of a store, and what is told when a token is revoked. By a store that cannot be used nobody is known.
-Refuses to know what a token is (agentserver/bearer.py), and what callers do.
+While the store cannot be used, no principal is known.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import anyio
 
 from agentserver import bearer
 from agentserver.gateways.principals import document
-from agentserver.gateways.principals.document import Enrolled
+from agentserver.gateways.principals.document import PrincipalEntry
 from agentserver.ports.principals import AwayError
 from agentserver.supervision import Ending, start_helper
 
@@ -38,14 +37,14 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class _View(NamedTuple):
-    """The store as it was looked at.
+    """The store as last read.
 
     Args:
-        edition: by which a change is seen.
+        edition: identifies its state.
         callers: by the digest of their token.
-        fault: why it cannot be used; empty when it can.
-        until: when the first of the former tokens ends to count.
-        away: whether it may be used again once it answers.
+        fault: why it cannot be used; empty if it can.
+        until: when the first of the former tokens expires.
+        away: whether it is only unreachable at present.
     """
 
     edition: Hashable
@@ -56,12 +55,12 @@ class _View(NamedTuple):
 
 
 class Tokens:
-    """The callers by their tokens, as a store has them. It is read again when it has changed.
+    """The callers by their tokens, from a store that is read again after a change.
 
     Args:
         store: of the principals, which may be empty.
-        now: seconds since the epoch, by which former tokens end.
-        steady: a clock that cannot be set, in seconds.
+        now: seconds since the epoch, for the expiry of former tokens.
+        steady: a monotonic clock, in seconds.
 
     ``reads`` counts how often the store was read.
     """
@@ -82,28 +81,28 @@ class Tokens:
 
     @property
     def fault(self) -> str:
-        """The reason why the store cannot be used, and nobody is known by it; empty when it can."""
+        """Reason why the store cannot be used, and no principal is known; empty if it can."""
         return self._view.fault
 
     @property
     def away(self) -> bool:
-        """True while nobody is known because the store does not answer."""
+        """True while no principal is known because the store is unreachable."""
         return self._view.away
 
     def authenticate(self, token: str) -> Caller | None:
-        """The caller whose token it is; None when it is nobody's.
+        """Return the caller of a token; None for an unknown one.
 
-        Raises RuntimeError unless the store is watched: nobody could be revoked.
+        Raises RuntimeError unless the store is watched: revocations would be missed.
         """
         self._must_be_watched()
         return bearer.find_holder(token, self._view.callers)
 
     def stands(self, caller: Caller) -> bool:
-        """True while the store has the caller as it was authenticated."""
+        """Tell whether the store has the caller as it was authenticated."""
         return self._view.callers.get(caller.grant) == caller
 
     @asynccontextmanager
-    async def watching(self, period: float = PERIOD) -> AsyncIterator[None]:
+    async def watch(self, period: float = PERIOD) -> AsyncIterator[None]:
         """Look at the store every ``period`` seconds for as long as this lasts, in a thread and once for all."""
         await self.refresh()
         async with anyio.create_task_group() as tasks:
@@ -117,7 +116,7 @@ class Tokens:
                 tasks.cancel_scope.cancel()
 
     async def refresh(self) -> None:
-        """Look at the store, and read it if it has changed. Callers whose token ends to count are told."""
+        """Check the store, and read it after a change. Signals revoked tokens."""
         async with self._lock:
             known = None if not self.reads else self._view
             began = self._steady()
@@ -137,10 +136,10 @@ class Tokens:
                 for told in self._waiting.pop(caller.grant, ()):
                     told.set()
 
-    async def revoked(self, caller: Caller) -> None:
-        """Wait until the caller's token counts no more, or what it counts for has changed.
+    async def wait_revoked(self, caller: Caller) -> None:
+        """Wait until the caller's token is revoked or its rights change.
 
-        Raises RuntimeError unless the store is watched: nobody would ever be told.
+        Raises RuntimeError unless the store is watched: the wait would never end.
         """
         self._must_be_watched()
         if not self.stands(caller):
@@ -179,7 +178,7 @@ def _look(store: PrincipalStore, known: _View | None, now: float) -> _View | Non
         return _View(edition, {}, str(error))
 
 
-def _view(edition: Hashable, known: Sequence[Enrolled], now: float) -> _View:
+def _view(edition: Hashable, known: Sequence[PrincipalEntry], now: float) -> _View:
     callers = {each.digest: each.caller for each in known if each.digest}
     until = inf
     for each in known:
@@ -189,32 +188,32 @@ def _view(edition: Hashable, known: Sequence[Enrolled], now: float) -> _View:
     return _View(edition, callers, until=until)
 
 
-def entries(store: PrincipalStore) -> tuple[Enrolled, ...]:
-    """The principals of a store, those that are revoked too, in the order in which they were added.
+def entries(store: PrincipalStore) -> tuple[PrincipalEntry, ...]:
+    """List the principals of a store, including revoked ones, in the order in which they were added.
 
-    Raises ValueError, which names the store, when it cannot be used.
+    Raises ValueError, which names the store, if it cannot be used.
     """
     return _read(store, store.read().data)
 
 
 def add(store: PrincipalStore, caller: Caller) -> str:
-    """Add a principal; gives its token, which is kept nowhere. One of its name that is revoked is replaced.
+    """Add a principal, in place of a revoked one with its name; returns its token, which is not stored.
 
-    Raises KnownError, ValueError when the store cannot be used or nobody can bear the name, OSError.
+    Raises KnownError, ValueError for an unusable store or an invalid name, OSError.
     """
     token = bearer.make_token()
-    new = Enrolled(caller, bearer.digest(token), time.time())
-    _change(store, lambda known: document.added(known, new))
+    new = PrincipalEntry(caller, bearer.digest(token), time.time())
+    _change(store, lambda known: document.add_entry(known, new))
     return token
 
 
 def revoke(store: PrincipalStore, name: str) -> None:
-    """Let a principal's token count no more. It stays on the list.
+    """Revoke a principal's token. The principal stays on the list.
 
-    Raises LookupError when none of this name has a token, ValueError when the store cannot be used, OSError.
+    Raises LookupError if the name has no token, ValueError for an unusable store, OSError.
     """
     at = time.time()
-    _change(store, lambda known: document.revoked(known, name, at))
+    _change(store, lambda known: document.revoke_entry(known, name, at))
 
 
 def rotate(store: PrincipalStore, name: str, grace: float) -> str:
@@ -224,15 +223,17 @@ def rotate(store: PrincipalStore, name: str, grace: float) -> str:
     """
     token = bearer.make_token()
     until = time.time() + grace
-    _change(store, lambda known: document.rotated(known, name, bearer.digest(token), until))
+    _change(store, lambda known: document.rotate_entry(known, name, bearer.digest(token), until))
     return token
 
 
-def _change(store: PrincipalStore, change: Callable[[Sequence[Enrolled]], Sequence[Enrolled]]) -> None:
+def _change(
+    store: PrincipalStore, change: Callable[[Sequence[PrincipalEntry]], Sequence[PrincipalEntry]]
+) -> None:
     store.change(lambda data: document.write(change(_read(store, data))))
 
 
-def _read(store: PrincipalStore, data: bytes) -> tuple[Enrolled, ...]:
+def _read(store: PrincipalStore, data: bytes) -> tuple[PrincipalEntry, ...]:
     try:
         return document.read(data) if data else ()
     except ValueError as error:

@@ -75,7 +75,7 @@ async def until(true):
 
 async def test_a_change_is_known_at_every_server(store):
     servers = [Tokens(store()) for _ in range(2)]
-    async with servers[0].watching(), servers[1].watching():
+    async with servers[0].watch(), servers[1].watch():
         token = await run_sync(tokens.add, store(), caller())
         with anyio.fail_after(HANGS):
             await until(lambda: all(each.authenticate(token) for each in servers))
@@ -96,7 +96,7 @@ async def test_nobody_is_known_once_the_database_has_been_away_for_a_while(store
     clock = Hand()
     token = await run_sync(tokens.add, store(), caller())
     known = Tokens(store(), steady=clock)
-    async with known.watching(3600):
+    async with known.watch(3600):
         assert known.authenticate(token).name == "ada"
         await run_sync(postgres.stop, "immediate")
         try:

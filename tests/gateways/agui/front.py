@@ -20,7 +20,7 @@ from agentserver.core.blueprint import Limits
 from agentserver.gateways.agui import part
 from agentserver.gateways.http import DoorOptions, HttpDoor, TokenKeeper
 from agentserver.gateways.http.options import names
-from agentserver.gateways.http.serving import bound, served
+from agentserver.gateways.http.serving import bind, serve
 from agentserver.testing import listener, organism_of
 from tests.gateways.http.desk import EVERYBODY, Looking, NoPace, People
 from tests.machine import HANGS
@@ -219,10 +219,10 @@ async def front(secrets: tuple[str, ...] = (), **limits: Any):
     heard = Heard()
     made = await anyio.to_thread.run_sync(lambda: organism(heard, **limits))
     server = build(replace(made, secrets=Secrets.of(secrets)), approver=Looking())
-    listening = bound("127.0.0.1", 0)
+    listening = bind("127.0.0.1", 0)
     port = listening.getsockname()[1]
     options = DoorOptions(*names(port, local=True, secure=False))
     async with server:
         door = HttpDoor(server, options, TokenKeeper(People(*EVERYBODY), NoPace()), [part()])
-        async with door.open(), served(door, listening, None, door.connections):
+        async with door.open(), serve(door, listening, None, door.connections):
             yield Front(server, door, heard, port)

@@ -67,7 +67,7 @@ def test_the_key_of_a_message_is_short_however_long_its_id_is():
 
 
 def test_a_thread_and_a_message_of_one_id_have_two_keys():
-    assert agui.hashed("thread", "x") != agui.hashed("message", "x")
+    assert agui.hash_id("thread", "x") != agui.hash_id("message", "x")
 
 
 def test_a_fault_says_where_and_nothing_of_what_stands_there():

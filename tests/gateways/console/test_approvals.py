@@ -314,7 +314,7 @@ async def test_an_answer_that_comes_too_late_is_said_so():
         console.approvals.stop()  # it does not hear that the conversation is closed
         (key,) = console.approvals.ids()
         await handle.close()
-        assert await console.approvals.answer(key, Answer.ONCE) == "it does not wait any more"
+        assert await console.approvals.answer(key, Answer.ONCE) == "it is no longer open"
 
 
 class Late:

@@ -420,7 +420,7 @@ async def test_however_a_session_ends_what_is_not_finished_is_kept(interactive, 
     engine = SqliteEngine(JournalOptions(tmp_path / "journal.sqlite"), guards)
     found, shown = await ended(end, interactive=interactive, engine=engine)
     assert found == status
-    assert "not finished: it goes on with the next start" in shown
+    assert "unfinished: it continues with the next start" in shown
     async with SqliteEngine(JournalOptions(tmp_path / "journal.sqlite"), guards) as engine:
         (kept,) = await at_work(engine)
         assert len((await engine.load(kept)).requests) == 1
@@ -564,7 +564,7 @@ async def test_a_listener_may_not_have_the_principals_name():
 
 def test_the_greeting_says_where_text_goes():
     console = Console(build(DESK), Screen(), interactive=True)
-    assert console.greeting("desk") == (
+    assert console.greet("desk") == (
         "desk: 9 listeners. Text goes to @greeter until you address another. /help lists what can be typed."
     )
     assert next(iter(console.takers)) == "greeter"

@@ -15,7 +15,7 @@ from agentserver.gateways.console.lines import (
     Blank,
     Command,
     Completeness,
-    Gathering,
+    GatheredXml,
     LineReader,
     Markup,
     Mistake,
@@ -138,7 +138,7 @@ def test_every_verb_has_help():
 
 
 def test_markup_is_gathered_until_its_element_ends():
-    gathering = Gathering()
+    gathering = GatheredXml()
     assert gathering.add("<a xmlns='u'>") is Completeness.OPEN
     assert gathering.add("") is Completeness.OPEN
     assert gathering.add(" <b/> </a") is Completeness.OPEN
@@ -150,13 +150,13 @@ def test_markup_is_gathered_until_its_element_ends():
     "line", ["<a></b>", "<a/> rest", "<!DOCTYPE a [<!ENTITY e 'x'>]><a>&e;", "<a>" + "x" * MAX_MARKUP]
 )
 def test_what_no_further_line_can_save_is_not_waited_for(line):
-    gathering = Gathering()
+    gathering = GatheredXml()
     found = gathering.add(line)
     assert found is Completeness.HOPELESS or (line.startswith("<!") and found is Completeness.OPEN)
 
 
 def test_a_comment_before_the_element_is_part_of_it():
-    gathering = Gathering()
+    gathering = GatheredXml()
     assert gathering.add("<!-- x -->") is Completeness.OPEN
     assert gathering.add("<a/>") is Completeness.COMPLETE
 
@@ -166,5 +166,5 @@ def test_a_line_that_is_no_text_ends_the_element_that_it_stands_in(takers, scrip
     reader = LineReader(takers, script=script)
     assert isinstance(reader.understand("<Greet><name>a", "greeter"), Blank)
     said = reader.understand("\udced\udca0\udc80", "greeter")
-    assert said == Mistake(("the line is not UTF-8 text; the XML that it stands in was not sent",))
+    assert said == Mistake(("the line is not UTF-8 text; the XML around it was not sent",))
     assert not reader.open

@@ -16,7 +16,7 @@ from agentserver.assembly import Principal, Server, Trust, build
 from agentserver.core.blueprint import Limits
 from agentserver.gateways.http import DoorOptions, HttpDoor, TokenKeeper
 from agentserver.gateways.http.options import names
-from agentserver.gateways.http.serving import bound, served
+from agentserver.gateways.http.serving import bind, serve
 from agentserver.gateways.principals import Caller, Rate, Role
 from agentserver.testing import listener, organism_of
 from tests.machine import HANGS
@@ -197,7 +197,7 @@ async def desk(
     if made is None:  # it looks where it is
         made = await anyio.to_thread.run_sync(lambda: organism(books, **(limits or {})))
     server = build(made, approver=Looking(), engine=engine)
-    listening = bound("127.0.0.1", 0)
+    listening = bind("127.0.0.1", 0)
     port = listening.getsockname()[1]
     hosts, origins = names(port, local=True, secure=secure is not None)
     people = People(*EVERYBODY)
@@ -211,7 +211,7 @@ async def desk(
             metrics=metrics,
             name="desk",
         )
-        async with door.open(), served(door, listening, secure, door.connections, settings.idle):
+        async with door.open(), serve(door, listening, secure, door.connections, settings.idle):
             yield Desk(door, server, port, books, people, secure is not None)
 
 

@@ -30,7 +30,7 @@ def test_any_text_is_a_place_or_none(text):
 
 @given(st.dictionaries(st.text(), st.text() | st.integers() | st.none()))
 def test_an_event_of_a_stream_is_one_line_of_data(said):
-    data = forms.sent({**said, "type": "reply", "place": "1-0"})
+    data = forms.dump_event({**said, "type": "reply", "place": "1-0"})
     lines = data.decode("utf-8", "surrogatepass").split("\n")
     assert [line.partition(":")[0] for line in lines if line] == ["event", "id", "data"]
     assert "\r" not in data.decode("utf-8", "surrogatepass")
@@ -40,7 +40,7 @@ def test_secrets_are_taken_out_of_names_and_no_value_is_lost_by_it():
     def redact(text):
         return text.replace("hunter22", "*").replace("hunter33", "*")
 
-    found = forms.cleaned({"hunter22": 1, "hunter33": {"a hunter22": ["hunter22"]}}, redact)
+    found = forms.redact_value({"hunter22": 1, "hunter33": {"a hunter22": ["hunter22"]}}, redact)
     assert found == {"*": 1, "*'": {"a *": ["*"]}}
 
 

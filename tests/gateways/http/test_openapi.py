@@ -19,7 +19,7 @@ from schemathesis.specs.openapi.checks import (
 
 from agentserver.gateways.http import DoorOptions
 from agentserver.gateways.http.forms import KEY
-from agentserver.gateways.http.openapi import described
+from agentserver.gateways.http.openapi import describe
 from agentserver.gateways.http.options import names
 from tests.gateways.http.desk import desk, opened
 from tests.machine import HANGS
@@ -56,7 +56,7 @@ def door():
 
 @pytest.fixture(scope="module")
 def api(door):
-    return schemathesis.openapi.from_dict(dict(described(door.server.rules, "desk", ("greeter", "cashier"))))
+    return schemathesis.openapi.from_dict(dict(describe(door.server.rules, "desk", ("greeter", "cashier"))))
 
 
 def headers(case):
@@ -98,7 +98,7 @@ def test_requests_that_follow_links_meet_documented_answers_and_no_failure(door,
 
 
 def test_a_caller_is_told_of_whom_it_may_address_and_of_nobody_else(door):
-    told = described(door.server.rules, "desk", ("greeter",))
+    told = describe(door.server.rules, "desk", ("greeter",))
     assert {"payload.Greet", "payload.Shout"} == {
         name for name in told["components"]["schemas"] if name.startswith("payload.")
     }
@@ -106,7 +106,7 @@ def test_a_caller_is_told_of_whom_it_may_address_and_of_nobody_else(door):
 
 
 def test_what_a_schema_refers_to_lies_in_the_description(door):
-    told = described(door.server.rules, "desk", None)
+    told = describe(door.server.rules, "desk", None)
 
     def refs(value):
         if isinstance(value, dict):
@@ -125,7 +125,7 @@ def test_what_a_schema_refers_to_lies_in_the_description(door):
 
 
 def test_the_links_name_operations(door):
-    told = described(door.server.rules, "desk", None)
+    told = describe(door.server.rules, "desk", None)
     operations = [each for path in told["paths"].values() for each in path.values()]
     names = {each["operationId"] for each in operations}
     links = [
@@ -139,7 +139,7 @@ def test_the_links_name_operations(door):
 
 
 def test_each_listener_has_an_operation_with_a_schema_of_its_own(door):
-    told = described(door.server.rules, "desk", None)
+    told = describe(door.server.rules, "desk", None)
     bodies = told["components"]["schemas"]
     assert bodies["listener.cashier"] == {"$ref": "#/components/schemas/payload.Pay"}
     assert bodies["listener.greeter"] == {

@@ -14,7 +14,7 @@ import pytest
 from agentserver.gateways.http import serving
 from agentserver.gateways.http.connections import Connections
 from agentserver.gateways.http.options import DoorOptions
-from agentserver.gateways.http.serving import bound, room_for, tls
+from agentserver.gateways.http.serving import bind, room_for, tls
 from tests.gateways.http.desk import desk, opened, until
 from tests.machine import HANGS
 
@@ -197,10 +197,10 @@ async def test_tls_is_version_13_and_no_older(certificate):
 
 
 def test_an_address_that_is_taken_is_an_error():
-    with bound("127.0.0.1", 0) as taken, pytest.raises(OSError, match="in use"):
-        bound("127.0.0.1", taken.getsockname()[1])
+    with bind("127.0.0.1", 0) as taken, pytest.raises(OSError, match="in use"):
+        bind("127.0.0.1", taken.getsockname()[1])
 
 
 def test_an_address_of_version_6_is_listened_on():
-    with bound("::1", 0) as listening:
+    with bind("::1", 0) as listening:
         assert listening.getsockname()[0] == "::1"

@@ -44,11 +44,11 @@ def shares(machine):
 async def test_a_light_principal_waits_for_one_step_of_a_heavy_one_however_many_it_has(machine, shares):
     async with anyio.create_task_group() as tasks:
         for _ in range(50):
-            tasks.start_soon(run, shares.of("heavy"), machine.work("heavy", 4, 0.1))
+            tasks.start_soon(run, shares.find("heavy"), machine.work("heavy", 4, 0.1))
         for _ in range(5):
             await anyio.lowlevel.checkpoint()
         begun = len(machine.order)
-        tasks.start_soon(run, shares.of("light"), machine.work("light", 10, 0.001))
+        tasks.start_soon(run, shares.find("light"), machine.work("light", 10, 0.001))
     lights = [at for at, name in enumerate(machine.order) if name == "light"]
     assert machine.order.count("heavy") == 200
     assert lights[0] <= begun + 2
@@ -58,8 +58,8 @@ async def test_a_light_principal_waits_for_one_step_of_a_heavy_one_however_many_
 async def test_principals_that_want_more_than_there_is_get_equal_time_and_not_equal_requests(machine, shares):
     async with anyio.create_task_group() as tasks:
         for _ in range(4):
-            tasks.start_soon(run, shares.of("long"), machine.work("long", 25, 0.1))
-            tasks.start_soon(run, shares.of("short"), machine.work("short", 250, 0.01))
+            tasks.start_soon(run, shares.find("long"), machine.work("long", 25, 0.1))
+            tasks.start_soon(run, shares.find("short"), machine.work("short", 250, 0.01))
     both = machine.order[: machine.order.index("long", 300)]
     assert abs(both.count("long") * 0.1 - both.count("short") * 0.01) <= 0.2
     assert both.count("short") > 5 * both.count("long")
@@ -70,34 +70,34 @@ async def test_bytes_that_are_read_count_as_time(machine, shares):
 
     async def read(name):
         for _ in range(20):
-            shares.of(name).count_read(size)
+            shares.find(name).count_read(size)
             await machine.work(name, 1, 0.0)
 
     async with anyio.create_task_group() as tasks:
         for _ in range(4):
-            tasks.start_soon(run, shares.of("reader"), read("reader"))
-            tasks.start_soon(run, shares.of("other"), machine.work("other", 100, 0.01))
-    assert shares.of("reader").read == 80 * size
+            tasks.start_soon(run, shares.find("reader"), read("reader"))
+            tasks.start_soon(run, shares.find("other"), machine.work("other", 100, 0.01))
+    assert shares.find("reader").read == 80 * size
     first = machine.order[:100]
     assert first.count("other") >= 5 * first.count("reader")
 
 
 async def test_a_principal_that_was_away_has_saved_no_time(machine, shares):
-    await shares.of("busy").run(machine.work("busy", 100, 0.1))
+    await shares.find("busy").run(machine.work("busy", 100, 0.1))
     async with anyio.create_task_group() as tasks:
         for _ in range(4):
-            tasks.start_soon(run, shares.of("busy"), machine.work("busy", 10, 0.1))
-            tasks.start_soon(run, shares.of("away"), machine.work("away", 10, 0.1))
+            tasks.start_soon(run, shares.find("busy"), machine.work("busy", 10, 0.1))
+            tasks.start_soon(run, shares.find("away"), machine.work("away", 10, 0.1))
     first = machine.order[100:120]
     assert abs(first.count("busy") - first.count("away")) <= 2
 
 
 async def test_one_principal_alone_waits_for_nothing_while_a_round_has_time(shares):
-    assert shares.turn(shares.of("ada")) is None
-    shares.charge(shares.of("ada"), SLICE / 2)
-    assert shares.turn(shares.of("ada")) is None
-    shares.charge(shares.of("ada"), SLICE / 2)
-    waits = shares.turn(shares.of("ada"))
+    assert shares.turn(shares.find("ada")) is None
+    shares.charge(shares.find("ada"), SLICE / 2)
+    assert shares.turn(shares.find("ada")) is None
+    shares.charge(shares.find("ada"), SLICE / 2)
+    waits = shares.turn(shares.find("ada"))
     assert waits is not None
     await waits
 
@@ -112,10 +112,10 @@ async def test_work_that_is_cancelled_while_it_waits_cleans_up_and_the_rest_goes
             cleaned.append(True)
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(run, shares.of("ada"), machine.work("ada", 20, 0.1))
+        tasks.start_soon(run, shares.find("ada"), machine.work("ada", 20, 0.1))
         with anyio.CancelScope() as scope:
             async with anyio.create_task_group() as inner:
-                inner.start_soon(run, shares.of("bob"), cancelled())
+                inner.start_soon(run, shares.find("bob"), cancelled())
                 for _ in range(5):
                     await anyio.lowlevel.checkpoint()
                 scope.cancel()
@@ -133,14 +133,14 @@ async def test_work_gives_its_result_and_raises_its_error(shares):
         await anyio.lowlevel.checkpoint()
         raise KeyError("name")
 
-    assert await shares.of("ada").run(answer()) == 42
+    assert await shares.find("ada").run(answer()) == 42
     with pytest.raises(KeyError):
-        await shares.of("ada").run(fail())
+        await shares.find("ada").run(fail())
 
 
 async def test_principals_that_owe_nothing_are_forgotten(shares):
-    shares.of("present").present = 1
+    shares.find("present").present = 1
     for number in range(2 * FORGET):
-        shares.of(str(number))
+        shares.find(str(number))
     assert len(shares) <= FORGET + 1
-    assert shares.of("present").present == 1
+    assert shares.find("present").present == 1

@@ -87,7 +87,7 @@ class Running:
                     secrets=self.organism.secrets.redact,
                 )
                 config = uvicorn.Config(
-                    Starlette(routes=[*view.pages(), *view.seen(), *view.streams()]),
+                    Starlette(routes=[*view.pages(), *view.view_routes(), *view.streams()]),
                     port=0,
                     log_level="error",
                     timeout_graceful_shutdown=1,

@@ -5,4 +5,4 @@ from agentserver.gateways.principals import Caller, Rate, Role
 
 
 def caller(name="ada", role=Role.USER, rate="10/s", may=("greeter",), most=20):
-    return Caller(Principal(name, Trust.STRANGER, may), role, Rate.of(rate), most)
+    return Caller(Principal(name, Trust.STRANGER, may), role, Rate.parse(rate), most)

@@ -13,7 +13,7 @@ from agentserver.assembly import build
 from agentserver.core.state.principals import Principal, Trust
 from agentserver.gateways.http import DoorOptions, HttpDoor, TokenKeeper
 from agentserver.gateways.http.options import names
-from agentserver.gateways.http.serving import bound, served
+from agentserver.gateways.http.serving import bind, serve
 from agentserver.gateways.principals import Caller, Rate, Rates, Role, Tokens, tokens
 from agentserver.gateways.principals.document import PrincipalFile
 from tests.gateways.http.desk import Books, Looking, organism
@@ -37,7 +37,7 @@ class Town:
         self.tokens = {}
 
     async def add(self, name, role=Role.USER, rate="1000/s", most=20, may=("cashier", "pauser", "vault")):
-        caller = Caller(Principal(name, Trust.ORDERS, may), role, Rate.of(rate), most)
+        caller = Caller(Principal(name, Trust.ORDERS, may), role, Rate.parse(rate), most)
         self.tokens[name] = await run_sync(tokens.add, PrincipalFile(self.path), caller)
 
     def client(self, name):
@@ -49,15 +49,15 @@ class Town:
 async def town(tmp_path, *people):
     made = await run_sync(lambda: organism(Books()))
     server, clock, path = build(made, approver=Looking()), Hand(), tmp_path / "principals"
-    listening = bound("127.0.0.1", 0)
+    listening = bind("127.0.0.1", 0)
     port = listening.getsockname()[1]
     options = DoorOptions(*names(port, local=True, secure=False))
     known, found = Tokens(PrincipalFile(path)), Town(port, path, clock, server)
     for each in people:
         await found.add(*each)
-    async with server, known.watching(0.05):
+    async with server, known.watch(0.05):
         door = HttpDoor(server, options, TokenKeeper(known, Rates(clock)))
-        async with door.open(), served(door, listening, None, door.connections):
+        async with door.open(), serve(door, listening, None, door.connections):
             yield found
 
 

@@ -19,7 +19,7 @@ def test_a_role_says_what_is_seen_and_done(role):
 
 @pytest.mark.parametrize("text", ["1/s", "100/m", "999999/h"])
 def test_a_rate_is_written_as_it_is_read(text):
-    assert str(Rate.of(text)) == text
+    assert str(Rate.parse(text)) == text
 
 
 @pytest.mark.parametrize(
@@ -27,8 +27,8 @@ def test_a_rate_is_written_as_it_is_read(text):
 )
 def test_whatever_else_is_no_rate(text):
     with pytest.raises(ValueError, match="is no rate"):
-        Rate.of(text)
+        Rate.parse(text)
 
 
 def test_a_rate_says_when_one_more_may_come():
-    assert (Rate.of("10/s").each, Rate.of("30/m").each, Rate.of("1/h").each) == (0.1, 2.0, 3600.0)
+    assert (Rate.parse("10/s").each, Rate.parse("30/m").each, Rate.parse("1/h").each) == (0.1, 2.0, 3600.0)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from agentserver.core.state.principals import Principal, Trust
 from agentserver.gateways.principals import Caller, Rate, Role, document
-from agentserver.gateways.principals.document import Enrolled, FormerToken
+from agentserver.gateways.principals.document import FormerToken, PrincipalEntry
 
 NAMES = st.text("abcdefgh -é", min_size=1, max_size=9).filter(lambda name: name == name.strip())
 DIGESTS = st.text("0123456789abcdef", min_size=64, max_size=64)
@@ -26,7 +26,7 @@ def entries(draw):
         role = draw(st.sampled_from(Role))
         caller = Caller(principal, role, rate, draw(st.integers(0, 1_000_000)), digest)
         caller = replace(caller, listener="greeter" if role is Role.WORKER else "")
-        found.append(Enrolled(caller, digest, draw(st.floats(0, 1e10)), revoked))
+        found.append(PrincipalEntry(caller, digest, draw(st.floats(0, 1e10)), revoked))
     return tuple({each.digest or id(each): each for each in found}.values())
 
 
@@ -121,15 +121,15 @@ def test_any_bytes_are_read_or_refused(data):
 
 def test_a_former_token_is_written_and_read_and_ends_with_the_principal():
     before = document.read(text(LINE))
-    once = document.rotated(before, "ada", "1" * 64, 50.0)
+    once = document.rotate_entry(before, "ada", "1" * 64, 50.0)
     assert document.read(document.write(once)) == once
     assert (once[0].digest, once[0].former) == ("1" * 64, FormerToken("0" * 64, 50.0))
-    twice = document.rotated(once, "ada", "2" * 64, 60.0)
+    twice = document.rotate_entry(once, "ada", "2" * 64, 60.0)
     assert twice[0].former == FormerToken("1" * 64, 60.0)
-    gone = document.revoked(twice, "ada", 55.0)
+    gone = document.revoke_entry(twice, "ada", 55.0)
     assert (gone[0].digest, gone[0].former) == ("", None)
     with pytest.raises(LookupError):
-        document.rotated(gone, "ada", "3" * 64, 70.0)
+        document.rotate_entry(gone, "ada", "3" * 64, 70.0)
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def known_by(path, do=None):
 
     async def main():
         known = Tokens(PrincipalFile(path))
-        async with known.watching():
+        async with known.watch():
             return do(known)
 
     return anyio.run(main)
@@ -162,7 +162,7 @@ async def test_a_file_is_read_when_it_has_changed_and_only_then(path):
 
 async def test_a_file_that_is_not_there_is_looked_for_and_not_read(path):
     known = Tokens(PrincipalFile(path))
-    async with known.watching():
+    async with known.watch():
         await known.refresh()
         assert (known.reads, known.fault) == (1, "")
         token = await run_sync(tokens.add, PrincipalFile(path), caller())
@@ -205,7 +205,7 @@ HARM = [
 async def test_a_file_that_cannot_be_used_knows_nobody_and_says_why(path, harm, caplog):
     token = await run_sync(tokens.add, PrincipalFile(path), caller())
     known = Tokens(PrincipalFile(path))
-    async with known.watching(3600):
+    async with known.watch(3600):
         await run_sync(harm, path)
         with caplog.at_level(logging.ERROR):
             await known.refresh()
@@ -222,7 +222,7 @@ async def test_a_file_that_can_be_used_again_is_used(path):
     token = await run_sync(tokens.add, PrincipalFile(path), caller())
     await run_sync(path.chmod, 0o644)
     known = Tokens(PrincipalFile(path))
-    async with known.watching(3600):
+    async with known.watch(3600):
         assert known.authenticate(token) is None
         await run_sync(path.chmod, 0o600)
         await known.refresh()
@@ -260,10 +260,10 @@ async def test_all_who_wait_are_told_when_a_token_is_revoked_by_one_read(path):
     known, told = Tokens(PrincipalFile(path)), []
 
     async def wait(who):
-        await known.revoked(who)
+        await known.wait_revoked(who)
         told.append(who.name)
 
-    async with known.watching(0.01), anyio.create_task_group() as tasks:
+    async with known.watch(0.01), anyio.create_task_group() as tasks:
         ada = known.authenticate(token)
         for _ in range(100):
             tasks.start_soon(wait, ada)
@@ -278,7 +278,7 @@ async def test_all_who_wait_are_told_when_a_token_is_revoked_by_one_read(path):
         assert not known.stands(ada)
         assert known.reads == before + 1
         assert set(told) == {"ada"}
-        await known.revoked(ada)  # does not wait
+        await known.wait_revoked(ada)  # does not wait
         tasks.cancel_scope.cancel()
 
 
@@ -293,11 +293,11 @@ def put(path, text):
 async def test_a_change_of_what_one_may_counts_as_revoked(path):
     token = await run_sync(tokens.add, PrincipalFile(path), caller())
     known = Tokens(PrincipalFile(path))
-    async with known.watching(0.01):
+    async with known.watch(0.01):
         ada = known.authenticate(token)
         await run_sync(put, path, path.read_text("utf-8").replace("user", "operator"))
         with anyio.fail_after(HANGS):
-            await known.revoked(ada)
+            await known.wait_revoked(ada)
         assert known.authenticate(token).decides
 
 
@@ -305,34 +305,37 @@ async def test_nobody_is_known_by_a_file_that_is_not_watched(path):
     known = Tokens(PrincipalFile(path))
     with pytest.raises(RuntimeError):
         known.authenticate("A" * bearer.LENGTH)
-    async with known.watching():
+    async with known.watch():
         pass
     with pytest.raises(RuntimeError):
         known.authenticate("A" * bearer.LENGTH)
     with pytest.raises(RuntimeError):
-        await known.revoked(caller())
+        await known.wait_revoked(caller())
 
 
 async def test_who_waits_no_more_leaves_nothing(path):
     token = await run_sync(tokens.add, PrincipalFile(path), caller())
     known = Tokens(PrincipalFile(path))
-    async with known.watching():
+    async with known.watch():
         with anyio.move_on_after(0):
-            await known.revoked(known.authenticate(token))
+            await known.wait_revoked(known.authenticate(token))
         assert not known._waiting
 
 
 def test_a_file_lies_beside_the_real_journal(tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "link.sqlite").symlink_to(tmp_path / "real" / "journal.sqlite")
-    assert document.beside(tmp_path / "link.sqlite").path == tmp_path / "real" / "journal.sqlite.principals"
+    assert (
+        document.principal_file(tmp_path / "link.sqlite").path
+        == tmp_path / "real" / "journal.sqlite.principals"
+    )
 
 
 async def test_after_a_rotation_both_tokens_count_until_the_grace_is_over(path):
     now = [0.0]
     former = await run_sync(tokens.add, PrincipalFile(path), caller())
     known = Tokens(PrincipalFile(path), lambda: now[0])
-    async with known.watching(1000):
+    async with known.watch(1000):
         before = known.authenticate(former)
         token = await run_sync(tokens.rotate, PrincipalFile(path), "ada", 3600.0)
         (entry,) = await run_sync(tokens.entries, PrincipalFile(path))
@@ -345,7 +348,7 @@ async def test_after_a_rotation_both_tokens_count_until_the_grace_is_over(path):
         async with anyio.create_task_group() as tasks:
 
             async def revoked():
-                await known.revoked(before)
+                await known.wait_revoked(before)
                 told.append("former")
 
             tasks.start_soon(revoked)
@@ -362,7 +365,7 @@ async def test_a_second_rotation_ends_the_token_before_the_former_one(path):
     second = await run_sync(tokens.rotate, PrincipalFile(path), "ada", 3600.0)
     third = await run_sync(tokens.rotate, PrincipalFile(path), "ada", 3600.0)
     known = Tokens(PrincipalFile(path))
-    async with known.watching():
+    async with known.watch():
         found = [known.authenticate(each) for each in (first, second, third)]
     assert [each and each.name for each in found] == [None, "ada", "ada"]
 
@@ -372,7 +375,7 @@ async def test_revoking_ends_a_former_token_too(path):
     token = await run_sync(tokens.rotate, PrincipalFile(path), "ada", 3600.0)
     await run_sync(tokens.revoke, PrincipalFile(path), "ada")
     known = Tokens(PrincipalFile(path))
-    async with known.watching():
+    async with known.watch():
         assert [known.authenticate(each) for each in (former, token)] == [None, None]
     with pytest.raises(LookupError):
         await run_sync(tokens.rotate, PrincipalFile(path), "ada", 1.0)

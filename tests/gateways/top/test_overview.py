@@ -9,7 +9,7 @@ import pytest
 
 from agentserver.assembly import build
 from agentserver.gateways import top
-from agentserver.gateways.top import READERS, Overviews, followed
+from agentserver.gateways.top import READERS, Overviews, serve_overviews
 from agentserver.testing import listener, organism_of
 from agentserver.trace.terminal import paint
 from tests.gateways.payloads import Greet, Wait, greet, wait
@@ -75,8 +75,8 @@ async def line_of(path):
 
 
 async def test_each_connection_is_told_until_there_are_too_many(tmp_path):
-    path = top.beside(tmp_path / "j")
-    async with build(DESK) as server, followed(overviews(server), path, 0.01):
+    path = top.socket_path(tmp_path / "j")
+    async with build(DESK) as server, serve_overviews(overviews(server), path, 0.01):
         streams = [await anyio.connect_unix(str(path)) for _ in range(READERS)]
         for each in streams:
             assert b'"organism": "desk"' in await each.receive()
@@ -96,5 +96,5 @@ async def test_each_connection_is_told_until_there_are_too_many(tmp_path):
 
 
 async def test_a_server_runs_where_nobody_can_follow_it(tmp_path):
-    async with build(DESK) as server, followed(overviews(server), tmp_path / "nowhere" / "j"):
+    async with build(DESK) as server, serve_overviews(overviews(server), tmp_path / "nowhere" / "j"):
         assert server.queues()

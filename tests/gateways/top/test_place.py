@@ -15,7 +15,7 @@ from agentserver.gateways import top
 
 @pytest.fixture
 def path(tmp_path):
-    return top.beside(tmp_path / "journal.sqlite")
+    return top.socket_path(tmp_path / "journal.sqlite")
 
 
 def test_the_socket_is_its_owners_alone_from_the_beginning(path):
@@ -30,8 +30,8 @@ def test_what_a_killed_server_left_is_replaced(path):
     top.listen_at(path).close()
     assert path.exists()
     with pytest.raises(ConnectionRefusedError):
-        top.connected(path)
-    with top.listen_at(path), top.connected(path):
+        top.connect(path)
+    with top.listen_at(path), top.connect(path):
         pass
 
 
@@ -55,8 +55,8 @@ def test_a_server_removes_its_own_socket_alone(path):
 def test_long_paths_are_no_obstacle(tmp_path, length):
     folder = tmp_path / ("d" * 120) / ("e" * 120)
     folder.mkdir(parents=True)
-    path = top.beside(folder / ("j" * length))
-    with top.listen_at(path), top.connected(path):
+    path = top.socket_path(folder / ("j" * length))
+    with top.listen_at(path), top.connect(path):
         assert path.parent == folder
 
 
@@ -80,7 +80,7 @@ def test_another_user_is_refused(tmp_path_factory):
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)
-        path = top.beside(folder / "j")
+        path = top.socket_path(folder / "j")
         with top.listen_at(path) as listening:
             done = subprocess.run(
                 [sys.executable, "-c", CONNECT, path], capture_output=True, text=True, check=False

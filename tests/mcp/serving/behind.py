@@ -14,7 +14,7 @@ from agentserver.cli.serve import DoorServing, _mcp
 from agentserver.config import forget, load
 from agentserver.gateways.http import DoorOptions, HttpDoor, TokenKeeper
 from agentserver.gateways.http.options import names
-from agentserver.gateways.http.serving import bound, served
+from agentserver.gateways.http.serving import bind, serve
 from tests.gateways.http.desk import Looking, NoPace, People
 from tests.machine import HANGS
 
@@ -48,7 +48,7 @@ class Behind:
 @asynccontextmanager
 async def behind(home, *people, **options):
     organism = await anyio.to_thread.run_sync(lambda: load(home / "organism.yaml", environ={}))
-    known, listening = People(*people), bound("127.0.0.1", 0)
+    known, listening = People(*people), bind("127.0.0.1", 0)
     port = listening.getsockname()[1]
     settings = DoorOptions(*names(port, local=True, secure=False), **options)
     try:
@@ -56,7 +56,7 @@ async def behind(home, *people, **options):
             serving = DoorServing(server, organism, known, settings.body)
             parts = await anyio.to_thread.run_sync(lambda: list(_mcp(serving)))
             door = HttpDoor(server, settings, TokenKeeper(known, NoPace()), parts)
-            async with door.open(), served(door, listening, None, door.connections):
+            async with door.open(), serve(door, listening, None, door.connections):
                 yield Behind(server, door, f"http://127.0.0.1:{port}", known)
     finally:
         forget(organism)

@@ -19,7 +19,7 @@ from agentserver.assembly import Principal, Server, Trust, build
 from agentserver.client import Client, ProblemError
 from agentserver.gateways.http import DoorOptions, HttpDoor, TokenKeeper
 from agentserver.gateways.http.options import names
-from agentserver.gateways.http.serving import bound, served
+from agentserver.gateways.http.serving import bind, serve
 from agentserver.gateways.principals import Caller, Rate, Role
 from agentserver.worker import frames
 from agentserver.worker.frames import TakeFrame, dump_asked
@@ -178,7 +178,7 @@ async def serving(path, silences=None, port=0, **options):
     server = build(made)
     if silences is not None:
         server._calls = CallDesk(Silences(*silences))
-    listening = bound("127.0.0.1", port)
+    listening = bind("127.0.0.1", port)
     port = listening.getsockname()[1]
     settings = replace(DoorOptions(*names(port, local=True, secure=False)), **options)
     people = People(
@@ -191,7 +191,7 @@ async def serving(path, silences=None, port=0, **options):
     keeper = TokenKeeper(people, NoPace())
     async with server, AsyncExitStack() as stack:
         door = HttpDoor(server, settings, keeper, [part(server.calls, BODY)], name="distant")
-        async with door.open(), served(door, listening, None, door.connections, settings.idle):
+        async with door.open(), serve(door, listening, None, door.connections, settings.idle):
             one = Field(path, server, door, port, people, stack)
             try:
                 yield one

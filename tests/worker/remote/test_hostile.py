@@ -74,7 +74,7 @@ async def test_an_answer_after_the_deadline_is_refused_and_logged(path, caplog):
         key, number = await worker.call("calculator.add")
         assert await asked == "timeout"
         assert (await worker.say(key, done(number), "calculator.add")).status_code == 410
-    assert "is refused: the call is over: its deadline has passed, or it was cancelled" in caplog.text
+    assert "is refused: the call has ended: its deadline has passed, or it was cancelled" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ async def test_a_worker_that_falls_silent_loses_its_call(path, caplog):
         assert await asked == "internal"
         late = await worker.say(key, done(number))
         assert late.json()["detail"] == "Nobody waits for this: the call has failed before."
-    assert "worker: nothing was heard of it for 0.3 s" in caplog.text
+    assert "worker: it was silent for 0.3 s" in caplog.text
 
 
 async def test_a_call_that_ends_is_told_at_once_to_the_worker_that_says_it_lives(path):

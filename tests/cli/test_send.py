@@ -102,7 +102,7 @@ async def test_the_same_message_under_a_key_is_one_payment_without_a_conversatio
         (waiting,) = await olga.approvals()
         await olga.decide(waiting, "once")
         assert await pay() == (0, '{"text": "paid 5"}\n', "")
-        assert await pay() == (1, "", "The conversation is closed.\n")
+        assert await pay() == (1, "", "The conversation is over.\n")
         assert door.books.paid == 1
 
 

@@ -28,7 +28,7 @@ _TOLD: Final = {
     405: "The path takes another method.",
     408: "The body did not come in time.",
     409: "Another message waits than the one that was shown.",
-    410: "The conversation is closed.",
+    410: "The conversation is over.",
     413: "The body is too large.",
     415: "The body is of another type than those that are taken.",
     421: "The server is not reached by this name.",

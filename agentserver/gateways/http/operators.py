@@ -132,7 +132,7 @@ async def answer(request: Request) -> Response:
     if barred and said is not Answer.DENY:
         raise ProblemAnswer(403, f"{barred}.")
     if not await server.answer(one.delivery.conversation, ApprovalAnswer(one.id, digest, said, who.name)):
-        raise ProblemAnswer(409, "The message is not the one that was shown, or no longer waits.")
+        raise ProblemAnswer(409, "Another message waits than the one that was shown, or none any more.")
     return Response(status_code=204)
 
 

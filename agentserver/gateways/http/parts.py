@@ -122,7 +122,7 @@ def server_stopping() -> ProblemAnswer:
 
 def conversation_closed() -> ProblemAnswer:
     """Build the answer for a closed conversation."""
-    return ProblemAnswer(410, "The conversation is closed.")
+    return ProblemAnswer(410, "The conversation is over.")
 
 
 def too_large(most: int) -> ProblemAnswer:

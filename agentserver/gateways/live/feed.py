@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import anyio
 
@@ -18,14 +18,80 @@ from agentserver.supervision import Ending, start_errand
 from agentserver.trace.redact import redact_records
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from starlette.types import Receive, Scope, Send
 
+    from agentserver.core.guard import Rules
     from agentserver.core.records.audit import AuditRecord
-    from agentserver.gateways.live.routes import LiveHost, LiveTokens
+    from agentserver.core.state.approvals import Approval, ApprovalAnswer
+    from agentserver.core.state.conversation import Conversation
     from agentserver.gateways.principals import Caller
+    from agentserver.ports import EngineReader
     from agentserver.trace.redact import Redaction
+
+T = TypeVar("T")
+
+
+class LiveHost(Protocol):
+    """The server, as far as it is watched and decided about here."""
+
+    @property
+    def rules(self) -> Rules:
+        """Current rules of the decisions."""
+        ...
+
+    def records(self) -> AsyncIterator[tuple[AuditRecord, ...] | Lagged]:
+        """Iterate over the records of each committed step, until the server stops, with a count of missed ones."""
+        ...
+
+    def approvals(self) -> tuple[Approval, ...]:
+        """List the open approvals, oldest first."""
+        ...
+
+    async def answer(self, conversation: str, answered: ApprovalAnswer) -> bool:
+        """Commit a person's answer. False when nothing waits for it, or another message than the one shown does.
+
+        Raises EngineError, and UnheardError of it where the answer may count yet.
+        """
+        ...
+
+    def conversation(self, conversation: str) -> Conversation | None:
+        """Return an active conversation; None if it is unknown or closed."""
+        ...
+
+    async def read(self, work: Callable[[EngineReader], T]) -> T:
+        """Do some reading of what the engine has kept."""
+        ...
+
+    async def requeue(self, delivery: str, by: str) -> str:
+        """Queue a dead letter again; gives the conversation in which it is. Raises LookupError."""
+        ...
+
+    async def discard(self, delivery: str) -> None:
+        """Take a dead letter off the list. Raises LookupError."""
+        ...
+
+    def queues(self) -> Mapping[str, tuple[int, int]]:
+        """By listener: deliveries that wait until it has room, and those that it has."""
+        ...
+
+
+class LiveTokens(Protocol):
+    """Knows callers by their tokens."""
+
+    def authenticate(self, token: str) -> Caller | None:
+        """Return the caller of a token; None for an unknown one."""
+        ...
+
+    def stands(self, caller: Caller) -> bool:
+        """Tell whether the caller's token is valid and unchanged."""
+        ...
+
+    async def wait_revoked(self, caller: Caller) -> None:
+        """Wait until the caller's token is revoked."""
+        ...
+
 
 PERIOD = 0.1
 """Seconds between two events of a stream."""

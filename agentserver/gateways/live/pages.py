@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from agentserver.gateways.live.routes import LiveTokens
+    from agentserver.gateways.live.feed import LiveTokens
     from agentserver.gateways.principals import Caller
 
 POLICY: Final = (

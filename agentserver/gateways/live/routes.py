@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import anyio
 from starlette.requests import Request
@@ -25,79 +25,17 @@ from agentserver.ports import EngineError, QuotaError, UnheardError, UnkeptError
 from agentserver.trace.redact import EVERY, Redaction, names_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable
 
     from starlette.types import ASGIApp, Scope
 
-    from agentserver.core.guard import Rules
-    from agentserver.core.records.audit import AuditRecord
     from agentserver.core.state.approvals import Approval
-    from agentserver.core.state.conversation import Conversation
+    from agentserver.gateways.live.feed import LiveHost, LiveTokens
     from agentserver.gateways.live.pages import Assets
     from agentserver.gateways.principals import Caller
-    from agentserver.ports import EngineReader, Lagged
+    from agentserver.ports import EngineReader
 
 T = TypeVar("T")
-
-
-class LiveHost(Protocol):
-    """The server, as far as it is watched and decided about here."""
-
-    @property
-    def rules(self) -> Rules:
-        """Current rules of the decisions."""
-        ...
-
-    def records(self) -> AsyncIterator[tuple[AuditRecord, ...] | Lagged]:
-        """Iterate over the records of each committed step, until the server stops, with a count of missed ones."""
-        ...
-
-    def approvals(self) -> tuple[Approval, ...]:
-        """List the open approvals, oldest first."""
-        ...
-
-    async def answer(self, conversation: str, answered: ApprovalAnswer) -> bool:
-        """Commit a person's answer. False when nothing waits for it, or another message than the one shown does.
-
-        Raises EngineError, and UnheardError of it where the answer may count yet.
-        """
-        ...
-
-    def conversation(self, conversation: str) -> Conversation | None:
-        """Return an active conversation; None if it is unknown or closed."""
-        ...
-
-    async def read(self, work: Callable[[EngineReader], T]) -> T:
-        """Do some reading of what the engine has kept."""
-        ...
-
-    async def requeue(self, delivery: str, by: str) -> str:
-        """Queue a dead letter again; gives the conversation in which it is. Raises LookupError."""
-        ...
-
-    async def discard(self, delivery: str) -> None:
-        """Take a dead letter off the list. Raises LookupError."""
-        ...
-
-    def queues(self) -> Mapping[str, tuple[int, int]]:
-        """By listener: deliveries that wait until it has room, and those that it has."""
-        ...
-
-
-class LiveTokens(Protocol):
-    """Knows callers by their tokens."""
-
-    def authenticate(self, token: str) -> Caller | None:
-        """Return the caller of a token; None for an unknown one."""
-        ...
-
-    def stands(self, caller: Caller) -> bool:
-        """Tell whether the caller's token is valid and unchanged."""
-        ...
-
-    async def wait_revoked(self, caller: Caller) -> None:
-        """Wait until the caller's token is revoked."""
-        ...
 
 
 COOKIE: Final = "__Host-agentserver-session"

@@ -34,7 +34,7 @@ class People:
     def stands(self, caller):
         return self.known.get(caller.grant) == caller
 
-    async def revoked(self, caller):
+    async def wait_revoked(self, caller):
         while self.stands(caller):
             await self.gone.wait()
 

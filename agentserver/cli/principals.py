@@ -49,7 +49,7 @@ def _rate(ctx: click.Context, param: click.Parameter, value: str | None) -> Rate
     if value is None:
         return None
     try:
-        return Rate.of(value)
+        return Rate.parse(value)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
 

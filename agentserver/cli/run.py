@@ -158,7 +158,7 @@ def _greet(console: Console, server: Server, screen: Screen) -> None:
     """Greet an interactive session, in which hops are shown and need not be logged."""
     for handler in logging.getLogger().handlers:
         handler.addFilter(is_no_hop)
-    screen.say(console.greeting(server.organism.name))
+    screen.say(console.greet(server.organism.name))
 
 
 def _escape_unencodable(stream: object) -> None:

@@ -107,7 +107,7 @@ def _live(serving: DoorServing) -> Iterable[DoorPart]:
     view = LiveView(server, serving.tokens, Assets(), name=serving.organism.name, secrets=redact)
     looking = frozenset({Role.OPERATOR, Role.VIEWER})
     yield DoorPart("live view's pages and login", tuple(view.pages()), open=True)
-    yield DoorPart("live view", tuple(view.seen()), session=view.caller, roles=looking)
+    yield DoorPart("live view", tuple(view.view_routes()), session=view.caller, roles=looking)
     yield DoorPart("live view's stream", tuple(view.streams()), session=view.caller, roles=looking, held=True)
 
 
@@ -223,8 +223,8 @@ def _serve(
             server,
             host.publish_overview(server),
             hangups.reload_on_change(server, organism.files[0]),
-            tokens.watching(),
-            rates.sharing(),
+            tokens.watch(),
+            rates.share(),
             door.open(),
             serve(door, doorway.listening, doorway.secure, door.connections, options.idle),
         ):

@@ -107,7 +107,7 @@ async def standing(home, name="organism.yaml"):
         for each in (
             server,
             host.publish_overview(server),
-            tokens.watching(),
+            tokens.watch(),
             door.open(),
             serve(door, listening, None, door.connections, options.idle),
         ):

@@ -155,7 +155,7 @@ class Tokens:
 
     def _must_be_watched(self) -> None:
         if not self._watched:
-            raise RuntimeError("the principals are not watched: use async with tokens.watching()")
+            raise RuntimeError("the principals are not watched: use async with tokens.watch()")
 
     async def _watch(self, period: float) -> None:
         while True:

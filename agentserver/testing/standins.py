@@ -1,4 +1,4 @@
-"""Stand-ins for everything by which an organism under test would leave the process.
+"""Replacements of everything through which an organism under test would leave the process.
 
 Replaced are handlers with a script, models of providers, tools of MCP servers, resources and spans. A test
 keeps conversations in memory.
@@ -49,7 +49,7 @@ class Standins:
             raise fault
 
     def replace_parts(self, loaded: Organism, resources: Resources | None, *, real_tools: bool) -> Organism:
-        """Put the stand-ins into an organism.
+        """Put the replacements into an organism.
 
         Raises ValueError for unknown names, and for missing resources.
         """

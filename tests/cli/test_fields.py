@@ -148,7 +148,7 @@ def test_a_payload_with_a_schema_of_its_own_goes_as_xml(command, there, studio):
 
 def test_help_without_a_listener_is_that_of_the_verb(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert "With a listener, --help lists its fields" in " ".join(command("call", "-h").output.split())
+    assert "--help after a listener lists its fields" in " ".join(command("call", "-h").output.split())
     assert "begin with: agentserver init" in command("call", "painter", "-h").stderr
 
 

@@ -165,7 +165,7 @@ def test_a_directory_of_the_servers_name_gives_a_project_another_one(command, tm
 def test_a_text_that_is_no_name_is_refused(command, tmp_path, text):
     refused = command("init", str(tmp_path / "desk"), "--name", text)
     assert refused.exit_code == 2
-    assert "say another with --name" in refused.output
+    assert "choose another with --name" in refused.output
     assert not (tmp_path / "desk").exists()
 
 

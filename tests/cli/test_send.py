@@ -164,8 +164,8 @@ async def test_another_server_is_no_door():
 
 
 WRONG = {
-    "no token": (["{}"], "", "AGENTSERVER_TOKEN"),
-    "a token that is none": (["{}"], "a b", "no token"),
+    "not a token": (["{}"], "", "AGENTSERVER_TOKEN"),
+    "a token that is none": (["{}"], "a b", "not a token"),
     "no message": (["[1]"], TOKEN, "neither a JSON object nor XML"),
     "a message without an end": (['{"a":'], TOKEN, "neither"),
     "a network": (["{}", "--url", "http://10.0.0.1"], TOKEN, "https://"),

@@ -171,7 +171,7 @@ def _assemble(
     models = [_main(sources.documents[0])] + [IncludedFile] * (len(sources.documents) - 1)
     files = [parse(*pair, report) for pair in zip(sources.documents, models, strict=True)]
     declared = [item for parsed in files for item in parsed.listeners]
-    foreign = _ForeignTools.of(files[0], home, environ, report)
+    foreign = _ForeignTools.read_servers(files[0], home, environ, report)
     _check_declared(files, declared, foreign.declared, report)
     check_places(files[0], home, report)
     limits = merge_limits(files, report)
@@ -239,7 +239,7 @@ class _ForeignTools:
     tools: tuple[DeclaredTool, ...] = ()
 
     @classmethod
-    def of(
+    def read_servers(
         cls, main: ParsedDocument, home: Project, environ: Mapping[str, str], report: Mistakes
     ) -> _ForeignTools:
         if not main.mcp:

@@ -222,10 +222,10 @@ class KnownKeys:
         key = str(loc[-1])
         if len(loc) == 1 and key in keys_of(OrganismFile) and key not in keys_of(self._model):
             return f'"{key}" belongs in the main file', ""
-        known = self.at(loc[:-1])
+        known = self.keys_at(loc[:-1])
         return f'unknown key "{key}"', did_you_mean(key, known) or f"known here: {', '.join(sorted(known))}"
 
-    def at(self, loc: Loc) -> set[str]:
+    def keys_at(self, loc: Loc) -> set[str]:
         """List the keys of the mapping at a path."""
         definitions = self._schema.get("$defs", {})
         found = _resolve(self._schema, definitions)

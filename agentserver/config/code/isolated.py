@@ -129,7 +129,7 @@ def _of_values(asked: IsolationEntry, project: Project) -> Iterator[_Found]:
 
 def unreadable(project: Project, path: str) -> str:
     """Return the reason why a path is not granted; empty when it is."""
-    place = project.inside(path)
+    place = project.resolve_name(path)
     if place == project.root:
         return f'"{path}" is the whole project'
     if place is None or not place.exists():

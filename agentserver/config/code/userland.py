@@ -88,7 +88,7 @@ class Project:
     root: Path
     shown: Path
 
-    def inside(self, name: str) -> Path | None:
+    def resolve_name(self, name: str) -> Path | None:
         """Resolve a relative name; None for a path outside the project."""
         place = (
             None if "\0" in name else Path(os.path.realpath(self.root / name))
@@ -97,7 +97,7 @@ class Project:
 
     def file(self, name: str) -> Path | NoFile:
         """Resolve an existing file of the project, or return the message of a finding."""
-        place = self.inside(name)
+        place = self.resolve_name(name)
         if place is not None and _reachable(place):
             return place
         files = [] if place is None else [each.name for each in place.parent.glob("*") if _reachable(each)]

@@ -180,37 +180,7 @@ class Step:
             receiver = self._child(own, proposal, call)
         else:
             call = self._call(receiver, proposal)
-        sender = proposal.sender.name
-        delivery = _new(
-            Delivery,
-            (
-                next(self._ids),
-                self.before.id,
-                request,
-                receiver.id,
-                own.id,
-                sender,
-                receiver.owner,
-                proposal.root,
-                envelope.write(sender, receiver.owner, receiver.id, proposal.markup),
-                hop,
-                proposal.about,
-                0,
-                call,
-            ),
-        )
-        self._parsed[delivery.id] = proposal.element
-        self._added[delivery.id] = delivery
-        self._grown += len(delivery.message)
-        self.records.record(Event.SENT, delivery)
-        if proposal.questions:
-            self._ask(receiver, delivery, proposal.questions)
-        elif self._todos.watchers:
-            self._place(receiver, delivery, DeliveryStage.NEW, DeliveryMove.SEND)
-        else:
-            if not receiver.inbox:
-                self._woken[receiver.id] = None
-            self._threads.put_inbox(receiver, (*receiver.inbox, delivery))
+        self._deliver(receiver, proposal, request, hop, call)
         if own.parent is None:
             self._begin_on(request, receiver.id)
 
@@ -330,24 +300,7 @@ class Step:
             node = self._nodes.get(thread)
             if node is not None and node.inbox:
                 ready.append(node.inbox[0])  # QUEUED becomes RUNNING, which no count tells apart
-        memory = self.rules.recall(before) if self.memory is None else self.memory
-        after = _new(
-            Conversation,
-            (
-                before.id,
-                before.principal,
-                self._threads.result(),
-                self._todos,
-                self._requests.now or NO_REQUESTS,
-                self._messages,
-                memory,
-                before.version + 1,
-                self.moment.now,
-                self._over,
-                before.rights,
-                self._spending,
-            ),
-        )
+        after = self._next()
         return _new(
             Outcome,
             (
@@ -369,6 +322,28 @@ class Step:
                 self.moment,
                 self.cause,
                 before,
+            ),
+        )
+
+    def _next(self) -> Conversation:
+        """Return the conversation after the step."""
+        before = self.before
+        memory = self.rules.recall(before) if self.memory is None else self.memory
+        return _new(
+            Conversation,
+            (
+                before.id,
+                before.principal,
+                self._threads.result(),
+                self._todos,
+                self._requests.now or NO_REQUESTS,
+                self._messages,
+                memory,
+                before.version + 1,
+                self.moment.now,
+                self._over,
+                before.rights,
+                self._spending,
             ),
         )
 
@@ -423,6 +398,40 @@ class Step:
         if not thread.inbox:
             self._woken[thread.id] = None
         self._threads.put_inbox(thread, (*thread.inbox, *deliveries))
+
+    def _deliver(self, receiver: Thread, proposal: Proposal, request: str, hop: int, call: Call) -> None:
+        """Make the delivery of a message to a thread, and queue it, hold it or ask about it there."""
+        sender = proposal.sender.name
+        delivery = _new(
+            Delivery,
+            (
+                next(self._ids),
+                self.before.id,
+                request,
+                receiver.id,
+                proposal.thread,
+                sender,
+                receiver.owner,
+                proposal.root,
+                envelope.write(sender, receiver.owner, receiver.id, proposal.markup),
+                hop,
+                proposal.about,
+                0,
+                call,
+            ),
+        )
+        self._parsed[delivery.id] = proposal.element
+        self._added[delivery.id] = delivery
+        self._grown += len(delivery.message)
+        self.records.record(Event.SENT, delivery)
+        if proposal.questions:
+            self._ask(receiver, delivery, proposal.questions)
+        elif self._todos.watchers:
+            self._place(receiver, delivery, DeliveryStage.NEW, DeliveryMove.SEND)
+        else:
+            if not receiver.inbox:
+                self._woken[receiver.id] = None
+            self._threads.put_inbox(receiver, (*receiver.inbox, delivery))
 
     def _child(self, own: Thread, proposal: Proposal, call: Call) -> Thread:
         """Find the thread for a call below the sender's: one at rest or, for a call to itself, a new one."""

@@ -186,6 +186,9 @@ class Watches:
     def pass_on(self, outcome: Outcome) -> None:
         """Pass on the events of a committed step, and remember them for watchers that start soon."""
         key, version = outcome.conversation.id, outcome.conversation.version
+        if not self._engine.durable:  # it has them in memory, and keeps more of conversations that are read
+            self.deliver(key, outcome.replies)
+            return
         claim = self._claims[key]
         known = self._recent.pop(key, None)  # and put last: the first is forgotten first
         if known is None or known.claim is not claim or known.version != outcome.before:

@@ -86,6 +86,7 @@ async def test_one_that_lags_is_ended_and_misses_nothing_when_it_comes_back(monk
 
 
 class CountingEngine(MemoryEngine):
+    durable = True
     reads = 0
 
     async def left(self, *args, **more):

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from agentserver.core.state.conversation import Conversation
     from agentserver.engines.postgres.options import PostgresOptions
     from agentserver.engines.postgres.principals import PrincipalTable
-    from agentserver.engines.sqlite.care.handoffs import JournalHeads
+    from agentserver.engines.sqlite.handoffs import JournalHeads
     from agentserver.guards.base import Guard
     from agentserver.handoff.edge.heads import Heads
     from agentserver.observers import Observer
@@ -414,7 +414,7 @@ def handoff_heads(organism: Organism) -> JournalHeads | None:
     path, handoffs = journal_path(organism), organism.handoffs
     if path is None or handoffs is None or handoffs.audit is None:
         return None
-    from agentserver.engines.sqlite.care.handoffs import JournalHeads
+    from agentserver.engines.sqlite.handoffs import JournalHeads
 
     return JournalHeads(path, handoffs.audit)
 

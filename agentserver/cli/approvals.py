@@ -159,18 +159,18 @@ def _list_waiting(ctx: click.Context, kept: Source) -> tuple[list[Approval], dic
 
 def _record_answer(ctx: click.Context, kept: Source, one: Approval, answer: Answer) -> None:
     from agentserver.core.state.approvals import ApprovalAnswer
-    from agentserver.engines.sqlite.care import answers as journal_answers
+    from agentserver.engines.sqlite import maintenance as journal_answers
 
     answered = ApprovalAnswer(one.id, one.digest, answer, project.user())
     with report_storage_errors(ctx):
         if kept.shared is not None:
-            from agentserver.engines.journal.care import answers
+            from agentserver.engines.journal import answers
             from agentserver.engines.postgres.command import changing  # needs an extra
 
             with changing(kept.shared) as connection:
                 stored = answers.put(connection, answered, time.time())
         elif kept.path is not None:
-            stored = journal_answers.leave(kept.path, answered, time.time())
+            stored = journal_answers.leave_answer(kept.path, answered, time.time())
         else:
             project.refuse(ctx, "this engine accepts no answers from the command line")
     if not stored:

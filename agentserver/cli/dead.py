@@ -119,12 +119,12 @@ def show(ctx: click.Context, delivery: str, organism: Path | None, journal: Path
 @click.pass_context
 def discard(ctx: click.Context, delivery: str, organism: Path | None, journal: Path | None) -> None:
     """Remove one from the list. Its records stay. The server must not be running."""
-    from agentserver.engines.journal.care import ageing
+    from agentserver.engines.journal import retention
     from agentserver.engines.journal.reader import Reader
 
     with open_changing(ctx, organism, journal) as connection:
         letter = _find_letter(ctx, Reader(connection), delivery)
-        ageing.discard(connection, letter.delivery.id)
+        retention.discard(connection, letter.delivery.id)
     click.echo(f"{letter.delivery.id} is discarded")
 
 
@@ -148,10 +148,10 @@ def _open_books(ctx: click.Context, organism: Path | None, journal: Path | None)
     rules = project.server(ctx, project.load(ctx, organism)).rules
     kept = find_source(ctx, organism, journal)
     if kept.shared is not None:
-        from agentserver.engines.postgres import deciding  # needs an extra
+        from agentserver.engines.postgres.command import commit_decision  # needs an extra
 
         with open_reader(ctx, kept, rules.guards) as reader:
-            yield _DecisionBooks(rules, reader, partial(deciding.commit, kept.shared, rules.guards))
+            yield _DecisionBooks(rules, reader, partial(commit_decision, kept.shared, rules.guards))
         return
     path = find_journal(ctx, organism, journal)
     with open_for_writing(ctx, path) as connection:

@@ -116,7 +116,7 @@ def _record(
 ) -> tuple[Path, Heads | None]:
     """Find the file and the stored end of its chain, as far as an organism or a journal has one."""
     from agentserver.assembly import handoff_heads, handoff_record
-    from agentserver.engines.sqlite.care.handoffs import JournalHeads
+    from agentserver.engines.sqlite.handoffs import JournalHeads
 
     if journal is not None:
         return file, _heads_with_entry(JournalHeads(journal, str(file)))

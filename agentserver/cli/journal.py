@@ -83,7 +83,7 @@ def _journal_limit(ctx: click.Context, organism: Path | None) -> int | None:
 @click.pass_context
 def stats(ctx: click.Context, organism: Path | None, journal: Path | None) -> None:
     """Print the size and contents of the journal."""
-    from agentserver.engines.sqlite.care import maintenance as journal_care
+    from agentserver.engines.sqlite import maintenance as journal_care
 
     kept = find_source(ctx, organism, journal)
     if kept.path is None:
@@ -122,7 +122,7 @@ def _print_totals(ctx: click.Context, kept: Source) -> None:
 @click.pass_context
 def vacuum(ctx: click.Context, organism: Path | None, journal: Path | None) -> None:
     """Return the space of deleted conversations to the file system. The server must not be running."""
-    from agentserver.engines.sqlite.care import maintenance as journal_care
+    from agentserver.engines.sqlite import maintenance as journal_care
 
     path = find_journal(ctx, organism, journal)
     before = path.stat().st_size if path.is_file() else 0
@@ -140,7 +140,7 @@ def restore(ctx: click.Context, copy: Path, organism: Path | None, journal: Path
 
     The copy is checked first. The previous journal is kept next to the new one, under the printed name.
     """
-    from agentserver.engines.sqlite.care import restore as journal_restore
+    from agentserver.engines.sqlite import restore as journal_restore
 
     path = find_journal(ctx, organism, journal)
     with report_storage_errors(ctx):
@@ -172,7 +172,7 @@ def _find_faults(ctx: click.Context, kept: Source) -> Iterator[str]:
 
         return database.find_faults(kept.shared)
     if kept.path is not None:
-        from agentserver.engines.sqlite.proof.verify import findings
+        from agentserver.engines.sqlite.verify import findings
 
         return findings(kept.path)
     return _find_altered(ctx, kept)
@@ -205,8 +205,8 @@ def accept_loss(ctx: click.Context, organism: Path | None, journal: Path | None)
     A server does not start when the head stored next to the journal shows that commits are missing. This gives
     them up for good: look for the file, its -wal and a backup first.
     """
+    from agentserver.engines.sqlite import head
     from agentserver.engines.sqlite.lock import Lock
-    from agentserver.engines.sqlite.proof import head
 
     path = find_journal(ctx, organism, journal)
     with report_storage_errors(ctx), Lock(path):
@@ -231,7 +231,7 @@ def export(
     A database that servers share is copied whole, and becomes a journal for one server. Repeat the command to
     resume an interrupted copy.
     """
-    from agentserver.engines.sqlite.care import restore as journal_restore
+    from agentserver.engines.sqlite import restore as journal_restore
 
     kept = find_source(ctx, organism, journal)
     if kept.shared is not None:
@@ -373,7 +373,7 @@ def repair(ctx: click.Context, conversation: str, organism: Path | None, journal
     as well. The server must not be running.
     """
     from agentserver.core.encoding.snapshot import UnreadableError
-    from agentserver.engines.journal.care import aside as journal_aside
+    from agentserver.engines.journal import aside as journal_aside
     from agentserver.engines.journal.reader import Reader
 
     rules = project.server(ctx, project.load(ctx, organism)).rules
@@ -399,7 +399,7 @@ def discard_quarantined(
 
     The server must not be running.
     """
-    from agentserver.engines.journal.care import aside as journal_aside
+    from agentserver.engines.journal import aside as journal_aside
     from agentserver.engines.journal.reader import Reader
 
     with open_changing(ctx, organism, journal) as connection:

@@ -128,7 +128,7 @@ def find_source(ctx: click.Context, organism: Path | None, journal: Path | None)
 
     Ends the command if it finds no source.
     """
-    from agentserver.engines.sqlite.reading import reading as open_file
+    from agentserver.engines.sqlite.file import read_journal as open_file
 
     readers = ctx.meta.get(READERS)
     if readers is not None and journal is None:

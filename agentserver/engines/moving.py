@@ -14,10 +14,10 @@ from agentserver.engines.journal.connection import snapshot, transaction
 from agentserver.engines.journal.seal import digest
 from agentserver.engines.postgres import history
 from agentserver.engines.postgres.command import connected
+from agentserver.engines.sqlite import head
 from agentserver.engines.sqlite.file import JournalOptions, open_reading, open_writing
 from agentserver.engines.sqlite.lock import LOCK, Lock, beside
-from agentserver.engines.sqlite.proof import head
-from agentserver.engines.sqlite.proof.verify import findings
+from agentserver.engines.sqlite.verify import findings
 from agentserver.ports import EngineError
 
 if TYPE_CHECKING:

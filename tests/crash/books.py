@@ -12,8 +12,8 @@ from agentserver.core.encoding import recording
 from agentserver.core.encoding.snapshot import take
 from agentserver.core.messages import Done, Outside, Reply, TurnedAway
 from agentserver.core.records.audit import Event
-from agentserver.engines.journal.care.ageing import broken_link
 from agentserver.engines.journal.reader import Reader
+from agentserver.engines.journal.retention import broken_link
 from agentserver.engines.journal.rows import DeliveryEnd
 from agentserver.engines.sqlite.file import open_reading
 from agentserver.history.replay import replay

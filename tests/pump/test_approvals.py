@@ -18,7 +18,7 @@ from agentserver.core.records.wording import WORDING
 from agentserver.core.state.approvals import Answer as Said
 from agentserver.core.state.approvals import ApprovalAnswer
 from agentserver.engines.memory import MemoryEngine
-from agentserver.engines.sqlite.care import answers as journal_answers
+from agentserver.engines.sqlite import maintenance as journal_answers
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions
 from agentserver.guards.approval import ApprovalGuard

@@ -11,7 +11,7 @@ import pytest
 from agentserver import HandlerResponse, SystemError
 from agentserver.core.decide import decisions
 from agentserver.core.messages import Done, Reply
-from agentserver.engines.journal.care import aside as journal_aside
+from agentserver.engines.journal import aside as journal_aside
 from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions, open_reading

@@ -12,9 +12,8 @@ from agentserver import HandlerResponse, SystemError
 from agentserver.assembly import Principal, Trust
 from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.engines.sqlite.engine import SqliteEngine
-from agentserver.engines.sqlite.file import JournalOptions
-from agentserver.engines.sqlite.proof.verify import findings
-from agentserver.engines.sqlite.reading import reading
+from agentserver.engines.sqlite.file import JournalOptions, read_journal
+from agentserver.engines.sqlite.verify import findings
 from agentserver.guards.lineage.guard import LineageGuard, Trusted
 from agentserver.guards.peers import PeersGuard
 from agentserver.history.replay import replay
@@ -66,7 +65,7 @@ async def test_a_stranger_stays_one_over_a_restart_and_in_the_next_conversation(
 
 
 def recorded(path, conversation):
-    with reading(path) as reader:
+    with read_journal(path) as reader:
         return reader.recorded_conversation(conversation)
 
 
@@ -93,5 +92,5 @@ def alter(path, conversation):
             file.execute("update conversation set rights = ?", (changed,))
             file.commit()
         assert list(findings(path))
-        with reading(path, guards()) as reader, pytest.raises(UnreadableError):
+        with read_journal(path, guards()) as reader, pytest.raises(UnreadableError):
             reader.load(conversation)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from agentserver.core.state.elapsed import Calendar, Jump
 from agentserver.engines.conformance.aside import ASIDE
 from agentserver.engines.conformance.claiming import CLAIMING
-from agentserver.engines.conformance.left import LEFT
+from agentserver.engines.conformance.outbox import LEFT
 from agentserver.engines.conformance.reader import READER
 from agentserver.engines.conformance.receipts import RECEIPTS
 from agentserver.engines.conformance.sample import (

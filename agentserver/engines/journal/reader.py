@@ -14,14 +14,13 @@ from agentserver.core.encoding.recording import Origin
 from agentserver.core.encoding.snapshot import Snapshot, UnreadableError, restore
 from agentserver.core.messages import Moment
 from agentserver.core.receipts import Receipt
-from agentserver.engines.journal import seal
-from agentserver.engines.journal.care import answers as journal_answers
-from agentserver.engines.journal.care import aside as journal_aside
-from agentserver.engines.journal.care import events as journal_events
-from agentserver.engines.journal.care import openings
-from agentserver.engines.journal.care import past as journal_past
-from agentserver.engines.journal.care.ageing import broken_link
-from agentserver.engines.journal.care.events import EVENT, event_of
+from agentserver.engines.journal import answers as journal_answers
+from agentserver.engines.journal import aside as journal_aside
+from agentserver.engines.journal import decided as journal_decided
+from agentserver.engines.journal import events as journal_events
+from agentserver.engines.journal import names, seal
+from agentserver.engines.journal.events import EVENT, event_of
+from agentserver.engines.journal.retention import broken_link
 from agentserver.engines.journal.stored import COLUMNS, read_delivery, stored
 from agentserver.ports import ConversationFound
 
@@ -146,7 +145,7 @@ class Reader:
 
     def named(self, name: str) -> str | None:
         """The conversation that has a name. Raises EngineError for a row that was altered."""
-        return openings.claimed(self._connection, name)
+        return names.claimed(self._connection, name)
 
     def left(self, conversation: str, after: EventPlace, most: int) -> list[Reply | Done]:
         """The events after a place. Raises LookupError."""
@@ -219,11 +218,11 @@ class Reader:
 
     def decided(self, most: int = 100, principal: str | None = None) -> list[DecidedApproval]:
         """The last answers of people, the latest first. Raises UnreadableError."""
-        return journal_past.answers(self._connection, most, principal)
+        return journal_decided.answers(self._connection, most, principal)
 
     def charged(self, since: float = 0.0) -> tuple[Charged, ...]:
         """The charges since a time. Raises UnreadableError."""
-        return journal_past.charged(self._connection, since)
+        return journal_decided.charged(self._connection, since)
 
     def altered(self, recorded: RecordedConversation) -> int | None:
         """The first version whose step does not continue the chain."""

@@ -164,7 +164,7 @@ _TABLES: Final = """
 ``conversation.asks``: how many messages in it wait for a person.
 ``state``, ``step.changes``, ``delivery.call``: see engines/journal/stored.py. Seals, marks and chains: see
 engines/journal/seal.py; ``value``: see core/encoding/snapshot.py; ``receipt``: see core/receipts.py; ``handoff``:
-see engines/sqlite/care/handoffs.py; the other tables: the modules of engines/journal/care that bear their names.
+see engines/sqlite/handoffs.py; the other tables: the modules of engines/journal that bear their names.
 """
 
 NAMES: Final = tuple(re.findall(r"create table (\w+)", _TABLES))

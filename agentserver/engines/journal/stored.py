@@ -7,20 +7,101 @@ read a conversation costs what is in it rather than what has happened in it. Ref
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.core.encoding import kept, snapshot
 from agentserver.core.encoding.recording import Origin
 from agentserver.core.encoding.snapshot import Snapshot, UnreadableError
 from agentserver.core.messages import NO_CALL, Call, Delivery
-from agentserver.engines.journal import seal
+from agentserver.core.receipts import Receipt
+from agentserver.engines.journal import aside, seal
 from agentserver.engines.journal.connection import snapshot as moment
-from agentserver.engines.journal.seal import Sealed
+from agentserver.engines.journal.rows import DeliveryEnd, DeliveryRow
+from agentserver.engines.journal.seal import GENESIS, Sealed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from agentserver.engines.journal.connection import Connection
+
+
+@dataclass(slots=True)
+class RowCache:
+    """The stored rows of an open conversation, so that they need not be read before they are written.
+
+    Args:
+        values: by owner and name.
+        queued: the number and the digest of each delivery's row, by its id.
+        belongings: the sum of the digests of the values and of what is queued.
+        state: the digest of its state, of the changes since it was kept whole included.
+        rights: of the principal, as they stand in its row.
+        asks: how many messages wait for a person.
+    """
+
+    number: int
+    opened: float
+    version: int
+    chain: bytes
+    values: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    queued: dict[str, tuple[int, bytes]] = field(default_factory=dict)
+    belongings: int = 0
+    state: bytes = b""
+    rights: str = ""
+    asks: int = 0
+
+    def queue(self, key: str, number: int, digest: bytes) -> None:
+        """A delivery waits in it."""
+        self.queued[key] = number, digest
+        self.belongings = seal.added(self.belongings, digest)
+
+    def unqueue(self, key: str) -> DeliveryRow:
+        """Remove a delivery that no longer waits. Returns its row."""
+        number, digest = self.queued.pop(key)
+        self.belongings = seal.added(self.belongings, digest)
+        return DeliveryRow(number, self.number)
+
+    def store(self, owner: str, values: Mapping[str, bytes]) -> dict[tuple[int, str, str], bytes | None]:
+        """Everything of an owner's is this now; gives what that changes, with None for what is removed."""
+        known = self.values.get(owner, {})
+        changed: dict[tuple[int, str, str], bytes | None] = {}
+        for name in known.keys() | values.keys() if known else values.keys():
+            before, now = known.get(name), values.get(name)
+            if before == now:
+                continue
+            changed[self.number, owner, name] = now
+            self._exchange(owner, name, before, now)
+        if values:
+            self.values[owner] = dict(values)
+        else:
+            self.values.pop(owner, None)
+        return changed
+
+    def replace(self, values: Mapping[str, Mapping[str, bytes]]) -> dict[tuple[int, str, str], bytes | None]:
+        """Everything of every owner is this now; gives what ``store`` does."""
+        changed: dict[tuple[int, str, str], bytes | None] = {}
+        for owner in {**self.values, **values}:
+            changed.update(self.store(owner, values.get(owner, {})))
+        return changed
+
+    def amend(
+        self, owner: str, changes: Mapping[str, bytes | None]
+    ) -> dict[tuple[int, str, str], bytes | None]:
+        """Change some of an owner's values, and look at no other; None removes one. Gives what ``store`` does."""
+        known = self.values.setdefault(owner, {})
+        for name, now in changes.items():
+            self._exchange(owner, name, known.pop(name, None), now)
+            if now is not None:
+                known[name] = now
+        if not known:
+            del self.values[owner]
+        return {(self.number, owner, name): now for name, now in changes.items()}
+
+    def _exchange(self, owner: str, name: str, before: bytes | None, now: bytes | None) -> None:
+        """Let the sum of the digests have one value in place of another."""
+        for each in (before, now):
+            if each is not None:
+                self.belongings = seal.added(self.belongings, seal.value(self.number, owner, name, each))
 
 
 def row_delivery(delivery: Delivery) -> tuple[object, ...]:
@@ -176,3 +257,35 @@ def _whole(found: Stored) -> bool:
     for changes in found.changes:
         digest = seal.changed(digest, changes)
     return digest == found.row.state
+
+
+def find_rows(connection: Connection, conversation: str) -> RowCache | None:
+    """The stored rows of a conversation; None when it is unknown. One that is closed or aside has version -1."""
+    if aside.is_aside(connection, conversation):
+        return RowCache(0, 0.0, -1, GENESIS)
+    found = stored(connection, conversation)
+    if found is None:
+        return None
+    row = found.row
+    if row.closed is not None:
+        return RowCache(row.number, row.opened, -1, row.chain)
+    held = (snapshot.by_owner(found.values), found.queued(), found.belongings)
+    return RowCache(row.number, row.opened, row.version, row.chain, *held, row.state, row.rights, row.asks)
+
+
+def find_dead_row(connection: Connection, conversation: str, delivery: str) -> DeliveryRow | None:
+    """Find the row of a dead letter of a conversation; None when there is none."""
+    row = connection.execute(
+        "select d.number, d.conversation from delivery d join conversation c on c.number = d.conversation"
+        " where c.id = ? and d.id = ? and d.state = ?",
+        (conversation, delivery, int(DeliveryEnd.DEAD)),
+    ).fetchone()
+    return None if row is None else DeliveryRow(*row)
+
+
+def find_receipt(connection: Connection, number: int, name: str) -> Receipt | None:
+    """The receipt in a conversation, by its number, under a name."""
+    row = connection.execute(
+        "select request, content from receipt where conversation = ? and name = ?", (number, name)
+    ).fetchone()
+    return None if row is None else Receipt(str(row[0]), str(row[1]))

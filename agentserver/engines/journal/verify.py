@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 from agentserver.core.encoding import recording
 from agentserver.core.encoding.snapshot import UnreadableError
-from agentserver.engines.journal import seal
-from agentserver.engines.journal.care import aside, calendar, openings
-from agentserver.engines.journal.care.ageing import broken_link
+from agentserver.engines.journal import aside, calendar, names, seal
 from agentserver.engines.journal.reader import Reader
+from agentserver.engines.journal.retention import broken_link
 from agentserver.engines.journal.stored import stored
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ def find_faults(
     if not calendar.sound(connection):
         yield "the calendar is not what was written"
     yield from aside.damaged(connection)
-    yield from openings.damaged(connection)
+    yield from names.damaged(connection)
 
 
 def _conversations(

@@ -12,9 +12,9 @@ from agentserver.core.aside import last_words
 from agentserver.core.messages import EventPlace, Finished
 from agentserver.core.receipts import given
 from agentserver.core.state.elapsed import STEADY, Calendar
-from agentserver.engines.memory.left import EACH, LeftEvents
+from agentserver.engines.memory.events import EACH, LeftEvents
 from agentserver.engines.memory.record import MemoryReader, MemoryRecord
-from agentserver.engines.undivided import Undivided
+from agentserver.engines.single_partition import SinglePartition
 from agentserver.ports import ConflictError, ConversationFound, RepeatedError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ __all__ = ["MemoryEngine"]
 T = TypeVar("T")
 
 
-class MemoryEngine(Undivided):
+class MemoryEngine(SinglePartition):
     """Conversations by id. Of closed ones the last are known for a while, and all of them where steps are recorded.
 
     Args:

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from agentserver.engines.journal.care import ageing, aside, openings
+from agentserver.engines.journal import aside, names, retention
 from agentserver.engines.journal.connection import transaction
-from agentserver.engines.postgres.numbers import DRAW
+from agentserver.engines.postgres.rows import DRAW
 from agentserver.ports import FencedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from agentserver.core.messages import Done, Reply
-    from agentserver.engines.postgres.numbers import Numbers
     from agentserver.engines.postgres.reading import SyncConnection
+    from agentserver.engines.postgres.rows import Numbers
     from agentserver.ports import Claim
 
     Setting = Callable[[Claim | None], tuple[Reply | Done, ...]]
@@ -55,9 +55,9 @@ def set_aside(
 
 def discard(connection: SyncConnection, delivery: str) -> bool:
     """Take a dead letter off the list."""
-    return ageing.discard(connection, delivery)
+    return retention.discard(connection, delivery)
 
 
 def give_name(connection: SyncConnection, name: str, conversation: str, at: float) -> str:
     """Give a conversation a name, unless another has it."""
-    return openings.claim(connection, name, conversation, at)
+    return names.claim(connection, name, conversation, at)

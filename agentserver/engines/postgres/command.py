@@ -6,6 +6,7 @@ a server does, which has a lease.
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from agentserver.engines.journal import verify
 from agentserver.engines.journal.connection import snapshot, transaction
 from agentserver.engines.journal.reader import Reader
 from agentserver.engines.postgres import history
+from agentserver.engines.postgres.engine import PostgresEngine
 from agentserver.engines.postgres.reading import SyncConnection
 from agentserver.ports import EngineError
 
@@ -20,8 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from agentserver.core.guard import CoreGuard
+    from agentserver.core.records.outcome import Outcome
     from agentserver.engines.journal.connection import Connection
     from agentserver.engines.postgres.options import PostgresOptions
+
 
 _THERE = "select to_regclass(?)::text"
 
@@ -58,3 +62,30 @@ def changing(options: PostgresOptions) -> Iterator[Connection]:
     """Change what no server works on, in one transaction. Raises EngineError."""
     with connected(options) as connection, transaction(connection):
         yield connection
+
+
+def commit_decision(
+    options: PostgresOptions, guards: Sequence[CoreGuard], outcome: Outcome
+) -> EngineError | None:
+    """Claim the conversation of an outcome and keep the outcome; its servers take up what is queued by it.
+
+    Returns the reason where it cannot be kept: a server that works on the conversation is one.
+    """
+    try:
+        asyncio.run(_commit(options, guards, outcome))
+    except EngineError as error:
+        return error
+    return None
+
+
+async def _commit(options: PostgresOptions, guards: Sequence[CoreGuard], outcome: Outcome) -> None:
+    conversation = outcome.conversation.id
+    async with PostgresEngine(options, guards) as engine:
+        claim = await engine.claim(conversation) if outcome.before else engine.begin_claim(conversation)
+        if claim is None:
+            raise EngineError(
+                f"a server has conversation {conversation}: decide in its live view, or when the conversation has"
+                " rested for half a minute"
+            )
+        await engine.commit(claim, outcome)
+        engine.marks.end()

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from agentserver.core.state.elapsed import STEADY, Calendar, Jump
-from agentserver.engines.journal.care.answers import LeftAnswers
+from agentserver.engines.journal.answers import LeftAnswers
 from agentserver.engines.journal.rows import Left
-from agentserver.engines.journal.steps import written
-from agentserver.engines.journal.steps.step import StepMaker
+from agentserver.engines.journal.step_data import StepMaker
+from agentserver.engines.journal.stored import find_rows
 from agentserver.engines.postgres import care, history, tables
 from agentserver.engines.postgres.claims import Claims
 from agentserver.engines.postgres.connection import DRIVER, Link, connect, refused, unreachable
@@ -27,11 +27,10 @@ from agentserver.engines.postgres.inbox import Inbox
 from agentserver.engines.postgres.leases import Lease
 from agentserver.engines.postgres.losses import LONGEST, Acknowledged
 from agentserver.engines.postgres.marks import ServerMarks
-from agentserver.engines.postgres.numbers import Numbers
 from agentserver.engines.postgres.questions import LEFT, STANDING, Questions
 from agentserver.engines.postgres.reading import ReadingThread
 from agentserver.engines.postgres.reads import DatabaseReads
-from agentserver.engines.postgres.rows import ClaimedRows
+from agentserver.engines.postgres.rows import ClaimedRows, Numbers
 from agentserver.engines.postgres.tokens import Tokens
 from agentserver.engines.postgres.watching import Watching
 from agentserver.engines.postgres.writer import Ties, Writer
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Done, EventPlace, Reply
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.conversation import Conversation
-    from agentserver.engines.journal.kept import Kept
+    from agentserver.engines.journal.stored import RowCache
     from agentserver.engines.postgres.options import PostgresOptions
     from agentserver.ports import Answers, Arrival, Claim, Fate, Gained, Lost, News
 
@@ -279,8 +278,8 @@ class PostgresEngine(DatabaseReads):
         if claim is None or self._rows.knows(conversation, claim):
             return await super().load(conversation)
 
-        def work() -> tuple[Conversation | None, Kept | None]:
-            return self._reader.load(conversation), written.find(self._thread.connection, conversation)
+        def work() -> tuple[Conversation | None, RowCache | None]:
+            return self._reader.load(conversation), find_rows(self._thread.connection, conversation)
 
         found, kept = await self._do(work)
         if not self._rows.knows(conversation, claim) and self._claims.held(conversation) == claim:

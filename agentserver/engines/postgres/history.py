@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import asyncpg
 
-from agentserver.engines.journal.care import ageing, aside, openings
+from agentserver.engines.journal import aside, names, retention
 from agentserver.engines.journal.connection import transaction
 from agentserver.engines.postgres.connection import DRIVER, connect
 
@@ -33,7 +33,7 @@ SHARE: Final = 8
 SHORTEST: Final = 3600.0
 """Seconds for which numbers of a part are given at least, and for which an earlier part stays in any case.
 
-A server may use numbers for some minutes after it has drawn them: see numbers.py."""
+A server may use numbers for some minutes after it has drawn them: see rows.py."""
 
 PATIENCE_MS: Final = 500
 """Milliseconds for which a change of partitions waits for a lock. Commits wait behind it for as long."""
@@ -152,7 +152,7 @@ def forget(connection: Journal, before: float) -> int:
     with transaction(connection):
         rows = connection.execute(_EXPIRED, (before, AT_ONCE)).fetchall()
         if not rows:
-            openings.forget(connection, before)
+            names.forget(connection, before)
             return 0
         numbers, keys = [number for number, _ in rows], [key for _, key in rows]
         connection.execute("insert into expired (conversation) select unnest(?::bigint[])", (numbers,))
@@ -173,10 +173,10 @@ def forget(connection: Journal, before: float) -> int:
 
 def sweep(connection: Journal, age: float) -> int:
     """Delete some of the history that no part took along within ``age`` seconds. Returns of how many conversations."""
-    numbers = [number for (number,) in connection.execute(_LEFT_OVER, (age, ageing.AT_ONCE)).fetchall()]
+    numbers = [number for (number,) in connection.execute(_LEFT_OVER, (age, retention.AT_ONCE)).fetchall()]
     if numbers:
         with transaction(connection):
-            ageing.remove(connection, numbers)
+            retention.remove(connection, numbers)
             connection.execute("delete from expired where conversation = any(?::bigint[])", (numbers,))
     return len(numbers)
 

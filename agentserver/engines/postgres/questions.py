@@ -10,7 +10,7 @@ import asyncio
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from agentserver.engines.journal.care.events import EVENT
+from agentserver.engines.journal.events import EVENT
 from agentserver.engines.postgres.connection import DRIVER, AwayError, Trouble, classify, refused
 from agentserver.ports import EngineError
 from agentserver.ports.engine import PAGE

@@ -9,7 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
 from agentserver.core.encoding.snapshot import UnreadableError
-from agentserver.engines.journal.care.events import event_of
+from agentserver.engines.journal.events import event_of
 from agentserver.engines.journal.reader import Reader
 from agentserver.engines.journal.reads import JournalReads
 from agentserver.engines.postgres.claims import FREE
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from agentserver.core.guard import CoreGuard
     from agentserver.core.messages import Done, EventPlace, Reply
     from agentserver.engines.postgres.leases import Lease
-    from agentserver.engines.postgres.numbers import Numbers
     from agentserver.engines.postgres.options import PostgresOptions
     from agentserver.engines.postgres.questions import Questions
     from agentserver.engines.postgres.reading import ReadingThread
+    from agentserver.engines.postgres.rows import Numbers
     from agentserver.engines.postgres.writer import Writer
     from agentserver.ports import EngineReader
 

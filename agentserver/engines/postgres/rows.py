@@ -6,26 +6,29 @@ rows.
 
 from __future__ import annotations
 
+import asyncio
+import math
+from bisect import bisect, insort
 from typing import TYPE_CHECKING
 
 from agentserver.core.receipts import given
 from agentserver.engines.journal.rows import Rows
-from agentserver.engines.journal.steps.numbered import StepRows
+from agentserver.engines.journal.step_rows import StepRows
 from agentserver.engines.postgres.batch import Prepared
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from agentserver.core.receipts import Receipt
-    from agentserver.engines.journal.kept import Kept
     from agentserver.engines.journal.rows import DeliveryRow
-    from agentserver.engines.journal.steps.step import Encoded, StepData
-    from agentserver.engines.postgres.numbers import Numbers
+    from agentserver.engines.journal.step_data import Encoded, StepData
+    from agentserver.engines.journal.stored import RowCache
+    from agentserver.engines.postgres.connection import Link
     from agentserver.ports import Claim
 
 
 class ClaimedRows:
-    """The rows that steps build on: see ``agentserver.engines.journal.steps.numbered.StoredRows``.
+    """The rows that steps build on: see ``agentserver.engines.journal.step_rows.StoredRows``.
 
     Args:
         numbers: of this process.
@@ -34,7 +37,7 @@ class ClaimedRows:
     def __init__(self, numbers: Numbers) -> None:
         self._numbers = numbers
         self._claims: dict[str, Claim] = {}
-        self._found: dict[str, Kept | None] = {}
+        self._found: dict[str, RowCache | None] = {}
         self._letters: dict[tuple[str, str], DeliveryRow] = {}
         self._rows = StepRows(self)
 
@@ -42,7 +45,7 @@ class ClaimedRows:
         """Say whether it is known what is stored of a conversation, since it was claimed."""
         return self._claims.get(conversation) == claim
 
-    def learn(self, conversation: str, claim: Claim, kept: Kept | None) -> None:
+    def learn(self, conversation: str, claim: Claim, kept: RowCache | None) -> None:
         """Remember what is stored of a conversation."""
         self.drop([conversation])
         self._claims[conversation], self._found[conversation] = claim, kept
@@ -76,7 +79,7 @@ class ClaimedRows:
 
     # For steps
 
-    def find(self, conversation: str) -> Kept | None:
+    def find(self, conversation: str) -> RowCache | None:
         """The rows that were learned."""
         return self._found.get(conversation)
 
@@ -96,3 +99,59 @@ class ClaimedRows:
 def count(encoded: Encoded) -> int:
     """The numbers that a step needs."""
     return 2 + len(encoded.outcome.added) + len(encoded.outcome.replies)
+
+
+BLOCK = 4096
+"""Numbers that are drawn at once."""
+
+OLDEST = 600.0
+"""Seconds after which the rest of a block is not used any more: the part of history that it is of may be dropped."""
+
+MOST = 65_536
+"""Blocks that are remembered: an event of an earlier one counts as told before."""
+
+DRAW = "update @ledger set next = next + $1 returning next - $1"
+
+
+class Numbers:
+    """The numbers that this process has drawn.
+
+    Args:
+        link: for drawing.
+    """
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._next = self._end = 0
+        self._drawn = 0.0
+        self._blocks: list[tuple[float, float]] = []
+
+    async def draw(self, count: int) -> None:
+        """See to it that so many can be taken. Raises EngineError, and what asyncpg raises."""
+        now = asyncio.get_running_loop().time()
+        if self._end - self._next < count or now - self._drawn > OLDEST:
+            size = max(BLOCK, count)
+            rows = await self._link.fetch(DRAW, size)
+            self._next = int(rows[0][0])
+            self._end, self._drawn = self._next + size, now
+            self.note(self._next, size)
+
+    def note(self, first: int, count: int) -> None:
+        """Remember that so many numbers are of this process."""
+        insort(self._blocks, (first, first + count))
+        del self._blocks[:-MOST]
+
+    def take(self, count: int) -> int:
+        """Take numbers that follow each other, of those that were drawn; gives the first."""
+        first, self._next = self._next, self._next + count
+        assert self._next <= self._end
+        return first
+
+    def drop(self) -> None:
+        """Use no more of what was drawn: a database that lost commits may have given it to another server."""
+        self._next = self._end = 0
+
+    def __contains__(self, number: int) -> bool:
+        """True for a number that this process has drawn."""
+        place = bisect(self._blocks, (number, math.inf))
+        return place > 0 and number < self._blocks[place - 1][1]

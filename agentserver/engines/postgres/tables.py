@@ -141,7 +141,7 @@ when there are millions of rows. The inbox is nearly empty, so that a share of i
 ``expired``: the conversations whose retention is over and whose history is not dropped yet. ``history_part``: the
 ranges of conversation numbers that have partitions.
 
-``ledger.next``: the number that the next block of rows begins with, see numbers.py. ``ledger.secret`` names
+``ledger.next``: the number that the next block of rows begins with, see rows.py. ``ledger.secret`` names
 the channels of hints, see hints.py.
 """
 

@@ -16,8 +16,8 @@ from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.core.messages import Redriven, Requeued
 from agentserver.core.receipts import Receipt
 from agentserver.engines.journal.rows import Left, make_gone_test
-from agentserver.engines.journal.steps import written
-from agentserver.engines.journal.steps.step import StepMaker, from_outside
+from agentserver.engines.journal.step_data import StepMaker, from_outside
+from agentserver.engines.journal.stored import find_dead_row, find_rows
 from agentserver.engines.postgres import batch, tables
 from agentserver.engines.postgres.connection import DRIVER, AwayError, Link, Trouble, classify, refused, say
 from agentserver.engines.postgres.rows import count
@@ -30,17 +30,16 @@ if TYPE_CHECKING:
 
     from agentserver.core.messages import EventPlace
     from agentserver.core.records.outcome import Outcome
-    from agentserver.engines.journal.kept import Kept
-    from agentserver.engines.journal.steps.step import Encoded, StepData
+    from agentserver.engines.journal.step_data import Encoded, StepData
+    from agentserver.engines.journal.stored import RowCache
     from agentserver.engines.postgres.batch import Prepared
     from agentserver.engines.postgres.claims import Claims
     from agentserver.engines.postgres.connection import Connection
     from agentserver.engines.postgres.leases import Lease
     from agentserver.engines.postgres.losses import Acknowledged
-    from agentserver.engines.postgres.numbers import Numbers
     from agentserver.engines.postgres.options import PostgresOptions
     from agentserver.engines.postgres.reading import ReadingThread
-    from agentserver.engines.postgres.rows import ClaimedRows
+    from agentserver.engines.postgres.rows import ClaimedRows, Numbers
     from agentserver.ports import Claim
 
     Failed = Exception
@@ -269,13 +268,13 @@ class Writer:
             except EngineError as error:
                 self._fail(one, error)
 
-    def _find(self, conversation: str) -> Kept | None:
-        return written.find(self._ties.thread.connection, conversation)
+    def _find(self, conversation: str) -> RowCache | None:
+        return find_rows(self._ties.thread.connection, conversation)
 
     async def _learn_letter(self, one: Waiting, cause: Requeued | Redriven) -> None:
         letter = cause.delivery
         key = letter.conversation if isinstance(cause, Redriven) else one.conversation
-        row = await self._read(lambda: written.dead(self._ties.thread.connection, key, letter.id))
+        row = await self._read(lambda: find_dead_row(self._ties.thread.connection, key, letter.id))
         if row is None:
             raise UnfitError("only a dead letter can be queued again")
         self._rows.learn_letter(key, letter.id, row)

@@ -15,19 +15,24 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.core.state.elapsed import STEADY, Calendar
-from agentserver.engines.journal.care import ageing, openings
-from agentserver.engines.journal.care import calendar as journal_calendar
-from agentserver.engines.journal.care.answers import LeftAnswers
+from agentserver.engines.journal import calendar as journal_calendar
+from agentserver.engines.journal import names, retention
+from agentserver.engines.journal.answers import LeftAnswers
 from agentserver.engines.journal.reader import Reader
 from agentserver.engines.journal.reads import JournalReads
 from agentserver.engines.journal.rows import Left, make_gone_test
-from agentserver.engines.sqlite.care import claims
-from agentserver.engines.sqlite.file import DRIVER, JournalOptions, open_writing, told
+from agentserver.engines.single_partition import SinglePartition
+from agentserver.engines.sqlite.file import (
+    DRIVER,
+    JournalOptions,
+    count_opening,
+    open_writing,
+    read_journal,
+    told,
+)
 from agentserver.engines.sqlite.lock import Lock
 from agentserver.engines.sqlite.marks import MarkFile
-from agentserver.engines.sqlite.reading import reading
 from agentserver.engines.sqlite.writer import Writer
-from agentserver.engines.undivided import Undivided
 from agentserver.ports import DamagedError, EngineError
 
 if TYPE_CHECKING:
@@ -38,7 +43,7 @@ if TYPE_CHECKING:
     from agentserver.core.guard import CoreGuard
     from agentserver.core.messages import Done, EventPlace, Reply
     from agentserver.core.records.outcome import Outcome
-    from agentserver.engines.journal.steps.step import Encoded
+    from agentserver.engines.journal.step_data import Encoded
     from agentserver.ports import Answers, Claim, EngineReader
 
     Waiting = tuple[Encoded, asyncio.Future[None]]
@@ -54,7 +59,7 @@ PATIENCE = 4
 logger = logging.getLogger("agentserver.journal")
 
 
-class SqliteEngine(JournalReads, Undivided):
+class SqliteEngine(JournalReads, SinglePartition):
     """A journal at work. Everything in it is done by one thread, in order.
 
     Args:
@@ -131,7 +136,7 @@ class SqliteEngine(JournalReads, Undivided):
             self._before = self._reader.last_event()
             for damage in self._reader.damaged():
                 logger.error("%s: %s", self._path, damage)
-            epoch = claims.claim(self._connection)
+            epoch = count_opening(self._connection)
             self._open = stack.pop_all()
         return epoch
 
@@ -234,7 +239,7 @@ class SqliteEngine(JournalReads, Undivided):
         return await asyncio.get_running_loop().run_in_executor(None, self._examine, work)
 
     def _examine(self, work: Callable[[EngineReader], T]) -> T:
-        with reading(self._path, self._guards) as reader:
+        with read_journal(self._path, self._guards) as reader:
             return work(reader)
 
     async def _do(self, work: Callable[[], T]) -> T:
@@ -274,7 +279,7 @@ class SqliteEngine(JournalReads, Undivided):
 
     def _discard(self, delivery: str) -> bool:
         self._writer.check()
-        return ageing.discard(self._connection, delivery)
+        return retention.discard(self._connection, delivery)
 
     async def give_name(self, name: str, conversation: str, at: float) -> str:
         """The conversation that has a name; on the disk when this returns."""
@@ -282,7 +287,7 @@ class SqliteEngine(JournalReads, Undivided):
 
     def _claim(self, name: str, conversation: str, at: float) -> str:
         self._writer.check()
-        return openings.claim(self._connection, name, conversation, at)
+        return names.claim(self._connection, name, conversation, at)
 
     def _numbered_before(self, number: int) -> bool:
         return number <= self._before
@@ -304,6 +309,6 @@ class SqliteEngine(JournalReads, Undivided):
             return 0
         limit, total, gone = calendar.before(self._retention, now), 0, 1
         while gone:
-            gone = await self._do(lambda: ageing.forget(self._connection, limit))
+            gone = await self._do(lambda: retention.forget(self._connection, limit))
             total += gone
         return total

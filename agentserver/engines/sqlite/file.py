@@ -9,18 +9,23 @@ import contextlib
 import logging
 import os
 import sqlite3
-from contextlib import ExitStack
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from agentserver.engines.journal.schema import FORMAT
-from agentserver.engines.sqlite.proof import head
-from agentserver.engines.sqlite.schema import TABLES
+from agentserver.engines.journal.reader import Reader
+from agentserver.engines.journal.schema import FORMAT, Dialect
+from agentserver.engines.journal.seal import digest
+from agentserver.engines.sqlite import head
 from agentserver.ports import EngineError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
+
+    from agentserver.core.guard import CoreGuard
+
 
 logger = logging.getLogger("agentserver.journal")
 
@@ -238,3 +243,72 @@ def about_the_file(error: sqlite3.Error) -> bool:
     """True when an error is about the disk or the file rather than about a row."""
     name = getattr(error, "sqlite_errorname", None) or ""
     return name.startswith((*FATAL, "SQLITE_FULL", "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_BUSY"))
+
+
+_OWN = """
+    create table claim (epoch integer not null, seal blob not null) strict;
+
+    create table head (
+        identity blob not null,
+        steps integer not null,
+        link blob not null,
+        seal blob not null
+    ) strict;
+    insert into head values (randomblob(16), 0, zeroblob(32), x'');
+"""
+SQLITE: Final = Dialect(
+    {
+        "integer": "integer",
+        "real": "real",
+        "blob": "blob",
+        "counter": "integer",
+        "rowkey": "integer primary key",
+    },
+    {
+        "table": "strict",
+        "lookup": "strict, without rowid",
+        "history": "strict",
+        "history_lookup": "strict, without rowid",
+    },
+    literal=("x'", "'"),
+)
+
+TABLES: Final = SQLITE.tables() + _OWN
+"""The tables. ``claim``: see care/claims.py; ``head``: see proof/head.py."""
+
+
+def count_opening(connection: sqlite3.Connection) -> int:
+    """Count one more; gives how many there were with it."""
+    for damage in find_count_damage(connection):
+        logger.error("%s: invocation().epoch may go back", damage)
+    (before,) = connection.execute("select coalesce(max(epoch), 0) from claim").fetchone()
+    row = (int(before) + 1,)
+    connection.execute("begin immediate")
+    connection.execute("delete from claim")
+    connection.execute("insert into claim values (?, ?)", (*row, digest(row)))
+    connection.execute("commit")
+    return row[0]
+
+
+def find_count_damage(connection: sqlite3.Connection) -> Iterator[str]:
+    """The damage to the count, if it is not as it was written."""
+    if connection.execute("select 1 from sqlite_master where name = 'claim'").fetchone() is None:
+        return
+    rows = connection.execute("select epoch, seal from claim").fetchall()
+    if len(rows) > 1 or any(seal != digest((epoch,)) for epoch, seal in rows):
+        yield "the count of openings is not what was written"
+
+
+@contextmanager
+def read_journal(path: Path, guards: Sequence[CoreGuard] = ()) -> Iterator[Reader]:
+    """Read the journal at a path, while a server may be writing it. Raises EngineError.
+
+    Args:
+        path: of the file.
+        guards: those whose memories are kept; without them a conversation that holds one cannot be loaded.
+    """
+    try:
+        with closing(open_reading(path)) as connection:
+            yield Reader(connection, guards)
+    except DRIVER as error:
+        raise told(path, error) from error

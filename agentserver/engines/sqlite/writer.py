@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+from functools import partial
 from typing import TYPE_CHECKING
 
 from agentserver.core.receipts import given
-from agentserver.engines.journal.care import aside
+from agentserver.engines.journal import aside
 from agentserver.engines.journal.rows import LEFT, Left, Rows
-from agentserver.engines.journal.steps.numbered import StepRows
-from agentserver.engines.journal.steps.step import Encoded, StepMaker, from_outside
-from agentserver.engines.sqlite.care import maintenance
+from agentserver.engines.journal.step_data import Encoded, StepMaker, from_outside
+from agentserver.engines.journal.step_rows import StepRows
+from agentserver.engines.journal.stored import find_dead_row, find_receipt, find_rows
+from agentserver.engines.sqlite import head as journal_head
+from agentserver.engines.sqlite import maintenance
 from agentserver.engines.sqlite.file import FATAL, about_a_row, about_the_file, told
 from agentserver.engines.sqlite.lock import Files
-from agentserver.engines.sqlite.numbering import FileRows
-from agentserver.engines.sqlite.proof import head as journal_head
 from agentserver.ports import EngineError, UnfitError
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Done, Reply
     from agentserver.core.records.outcome import Outcome
     from agentserver.engines.sqlite.lock import Lock
+
 
 logger = logging.getLogger("agentserver.journal")
 
@@ -72,7 +74,7 @@ class Writer:
         assert head is not None
         self._head = head
         (sync,) = connection.execute("pragma synchronous").fetchone()
-        self._beside = journal_head.Beside(path, durable=sync >= _FULL)
+        self._beside = journal_head.HeadFile(path, durable=sync >= _FULL)
         self._beside.note(head)
         self._files = Files(path)
 
@@ -195,3 +197,36 @@ class Writer:
         self._rows.add(step, rows)
         self._steps.kept(encoded, step)
         return None
+
+
+TABLES = ("conversation", "step", "delivery", "event")
+"""The tables whose rows are numbered."""
+
+
+class FileRows:
+    """The rows that steps build on: see ``agentserver.engines.journal.step_rows.StoredRows``.
+
+    Args:
+        connection: to the journal; no other writes it.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self.find = partial(find_rows, connection)
+        self.dead = partial(find_dead_row, connection)
+        self.receipt = partial(find_receipt, connection)
+        self.count()
+
+    def count(self) -> None:
+        """Read the last number of each table: numbers that were taken and not written are free again."""
+        self._last = {table: self._highest(table) for table in TABLES}
+
+    def _highest(self, table: str) -> int:
+        (number,) = self._connection.execute(f"select max(number) from {table}").fetchone()  # noqa: S608 - our own names
+        return int(number or 0)
+
+    def take(self, table: str, count: int) -> int:
+        """Take numbers that follow each other; returns the first."""
+        first = self._last[table] + 1
+        self._last[table] += count
+        return first

@@ -6,12 +6,12 @@ from agentserver.core.decide.requeue import redrive
 from agentserver.core.messages import Redriven
 from agentserver.engines.conformance.sample import SampleConversation
 from agentserver.engines.journal.rows import DeliveryEnd, DeliveryRow, Rows
-from agentserver.engines.journal.steps.numbered import StepRows
-from agentserver.engines.journal.steps.step import StepMaker
+from agentserver.engines.journal.step_data import StepMaker
+from agentserver.engines.journal.step_rows import StepRows
 
 
 class Empty:
-    """An empty journal: see ``agentserver.engines.journal.steps.numbered.StoredRows``."""
+    """An empty journal: see ``agentserver.engines.journal.step_rows.StoredRows``."""
 
     def __init__(self):
         self.next = {}

@@ -18,15 +18,21 @@ from agentserver.core.records.details import Failure
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.core.state.elapsed import Calendar, Jump
 from agentserver.engines.conformance.suite import SampleConversation
-from agentserver.engines.journal.care import ageing, aside, calendar, openings
+from agentserver.engines.journal import aside, calendar, names, retention
 from agentserver.engines.journal.reader import Reader
 from agentserver.engines.journal.rows import Left
-from agentserver.engines.sqlite import schema
-from agentserver.engines.sqlite.care import claims
-from agentserver.engines.sqlite.care.answers import leave
-from agentserver.engines.sqlite.file import DRIVER, JournalOptions, Sync, open_reading, open_writing
+from agentserver.engines.sqlite import file as journal_file
+from agentserver.engines.sqlite.file import (
+    DRIVER,
+    JournalOptions,
+    Sync,
+    count_opening,
+    open_reading,
+    open_writing,
+)
 from agentserver.engines.sqlite.lock import HEAD, beside
-from agentserver.engines.sqlite.proof.verify import findings
+from agentserver.engines.sqlite.maintenance import leave_answer
+from agentserver.engines.sqlite.verify import findings
 from agentserver.engines.sqlite.writer import Writer
 from agentserver.ports import EngineError
 
@@ -99,15 +105,15 @@ def everything(tmp_path_factory):
         left = [Left(outcomes[2].conversation.id)]
         assert writer.commit(outcomes) == [None] * len(outcomes)
         assert writer.commit([], left) == []
-        openings.claim(connection, "name", outcomes[0].conversation.id, 5.0)
-        claims.claim(connection)
+        names.claim(connection, "name", outcomes[0].conversation.id, 5.0)
+        count_opening(connection)
         calendar.keep(connection, Calendar((Jump(5.0, 9.0),), 11.0))
         for number in (3, 4, 5):
             assert writer.set_aside(outcomes[number].conversation.id, "it cannot go on", 20.0) is not None
         aside.put_back(connection, Reader(connection).aside()[0].id, 21.0)
         aside.discard(connection, Reader(connection).aside()[0].id, 21.0)
-        ageing.discard(connection, Reader(connection).dead()[0].delivery.id)
-    assert leave(path, ApprovalAnswer("one", "digest", Answer.DENY, "ada"), 5.0)
+        retention.discard(connection, Reader(connection).dead()[0].delivery.id)
+    assert leave_answer(path, ApprovalAnswer("one", "digest", Answer.DENY, "ada"), 5.0)
     assert list(findings(path)) == []
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("pragma wal_checkpoint(truncate)").fetchall()
@@ -132,7 +138,7 @@ def noticed(path):
 def columns():
     """All but those of ``handoff``, which audit verify compares with the file that they are of."""
     with closing(sqlite3.connect(":memory:")) as fresh:
-        fresh.executescript(schema.TABLES)
+        fresh.executescript(journal_file.TABLES)
         return [
             (table, name)
             for table in sorted(

@@ -17,10 +17,10 @@ from agentserver.core.messages import Done, Failed, Finished, Outside
 from agentserver.core.records.details import Failure
 from agentserver.engines.conformance.sample import going, idle, keep
 from agentserver.engines.conformance.suite import CHECKS, BrokenPromiseError, SampleConversation, Subject
-from agentserver.engines.journal.care import ageing
+from agentserver.engines.journal import retention
 from agentserver.engines.journal.reader import Reader
 from agentserver.engines.journal.rows import DeliveryEnd, Left
-from agentserver.engines.sqlite.care import maintenance, restore
+from agentserver.engines.sqlite import maintenance, restore
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import APPLICATION, JournalOptions, open_reading, open_writing
 from agentserver.engines.sqlite.lock import Lock
@@ -438,7 +438,7 @@ async def test_a_failed_delivery_is_a_dead_letter_until_it_is_queued_again_or_di
         revived = requeue(conversation, letters[0].delivery, story.rules, story.moment())
         await keep(engine, revived)
         assert await engine.load(one.conversation.id) == revived.conversation
-        discard = lambda: ageing.discard(engine._connection, two.ready[0].id)  # noqa: E731
+        discard = lambda: retention.discard(engine._connection, two.ready[0].id)  # noqa: E731
         assert await engine._do(discard)
         assert not await engine._do(discard)
         reader = engine._reader
@@ -446,7 +446,7 @@ async def test_a_failed_delivery_is_a_dead_letter_until_it_is_queued_again_or_di
         found = await engine._do(lambda: endings(engine._connection, one.conversation.id))
         assert found == {one.ready[0].id: DeliveryEnd.QUEUED}
         assert (
-            ageing.broken_link(await engine._do(lambda: reader.recorded_conversation(one.conversation.id)))
+            retention.broken_link(await engine._do(lambda: reader.recorded_conversation(one.conversation.id)))
             is None
         )
         with pytest.raises(EngineError):
@@ -527,9 +527,9 @@ async def test_a_step_that_was_changed_on_the_disk_is_found(tmp_path):
         def story_of():
             return engine._do(lambda: engine._reader.recorded_conversation(outcomes[0].conversation.id))
 
-        assert ageing.broken_link(await story_of()) is None
+        assert retention.broken_link(await story_of()) is None
         engine._connection.execute("update delivery set message = cast('forged' as blob) where number = 2")
-        assert ageing.broken_link(await story_of()) == 2
+        assert retention.broken_link(await story_of()) == 2
 
 
 def test_there_is_nothing_to_read_where_no_journal_is(tmp_path):

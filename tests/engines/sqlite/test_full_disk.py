@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from agentserver.engines.journal.care.ageing import broken_link
 from agentserver.engines.journal.reader import Reader
+from agentserver.engines.journal.retention import broken_link
 from agentserver.engines.sqlite.file import JournalOptions, open_writing
 from tests.machine import missing
 

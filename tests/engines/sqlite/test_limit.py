@@ -9,9 +9,9 @@ from agentserver.core.messages import Reply
 from agentserver.core.state.elapsed import STEADY
 from agentserver.engines.conformance.sample import keep
 from agentserver.engines.conformance.suite import SampleConversation
-from agentserver.engines.sqlite.care.maintenance import held
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions
+from agentserver.engines.sqlite.maintenance import held
 from agentserver.ports import EngineError, UnfitError, Unkept
 from tests.core.paper import Answer, Ask, listener
 from tests.pump.desk import desk

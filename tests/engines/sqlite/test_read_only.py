@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from agentserver.engines.conformance.suite import SampleConversation
-from agentserver.engines.sqlite.file import JournalOptions, open_writing
-from agentserver.engines.sqlite.reading import reading
+from agentserver.engines.sqlite.file import JournalOptions, open_writing, read_journal
 from agentserver.engines.sqlite.writer import Writer
 from agentserver.ports import EngineError
 from tests.machine import missing
@@ -99,5 +98,5 @@ def test_a_journal_with_other_tables_is_refused_by_name(tmp_path):
     said = "its tables are not those of this agentserver"
     with pytest.raises(EngineError, match=said):
         open_writing(JournalOptions(path))
-    with pytest.raises(EngineError, match=said), reading(path) as reader:
+    with pytest.raises(EngineError, match=said), read_journal(path) as reader:
         reader.asking()

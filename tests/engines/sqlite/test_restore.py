@@ -14,10 +14,10 @@ from click.testing import CliRunner
 from agentserver.cli import cli
 from agentserver.engines.conformance.suite import SampleConversation
 from agentserver.engines.journal.reader import Reader
-from agentserver.engines.sqlite.care import restore
+from agentserver.engines.sqlite import restore
 from agentserver.engines.sqlite.file import JournalOptions, open_reading, open_writing
 from agentserver.engines.sqlite.lock import Lock
-from agentserver.engines.sqlite.proof.verify import findings
+from agentserver.engines.sqlite.verify import findings
 from agentserver.engines.sqlite.writer import Writer
 from agentserver.ports import EngineError
 
@@ -186,7 +186,7 @@ def test_a_copy_that_cannot_be_made_leaves_nothing(server, tmp_path):
             restore.export(server.path, tmp_path / target)
     assert not (tmp_path / "nowhere").exists()
     code = (
-        "import resource, signal, sys; from pathlib import Path; from agentserver.engines.sqlite.care import restore\n"
+        "import resource, signal, sys; from pathlib import Path; from agentserver.engines.sqlite import restore\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))\n"
         "try: restore.export(Path(sys.argv[1]), Path(sys.argv[2]))\n"
         "except Exception as error: print(type(error).__name__, error)\n"

@@ -15,11 +15,11 @@ from anyio import to_thread
 from agentserver.engines.conformance.sample import keep
 from agentserver.engines.conformance.suite import SampleConversation
 from agentserver.engines.journal.reader import Reader
+from agentserver.engines.sqlite import head as journal_head
 from agentserver.engines.sqlite import lock
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions, Sync, open_reading, open_writing
 from agentserver.engines.sqlite.lock import Lock
-from agentserver.engines.sqlite.proof import head as journal_head
 from agentserver.engines.sqlite.writer import Writer
 from agentserver.ports import EngineError
 

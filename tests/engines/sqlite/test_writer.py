@@ -11,7 +11,7 @@ from agentserver.core.decide import decisions
 from agentserver.core.decide.decisions import Accepted
 from agentserver.core.messages import Drafts, Effects, Finished, Returned
 from agentserver.engines.conformance.suite import SampleConversation
-from agentserver.engines.journal.care import ageing
+from agentserver.engines.journal import retention
 from agentserver.engines.journal.reader import Reader
 from agentserver.engines.sqlite.file import JournalOptions, open_writing
 from agentserver.engines.sqlite.writer import Writer
@@ -98,7 +98,7 @@ def test_what_cannot_be_forgotten_stays_whole(connection, tmp_path):
     assert journal.commit([said, story.closed(said.conversation)]) == [None, None]
     connection.execute("create trigger no before delete on step begin select raise(abort, 'no'); end")
     with pytest.raises(sqlite3.Error, match="no"):
-        ageing.forget(connection, 1e9)
+        retention.forget(connection, 1e9)
     assert not connection.in_transaction
     assert len(Reader(connection).recorded_conversation(said.conversation.id).steps) == 2
 

@@ -9,8 +9,8 @@ from contextlib import closing
 
 import pytest
 
-from agentserver.engines.sqlite.care.handoffs import JournalHeads
 from agentserver.engines.sqlite.file import JournalOptions, open_writing
+from agentserver.engines.sqlite.handoffs import JournalHeads
 from agentserver.handoff.audit import Flaw, HandoffEntry, Seal, seal_record
 from agentserver.handoff.edge import records
 from agentserver.handoff.edge.heads import ChainHead, NoteHeads

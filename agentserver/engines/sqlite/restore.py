@@ -13,10 +13,10 @@ from itertools import count, islice
 from typing import TYPE_CHECKING
 
 from agentserver.engines.journal.reader import Reader
-from agentserver.engines.sqlite.care.maintenance import only
 from agentserver.engines.sqlite.file import DRIVER, open_reading, told
 from agentserver.engines.sqlite.lock import HEAD, INDEX, LOG, Lock, beside
-from agentserver.engines.sqlite.proof.verify import findings
+from agentserver.engines.sqlite.maintenance import only
+from agentserver.engines.sqlite.verify import findings
 from agentserver.ports import EngineError
 
 if TYPE_CHECKING:

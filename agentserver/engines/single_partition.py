@@ -20,7 +20,7 @@ LEASE = 1
 """The number of the one lease."""
 
 
-class Undivided:
+class SinglePartition:
     """The one claim of an engine, on every conversation.
 
     Engines call ``own`` when they open, and ``fenced`` before they keep an outcome.

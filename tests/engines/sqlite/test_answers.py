@@ -10,12 +10,12 @@ import pytest
 from agentserver.core.decide import approving
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.engines.conformance.suite import AskingGuard, SampleConversation
-from agentserver.engines.journal.care import answers
+from agentserver.engines.journal import answers
 from agentserver.engines.journal.reader import Reader
-from agentserver.engines.sqlite.care import restore
-from agentserver.engines.sqlite.care.answers import leave
+from agentserver.engines.sqlite import restore
 from agentserver.engines.sqlite.file import JournalOptions, open_reading, open_writing
 from agentserver.engines.sqlite.lock import Lock
+from agentserver.engines.sqlite.maintenance import leave_answer
 from agentserver.engines.sqlite.writer import Writer
 from agentserver.ports import EngineError
 
@@ -38,7 +38,7 @@ def standing(path):
 
 def test_an_answer_is_written_while_a_server_has_the_journal(path):
     with Lock(path), closing(open_writing(JournalOptions(path))) as server:
-        assert leave(path, said(Answer.ONCE), 5.0)
+        assert leave_answer(path, said(Answer.ONCE), 5.0)
         assert answers.found(server) == [(said(Answer.ONCE), 5.0)]
         answers.drop(server, ["another"])
         assert answers.found(server)
@@ -47,17 +47,17 @@ def test_an_answer_is_written_while_a_server_has_the_journal(path):
 
 
 def test_the_first_answer_stands_but_a_denial_takes_the_place_of_an_approval(path):
-    assert leave(path, said(Answer.ONCE), 1.0)
-    assert not leave(path, said(Answer.ALWAYS, by="eve"), 2.0)
+    assert leave_answer(path, said(Answer.ONCE), 1.0)
+    assert not leave_answer(path, said(Answer.ALWAYS, by="eve"), 2.0)
     assert standing(path) == [(said(Answer.ONCE), 1.0)]
-    assert leave(path, said(Answer.DENY, by="bob"), 3.0)
-    assert not leave(path, said(Answer.ONCE), 4.0)
+    assert leave_answer(path, said(Answer.DENY, by="bob"), 3.0)
+    assert not leave_answer(path, said(Answer.ONCE), 4.0)
     assert standing(path) == [(said(Answer.DENY, by="bob"), 3.0)]
 
 
 def test_answers_come_in_the_order_in_which_they_were_given(path):
     for at, key in ((3.0, "a"), (1.0, "b"), (2.0, "c")):
-        leave(path, said(Answer.ONCE, key), at)
+        leave_answer(path, said(Answer.ONCE, key), at)
     assert [answered.approval for answered, _ in standing(path)] == ["b", "c", "a"]
 
 
@@ -72,7 +72,7 @@ def test_an_answer_that_nobody_knows_is_a_denial_and_its_author_one_line(path):
 
 def test_where_there_is_no_journal_there_is_nothing_to_answer(tmp_path):
     with pytest.raises(EngineError, match="there is no journal"):
-        leave(tmp_path / "none", said(Answer.ONCE), 1.0)
+        leave_answer(tmp_path / "none", said(Answer.ONCE), 1.0)
     assert not (tmp_path / "none").exists()
 
 
@@ -82,7 +82,7 @@ def test_somebody_who_holds_the_file_is_named_as_the_obstacle(path, monkeypatch)
     with closing(connect(path, isolation_level=None)) as other:
         other.execute("begin immediate")
         with pytest.raises(EngineError, match="another program holds the file"):
-            leave(path, said(Answer.ONCE), 1.0)
+            leave_answer(path, said(Answer.ONCE), 1.0)
 
 
 class Remembers(AskingGuard):
@@ -122,7 +122,7 @@ def test_a_copy_of_some_conversations_holds_no_answers(path, tmp_path):
     first, second = story.said(story.opened(), "1"), story.said(story.opened(), "2")
     with closing(open_writing(JournalOptions(path))) as connection:
         Writer(connection, path).commit([first, second])
-    leave(path, said(Answer.ONCE), 1.0)
+    leave_answer(path, said(Answer.ONCE), 1.0)
     restore.export(path, tmp_path / "all")
     restore.export(path, tmp_path / "some", [first.conversation.id])
     assert len(standing(tmp_path / "all")) == 1

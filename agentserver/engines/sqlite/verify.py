@@ -10,16 +10,15 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from agentserver.engines.journal.verify import find_faults
-from agentserver.engines.sqlite.care import claims
-from agentserver.engines.sqlite.file import DRIVER, has_other_tables, open_reading, told
-from agentserver.engines.sqlite.proof import head as journal_head
+from agentserver.engines.sqlite import head as journal_head
+from agentserver.engines.sqlite.file import DRIVER, find_count_damage, has_other_tables, open_reading, told
 from agentserver.ports import EngineError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from agentserver.engines.sqlite.proof.head import HeadFile
+    from agentserver.engines.sqlite.head import HeadRecord
 
 
 def findings(path: Path) -> Iterator[str]:
@@ -36,7 +35,7 @@ def findings(path: Path) -> Iterator[str]:
             yield str(told(path, error))
 
 
-def _faults(connection: sqlite3.Connection, path: Path, said: HeadFile | None) -> Iterator[str]:
+def _faults(connection: sqlite3.Connection, path: Path, said: HeadRecord | None) -> Iterator[str]:
     found = [line for (line,) in connection.execute("pragma integrity_check(20)") if line != "ok"]
     yield from (f"the file: {' '.join(line.split())}" for line in found)
     if not found:
@@ -44,10 +43,10 @@ def _faults(connection: sqlite3.Connection, path: Path, said: HeadFile | None) -
             yield "the file: its tables are not those of a journal"
         yield from _head(connection, path, said)
         yield from find_faults(connection, (sqlite3.Error,))
-        yield from claims.damaged(connection)
+        yield from find_count_damage(connection)
 
 
-def _head(connection: sqlite3.Connection, path: Path, said: HeadFile | None) -> Iterator[str]:
+def _head(connection: sqlite3.Connection, path: Path, said: HeadRecord | None) -> Iterator[str]:
     try:
         head = journal_head.read(connection)
         lost = None if head is None else journal_head.missing(path, head, said)

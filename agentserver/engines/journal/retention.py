@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agentserver.engines.journal.care import aside, openings
+from agentserver.engines.journal import aside, names
 from agentserver.engines.journal.connection import transaction
 from agentserver.engines.journal.rows import DeliveryEnd
 from agentserver.engines.journal.seal import GENESIS, chained, mark
@@ -32,7 +32,7 @@ def forget(connection: Connection, before: float) -> int:
     if rows:
         remove(connection, [number for (number,) in rows])
     else:
-        openings.forget(connection, before)
+        names.forget(connection, before)
     return len(rows)
 
 

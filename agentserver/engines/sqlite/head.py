@@ -45,7 +45,7 @@ class JournalHead(NamedTuple):
         return self._replace(steps=self.steps + len(links), link=links[-1].hex())
 
 
-class HeadFile(NamedTuple):
+class HeadRecord(NamedTuple):
     """The contents of the file beside the journal.
 
     Args:
@@ -81,7 +81,7 @@ def keep(connection: Connection, head: JournalHead) -> None:
     connection.execute("update head set steps = ?, link = ?, seal = ?", (head.steps, link, seal))
 
 
-class Beside:
+class HeadFile:
     """The file beside the journal.
 
     Args:
@@ -105,7 +105,7 @@ class Beside:
                 os.close(descriptor)
 
 
-def noted(path: Path) -> HeadFile | None:
+def noted(path: Path) -> HeadRecord | None:
     """Read the file beside the journal; None when there is none, or one that cannot be read, which is logged."""
     file = beside(path, HEAD)
     try:
@@ -119,15 +119,15 @@ def noted(path: Path) -> HeadFile | None:
     return said
 
 
-def _parsed(line: str) -> HeadFile | None:
+def _parsed(line: str) -> HeadRecord | None:
     text, _, summed = line.removesuffix("\n").rpartition(" ")
     if summed != _sum(text) or not text.startswith(_WORD):
         return None
     _, identity, steps, link, durable, boot = text.split(" ")
-    return HeadFile(JournalHead(identity, int(steps), link), durable == "1", "" if boot == "-" else boot)
+    return HeadRecord(JournalHead(identity, int(steps), link), durable == "1", "" if boot == "-" else boot)
 
 
-def missing(path: Path, head: JournalHead | None, said: HeadFile | None) -> str | None:
+def missing(path: Path, head: JournalHead | None, said: HeadRecord | None) -> str | None:
     """In words, what the journal has lost since the file beside it was written; None when nothing is known to be.
 
     Args:

@@ -12,8 +12,7 @@ from agentserver.characters.printing import clean_line
 from agentserver.core.aside import REASON, last_words
 from agentserver.core.encoding.recorded import Aside
 from agentserver.core.messages import EventPlace, Reply
-from agentserver.engines.journal import seal
-from agentserver.engines.journal.care import events
+from agentserver.engines.journal import events, seal
 from agentserver.engines.journal.connection import transaction
 from agentserver.engines.journal.rows import EVENT
 from agentserver.engines.journal.seal import Sealed

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Protocol
 
 from agentserver.core.receipts import Receipt
 from agentserver.engines.journal import seal
-from agentserver.engines.journal.kept import Kept
 from agentserver.engines.journal.rows import DeliveryEnd
 from agentserver.engines.journal.seal import GENESIS, Sealed
+from agentserver.engines.journal.stored import RowCache
 from agentserver.ports import ConflictError, RepeatedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from agentserver.engines.journal.rows import DeliveryRow, Rows
-    from agentserver.engines.journal.steps.step import StepData
+    from agentserver.engines.journal.step_data import StepData
     from agentserver.ports import EngineError
 
 _ID = 0
@@ -29,7 +29,7 @@ _ID = 0
 class StoredRows(Protocol):
     """The stored rows on which those of a step build."""
 
-    def find(self, conversation: str) -> Kept | None:
+    def find(self, conversation: str) -> RowCache | None:
         """The stored rows of a conversation; None when it is unknown. The version of one that is over fits no step."""
         ...
 
@@ -55,7 +55,7 @@ class StepRows:
 
     def __init__(self, stored: StoredRows) -> None:
         self._stored = stored
-        self._kept: dict[str, Kept] = {}
+        self._kept: dict[str, RowCache] = {}
 
     def forget(self, conversation: str | None = None) -> None:
         """Forget the stored rows of a conversation; of every one without it."""
@@ -107,7 +107,7 @@ class StepRows:
         if step.closed:
             del self._kept[step.conversation]
 
-    def _keep_state(self, step: StepData, kept: Kept, rows: Rows) -> None:
+    def _keep_state(self, step: StepData, kept: RowCache, rows: Rows) -> None:
         """Add the state of the conversation, unless the step itself has what changes, and its values."""
         if step.replacing:
             rows.values.update(kept.replace(step.values))
@@ -125,7 +125,7 @@ class StepRows:
             kept.state = seal.state(step.state)
             rows.wholes[kept.number] = (step.version, step.state)
 
-    def _add(self, step: StepData, kept: Kept, rows: Rows) -> None:
+    def _add(self, step: StepData, kept: RowCache, rows: Rows) -> None:
         """Add what a step makes for ever: the step with its changes, its deliveries, what it let go."""
         delivery = self._stored.take("delivery", 0 if step.revived else len(step.added))
         event = self._stored.take("event", len(step.events))
@@ -152,8 +152,8 @@ class StepRows:
             )
         )
 
-    def _open(self, step: StepData, rows: Rows) -> Kept:
-        kept = self._kept[step.conversation] = Kept(
+    def _open(self, step: StepData, rows: Rows) -> RowCache:
+        kept = self._kept[step.conversation] = RowCache(
             self._stored.take("conversation", 1),
             step.touched,
             0,
@@ -165,7 +165,7 @@ class StepRows:
         rows.opened[kept.number] = (*key, kept.opened)
         return kept
 
-    def _add_deliveries(self, step: StepData, first: int, kept: Kept, rows: Rows) -> list[bytes]:
+    def _add_deliveries(self, step: StepData, first: int, kept: RowCache, rows: Rows) -> list[bytes]:
         """Gives the digest of each new row."""
         if step.revived is not None:
             self._revive(step.conversation, step.revived, kept, rows)
@@ -181,7 +181,7 @@ class StepRows:
             rows.deliveries.append((number, kept.number, *columns, mark))
         return digests
 
-    def _revive(self, conversation: str, columns: Sequence[object], kept: Kept, rows: Rows) -> None:
+    def _revive(self, conversation: str, columns: Sequence[object], kept: RowCache, rows: Rows) -> None:
         key = str(columns[_ID])
         row = self._dead(conversation, key)
         kept.queue(key, row.number, seal.delivery(row.number, kept.number, columns))
@@ -194,14 +194,14 @@ class StepRows:
             raise ValueError("only a dead letter can be queued again")
         return row
 
-    def _end_deliveries(self, step: StepData, kept: Kept, rows: Rows) -> None:
+    def _end_deliveries(self, step: StepData, kept: RowCache, rows: Rows) -> None:
         if step.done is not None:
             ending = DeliveryEnd.DONE if step.reason is None else DeliveryEnd.DEAD
             rows.end(kept.unqueue(step.done), kept.number, ending, step.reason or "", step.touched)
         for delivery in step.dropped:
             rows.end(kept.unqueue(delivery), kept.number, DeliveryEnd.DROPPED, "", step.touched)
 
-    def _add_events(self, step: StepData, first: int, kept: Kept, rows: Rows) -> list[bytes]:
+    def _add_events(self, step: StepData, first: int, kept: RowCache, rows: Rows) -> list[bytes]:
         """Gives the digest of each new row."""
         digests = []
         for position, event in enumerate(step.events):

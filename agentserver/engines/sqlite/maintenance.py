@@ -5,18 +5,20 @@ Owns the figures of a file. Must not decide what ages out.
 
 from __future__ import annotations
 
+import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
-from agentserver.engines.journal.care import openings
-from agentserver.engines.journal.care.ageing import remove
+from agentserver.engines.journal import answers, names
+from agentserver.engines.journal.retention import remove
 from agentserver.engines.journal.rows import DeliveryEnd
-from agentserver.engines.sqlite.file import open_reading
+from agentserver.engines.sqlite.file import open_reading, told
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Collection
     from pathlib import Path
+
+    from agentserver.core.state.approvals import ApprovalAnswer
 
 
 class Stats(NamedTuple):
@@ -66,7 +68,7 @@ def only(copy: sqlite3.Connection, known: Collection[str]) -> None:
         number for number, key in copy.execute("select number, id from conversation") if key not in known
     ]
     remove(copy, others)
-    openings.only(copy, known)
+    names.only(copy, known)
     copy.execute("delete from answer")  # they do not say of which conversation they are
     copy.execute("vacuum")
 
@@ -94,3 +96,18 @@ def stats(path: Path) -> Stats:
             oldest,
             held(connection),
         )
+
+
+def leave_answer(path: Path, answered: ApprovalAnswer, at: float) -> bool:
+    """Write an answer; when this returns it is on the disk. A server may have the journal meanwhile.
+
+    Returns what ``answers.put`` does. Raises EngineError.
+    """
+    open_reading(path).close()
+    try:
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None)
+        with closing(connection):
+            connection.execute("pragma synchronous = full")
+            return answers.put(connection, answered, at)
+    except sqlite3.Error as error:
+        raise told(path, error) from error

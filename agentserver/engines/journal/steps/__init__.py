@@ -1,1 +1,0 @@
-"""Outcomes as data, before rows are made of it, and as bytes that can travel. Internal."""

@@ -1,1 +1,0 @@
-"""The proof that a journal is as it was written: seals, its head, and their check. Internal."""

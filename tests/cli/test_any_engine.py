@@ -67,7 +67,7 @@ def test_it_is_decided_again_and_saved(failed, tmp_path):
 
 
 def test_nothing_waits_for_the_next_run(failed):
-    assert verb(failed, "dead", "next") == ""
+    assert verb(failed, "dead", "next") == "no delivery is queued\n"
 
 
 def test_what_is_about_a_file_is_refused(failed):
@@ -80,7 +80,7 @@ def test_it_is_counted_and_verified(failed):
     counted = verb(failed, "journal", "stats")
     assert "conversations: 1 open, 0 finished" in counted
     assert "steps: 5; queued: 0; dead: 1; not fetched: 0" in counted
-    assert "nothing was changed" in verb(failed, "journal", "verify")
+    assert "no sealed step was altered" in verb(failed, "journal", "verify")
 
 
 class Changed(MemoryReader):

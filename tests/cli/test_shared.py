@@ -86,8 +86,8 @@ def moved(home):
 
 def test_tables_are_made_once(home):
     assert "has no tables: agentserver engine migrate makes them" in verb("conversations", status=2)
-    assert verb("engine", "migrate") == "schema works: made its tables\n"
-    assert verb("engine", "migrate") == "schema works: has the tables of this version\n"
+    assert verb("engine", "migrate") == "schema works: tables created or upgraded\n"
+    assert verb("engine", "migrate") == "schema works: tables are up to date\n"
 
 
 def test_the_first_principal_makes_the_tables_unless_migrate_is_never(home):
@@ -99,7 +99,7 @@ def test_the_first_principal_makes_the_tables_unless_migrate_is_never(home):
     )
     main.write_text(text)
     assert "ada is in the database (schema works)" in verb("principals", "add", "ada")
-    assert verb("engine", "migrate") == "schema works: has the tables of this version\n"
+    assert verb("engine", "migrate") == "schema works: tables are up to date\n"
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_a_damaged_step_is_found(moved, postgres, database):
     postgres.execute(
         "update works.step set cause = 'other' where number = (select min(number) from works.step)", name
     )
-    assert "was altered" in verb("journal", "verify", status=1)
+    assert "is not what was written" in verb("journal", "verify", status=1)
 
 
 def test_a_person_answers_once(moved):
@@ -167,7 +167,7 @@ def test_a_move_that_was_cut_short_goes_on(moved, postgres, database):
     for table in ("step", "delivery", "event", "value", "state", "receipt", "aside"):
         postgres.execute(f"delete from works.{table} where conversation = {number}", name)
     postgres.execute(f"delete from works.conversation where number = {number}", name)
-    assert "1 conversation and 3 of before" in verb("journal", "import", FILE)
+    assert "1 conversation and 3 from before" in verb("journal", "import", FILE)
     assert verb("conversations", "--json") == verb("conversations", "--json", *HERE)
 
 

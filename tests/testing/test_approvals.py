@@ -75,7 +75,7 @@ async def test_what_is_left_waiting_is_answered_later():
         assert [thread.state for thread in o.threads() if thread.owner == "library"] == ["waiting"]
         await o.answer(asked, Answer.ONCE)
         assert await o.rest() == [Told("all about owls")]
-        with pytest.raises(ValueError, match="desk -> library does not wait any more"):
+        with pytest.raises(ValueError, match="desk -> library no longer waits"):
             await o.answer(asked, Answer.ONCE)
 
 

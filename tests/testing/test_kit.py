@@ -124,7 +124,7 @@ async def test_what_ask_did_not_take_is_no_answer_to_what_was_sent():
 
 async def test_a_late_answer_fails_with_the_trace():
     async with organism(DESK, timeout=1.0) as o:  # time for the message to come there
-        with pytest.raises(TimeoutError, match=r"(?s)Ask: not at rest within 1 s\n.*test -> slow  Ask"):
+        with pytest.raises(TimeoutError, match=r"(?s)Ask: not finished within 1 s\n.*test -> slow  Ask"):
             await o.ask(Ask("x"), to="slow")
 
 

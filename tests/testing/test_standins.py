@@ -109,7 +109,7 @@ def order(text="tea"):
 
 async def test_a_provider_is_never_asked_and_the_error_names_the_argument(shop, tmp_path):
     made, providers = await anyio.to_thread.run_sync(shop)
-    with pytest.raises(AssertionError, match=r'models=\{"writer": scripted\("..."\)\}'):
+    with pytest.raises(AssertionError, match=r'models=\{"writer": script_model\("..."\)\}'):
         async with organism(made, resources=[]) as bed:
             await bed.ask(order())
     assert providers.asked == []

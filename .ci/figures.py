@@ -66,8 +66,8 @@ def passage() -> tuple[Figure, ...]:
     found = json.loads(subprocess.run([sys.executable, str(script)], check=True, capture_output=True).stdout)
     spare = 0 if sys.version_info[:2] == (3, 11) else 50  # other versions count other calls
     return (
-        Figure("functions that a request and its reply pass", found["functions"], 110, 143 + spare),
-        Figure("returns of `conclude` into other modules", found["returns"], 5),
+        Figure("functions that a request and its reply pass", found["functions"], 110, 172 + spare),
+        Figure("returns of `conclude` into other modules", found["returns"], 5, 9),
     )
 
 

@@ -300,7 +300,7 @@ class Server(ServerIngress):
 
     @property
     def durable(self) -> bool:
-        """Whether unfinished work outlives the process."""
+        """True if unfinished work outlives the process."""
         return self.engine.durable
 
     @property

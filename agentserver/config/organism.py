@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from agentserver.completion import LanguageModels, ReadyAgent
     from agentserver.config.code.editions import LoadedModules
     from agentserver.config.keys.endpoints import HttpEntry
+    from agentserver.config.keys.isolation import Isolation
     from agentserver.config.keys.models import Journal, Postgres
     from agentserver.config.yaml.secrets import Secrets
     from agentserver.contract import HandlerMetadata, HandlerResult
@@ -47,49 +48,6 @@ class SourceLine:
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
-
-
-@dataclass(frozen=True, slots=True)
-class Isolation:
-    """Process of an isolated listener, and the code that it imports behind its wall.
-
-    Args:
-        memory: bytes of address space.
-        cpu: seconds of processor time of one call.
-        files: open files at once.
-        disk: bytes that it may have written at one time.
-        read: files and folders that it may read in addition to the packages of its code, relative to the project.
-        scratch: whether it has a folder to write to.
-        ports: TCP ports that it may connect to.
-        recycle: calls after which it is replaced.
-        warm: processes that are started before messages are taken.
-        environment: the variables that it is given.
-        handler: the dotted path of the handler: a module and a function.
-        payloads: dotted paths of the classes that it takes.
-        replies: dotted paths of those that it answers with or stores.
-        settings_class: the dotted path of the class of its settings.
-        settings: their values, as the YAML has them.
-        lifespan: the dotted path of what gives its resources.
-        remote: whether its processes are on other machines.
-    """
-
-    memory: int = 512 * 10**6
-    cpu: float = 60.0
-    files: int = 64
-    disk: int = 16 * 10**6
-    read: tuple[str, ...] = ()
-    scratch: bool = True
-    ports: tuple[int, ...] = ()
-    recycle: int = 1000
-    warm: int = 2
-    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
-    handler: str = ""
-    payloads: tuple[str, ...] = ()
-    replies: tuple[str, ...] = ()
-    settings_class: str | None = None
-    settings: Mapping[str, Any] | None = field(default=None, repr=False)
-    lifespan: str | None = None
-    remote: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ Spans: TypeAlias = "tuple[tuple[int, int], ...]"
 """A set of characters: sorted disjoint ranges of code points, inclusive."""
 
 LAST: Final = 0x10FFFF
-ALL: Final[Spans] = ((0, LAST),)
 DIGITS: Final[Spans] = ((0x30, 0x39), (0x660, 0x2FFF), (0x3001, LAST))
 """Every decimal digit of any script (``\\d``), and no white space that a sample would show."""
 _LATIN: Final = 0x100

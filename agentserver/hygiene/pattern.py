@@ -334,10 +334,10 @@ class _Parser:
                 break
             low, rough = self.member(first=not ranges)
             estimated = estimated or rough
-            if (
-                self.at + 1 < len(self.text)
-                and self.text[self.at] == "-"
-                and self.text[self.at + 1] not in "[]"
+            if self.text[self.at : self.at + 1] == "-" and self.text[self.at + 1 : self.at + 2] not in (
+                "",
+                "[",
+                "]",
             ):
                 self.at += 1
                 high, open_end = self.member(first=False)
@@ -417,17 +417,22 @@ def _check_reading(parts: Parts, follow: Spans) -> Spans:
                 )
             _check_reading(part.body, follow if part.most == 1 else union((*first, *follow)))
         elif isinstance(part, Choice):
-            for at, branch in enumerate(part.branches):
-                if _has_group_at_end(branch, 1) or _has_group_at_end(branch, -1):
-                    raise PatternError(
-                        "must not begin or end an alternative with a repeated group, in which libxml2 errs: put the "
-                        "alternatives in parts of their own, or a character around the group"
-                    )
-                _check_reading(branch, follow)
-                for other in part.branches[at + 1 :]:
-                    _check_branches(branch, other, follow)
+            _check_choice(part, follow)
         follow = union((*first, *follow)) if _is_nullable((part,)) else first
     return follow
+
+
+def _check_choice(choice: Choice, follow: Spans) -> None:
+    """Check that each next character says which branch takes it."""
+    for at, branch in enumerate(choice.branches):
+        if _has_group_at_end(branch, 1) or _has_group_at_end(branch, -1):
+            raise PatternError(
+                "must not begin or end an alternative with a repeated group, in which libxml2 errs: put the "
+                "alternatives in parts of their own, or a character around the group"
+            )
+        _check_reading(branch, follow)
+        for other in choice.branches[at + 1 :]:
+            _check_branches(branch, other, follow)
 
 
 def _without_ending(parts: Parts) -> Parts:

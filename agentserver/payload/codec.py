@@ -96,7 +96,7 @@ class Codec(Protocol):
 
     @property
     def regular(self) -> bool:
-        """Whether byte counts determine the size of the markup (``shape.PayloadType.regular``)."""
+        """True if byte counts determine the size of the markup (``shape.PayloadType.regular``)."""
         ...
 
     @property

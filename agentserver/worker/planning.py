@@ -16,7 +16,8 @@ from agentserver.worker.wall.raising import Wall, WallError, missing
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from agentserver.config.organism import BoundListener, Isolation, Organism
+    from agentserver.config.keys.isolation import Isolation
+    from agentserver.config.organism import BoundListener, Organism
     from agentserver.wire.envelope import Bounds
 
 __all__ = ["WorkerPlan", "plan", "readable", "system", "walls"]

@@ -35,7 +35,7 @@ def test_an_organism_without_the_key_serves_nobody(home):
     ]  # it takes standard output for itself
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (result.returncode, result.stdout) == (2, "")
-    assert "has no mcp_server:, which says what is exposed" in result.stderr
+    assert "has no mcp_server:, which lists the exposed listeners" in result.stderr
 
 
 def test_check_names_what_cannot_be_a_tool(home):

@@ -296,7 +296,7 @@ class tell(metaclass=Odd): pass
     async with await place.server() as server:
         place.write("new", code=CODE + odd)
         kept, why = await reload(server, place.root / "organism.yaml")
-        assert kept.endswith("is not reloaded, and everything goes on as before:")
+        assert kept.endswith("is not reloaded, and nothing changes:")
         assert why == "SystemExit: odd"
         assert (await ask(server, "1")).text == "old 1"
         place.write("new")

@@ -13,8 +13,9 @@ from urllib.parse import urlsplit
 
 from agentserver.config.code.userland import Project
 from agentserver.config.findings import Mistakes, Severity, did_you_mean
+from agentserver.config.keys.isolation import Isolation
 from agentserver.config.keys.models import IncludedFile, OrganismFile
-from agentserver.config.organism import BoundListener, Isolation, Organism, SourceLine, refuse_call
+from agentserver.config.organism import BoundListener, Organism, SourceLine, refuse_call
 from agentserver.config.validation import merge_limits, parse
 from agentserver.config.yaml.secrets import Secrets
 from agentserver.config.yaml.sources import Sources, project_directory, shown_directory

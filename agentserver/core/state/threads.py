@@ -93,10 +93,6 @@ class Thread(NamedTuple):
             return None
         return self.owner, self.allowed
 
-    def with_inbox(self, inbox: tuple[Delivery, ...]) -> Thread:
-        """The thread with another inbox; ``_replace`` would cost three times as much."""
-        return _new(Thread, (*self[:6], inbox, *self[7:]))
-
     def with_children(self, children: Siblings, busy: int) -> Thread:
         """The thread with other children, of which so many are at work."""
         return _new(Thread, (*self[:5], children, *self[6:-1], busy))

@@ -31,7 +31,7 @@ STANDS = {
         EMPTY._replace(approvals=(DELIVERED,)),
     ],
     ThreadStage.WORKING: [
-        EMPTY.with_inbox((DELIVERED,)),
+        EMPTY._replace(inbox=(DELIVERED,)),
         EMPTY._replace(inbox=(DELIVERED,), approvals=(DELIVERED,)),
     ],
 }

@@ -73,7 +73,7 @@ async def test_a_server_is_given_the_named_environment_and_nothing_else(project)
 async def test_a_tool_that_asks_a_person_is_declined(project):
     async with project.running() as bed:
         (said,) = (await bed.call("asks")).text
-        assert said.startswith("the tool asked for the words of a person")
+        assert said.startswith("the tool asked for input from a person")
 
 
 async def test_a_huge_result_is_a_failure_and_one_beyond_a_line_ends_the_connection(project, monkeypatch):

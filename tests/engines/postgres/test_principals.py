@@ -81,7 +81,7 @@ async def test_a_change_is_known_at_every_server(store):
             await until(lambda: all(each.authenticate(token) for each in servers))
             who = servers[1].authenticate(token)
             await run_sync(tokens.revoke, store(), "ada")
-            await servers[1].revoked(who)
+            await servers[1].wait_revoked(who)
             await until(lambda: not any(each.authenticate(token) for each in servers))
 
 

@@ -17,7 +17,7 @@ from agentserver.ports.engine import PAGE
 from agentserver.pump import watches
 from tests.core.paper import Note
 from tests.machine import HANGS
-from tests.pump.desk import answer, desk
+from tests.pump.desk import answer, desk, until
 from tests.pump.pair import watched
 
 pytestmark = pytest.mark.anyio
@@ -108,7 +108,8 @@ async def test_a_request_at_another_server_reads_what_hints_carry(database, stat
         assert statements["standing"] > 0
         found = await cost(statements, b, handle.id)
         assert (found.pop("commit"), found.pop("hand in")) == (2 * MANY, MANY)
-        assert found.pop("settle") <= MANY  # written together
+        await until(lambda: statements["settle"])  # written late, maybe after all of the requests
+        assert found.pop("settle", 0) <= MANY  # written together
         assert found.pop("hint") <= 3 * MANY  # an arrival, its fate, the answer
         assert found == {}
 

@@ -272,7 +272,7 @@ def test_a_damaged_head_stops_the_start(journal):
 def test_the_verb_says_what_is_wrong_and_ends_with_one(journal):
     verb = ["journal", "verify", "--journal", str(journal)]
     done = CliRunner().invoke(cli, verb)
-    assert (done.exit_code, done.output.strip()) == (0, f"{journal}: everything is what was written")
+    assert (done.exit_code, done.output.strip()) == (0, f"{journal}: nothing was altered")
     with closing(sqlite3.connect(journal, isolation_level=None)) as connection:
         connection.execute("update step set at = at + 1 where number = 1")
     done = CliRunner().invoke(cli, verb)

@@ -209,7 +209,7 @@ def test_the_verbs(server, tmp_path):
     path = server.killed(tmp_path / "disk")
     done = run("restore", tmp_path / "copy", "--journal", path)
     assert done.exit_code == 0, done.output
-    assert f"the journal of before: {path}.before-restore-1" in done.output
+    assert f"previous journal: {path}.before-restore-1" in done.output
     path.unlink()
     path.with_name("j.head").write_bytes(server.path.with_name("j.head").read_bytes())
     done = run("vacuum", "--journal", path)

@@ -22,7 +22,7 @@ def forbid() -> None:
         Instruction(RETURN, 0, 0, refusal(errno.EPERM)),
         Instruction(RETURN, 0, 0, ALLOW),
     )
-    kept = ctypes.create_string_buffer(b"".join(each.packed() for each in code))
+    kept = ctypes.create_string_buffer(b"".join(each.pack() for each in code))
     given = seccomp._Program(len(code), ctypes.cast(kept, ctypes.c_void_p))
     libc = ctypes.CDLL(None, use_errno=True)
     assert libc.prctl(38, 1, 0, 0, 0) == 0

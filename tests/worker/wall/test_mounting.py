@@ -10,9 +10,9 @@ from tests.machine import HANGS
 ATTEMPT = """
 import sys
 from pathlib import Path
-from agentserver.worker.wall.landlock import mounted
+from agentserver.worker.wall.landlock import mount_scratch
 try:
-    print(mounted(Path(sys.argv[1]), "no number"))
+    print(mount_scratch(Path(sys.argv[1]), "no number"))
 except Exception:
     print("the child goes its own way")
 """

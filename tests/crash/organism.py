@@ -127,7 +127,7 @@ class Person:
 
 def pump(engine, person):
     bound = {name: Callee(one, HANDLERS[name]) for name, one in SHOP.blueprint.listeners.items()}
-    return Pump(SHOP, bound, engine, SystemClock(), observers=PumpHooks(approver=person))
+    return Pump(SHOP, bound, engine, SystemClock(), hooks=PumpHooks(approver=person))
 
 
 class Letter(NamedTuple):

@@ -334,11 +334,7 @@ class _Parser:
                 break
             low, rough = self.member(first=not ranges)
             estimated = estimated or rough
-            if self.text[self.at : self.at + 1] == "-" and self.text[self.at + 1 : self.at + 2] not in (
-                "",
-                "[",
-                "]",
-            ):
+            if re.compile(r"-[^][]", re.DOTALL).match(self.text, self.at):
                 self.at += 1
                 high, open_end = self.member(first=False)
                 if rough or open_end or high[0][0] < low[0][0]:

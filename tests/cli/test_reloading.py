@@ -148,7 +148,7 @@ def test_a_change_of_its_files_loads_the_organism_again(session, tmp_path):
     put(tmp_path / "organism.yaml", YAML.replace("name: teller", "name: other"))
     assert one.process.stderr.readline() == reloaded
     one.say("a text for a listener that is gone")
-    one.hear("teller is not there any more")
+    one.hear("teller was removed by a reload")
     one.say("a text for the first that there is")
     one.hear("third a text")
     one.say("@other 3")

@@ -68,7 +68,7 @@ def test_another_organism_that_would_have_blocked(shop):
     assert first == (
         f"{key()}: step 2: clerk -> till Sum: was let through, would have been blocked (till is no peer of clerk)"
     )
-    assert parted.startswith("  from here on: what these rules say of what really happened")
+    assert parted.startswith("  from here on: verdicts of these rules on recorded messages")
     assert "step 6: clerk -> till Sum" in second
     assert total == "1 conversation, 15 messages; changed: 2 blocked"
 

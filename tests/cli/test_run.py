@@ -308,7 +308,7 @@ def test_a_defect_of_the_prompt_is_not_taken_for_its_absence(choose, monkeypatch
     monkeypatch.setitem(sys.modules, "agentserver.gateways.console.lines", None)
     for name in [name for name in sys.modules if name.endswith("console.prompt")]:
         monkeypatch.delitem(sys.modules, name)
-    with pytest.raises(ModuleNotFoundError, match=r"console\.complete"):
+    with pytest.raises(ModuleNotFoundError, match=r"console\.lines"):
         choose()
 
 

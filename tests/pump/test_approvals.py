@@ -271,7 +271,7 @@ async def test_a_restart_without_anybody_to_ask_denies_it(tmp_path):
 
 async def leave(place, said, at):
     """What another process does."""
-    return await anyio.to_thread.run_sync(journal_answers.leave, place.path, said, at)
+    return await anyio.to_thread.run_sync(journal_answers.leave_answer, place.path, said, at)
 
 
 @pytest.mark.parametrize(("said", "told"), [(Said.ONCE, "told: re: hi"), (Said.DENY, "told: denied")])
@@ -362,7 +362,7 @@ async def test_an_answer_that_cannot_be_carried_out_is_a_denial(said, monkeypatc
     def breaking(*_):
         raise LookupError("a bug of ours")
 
-    monkeypatch.setattr(approving, "Approve", breaking)
+    monkeypatch.setattr(approving.Step, "approve", breaking)
     async with shop(Person()) as d, anyio.create_task_group() as tasks:
         found = await asking(d, tasks)
         (approval,) = await waits(d)

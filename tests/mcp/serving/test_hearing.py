@@ -22,13 +22,13 @@ async def produce(words):
 
 async def test_early_words_reach_their_call_while_others_take_the_places_they_had():
     hearing, told = ProgressRouter(), []
-    await hearing.hear(produce(early("first", 2)), "other", told.append)
+    await hearing.route(produce(early("first", 2)), "other", told.append)
 
     async def tell(text):
         told.append(text)
-        await hearing.hear(produce(early("second", EARLY)), "third", told.append)
+        await hearing.route(produce(early("second", EARLY)), "third", told.append)
 
-    await hearing.hear(produce([]), "first", tell)
+    await hearing.route(produce([]), "first", tell)
     assert told == ["first 0", "first 1"]
 
 
@@ -41,7 +41,7 @@ async def test_a_call_that_comes_again_keeps_its_progress_when_the_one_before_en
 
     async def cut_off():
         with before:
-            await hearing.hear(silence(), "first", told.append)
+            await hearing.route(silence(), "first", told.append)
 
     async def silence():
         await anyio.sleep_forever()
@@ -50,7 +50,7 @@ async def test_a_call_that_comes_again_keeps_its_progress_when_the_one_before_en
     async with anyio.create_task_group() as tasks, sending, receiving:
         tasks.start_soon(cut_off)
         await anyio.wait_all_tasks_blocked()
-        tasks.start_soon(hearing.hear, receiving, "first", tell)
+        tasks.start_soon(hearing.route, receiving, "first", tell)
         await anyio.wait_all_tasks_blocked()
         before.cancel()
         await anyio.wait_all_tasks_blocked()

@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import click
 
 from agentserver.cli import project
-from agentserver.config.keys.endpoints import LOCAL, HttpEntry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from importlib.resources.abc import Traversable
 
     from agentserver.config import Organism
+    from agentserver.config.keys.endpoints import HttpEntry
 
 SUFFIX = ".txt"
 SCHEMA = Path("config/organism.schema.json")
@@ -301,6 +301,8 @@ def deployment_files(organism: Organism) -> Iterator[tuple[Path, str]]:
     Raises:
         ValueError: the organism binds no fixed port.
     """
+    from agentserver.config.keys.endpoints import LOCAL, HttpEntry
+
     served = Path(os.path.realpath(organism.files[0])).relative_to(organism.project).as_posix()
     folder = files("agentserver.cli") / "scaffold" / "deploy"
     door = organism.door or HttpEntry()

@@ -186,6 +186,7 @@ class Watches:
     def pass_on(self, outcome: Outcome) -> None:
         """Pass on the events of a committed step, and remember them for watchers that start soon."""
         key, version = outcome.conversation.id, outcome.conversation.version
+        self._remote.pop(key, None)  # what another process said before this step is not the latest any longer
         if not self._engine.durable:  # it has them in memory, and keeps more of conversations that are read
             self.deliver(key, outcome.replies)
             return

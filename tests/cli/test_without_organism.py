@@ -136,7 +136,7 @@ def test_without_an_organism_the_journal_of_its_place_is_read_and_that_no_secret
     Path("organism.yaml").unlink()
     assert kept[1] in verb("conversations")
     for args in (["trace", kept[1]], ["dead", "list"], ["dead", "show", kept[0]], ["approvals"]):
-        assert "its secrets are not taken out" in verb(*args)
+        assert "its secrets are not redacted" in verb(*args)
     Path("out/journal.sqlite").rename("elsewhere.sqlite")
     assert "name a file, or begin with: agentserver init" in verb("conversations", status=2)
     assert kept[1] in verb("conversations", "--journal", "elsewhere.sqlite")

@@ -9,7 +9,7 @@ from functools import partial
 
 import anyio
 import pytest
-from agentserver.cli.reloading import reload
+from agentserver.cli.host import reload
 
 from agentserver import assembly
 from agentserver.assembly import ReloadRefusal, ReloadResult, build

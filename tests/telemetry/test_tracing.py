@@ -228,8 +228,8 @@ async def test_a_collector_that_hangs_slows_nothing_down():
 
 
 async def test_an_extra_that_is_missing_is_named_where_the_file_asks_for_it(monkeypatch, caplog):
-    monkeypatch.setattr("agentserver.extras.installed", lambda extra: False)
-    monkeypatch.setattr("agentserver.assembly.installed", lambda extra: False)
+    monkeypatch.setattr("agentserver.extras.is_installed", lambda extra: False)
+    monkeypatch.setattr("agentserver.assembly.is_installed", lambda extra: False)
     with pytest.raises(MissingExtraError, match="otel"):
         async with build(replace(SHOP, otel=Otel("http://127.0.0.1:9"))):
             pass

@@ -107,7 +107,7 @@ def test_a_database_that_loses_acknowledged_commits_is_refused_unless_asked_for(
 
 
 def test_the_engine_without_its_extra_names_the_command(project, monkeypatch):
-    monkeypatch.setattr("agentserver.config.keys.models.installed", lambda extra: extra != "postgres")
+    monkeypatch.setattr("agentserver.config.keys.models.is_installed", lambda extra: extra != "postgres")
     (found,) = project.findings(ONE + "engine: {postgres: {}}\n")
     assert found.startswith(
         "organism.yaml:7: engine.postgres: needs the extra postgres: in a checkout, pip install"

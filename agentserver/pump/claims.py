@@ -28,7 +28,6 @@ if TYPE_CHECKING:
         Iterable,
         Mapping,
         MutableMapping,
-        Sequence,
     )
     from typing import Any
 
@@ -59,7 +58,7 @@ class Copies:
         bounds: quotas of principals, and approvals.
         turns: deliveries that wait for a worker, for their listener, and behind suspects.
         cancel: stops the handler that runs on a thread; its result is void.
-        moved: is called with conversations that were dropped, as they were.
+        moved: is called with the dropped conversations, each with whether it waits for a person.
     """
 
     kept: tuple[Engine, ClaimTable]
@@ -67,7 +66,7 @@ class Copies:
     bounds: tuple[Accounts, PendingApprovals]
     turns: tuple[RunQueue, Schedule, Probation]
     cancel: Callable[[str], None]
-    moved: Callable[[Sequence[Conversation]], None]
+    moved: Callable[[Mapping[str, bool]], None]
 
     def keep(self, conversation: Conversation, claim: Claim) -> None:
         """Keep a conversation at work under a claim."""
@@ -93,7 +92,7 @@ class Copies:
         """Drop conversations with all their queued deliveries: no decision about them is made here any longer."""
         live, _, _ = self.work
         gone = set(conversations)
-        found = [live[key] for key in gone if key in live]
+        lost = {key: bool((one := live.get(key)) and one.approvals()) for key in gone}
         for key in gone:
             self.forget(key)
         queue, schedule, probation = self.turns
@@ -101,7 +100,7 @@ class Copies:
         for delivery in queue.drop(gone):
             schedule.release(delivery.to)
         probation.drop(gone)
-        self.moved(found)
+        self.moved(lost)
 
     def forget(self, conversation: str) -> None:
         """Forget a conversation with all that is at work in it; what waits for its turn finds it gone."""

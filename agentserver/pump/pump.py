@@ -387,9 +387,9 @@ class Pump:
             self._handles.tell(progress)
             self._watches.tell(progress)
 
-    def _show_moved(self, conversations: Sequence[Conversation]) -> None:
+    def _show_moved(self, lost: Mapping[str, bool]) -> None:
         """Keep showing gateways conversations that this process lost."""
-        self.entrance.views.keep_showing(conversations)
+        self.entrance.views.keep_showing(lost)
 
     async def _show_gained(self, conversations: Collection[str]) -> None:
         """Show gateways the earlier events of conversations before new ones occur here."""

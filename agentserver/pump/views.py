@@ -15,7 +15,7 @@ from agentserver.pump.schedule import backoff
 from agentserver.supervision import Ending, start_helper
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Mapping
 
     from agentserver.core.state.approvals import Approval
     from agentserver.core.state.conversation import Conversation
@@ -46,7 +46,7 @@ class Views:
         self._engine = engine
         self._handles, self._watches, self._miss = handles, watches, miss
         self.known: dict[str, Conversation] = {}
-        self._gone: asyncio.Queue[Conversation] = asyncio.Queue()
+        self._gone: asyncio.Queue[tuple[str, bool]] = asyncio.Queue()
         self._unread: dict[str, bool] = {}  # with whether a person is asked
         self._missed = asyncio.Event()
 
@@ -75,8 +75,8 @@ class Views:
     async def _follow_moves(self) -> None:
         """Keep showing conversations that moved to another process."""
         while True:
-            one = await self._gone.get()
-            await self._see(News(one.id, UNDECIDED, asks=bool(one.approvals())))
+            conversation, asks = await self._gone.get()
+            await self._see(News(conversation, UNDECIDED, asks=asks))
 
     async def _show_again(self, stir: Callable[[], None]) -> None:
         """Retry news that could not be read when it came."""
@@ -164,8 +164,11 @@ class Views:
                 await self._show(News(conversation, UNDECIDED))
             self.known.pop(conversation, None)
 
-    def keep_showing(self, conversations: Iterable[Conversation]) -> None:
-        """Keep showing conversations that this process has lost."""
-        for one in conversations:
-            if self._looked_at(one.id) or one.approvals():
-                self._gone.put_nowait(one)
+    def keep_showing(self, lost: Mapping[str, bool]) -> None:
+        """Keep showing conversations that this process has lost, each with whether it waits for a person.
+
+        One that was not in memory counts too: its events go to watchers here.
+        """
+        for conversation, asks in lost.items():
+            if asks or self._looked_at(conversation):
+                self._gone.put_nowait((conversation, asks))

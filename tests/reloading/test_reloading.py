@@ -9,10 +9,10 @@ from functools import partial
 
 import anyio
 import pytest
-from agentserver.cli.host import reload
 
 from agentserver import assembly
 from agentserver.assembly import ReloadRefusal, ReloadResult, build
+from agentserver.cli.host import reload
 from agentserver.config import ConfigError, load
 from agentserver.contract import SystemError
 from agentserver.engines.memory import MemoryEngine

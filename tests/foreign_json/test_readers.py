@@ -51,7 +51,7 @@ def refuses(read, data):
 def framed(data):
     reader = FrameReader(1 << 22)
     reader.feed(len(data).to_bytes(HEAD, "big") + data)
-    return reader.next()
+    return reader.take_frame()
 
 
 def framed_or_spoken(data):
@@ -117,7 +117,7 @@ READERS = {
         b"[%s]",
     ),
     "agentserver/cli/send.py": (
-        lambda data: send._message(Context(), data.decode("utf-8", "surrogateescape")),
+        lambda data: send._read_message(Context(), data.decode("utf-8", "surrogateescape")),
         b"[%s]",
     ),
 }
@@ -148,7 +148,7 @@ def importers():
         ("agentserver.foreign_json.reading", each)
         for each in ("parse_json", "parse_json_or_raise", "count_json")
     }
-    names |= {("agentserver.foreign_json.models", "ForeignModel"), ("agentserver.payload.json.values", "read"),
+    names |= {("agentserver.foreign_json.models", "ForeignModel"), ("agentserver.payload.json.values", "read_json"),
               ("agentserver.foreign_json", "reading"), ("agentserver.worker.frames", "read_frame")}  # fmt: skip
     for module in modules():
         if module.path.startswith("agentserver/foreign_json/"):

@@ -43,7 +43,7 @@ class Sink:
 def test_attempts_and_nothing_else_become_lines():
     sink = Sink()
     attempt = AuditRecord(Event.ATTEMPTED, 1.0, "c1", "t1", "a", "b", detail=handoff(MEMBERS))
-    HandoffRecord(sink).observe((AuditRecord(Event.SENT, 1.0, "c1", "t1"), attempt))
+    HandoffRecord(sink)((AuditRecord(Event.SENT, 1.0, "c1", "t1"), attempt))
     expected = {**MEMBERS, "conversation": "c1"}
     (found,) = sink.records
     assert dict(found.members) == expected
@@ -55,5 +55,5 @@ def test_a_line_of_the_chain_is_byte_for_byte_what_earlier_servers_wrote():
     before = HandoffEntry(tuple({**json.loads(json.dumps(MEMBERS)), "conversation": "c1"}.items()))
     sink, codec = Sink(), derive_kept(HandoffAttempt)
     kept = codec.load(codec.dump(handoff(MEMBERS)))
-    HandoffRecord(sink).observe((AuditRecord(Event.ATTEMPTED, 1.0, "c1", "t1", detail=kept),))
+    HandoffRecord(sink)((AuditRecord(Event.ATTEMPTED, 1.0, "c1", "t1", detail=kept),))
     assert seal_record(sink.records[0], Seal()) == seal_record(before, Seal())

@@ -56,7 +56,7 @@ def to_svg(graph: Graph) -> str:
     """Write a self-contained SVG: no script, font or external image."""
     drawn = draw_picture(graph)
     notes = drawn.graph.notes
-    width = max(drawn.width, max(map(len, notes)) * 6.6 + 2 * PADDING)
+    width = max(drawn.width, max(map(len, notes), default=0) * 6.6 + 2 * PADDING)
     height = drawn.height + 20 * len(notes)
     root = etree.Element(f"{{{SVG}}}svg", nsmap={None: SVG})  # type: ignore[dict-item]
     for key, value in {"width": width, "height": height}.items():

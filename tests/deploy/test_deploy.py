@@ -244,7 +244,7 @@ def test_a_port_that_is_another_at_each_start_is_refused(command, tmp_path):
     organism.write_text(organism.read_text("utf-8").replace("8420", "0"), "utf-8")
     refused = command("init", str(folder), "--deploy")
     assert refused.exit_code == UNUSABLE
-    assert "http.bind: port 0 is another port at each start" in refused.output
+    assert "http.bind: port 0 changes at each start" in refused.output
 
 
 def test_a_path_with_spaces_and_signs_of_systemd_is_one_word_of_unit_and_container(command, tmp_path):

@@ -104,7 +104,7 @@ def test_check_prints_the_bits_of_the_reader_and_imports_no_provider():
     kept = sys.modules.pop("bureau", None)
     before = set(sys.modules)
     shown = CliRunner().invoke(cli, ["check", str(FOLDER / "references.yaml")]).output
-    assert "reader is quarantined: Verdict tells 2.0 bits a message" in shown
+    assert "reader is quarantined: Verdict carries 2.0 bits a message" in shown
     assert not {"pydantic_ai", "openai", "anthropic", "mcp"} & (set(sys.modules) - before)
     sys.modules.pop("bureau", None)
     if kept is not None:

@@ -211,7 +211,7 @@ class _Parser:
             count = self.count()
             if count is None:
                 parts.extend(body)
-            elif body and count != (1, 1):
+            elif body:
                 parts.append(Repeat(*count, body, grouped))
         return tuple(parts)
 
@@ -406,7 +406,7 @@ def _check_reading(parts: Parts, follow: Spans) -> Spans:
         if isinstance(part, Repeat):
             if part.least != part.most:
                 _check_disjoint(first, follow)
-            if part.most != 1 and _has_group_at_end(part.body, -1):
+            if (part.least, part.most) != (0, 1) and _has_group_at_end(part.body, -1):
                 raise PatternError(
                     "must not end a repeated part with a repeated group, in which libxml2 errs: put a character behind "
                     "the inner group, as in (a(,b)*;)*"

@@ -198,7 +198,9 @@ PATTERNS = st.recursive(
     lambda inner: st.one_of(
         st.lists(inner, min_size=1, max_size=3).map("".join),
         st.tuples(inner, inner).map("({0[0]}|{0[1]})".format),
-        st.tuples(inner, st.sampled_from(["?", "*", "+", "{2}", "{0,2}"])).map("({0[0]}){0[1]}".format),
+        st.tuples(inner, st.sampled_from(["?", "*", "+", "{1}", "{2}", "{0,2}"])).map(
+            "({0[0]}){0[1]}".format
+        ),
     ),
     max_leaves=6,
 )
@@ -299,9 +301,9 @@ QUANTIFIED = st.recursive(
     lambda inner: st.one_of(
         st.lists(inner, min_size=1, max_size=3).map("".join),
         st.lists(inner, min_size=2, max_size=3).map(lambda each: f"({'|'.join(each)})"),
-        st.tuples(inner, st.sampled_from(["?", "*", "+", "{2}", "{0,3}", "{2,}", "{1,40}"])).map(
-            "({0[0]}){0[1]}".format
-        ),
+        st.tuples(
+            inner, st.sampled_from(["?", "*", "+", "{1}", "{0,1}", "{2}", "{0,3}", "{2,}", "{1,40}"])
+        ).map("({0[0]}){0[1]}".format),
     ),
     max_leaves=8,
 )
@@ -343,6 +345,18 @@ def test_every_engine_reads_a_pattern_of_the_dialect_alike(text, words):
         if len(word) < 200:
             found = bool(python.fullmatch(word))
             assert (judge.verdict("v", word), bool(portable.fullmatch(word))) == (found, found)
+
+
+@pytest.mark.parametrize(
+    ("text", "sample"), [("[A-Z]{2}[0-9]{1}", "AA0"), ("(ab){1}", "ab"), ("b{1}(-[a-z]+)*", "b-aa")]
+)
+def test_a_part_that_occurs_once_by_count_is_a_part(text, sample):
+    assert pattern.write_sample(pattern.read_xsd_pattern(text), 1) == sample
+
+
+def test_a_part_that_occurs_once_by_count_competes_like_any_other():
+    with pytest.raises(pattern.PatternError, match="two ways"):
+        pattern.read_xsd_pattern("a*a{1}b+")
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,7 @@ class Storage:
         self.now, self.away = 0.0, False
         self.kept = MemoryEngine(recorded=True)
         self.rows: dict[str, Row] = {}
+        self.closed: set[str] = set()
         self.leases: dict[int, Lease] = {}
         self.inbox: dict[str, Handed] = {}
         self.tokens: dict[str, int] = {}
@@ -209,7 +210,9 @@ class SharedEngine(MemoryEngine):
 
     def _has(self, conversation: str, claim: Claim) -> bool:
         row = self.storage.rows.get(conversation)
-        return row is None or (row.owner, row.epoch) == claim
+        if row is None:  # nothing is committed in it yet, or another process has closed it
+            return conversation not in self.storage.closed
+        return (row.owner, row.epoch) == claim
 
     def _free(self, conversation: str) -> bool:
         row = self.storage.rows.get(conversation)
@@ -282,6 +285,7 @@ class SharedEngine(MemoryEngine):
         row.rested = self.storage.now
         if outcome.conversation.closed:
             del self.storage.rows[key]
+            self.storage.closed.add(key)
             self.mine.pop(key, None)
             self.storage.stir()
         asks = bool(outcome.asked) or any(record.event in _SETTLED for record in outcome.records)

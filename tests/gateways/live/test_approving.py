@@ -105,13 +105,13 @@ def test_a_denial_needs_no_reading(running, asked, visit):
     )
 
 
-def test_what_does_not_wait_any_more_is_not_answered(running, asked, visit):
+def test_a_message_that_no_longer_waits_is_not_answered(running, asked, visit):
     page = visit(running, path="/#/approvals")
     page.get_by_role("link", name="Read and decide: clerk to bank").click()
     expect(page.get_by_role("button", name="Deny")).to_be_visible()
     running.do(asked.close())
     page.get_by_role("button", name="Deny").click()
-    expect(page.get_by_role("alert")).to_contain_text("any more")
+    expect(page.get_by_role("alert")).to_contain_text("no longer waits")
 
 
 def test_a_viewer_reads_no_content_and_decides_nothing(running, asked, visit):

@@ -1,7 +1,7 @@
 // Approvals: what waits for a person, one of them whole, and who decided what.
 
 import { paced, read, send } from "./api.js";
-import { button, day, el, lines, link, put, replace, sign, spaced, span, table, way } from "./dom.js";
+import { button, day, el, lines, link, replace, sign, spaced, span, table, way } from "./dom.js";
 import { concerns } from "./news.js";
 import { lineage } from "./lineage.js";
 
@@ -57,6 +57,8 @@ function card(each, timers) {
     el("p", {}, link(["approvals", each.id], `Read and decide: ${each.sender} to ${each.to}`)));
 }
 
+const GONE = "It no longer waits for a decision.";
+
 async function one(key, { say, me }) {
   const each = await read("approvals", key);
   const timers = new Set();
@@ -70,7 +72,7 @@ async function one(key, { say, me }) {
       say(`${words}: ${each.sender} to ${each.to}, ${each.root}`);
       location.hash = "#/approvals";
     } catch (error) {
-      replace(fault, error.message);
+      replace(fault, error.status === 404 ? GONE : error.message);
     }
   }
 
@@ -112,7 +114,7 @@ async function one(key, { say, me }) {
     node,
     shown: () => seen.observe(end),
     news: (told) => concerns(told, (hop) => EVENTS.has(hop.event)) && read("approvals", key).catch((error) => {
-      if (error.status === 404) put(replace(fault), "It does not wait any more.");
+      if (error.status === 404) replace(fault, GONE);
     }),
     stop: () => {
       clearInterval(clock);

@@ -22,7 +22,7 @@ from agentserver.cli import cli
 from agentserver.cli.process import Format, JsonFormatter, Level, Logging, TextFormatter, configure
 from agentserver.config.yaml.secrets import MIN_LENGTH, RedactingFilter, Secrets
 from agentserver.provenance.evidence.labels import Call, Leaf, Mode
-from agentserver.provenance.explaining import explain, without
+from agentserver.provenance.explanation import explain, redact_verdict
 from agentserver.provenance.policy.declarations import Effect, Rule
 from agentserver.provenance.seen.derived import Later
 from agentserver.provenance.verdict import Decision, Finding, Verdict
@@ -80,7 +80,7 @@ def told(value: str) -> Verdict:
 def test_no_length_survives_an_explanation():
     for length in LENGTHS:
         value = secret(length)
-        verdict = without(told(value), Secrets.of([value]).redact)
+        verdict = redact_verdict(told(value), Secrets.of([value]).redact)
         assert not shown_of(value, explain(verdict)), length
 
 

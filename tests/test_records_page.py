@@ -9,7 +9,7 @@ from pathlib import Path
 from agentserver.core.records.audit import AuditRecord, Event
 from agentserver.core.records.details import NAMES, GuardNote
 from agentserver.findings import Delegation, Exposed, FindingFacts, Findings, RecordText, Trail, TrailHop
-from agentserver.provenance.explaining import MOST
+from agentserver.provenance.explanation import MOST
 from agentserver.trace.text import json_lines
 
 PAGE = (Path(__file__).parents[1] / "docs" / "records.md").read_text("utf-8")

@@ -266,7 +266,7 @@ def _provenance_lines(
     """Yield the lines about provenance."""
     report = flow_report(organism, provenance, codecs)
     yield f"provenance: {provenance.policy.mode}"
-    yield from (f"  {line}" for line in report.told())
+    yield from (f"  {line}" for line in report.listener_lines())
     yield from _memory_lines(organism, provenance)
     for name in sorted(provenance.quarantined):
         for payload, found in _channels(organism, codecs, name):
@@ -283,13 +283,13 @@ def _provenance_lines(
 
 def flow_report(organism: Organism, provenance: Provenance, codecs: Codecs) -> FlowReport:
     """Classify the organism's listeners and find the paths from source to sink."""
-    from agentserver.provenance.flows import flows
+    from agentserver.provenance.flows import find_flows
 
     capacities = {}
     for name in provenance.quarantined:
         bits = [found.bits for _, found in _channels(organism, codecs, name) if found.bits < inf]
         capacities[name] = max(bits, default=0.0)
-    return flows(provenance.policy, _peers(organism), capacities)
+    return find_flows(provenance.policy, _peers(organism), capacities)
 
 
 def _peers(organism: Organism) -> dict[str, list[str]]:
@@ -302,10 +302,10 @@ def _memory_lines(organism: Organism, provenance: Provenance) -> Iterator[str]:
     """Yield a line for each kind of memory that untrusted text can reach; a source's own is untrusted anyway."""
     from agentserver.guards.lineage.exposure import Recall
     from agentserver.guards.lineage.trusted import carriers
-    from agentserver.provenance.flows import entered
+    from agentserver.provenance.flows import find_reachable
 
     policy, peers = provenance.policy, _peers(organism)
-    reached = entered(policy, peers, organism.addressed)
+    reached = find_reachable(policy, peers, organism.addressed)
     carrying = carriers(policy, provenance.memory, peers, organism.addressed)
     matters = [name for name in peers if name in reached | carrying and not policy.classify(name).source]
     for recall in Recall:
@@ -413,7 +413,7 @@ def graph_command(
 def _flow_graph(organism: Organism, codecs: Codecs) -> Graph:
     """Draw the paths from sources to sinks, with the checks between them as notes."""
     from agentserver.graph import Graph
-    from agentserver.provenance.flows import kinds
+    from agentserver.provenance.flows import describe_class
 
     about = "untrusted sources and the actions they can influence"
     if organism.provenance is None:
@@ -423,7 +423,7 @@ def _flow_graph(organism: Organism, codecs: Codecs) -> Graph:
     report = flow_report(organism, organism.provenance, codecs)
     classes = dict(report.classes)
     steps = {pair for flow in report.flows for pair in zip(flow.path, flow.path[1:], strict=False)}
-    part = {name: f"{name} ({kinds(classes[name])})" for pair in steps for name in pair}
+    part = {name: f"{name} ({describe_class(classes[name])})" for pair in steps for name in pair}
     drawn = tuple(
         replace(
             bound.listener,

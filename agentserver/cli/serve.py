@@ -143,9 +143,9 @@ def command(ctx: click.Context, organism: Path | None, *, console: bool, reloads
         project.refuse(ctx, f"{why} (a line 'http: {{}}' opens it at 127.0.0.1:8420)")
     require("agentserver serve", "http")
     if loaded.provenance is not None:
-        from agentserver.provenance.arrays import ready  # most organisms have none
+        from agentserver.provenance.arrays import import_numpy  # most organisms have none
 
-        ready()
+        import_numpy()
     from agentserver.gateways.http.serving import bind, tls
 
     keys = loaded.door

@@ -1,8 +1,7 @@
-"""Value provenance: where the words of a call come from, and whether they may drive it.
+"""Value provenance: the origin of every value in a call, and whether it may drive the call.
 
-The library face is here; the pure engine is in the modules it is made of (``ledger``, ``judgement``, ``policy``). All
-is imported when it is first used: what a payload is marked with needs nothing beside, the engine the extra
-``provenance``.
+Exports the library's public names; the pure engine is in ``ledger``, ``judgement`` and ``policy``. Every import is
+lazy: marking a payload needs no extra package, the engine needs the extra ``provenance``.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from agentserver.provenance.confidentiality.readers import Readers
     from agentserver.provenance.evidence.labels import Call, Leaf, Mode, Observation, Role, Standing, Trust
     from agentserver.provenance.evidence.leaves import leaves
-    from agentserver.provenance.explaining import explain
+    from agentserver.provenance.explanation import explain
     from agentserver.provenance.judgement import judge
     from agentserver.provenance.ledger import Ledger
     from agentserver.provenance.library.compat import (
@@ -91,7 +90,7 @@ _HOMES = {
     "Trust": "evidence.labels",
     "Verdict": "verdict",
     "Violation": "library.compat",
-    "explain": "explaining",
+    "explain": "explanation",
     "judge": "judgement",
     "leaves": "evidence.leaves",
     "read_policy": "policy.file",

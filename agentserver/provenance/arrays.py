@@ -1,7 +1,7 @@
-"""Numpy, which the engine computes with, or the extra that brings it by its name.
+"""Lazy import of numpy, the engine's only dependency.
 
-Owns the one import of it. Numpy takes a tenth of a second to import, and most of what the engine is asked needs no
-array; so it is imported with the first one. That the extra is there is asked at once.
+Numpy takes a tenth of a second to import, and most judgements need no array, so the first use of an array imports it. A
+missing extra is reported as soon as this module is imported.
 """
 
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 else:
 
     class _Numpy:
-        """The names of numpy, each looked up once."""
+        """Proxy that imports numpy at the first attribute and caches each attribute."""
 
         def __getattr__(self, name: str) -> object:
             import numpy as np
@@ -26,9 +26,9 @@ else:
 
     np = _Numpy()
 
-__all__ = ["np", "ready"]
+__all__ = ["import_numpy", "np"]
 
 
-def ready() -> None:
-    """Import numpy now: a server for many does not come to it, and to files that it opens, at its first judgement."""
+def import_numpy() -> None:
+    """Import numpy now, so that a server for many clients does not open its files during the first judgement."""
     _ = np.uint64

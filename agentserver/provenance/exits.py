@@ -1,8 +1,7 @@
-"""The content that goes out with a call: whether its receivers may read it, and what the call tells by its choices.
+"""Confidentiality checks of a call: whether its receivers may read the content, and how much its choices reveal.
 
-Owns the receivers of a call, the search for private content among what it says and the count of its choices.
-Refuses to decide: it gives what it found, and the judge says what becomes of it. Exact evidence holds for every sender,
-choices count for an exposed one.
+Finds the receivers of a call, the private content it sends them and the choices it makes. The judge decides what
+follows. Private content is checked for every sender, choices only for an exposed one.
 """
 
 from __future__ import annotations
@@ -46,27 +45,27 @@ EXCERPT: Final = 160
 """Longest quotation of private content, in characters."""
 
 RECEIVERS: Final = 1000
-"""Receivers of one call that are asked about; with more of them, no private content goes out at all."""
+"""Maximum receivers of one call that are checked. With more of them, no private content may be sent."""
 
 
-LOOKED_AT: Final = 64
-"""Texts with one link that are asked where they came from."""
+LINK_TEXTS: Final = 64
+"""Maximum texts with one link whose origin is checked."""
 
 DIGITS: Final = 20
-"""Digits of a number that is counted as one."""
+"""Maximum digits of a value that is counted as a number."""
 
-_OUT: Final = ArgumentRule("", Role.DESTINATION)
-_ALONG: Final = ArgumentRule("", Role.PAYLOAD)
-_TOLD: Final = {Role.DESTINATION, Role.QUANTITY, Role.TIME, Role.PAYLOAD, Role.INERT}
-"""Roles of what a receiver is told. What a selector chooses, the receiving listener looks up."""
-
-
-Ruled: TypeAlias = tuple[Leaf, ArgumentRule]
-"""An argument of a call with its rule."""
+_FETCHED: Final = ArgumentRule("", Role.DESTINATION)
+_SENT_ALONG: Final = ArgumentRule("", Role.PAYLOAD)
+_DISCLOSING_ROLES: Final = {Role.DESTINATION, Role.QUANTITY, Role.TIME, Role.PAYLOAD, Role.INERT}
+"""Roles whose values the receiver can read. A selector is left out: the listener resolves it."""
 
 
-class Broken(NamedTuple):
-    """A rule about exits that a call breaks, with the argument that does where it is one."""
+RuledArgument: TypeAlias = tuple[Leaf, ArgumentRule]
+"""Argument of a call with its rule."""
+
+
+class Breach(NamedTuple):
+    """Rule about confidentiality that a call breaks, with the argument that breaks it if there is one."""
 
     rule: Rule
     leaf: Leaf | None
@@ -74,87 +73,91 @@ class Broken(NamedTuple):
     evidence: Evidence | None = None
 
 
-def broken(ledger: Ledger, policy: Policy, call: Call, said: Sequence[Ruled]) -> Iterator[Broken]:
-    """Every rule about confidentiality that a call breaks.
+def find_breaches(
+    ledger: Ledger, policy: Policy, call: Call, said: Sequence[RuledArgument]
+) -> Iterator[Breach]:
+    """Find every rule about confidentiality that a call breaks.
 
-    Choices are told from half of their budget on, or all of them where the policy says what is done about them.
+    Choices are reported from half of their budget on, or always if the policy declares an effect for them.
 
     Args:
         ledger: what the conversation has seen.
-        policy: what is declared.
-        call: what is judged.
-        said: its arguments that are not blank, with their rules.
+        policy: the declared policy.
+        call: the call to judge.
+        said: its non-blank arguments, with their rules.
     """
     kind = policy.classify(call.sink)
     if not ledger.private and (not ledger.tainted or (kind.sink and not kind.source)):
         return
-    ruled = ruled_at_exit(kind, said)
-    yield from leaks(ledger, ruled)
-    parts = choices(ledger, policy, call, ruled)
+    ruled = apply_exit_rules(kind, said)
+    yield from find_leaks(ledger, ruled)
+    parts = list_choices(ledger, policy, call, ruled)
     if not parts:
         return
     bits, spent = total(parts), ledger.exit_bits
     told = f"{bits:.1f} bits ({', '.join(f'{part.what} {part.bits:.1f}' for part in parts)}); "
     sums = f"{spent + bits:.1f} of {policy.exit_budget:g} with those before"
     if spent + bits > policy.exit_budget:
-        yield Broken(Rule.EXIT_BUDGET, None, told + sums)
+        yield Breach(Rule.EXIT_BUDGET, None, told + sums)
     elif spent + bits >= policy.exit_budget / 2 or policy.declares(Rule.CHOICES, call.sink):
-        yield Broken(Rule.CHOICES, None, told + sums)
+        yield Breach(Rule.CHOICES, None, told + sums)
 
 
-def without_idle_choices(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The findings without the choices of a call that is refused for another reason: nothing is told by it."""
+def drop_idle_choices(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Drop findings about choices if the call is refused for another reason, since it then reveals nothing."""
     found = tuple(findings)
     refused = any(one.effect is Effect.BLOCK and one.rule is not Rule.CHOICES for one in found)
     return tuple(one for one in found if not refused or one.rule is not Rule.CHOICES)
 
 
-def bits_of(ledger: Ledger, policy: Policy, call: Call) -> float:
-    """The bits that a call carries out by its choices, given what was known before it."""
+def count_bits(ledger: Ledger, policy: Policy, call: Call) -> float:
+    """Count the bits that a call reveals by its choices, given the knowledge before it."""
     if not ledger.tainted or not (call.exposed or ledger.private.pools):
         return 0.0
     leaves = (leaf for leaf in call.arguments if text_of(leaf.value).strip())
     said = tuple((leaf, policy.argument(call, leaf)) for leaf in leaves)
-    return total(choices(ledger, policy, call, ruled_at_exit(policy.classify(call.sink), said)))
+    return total(list_choices(ledger, policy, call, apply_exit_rules(policy.classify(call.sink), said)))
 
 
-def ruled_at_exit(kind: ListenerClass, said: Sequence[Ruled]) -> Sequence[Ruled]:
-    """The arguments of a call with their rules as of an exit.
+def apply_exit_rules(kind: ListenerClass, said: Sequence[RuledArgument]) -> Sequence[RuledArgument]:
+    """Apply the rules of an exit to the arguments of a call.
 
-    At a listener without consequences each value that leads out is a destination, whatever its field is called, and
-    all else goes along with it.
+    At a listener without consequences every value that leads out is a destination, regardless of its field's name, and
+    every other value is sent along with it.
     """
-    return said if kind.sink else tuple((leaf, _at_fetch(kind, leaf, rule)) for leaf, rule in said)
+    return said if kind.sink else tuple((leaf, _exit_rule(kind, leaf, rule)) for leaf, rule in said)
 
 
-def _at_fetch(kind: ListenerClass, leaf: Leaf, rule: ArgumentRule) -> ArgumentRule:
+def _exit_rule(kind: ListenerClass, leaf: Leaf, rule: ArgumentRule) -> ArgumentRule:
     if rule.declared:
         return rule
     body = text_of(leaf.value)
     leads = (kind.source or "://" in body) and leads_out(body)
-    return _OUT if leads else _ALONG
+    return _FETCHED if leads else _SENT_ALONG
 
 
-def choices(ledger: Ledger, policy: Policy, call: Call, ruled: Sequence[Ruled]) -> tuple[Choice, ...]:
-    """The choices of a call that its receivers see and the principal did not make.
+def list_choices(
+    ledger: Ledger, policy: Policy, call: Call, ruled: Sequence[RuledArgument]
+) -> tuple[Choice, ...]:
+    """List the choices that the receivers of a call can see and the principal did not make.
 
-    Only an exposed sender's count, and only where what may go out is restricted: a link that a text or a record
-    offered, or a receiver who may not read something of this conversation.
+    Choices count only for an exposed sender, and only if the content is restricted: by a link that a text or record
+    offered, or by a receiver who may not read some of this conversation.
     """
-    told = receivers(ruled) if call.exposed and ledger.tainted else ()
+    told = list_receivers(ruled) if call.exposed and ledger.tainted else ()
     kind = policy.classify(call.sink)
-    restricted = any(_refused(ledger, pool.readers, told) for pool in ledger.private.pools)
+    restricted = any(_first_refused(ledger, pool.readers, told) for pool in ledger.private.pools)
     if not (restricted or (told and (kind.source or not kind.sink))):
         return ()
-    places = tuple(place for _, place in told if not _free(policy, place))
+    places = tuple(place for _, place in told if not _is_allowed(policy, place))
     links = [place for place in places if place.form is PlaceForm.LINK]
-    parts = [part for place in links for part in _link(ledger, policy, place)]
-    if any(offered(ledger, place) for place in links):
-        parts += [_along(ledger, leaf) for leaf, rule in ruled if rule is _ALONG]
+    parts = [part for place in links for part in _link_choices(ledger, policy, place)]
+    if any(is_link_offered(ledger, place) for place in links):
+        parts += [_argument_choice(ledger, leaf) for leaf, rule in ruled if rule is _SENT_ALONG]
     others = {
         place.key
         for place in places
-        if place.form is not PlaceForm.LINK and not _named(ledger, policy, place)
+        if place.form is not PlaceForm.LINK and not _is_requested(ledger, policy, place)
     }
     if others and restricted:
         known = ledger.records.places
@@ -163,37 +166,37 @@ def choices(ledger: Ledger, policy: Policy, call: Call, ruled: Sequence[Ruled]) 
     return tuple(part for part in parts if part.bits)
 
 
-def _free(policy: Policy, place: Destination) -> bool:
-    """True for a receiver that the operator allows: there is nothing that it may not be told by a choice."""
+def _is_allowed(policy: Policy, place: Destination) -> bool:
+    """Check whether the operator allows a receiver, so that choices may reveal anything to it."""
     return entry_for(policy.allow, place) is not None
 
 
-def _named(ledger: Ledger, policy: Policy, place: Destination) -> bool:
+def _is_requested(ledger: Ledger, policy: Policy, place: Destination) -> bool:
     return policy.query_authorises and ledger.asked.names(place)
 
 
-def _link(ledger: Ledger, policy: Policy, place: Destination) -> Iterator[Choice]:
-    """The choices in one link that is no operator's."""
-    if _named(ledger, policy, place):
+def _link_choices(ledger: Ledger, policy: Policy, place: Destination) -> Iterator[Choice]:
+    """List the choices in one link, unless the operator allows it."""
+    if _is_requested(ledger, policy, place):
         if place.written != place.key and not ledger.asked.mentions(place.written):
             yield Choice("spelling", spelling(place))
-    elif offered(ledger, place):
-        yield Choice("which link", CALL + choice(_offers(ledger, place)))
+    elif is_link_offered(ledger, place):
+        yield Choice("which link", CALL + choice(_count_alternatives(ledger, place)))
         if not ledger.untrusted.shows(spelled(place.written)):
             yield Choice("spelling", 1.0)
-    elif any(_known(ledger, place)):
+    elif any(_find_place_records(ledger, place)):
         yield Choice("which place", CALL + choice(ledger.records.places))
         yield Choice("spelling", spelling(place))
 
 
-def _offers(ledger: Ledger, place: Destination) -> int:
-    """The number of links that this one was chosen from: those of every place that it stands in."""
-    texts = ledger.untrusted.showing(exact(place.written), LOOKED_AT)
+def _count_alternatives(ledger: Ledger, place: Destination) -> int:
+    """Count the links that this one was chosen from: all links of every place that holds it."""
+    texts = ledger.untrusted.showing(exact(place.written), LINK_TEXTS)
     return sum(map(ledger.untrusted.offers, {text.origin.place for text in texts}))
 
 
-def _along(ledger: Ledger, leaf: Leaf) -> Choice:
-    """The choice of another argument beside a link that is followed."""
+def _argument_choice(ledger: Ledger, leaf: Leaf) -> Choice:
+    """Measure the choice of another argument that is sent along when a link is followed."""
     body = text_of(leaf.value).strip()
     if isinstance(leaf.value, bool):
         return Choice(leaf.path, CALL)
@@ -207,8 +210,8 @@ def _along(ledger: Ledger, leaf: Leaf) -> Choice:
     return Choice(leaf.path, CALL + choice(len(ledger.records.entries)))
 
 
-def receivers(ruled: Iterable[Ruled]) -> tuple[tuple[Leaf, Destination], ...]:
-    """The places that the destinations of a call name, each with its argument."""
+def list_receivers(ruled: Iterable[RuledArgument]) -> tuple[tuple[Leaf, Destination], ...]:
+    """List the places that the destinations of a call name, each with its argument."""
     return tuple(
         (leaf, place)
         for leaf, rule in ruled
@@ -217,48 +220,52 @@ def receivers(ruled: Iterable[Ruled]) -> tuple[tuple[Leaf, Destination], ...]:
     )
 
 
-def leaks(ledger: Ledger, ruled: Sequence[Ruled]) -> Iterator[Broken]:
-    """Everything private that a call would say to a receiver who may not read it, but for the principal's own words.
+def find_leaks(ledger: Ledger, ruled: Sequence[RuledArgument]) -> Iterator[Breach]:
+    """Find private content that a call would send to a receiver who may not read it, except the principal's own words.
 
     Args:
         ledger: what the conversation has seen.
         ruled: the arguments of the call with their rules. A call without a destination is no exit.
     """
-    places = receivers(ruled) if ledger.private else ()
+    places = list_receivers(ruled) if ledger.private else ()
     if not places:
         return
     if ledger.private.overflow:
-        yield Broken(Rule.BOUND, None, "more private text was read than is tracked")
-    refused = {pool.readers: _refused(ledger, pool.readers, places) for pool in ledger.private.pools}
+        yield Breach(Rule.BOUND, None, "more private text was read than is tracked")
+    refused = {pool.readers: _first_refused(ledger, pool.readers, places) for pool in ledger.private.pools}
     pools = [pool for pool in ledger.private.pools if refused[pool.readers] is not None]
-    said = [leaf for leaf, rule in ruled if rule.role in _TOLD and not _chosen(ledger, leaf, rule)]
+    said = [
+        leaf for leaf, rule in ruled if rule.role in _DISCLOSING_ROLES and not _is_chosen(ledger, leaf, rule)
+    ]
     told: set[tuple[int, str, str, int]] = set()
     for found in ledger.private.found([text_of(leaf.value) for leaf in said], pools):
         origin = found.text.origin
         key = (found.piece, origin.source, origin.path, origin.step)
         if key not in told and not ledger.asked.says(fold_bytes(found.excerpt)):
             told.add(key)
-            detail = _detail(refused[found.readers], found.readers)
-            yield Broken(Rule.READERS, said[found.piece], detail, _evidence(found))
+            detail = _describe_refusal(refused[found.readers], found.readers)
+            yield Breach(Rule.READERS, said[found.piece], detail, _make_evidence(found))
 
 
-def _refused(
+def _first_refused(
     ledger: Ledger, readers: Groups, places: Sequence[tuple[Leaf, Destination]]
 ) -> Destination | None:
-    """The first receiver that may not read what has these readers."""
+    """Find the first receiver that is not among these readers."""
     if len(places) > RECEIVERS:
         return places[0][1]
-    return next((place for _, place in places if not admits(readers, place, _known(ledger, place))), None)
+    return next(
+        (place for _, place in places if not admits(readers, place, _find_place_records(ledger, place))), None
+    )
 
 
-def _known(ledger: Ledger, place: Destination) -> tuple[Text, ...]:
+def _find_place_records(ledger: Ledger, place: Destination) -> tuple[Text, ...]:
     return tuple(ledger.records.find(f"place {place.key}"))
 
 
-def _chosen(ledger: Ledger, leaf: Leaf, rule: ArgumentRule) -> bool:
-    """True for a destination that stands as a whole where it was offered: it was chosen, not written.
+def _is_chosen(ledger: Ledger, leaf: Leaf, rule: ArgumentRule) -> bool:
+    """Check whether a destination was chosen from offered ones rather than written by the sender.
 
-    A display name beside an address was not offered with it.
+    It must match an offered destination as a whole: a display name next to an address was not offered with it.
     """
     if rule.role is not Role.DESTINATION:
         return False
@@ -268,53 +275,55 @@ def _chosen(ledger: Ledger, leaf: Leaf, rule: ArgumentRule) -> bool:
     return (
         bool(places)
         and bare
-        and all(place.form is not PlaceForm.NONE and _offered(ledger, place) for place in places)
+        and all(place.form is not PlaceForm.NONE and _is_offered(ledger, place) for place in places)
     )
 
 
-def _offered(ledger: Ledger, place: Destination) -> bool:
-    if ledger.asked.names(place) or (place.form is not PlaceForm.LINK and any(_known(ledger, place))):
+def _is_offered(ledger: Ledger, place: Destination) -> bool:
+    if ledger.asked.names(place) or (
+        place.form is not PlaceForm.LINK and any(_find_place_records(ledger, place))
+    ):
         return True
-    return place.form is PlaceForm.LINK and offered(ledger, place)
+    return place.form is PlaceForm.LINK and is_link_offered(ledger, place)
 
 
-def offered(ledger: Ledger, place: Destination) -> bool:
-    """True when a text that was read holds a link as it is spelled here, or this is its authority form.
+def is_link_offered(ledger: Ledger, place: Destination) -> bool:
+    """Check whether a text that was read holds a link exactly as spelled, or the link is in authority form.
 
-    Letter case, a fragment or a port that no text has would take something along.
+    Changed letter case, a fragment or a port that no text contains could carry information out.
     """
     if not ledger.untrusted.shows(exact(place.written)):
         return False
     return place.written == place.key or ledger.untrusted.shows(spelled(place.written))
 
 
-def followed(ledger: Ledger, policy: Policy, place: Destination) -> bool:
-    """True when a link may be followed because a text that was read holds it, as it is spelled there.
+def may_follow(ledger: Ledger, policy: Policy, place: Destination) -> bool:
+    """Check whether a link may be followed because a text that was read contains it as spelled.
 
-    A text may steer a call back to the site that it was fetched from, and to no other that nobody vouches for: the
-    request, a directory, or that the request named the text, where it was fetched from no place that is known.
+    A text may steer a call back to the site it was fetched from. Another site needs the request or a directory to vouch
+    for it; if the text has no known site, the request must have named the text.
     """
-    if not policy.follow_links or place.scheme not in {"http", "https"} or not offered(ledger, place):
+    if not policy.follow_links or place.scheme not in {"http", "https"} or not is_link_offered(ledger, place):
         return False
     home = destination(site(place))
     if policy.query_authorises and ledger.asked.names(home):
         return True
     if any(True for _ in ledger.records.directory(home)):
         return True
-    texts = ledger.untrusted.showing(exact(place.written), LOOKED_AT)
+    texts = ledger.untrusted.showing(exact(place.written), LINK_TEXTS)
     return any(
         text.asked if text.origin.place == ANYWHERE else same_site(text.origin, place) for text in texts
     )
 
 
-def answers(ledger: Ledger, selectors: Iterable[Leaf], place: Destination) -> bool:
-    """True when a place is a whole field of the very record that a selector of the same call names.
+def is_in_selected_record(ledger: Ledger, selectors: Iterable[Leaf], place: Destination) -> bool:
+    """Check whether a place is a whole field of the record that a selector of the same call names.
 
-    So a reply goes to those who take part in its thread. Who that is, the author of a message decides: what may be told
-    them is for readers, and for the evidence of content.
+    This lets a reply go to the participants of its thread. The author of a message decides who they are, so the content
+    is left to the checks of readers and evidence.
     """
-    named = ledger.untrusted.showing(exact(place.written), LOOKED_AT)
-    fields = [text.origin for text in _known(ledger, place)]
+    named = ledger.untrusted.showing(exact(place.written), LINK_TEXTS)
+    fields = [text.origin for text in _find_place_records(ledger, place)]
     fields += [text.origin for text in named if place in listed(text.body)]
     records = {record_of(origin) for origin in fields if not origin.via}
     chosen = (text_of(leaf.value).strip() for leaf in selectors)
@@ -323,13 +332,13 @@ def answers(ledger: Ledger, selectors: Iterable[Leaf], place: Destination) -> bo
     return any(record_of(text.origin) in records for text in ids)
 
 
-def _detail(place: Destination | None, readers: Groups) -> str:
-    """The receiver that may not read it, and who may."""
+def _describe_refusal(place: Destination | None, readers: Groups) -> str:
+    """Name the receiver that may not read the content, and its readers."""
     who = " and ".join(", ".join(group) if group else "no receiver" for group in readers)
-    return f"'{place.written if place else ''}' is none of its readers: {who}"
+    return f"'{place.written if place else ''}' is not among its readers: {who}"
 
 
-def _evidence(found: PrivateMatch) -> Evidence:
+def _make_evidence(found: PrivateMatch) -> Evidence:
     via = " then ".join(part for part in (found.text.origin.via, found.via) if part)
     body = " ".join(found.text.body.split())
     return Evidence(

@@ -1,7 +1,7 @@
-"""Possible flows: which source can reach which sink, through whom, and what stands between.
+"""Static analysis of flows: which source can reach which sink, by what path, and what guards the path.
 
-Owns the static answer that ``check`` and ``graph`` print. Refuses to run anything: it takes who may send to
-whom and the policy. A path is a possibility, not a leak; what guards it is told with it.
+``check`` and ``graph`` print it. It runs nothing and needs only the peers and the policy. A path is a possibility, not
+a leak.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """One way from a source to a sink, the shortest."""
+    """Shortest path from a source to a sink, with its guards."""
 
     path: tuple[str, ...]
     guards: tuple[str, ...]
@@ -32,7 +32,7 @@ class Flow:
 
     @property
     def sink(self) -> str:
-        """The listener that it could drive."""
+        """The listener that the text could drive."""
         return self.path[-1]
 
     def __str__(self) -> str:
@@ -41,78 +41,80 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class FlowReport:
-    """Every listener's class with the reason for it, every flow, and what is wrong with the declarations."""
+    """Classes of all listeners with reasons, all flows, and errors in the declarations."""
 
     classes: tuple[tuple[str, ListenerClass], ...]
     flows: tuple[Flow, ...]
     errors: tuple[str, ...]
 
-    def told(self) -> tuple[str, ...]:
-        """A line for each listener: its class and why."""
-        return tuple(f"{name}: {kinds(listener)} ({listener.why})" for name, listener in self.classes)
+    def listener_lines(self) -> tuple[str, ...]:
+        """Format a line for each listener, with its class and the reason."""
+        return tuple(
+            f"{name}: {describe_class(listener)} ({listener.why})" for name, listener in self.classes
+        )
 
     def __str__(self) -> str:
-        lines = ["Listeners", *(f"  {line}" for line in self.told()), "Flows"]
+        lines = ["Listeners", *(f"  {line}" for line in self.listener_lines()), "Flows"]
         lines += [f"  {flow}" for flow in self.flows] or ["  none"]
         lines += [f"error: {error}" for error in self.errors]
         return "\n".join(lines)
 
 
-def kinds(listener: ListenerClass) -> str:
-    """A class in words."""
+def describe_class(listener: ListenerClass) -> str:
+    """Describe the class of a listener, such as ``source and sink``."""
     found = [kind for kind in ("source", "sink", "relay") if getattr(listener, kind)]
     return " and ".join(found) or "neither"
 
 
-def flows(
+def find_flows(
     policy: Policy, peers: Mapping[str, Sequence[str]], capacities: Mapping[str, float] | None = None
 ) -> FlowReport:
-    """The report over an organism.
+    """Find every flow of an organism.
 
     Args:
-        policy: what is declared.
-        peers: for each listener whom it may send to. Answers travel the same way back.
-        capacities: bits a message of quarantined listeners (see ``quarantine``).
+        policy: the declared policy.
+        peers: the receivers of each listener. Answers travel the same way back.
+        capacities: bits per message of quarantined listeners (see ``quarantine``).
     """
     names = tuple(dict.fromkeys([*peers, *(name for sent in peers.values() for name in sent)]))
     classes = {name: policy.classify(name) for name in names}
-    carried = _carried(peers)
+    carried = _link_listeners(peers)
     found = []
     for source in (name for name in names if classes[name].source):
-        before = _reached(carried, source)
+        before = _search_from(carried, source)
         for sink in (name for name in names if classes[name].sink):
-            path = _path(before, source, sink)
+            path = _trace_path(before, source, sink)
             if path:
-                found.append(Flow(path, _guards(policy, path, capacities or {})))
+                found.append(Flow(path, _list_guards(policy, path, capacities or {})))
     errors = tuple(f"'{entry}' is declared and means no listener" for entry in policy.unused(names))
     return FlowReport(tuple(classes.items()), tuple(found), errors)
 
 
-def entered(
+def find_reachable(
     policy: Policy, peers: Mapping[str, Sequence[str]], addressed: Collection[str] = ()
 ) -> frozenset[str]:
-    """The listeners that words of a source or of a stranger can reach, sources among them.
+    """Find the listeners that untrusted words can reach, including the sources.
 
-    A source that is no listener is a principal, who may address every listener.
+    A source that is not a listener is a principal, who may address every listener.
 
     Args:
-        policy: what is declared.
-        peers: for each listener whom it may send to.
-        addressed: the listeners that principals may address whose words are no orders.
+        policy: the declared policy.
+        peers: the receivers of each listener.
+        addressed: the listeners that untrusted principals may address.
     """
     if any(entry in policy.unused(peers) for entry in policy.sources or ()):
         return frozenset(peers)
-    carried = _carried(peers)
+    carried = _link_listeners(peers)
     return frozenset(
         name
         for source in peers
         if source in addressed or policy.classify(source).source
-        for name in _reached(carried, source)
+        for name in _search_from(carried, source)
     )
 
 
-def _carried(peers: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """The listeners whose words can enter each: a message goes to a peer, its answer comes back."""
+def _link_listeners(peers: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """Link each listener to those it exchanges messages with: a message goes to a peer, its answer comes back."""
     ways: dict[str, list[str]] = {}
     for sender, sent in peers.items():
         for receiver in sent:
@@ -121,7 +123,7 @@ def _carried(peers: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     return ways
 
 
-def _reached(ways: Mapping[str, Sequence[str]], start: str) -> dict[str, str]:
+def _search_from(ways: Mapping[str, Sequence[str]], start: str) -> dict[str, str]:
     before = {start: start}
     waiting = deque([start])
     while waiting:
@@ -133,7 +135,7 @@ def _reached(ways: Mapping[str, Sequence[str]], start: str) -> dict[str, str]:
     return before
 
 
-def _path(before: Mapping[str, str], source: str, sink: str) -> tuple[str, ...]:
+def _trace_path(before: Mapping[str, str], source: str, sink: str) -> tuple[str, ...]:
     if sink not in before or sink == source:
         return ()
     path = [sink]
@@ -142,7 +144,7 @@ def _path(before: Mapping[str, str], source: str, sink: str) -> tuple[str, ...]:
     return tuple(reversed(path))
 
 
-def _guards(policy: Policy, path: tuple[str, ...], capacities: Mapping[str, float]) -> tuple[str, ...]:
+def _list_guards(policy: Policy, path: tuple[str, ...], capacities: Mapping[str, float]) -> tuple[str, ...]:
     sink = path[-1]
     guards = [f"mode {policy.mode_of(sink).value}"]
     if policy.plan is not PlanSource.OFF:

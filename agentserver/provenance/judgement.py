@@ -1,8 +1,8 @@
-"""The decision about one call: pure, over a ledger, a policy and the call.
+"""Decides on one call, as a pure function of the ledger, the policy and the call.
 
-Owns the order of the questions and what the mode makes of the answers. A decision stops at the first answer that
-settles it; all findings, with their evidence, follow from the same three values when somebody reads them. Refuses to
-act: blocking, asking and recording are its callers'. No model is asked anything; adding labels never removes a finding.
+Orders the checks and applies the sink's mode. The decision stops at the first finding that settles it; all findings are
+computed lazily from the same three values. Callers do the blocking, asking and recording. No model is asked; adding
+labels never removes a finding.
 """
 
 from __future__ import annotations
@@ -10,13 +10,22 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from agentserver.provenance import matching
 from agentserver.provenance.evidence.labels import Mode, Role
-from agentserver.provenance.exits import broken, without_idle_choices
+from agentserver.provenance.evidence.leaves import amounts
+from agentserver.provenance.exits import drop_idle_choices, find_breaches
+from agentserver.provenance.judging.authority import may_choose
 from agentserver.provenance.judging.case import Case
-from agentserver.provenance.judging.choices import of_choice
-from agentserver.provenance.judging.content import crowds, of_beginnings, of_content, of_prose, unfounded
-from agentserver.provenance.judging.delegation import delegation
-from agentserver.provenance.judging.destinations import exits, halves, of_destination
+from agentserver.provenance.judging.content import (
+    check_beginnings,
+    check_content,
+    check_crowding,
+    check_foundation,
+    check_prose,
+)
+from agentserver.provenance.judging.delegation import find_delegation
+from agentserver.provenance.judging.destinations import check_destination, check_exits, check_halves
+from agentserver.provenance.policy import forms
 from agentserver.provenance.policy.declarations import Effect, PlanSource, Rule
 from agentserver.provenance.policy.paths import means
 from agentserver.provenance.seen.derived import Later
@@ -29,33 +38,82 @@ if TYPE_CHECKING:
     from agentserver.provenance.judging.case import Argument
     from agentserver.provenance.ledger import Ledger
     from agentserver.provenance.policy.declarations import Policy
-    from agentserver.provenance.verdict import Finding
+    from agentserver.provenance.verdict import Evidence, Finding
 
-_ASKED: dict[Role, Callable[[Case, Argument], Iterator[Finding]]] = {
-    Role.DESTINATION: of_destination,
-    Role.SELECTOR: of_choice,
-    Role.QUANTITY: of_choice,
-    Role.TIME: of_choice,
+
+def check_choice(case: Case, argument: Argument) -> Iterator[Finding]:
+    """Check a value that selects a thing to act on, an amount or a time.
+
+    A value from untrusted text is always found, one of unknown origin only if it is suspect. Quantities, times, values
+    of several words and undeclared selectors may be computed, so they are found only in untrusted text.
+    """
+    if not case.ledger.tainted or isinstance(argument.leaf.value, bool):
+        return
+    if may_choose(case, argument) or case.is_warranted(argument):
+        return
+    picked = argument.rule.role is Role.SELECTOR and argument.rule.declared
+    suspect = case.is_suspect(argument) and picked and not forms.runs_on(argument.body)
+    if suspect and case.is_settled(Rule.SELECTOR, Rule.UNKNOWN_SELECTOR, Rule.BOUND):
+        yield case.make_finding(Rule.UNKNOWN_SELECTOR, argument)
+        return
+    try:
+        evidence = matching.find_origin(case.ledger, argument.body) or _find_inside(case, argument.body)
+        evidence = evidence or matching.find_command(case.ledger, argument.body, argument.rule.values)
+        if evidence is None and argument.rule.role is Role.QUANTITY:
+            evidence = _find_in_other_units(case, argument)
+    except matching.TooManyValues:
+        yield case.make_finding(Rule.BOUND, argument, "more values than are looked up")
+        return
+    if evidence:
+        yield case.make_finding(Rule.SELECTOR, argument, "", evidence)
+    elif suspect:
+        yield case.make_finding(Rule.UNKNOWN_SELECTOR, argument)
+
+
+def _find_in_other_units(case: Case, argument: Argument) -> Evidence | None:
+    """Find an untrusted text with the same amount unsigned or in a unit 100 times as large.
+
+    An amount in cents is thus found in a text that gives dollars; the principal's own amount counts in either unit.
+    """
+    kinds = amounts(argument.leaf.value)
+    if not case.ledger.asked.kinds.isdisjoint(kinds):
+        return None
+    found = (matching.find_number(case.ledger, argument.body, kind) for kind in kinds)
+    return next(filter(None, found), None)
+
+
+def _find_inside(case: Case, body: str) -> Evidence | None:
+    """Find untrusted words inside a composed value, such as a command or a query."""
+    return next((match.evidence for match in matching.find_content(case.ledger, body)), None)
+
+
+_QUESTIONS: dict[Role, Callable[[Case, Argument], Iterator[Finding]]] = {
+    Role.DESTINATION: check_destination,
+    Role.SELECTOR: check_choice,
+    Role.QUANTITY: check_choice,
+    Role.TIME: check_choice,
 }
-"""The question that each role of an argument raises; the other roles raise none by themselves."""
+"""Check for each role of an argument. Roles that are not listed need no check of their own."""
 
 
 def judge(ledger: Ledger, policy: Policy, call: Call) -> Verdict:
-    """Decide on ``call``, given everything the conversation has seen."""
+    """Decide on ``call``, given everything that the conversation has seen."""
     mode = policy.mode_of(call.sink)
     case = Case(ledger, policy, call)
-    weighed = Later(lambda: without_idle_choices(_questions(case)))
-    reported = Later(lambda: tuple(_reports(case, of_content)))
-    noticed = Later(lambda: tuple(_noticed(mode, case)))
+    weighed = Later(lambda: drop_idle_choices(_find_decisive(case)))
+    reported = Later(lambda: tuple(_find_reported(case, check_content)))
+    noticed = Later(lambda: tuple(_find_noticed(mode, case)))
     if mode is Mode.AUDIT:
         return Verdict(call, mode, Decision.ALLOW, weighed, reported, noticed)
-    decision, silent = _decide(mode, _questions(case.briefly()))
-    delegated = Later(lambda: delegation(ledger, call, weighed.value) if decision is Decision.ASK else None)
+    decision, silent = _decide(mode, _find_decisive(case.copy_for_decision()))
+    delegated = Later(
+        lambda: find_delegation(ledger, call, weighed.value) if decision is Decision.ASK else None
+    )
     return Verdict(call, mode, decision, Later.of(()) if silent else weighed, reported, noticed, delegated)
 
 
 def _decide(mode: Mode, findings: Iterator[Finding]) -> tuple[Decision, bool]:
-    """The decision by the first finding that settles it, and whether there is none at all."""
+    """Decide by the first finding that settles it, and report whether there was no finding at all."""
     silent = True
     for finding in findings:
         silent = False
@@ -66,72 +124,74 @@ def _decide(mode: Mode, findings: Iterator[Finding]) -> tuple[Decision, bool]:
     return Decision.ALLOW, silent
 
 
-def _questions(case: Case) -> Iterator[Finding]:
-    """The findings that could decide something."""
-    found = chain(_of_sink(case) if case.listener.sink else exits(case), _of_exits(case))
+def _find_decisive(case: Case) -> Iterator[Finding]:
+    """Find the findings that can affect the decision."""
+    found = chain(
+        _check_sink(case) if case.listener.sink else check_exits(case), _check_confidentiality(case)
+    )
     return (finding for finding in found if finding.effect is not Effect.IGNORE)
 
 
-def _reports(case: Case, content: Callable[[Case], Iterator[Finding]]) -> Iterator[Finding]:
-    """The findings about untrusted content, where the policy lets them decide nothing."""
-    if case.listener.sink and case.ledger.tainted and case.telling:
+def _find_reported(case: Case, content: Callable[[Case], Iterator[Finding]]) -> Iterator[Finding]:
+    """Find untrusted content in a call whose policy only reports it."""
+    if case.listener.sink and case.ledger.tainted and case.reports_only:
         yield from (finding for finding in content(case) if finding.effect is not Effect.IGNORE)
 
 
-def _noticed(mode: Mode, case: Case) -> Iterator[Finding]:
-    """The part of them that bounded work finds, where somebody asked to be told of calls that are let through."""
+def _find_noticed(mode: Mode, case: Case) -> Iterator[Finding]:
+    """Find reported content with bounded work, if calls that pass are to be reported."""
     if mode is Mode.AUDIT or any(
         case.policy.declares(rule, case.call.sink) for rule in (Rule.CONTENT, Rule.LINK)
     ):
-        yield from _reports(case, of_beginnings)
+        yield from _find_reported(case, check_beginnings)
 
 
-def _of_sink(case: Case) -> Iterator[Finding]:
+def _check_sink(case: Case) -> Iterator[Finding]:
     quiet = True
-    for finding in _of_call(case):
+    for finding in _check_call(case):
         quiet = False
         yield finding
     if quiet and not case.plan:
-        for finding in unfounded(case):
+        for finding in check_foundation(case):
             quiet = False
             yield finding
     if not case.ledger.tainted:
         return
     if quiet and case.policy.mode_of(case.call.sink) is Mode.CONFIRM:
-        prose = [*of_prose(case)]
-        yield from prose if prose and any(True for _ in of_content(case)) else ()
-    yield from crowds(case) if case.telling else of_content(case)
+        prose = [*check_prose(case)]
+        yield from prose if prose and any(True for _ in check_content(case)) else ()
+    yield from check_crowding(case) if case.reports_only else check_content(case)
 
 
-def _of_call(case: Case) -> Iterator[Finding]:
-    """Findings about the conversation, and about each argument by its role."""
-    yield from _of_run(case)
+def _check_call(case: Case) -> Iterator[Finding]:
+    """Check the conversation, and each argument by its role."""
+    yield from _check_conversation(case)
     for argument in case.arguments:
-        question = _ASKED.get(argument.rule.role)
+        question = _QUESTIONS.get(argument.rule.role)
         yield from question(case, argument) if question else ()
-    yield from () if case.listener.known else halves(case)
+    yield from () if case.listener.known else check_halves(case)
 
 
-def _of_run(case: Case) -> Iterator[Finding]:
-    """Findings about the conversation as a whole."""
+def _check_conversation(case: Case) -> Iterator[Finding]:
+    """Check the conversation as a whole."""
     ledger, policy = case.ledger, case.policy
     refused = (entry for entry in policy.deny if entry.startswith("listener:"))
     if entry := next((entry for entry in refused if means(entry[9:], case.call.sink)), None):
-        yield case.finding(Rule.DENIED, None, f"'{entry}' is on the deny list")
+        yield case.make_finding(Rule.DENIED, None, f"'{entry}' is on the deny list")
     if ledger.overflow:
-        yield case.finding(Rule.BOUND, None, "more untrusted text was read than is tracked")
+        yield case.make_finding(Rule.BOUND, None, "more untrusted text was read than is tracked")
     if ledger.spent > policy.budget:
-        yield case.finding(Rule.BUDGET, None, f"{ledger.spent:.1f} of {policy.budget:g} bits are spent")
+        yield case.make_finding(Rule.BUDGET, None, f"{ledger.spent:.1f} of {policy.budget:g} bits are spent")
     if policy.strict and ledger.tainted:
-        yield case.finding(Rule.STRICT, None, "untrusted text was read in this run")
+        yield case.make_finding(Rule.STRICT, None, "untrusted text was read in this run")
     if policy.plan in {PlanSource.REQUIRED, PlanSource.CONFIRMED} and ledger.plan is None:
-        yield case.finding(Rule.PLAN, None, "no plan was made")
-    elif case.plan is not None and (why := case.plan.refuses(case.call, ledger, case.role)):
-        yield case.finding(Rule.PLAN, None, why)
+        yield case.make_finding(Rule.PLAN, None, "no plan was made")
+    elif case.plan is not None and (why := case.plan.refuses(case.call, ledger, case.role_of)):
+        yield case.make_finding(Rule.PLAN, None, why)
 
 
-def _of_exits(case: Case) -> Iterator[Finding]:
-    """Confidentiality: private content for a receiver who may not read it, and choices that tell too much."""
+def _check_confidentiality(case: Case) -> Iterator[Finding]:
+    """Check for private content sent to a receiver who may not read it, and for choices that reveal too much."""
     said = [(argument.leaf, argument.rule) for argument in case.arguments]
-    for rule, leaf, detail, evidence in broken(case.ledger, case.policy, case.call, said):
-        yield case.finding(rule, case.argument(leaf), detail, evidence)
+    for rule, leaf, detail, evidence in find_breaches(case.ledger, case.policy, case.call, said):
+        yield case.make_finding(rule, case.argument_of(leaf), detail, evidence)

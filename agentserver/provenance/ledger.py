@@ -1,8 +1,7 @@
-"""The memory of one conversation: trusted words, untrusted texts, records, hops, plan.
+"""Ledger of one conversation: trusted words, untrusted texts, records, hops and plan.
 
-Owns the state of provenance as one immutable value that can be committed, written out and read back.
-``observe`` gives the next value; the old one stays as it was. Refuses to judge. All indexes are derived: they are made
-when a decision first needs them, and never written.
+The ledger is an immutable value that can be committed, serialised and restored; each method returns the next one. It
+judges nothing. Indexes are derived: built when a decision first needs them, never serialised.
 """
 
 from __future__ import annotations
@@ -44,23 +43,23 @@ if TYPE_CHECKING:
     from agentserver.provenance.seen.assessed import RecentOutputs
 
 
-_TELLING: Final = re.compile(r"[^\W_]{4,}(?!\w*:)")
-"""The words of a search but for its operators: of ``from:thomas packing list`` all but the first."""
-_VOUCHED: Final = {Standing.RECORD, Standing.DIRECTORY}
-"""Worths that say that a value exists, and nothing about the words in it."""
+_SEARCH_WORDS: Final = re.compile(r"[^\W_]{4,}(?!\w*:)")
+"""Words of a search query without its operators: for ``from:thomas packing list`` all but the first."""
+_VOUCHING: Final = {Standing.RECORD, Standing.DIRECTORY}
+"""Standings that confirm that a value exists, but not the words in it."""
 SEARCHED: Final = 512
-"""Characters of an argument that are read as a search."""
+"""Maximum characters of an argument that are read as a search query."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """The state of one conversation.
+    """Immutable state of one conversation.
 
-    ``hops`` were found at once, by a server that did so; what is passed on now stands in ``relays``, and is looked at
-    when a finding is explained.
+    ``hops`` are those that an earlier server computed eagerly; new ones are stored in ``relays`` and resolved when a
+    finding is explained.
 
-    ``foreign``: untrusted words of another conversation may be at work in this one. It is set for one judgement and
-    not kept.
+    ``foreign``: untrusted words of another conversation may influence this one. It is set for one judgement and never
+    stored.
     """
 
     asked: TrustedWords = field(default=TrustedWords(), repr=False)
@@ -73,7 +72,7 @@ class Ledger:
     spent: float = 0.0
     recorded: RecordIndex = field(default=RecordIndex(), repr=False)
     dismissed: frozenset[str] = frozenset()
-    """The planners that were told anything but the principal's words."""
+    """Planners that have read anything but the principal's words."""
     passed: Mapping[int, tuple[Hop, ...]] = field(
         default_factory=lambda: MappingProxyType({}), repr=False, compare=False
     )
@@ -88,12 +87,12 @@ class Ledger:
 
     @property
     def index(self) -> Index:
-        """The spans of the untrusted texts."""
+        """Index of the spans in the untrusted texts."""
         return self.untrusted.index
 
     @property
     def words(self) -> WordIndex:
-        """The words of the untrusted texts."""
+        """Index of the words in the untrusted texts."""
         return self.untrusted.words
 
     @property
@@ -103,45 +102,45 @@ class Ledger:
 
     @property
     def places(self) -> Table:
-        """The same values, by the places that they stand for."""
+        """The same values, by the places that they name."""
         return self.untrusted.places.table
 
     @property
     def tainted(self) -> bool:
-        """True when any untrusted text has been seen: the label of the run as a whole."""
+        """Whether any untrusted text has been seen, which labels the run as a whole."""
         return bool(self.texts) or self.overflow or self.foreign
 
-    def waits(self, more: int = 0) -> bool:
-        """True when a decision may have to index more than two slices, ``more`` bytes of text included."""
+    def needs_indexing(self, more: int = 0) -> bool:
+        """Check whether a decision may have to index more than two slices, including ``more`` bytes of text."""
         texts, records = self.untrusted, self.records
         if texts.size - texts.indexed + more > 2 * SLICE and texts.waiting + more > 2 * SLICE:
             return True
         return len(records.entries) - records.indexed > 2 * FEW
 
     def index_all(self) -> None:
-        """Make every index that a decision may need. Safe in another thread than that of the decisions."""
+        """Build every index that a decision may need. Safe to call from another thread than that of the decisions."""
         self.untrusted.index_all()
         self.records.index_all()
 
     @property
     def queries(self) -> tuple[str, ...]:
-        """The words of the trusted principal, in order."""
+        """The texts of the trusted principal, in order."""
         return self.asked.queries
 
     @property
     def query(self) -> str:
-        """All trusted words so far, as one text: for people, since it grows with the conversation."""
+        """All trusted words so far as one text, for display; it grows with the conversation."""
         return "\n".join(self.queries)
 
     def ask(self, words: str) -> Ledger:
-        """The ledger after a trusted principal spoke. Nothing else may extend the query."""
+        """Add words of the trusted principal. Nothing else may extend the query."""
         return replace(self, asked=self.asked.add(words))
 
     def adopt(self, steps: tuple[AllowedStep, ...], *, unexposed: bool = False) -> Ledger | None:
-        """The ledger with a planner's steps, or ``None`` when they may not count.
+        """Add a planner's steps, or return ``None`` if they may not count.
 
-        They count where no untrusted text has been seen, or where it is known that none reached the planner
-        (``unexposed``); and more of them only after the principal said more.
+        They count if no untrusted text has been seen, or if the planner is known to have read none (``unexposed``).
+        Further steps count only after the principal has said more.
         """
         if self.tainted and not unexposed:
             return None
@@ -150,40 +149,44 @@ class Ledger:
         return None if plan is None else replace(self, plan=plan)
 
     def dismiss(self, planner: str) -> Ledger:
-        """The ledger after which no plan of a planner counts any more."""
+        """Reject all future plans of a planner."""
         dismissed = self.dismissed | {planner}
         return self if dismissed == self.dismissed else replace(self, dismissed=dismissed)
 
-    def called(self, call: Call) -> Ledger:
-        """The ledger after a call was let pass, of which the plan may allow no more than so many."""
+    def count_call(self, call: Call) -> Ledger:
+        """Count a call that passed against the number of calls that the plan allows."""
         plan = self.plan.after(call, self) if self.plan is not None else None
         return self if plan is self.plan else replace(self, plan=plan)
 
+    def suspect_foreign_text(self) -> Ledger:
+        """Return a ledger that counts as tainted, for judging a sender that another conversation may steer."""
+        return self if self.tainted else replace(self, foreign=True)
+
     def spend(self, bits: float) -> Ledger:
-        """The ledger after a quarantined listener passed on that much about untrusted data."""
+        """Add bits that a quarantined listener revealed about untrusted data."""
         return replace(self, spent=self.spent + bits)
 
     def carry(self, bits: float) -> Ledger:
-        """The ledger after a call carried that much out by its choices."""
+        """Add bits that a call revealed by its choices."""
         return replace(self, exit_bits=self.exit_bits + bits) if bits else self
 
     def observe(self, policy: Policy, seen: Observation) -> Ledger:
-        """The ledger after a listener's output, before it is handed on."""
+        """Add a listener's output, before it is delivered."""
         return self.confide(policy, seen).learn(policy, seen)
 
     def learn(self, policy: Policy, seen: Observation, recent: RecentOutputs | None = None) -> Ledger:
-        """The ledger with what a listener's output accuses and authorises.
+        """Add the untrusted texts and records in a listener's output.
 
         Args:
-            policy: what is declared.
+            policy: the declared policy.
             seen: the output.
-            recent: keeps what outputs are worth, for a caller that may ask about each of them twice.
+            recent: cache of assessments, for a caller that may ask about an output twice.
         """
         listener = policy.classify(seen.source)
         if listener.relay:
             return self.relay(seen.source, seen.leaves, seen.step)
         seen = taken_apart(policy, seen)
-        assess = partial(_assessed, self.asked, policy, seen)
+        assess = partial(_assess, self.asked, policy, seen)
         found = assess() if recent is None else recent.find(self.asked, policy, seen, assess)
         prose: list[Text] = []
         records: list[Text] = []
@@ -200,17 +203,17 @@ class Ledger:
         ledger = self.keep(prose, records, relayed, policy.limit)
         if self.plan is None or ledger.overflow:
             return ledger
-        return replace(ledger, recorded=self._recorded(self.plan, seen, (*prose, *records)))
+        return replace(ledger, recorded=self._add_recorded(self.plan, seen, (*prose, *records)))
 
-    def _recorded(self, plan: Plan, seen: Observation, kept: Sequence[Text]) -> RecordIndex:
-        """The leaves that a plan may name, with those of an observation."""
+    def _add_recorded(self, plan: Plan, seen: Observation, kept: Sequence[Text]) -> RecordIndex:
+        """Add the leaves of an observation to those that a plan may name."""
         answers = seen.answers
         if answers is None:
             answers = plan.answered(self, seen.source, seen.arguments)
         return recorded(self.recorded, seen, answers, kept, self.asked)
 
     def confide(self, policy: Policy, seen: Observation) -> Ledger:
-        """The ledger with what not everybody may read of a listener's output, whoever wrote it."""
+        """Add the private content of a listener's output, regardless of its author."""
         parts = taken_apart(policy, seen)
         both = (
             seen
@@ -221,7 +224,7 @@ class Ledger:
         return replace(self, private=self.private.add(private, policy.limit)) if private else self
 
     def relay(self, listener: str, leaves: Iterable[Leaf], step: int) -> Ledger:
-        """The ledger after words of a listener that says nothing of its own: they neither accuse nor authorise."""
+        """Add the output of a relay, a listener with no words of its own: it neither accuses nor authorises."""
         known = len(self.texts)
         if not known:
             return self
@@ -232,7 +235,7 @@ class Ledger:
     def keep(
         self, prose: Sequence[Text], records: Sequence[Text], relayed: Sequence[Relayed], limit: int
     ) -> Ledger:
-        """The ledger with more texts of each kind; over the bound where it holds more untrusted text than ``limit``."""
+        """Add texts of each kind. The ledger overflows if it would hold more untrusted text than ``limit``."""
         more = self.untrusted.followed(prose)
         overflow = more.size > limit
         untrusted = self.untrusted if overflow else more
@@ -247,11 +250,11 @@ class Ledger:
         )
 
     def dump(self) -> dict[str, Any]:
-        """The ledger as plain data for JSON. The indexes are left out: they follow from the texts."""
-        return {**self.since(Ledger()), **self.state()}
+        """Serialise the ledger as plain data for JSON, without its derived indexes."""
+        return {**self.additions_since(Ledger()), **self.state()}
 
-    def since(self, before: Ledger) -> dict[str, list[Any]]:
-        """The additions to an earlier ledger that this one grew from: all of it only ever grows at the end."""
+    def additions_since(self, before: Ledger) -> dict[str, list[Any]]:
+        """Serialise the additions to an earlier ledger. This works because every part is append-only."""
         return {
             "queries": list(self.queries[len(before.queries) :]),
             "texts": [text.dump() for text in self.texts[len(before.texts) :]],
@@ -263,7 +266,7 @@ class Ledger:
         }
 
     def state(self) -> dict[str, Any]:
-        """The parts that change as a whole, for JSON: the plan's steps, what they were made of, and two figures."""
+        """Serialise the parts that are replaced as a whole: the plan with its origin, flags and figures."""
         return {
             **dumped(self.plan),
             "dismissed": sorted(self.dismissed),
@@ -275,7 +278,7 @@ class Ledger:
 
     @classmethod
     def load(cls, data: Mapping[str, Any]) -> Ledger:
-        """The ledger that ``dump`` wrote."""
+        """Restore the ledger that ``dump`` serialised."""
         ledger = cls(asked=TrustedWords().add(*data["queries"]), plan=loaded(data))
         held = [Text.load(text) for text in data["texts"]]
         texts = [
@@ -305,8 +308,29 @@ class Ledger:
         )
 
 
-def _standing(listener: ListenerClass, leaf: Leaf, declared: FieldRule | None) -> tuple[Standing | None, str]:
-    """The worth of a leaf of a listener that is no relay, and the kind of thing that it identifies."""
+def steers(policy: Policy, source: str, said: Iterable[Leaf], before: Ledger, after: Ledger) -> bool:
+    """Check whether a source's words may steer their reader.
+
+    Untrusted text may, and so may a single word in a field of undeclared worth: it looks like bookkeeping but can carry
+    an instruction.
+
+    Args:
+        policy: the declared policy.
+        source: the source of the words.
+        said: the words.
+        before: the ledger without them.
+        after: the ledger with them.
+    """
+    if after.overflow or len(after.texts) > len(before.texts):
+        return True
+    texts = (leaf for leaf in said if isinstance(leaf.value, str) and leaf.value.strip())
+    return any(policy.worth(source, leaf) is None for leaf in texts)
+
+
+def _rate_leaf(
+    listener: ListenerClass, leaf: Leaf, declared: FieldRule | None
+) -> tuple[Standing | None, str]:
+    """Rate the worth of a leaf of a listener that is no relay, and the kind of thing that it identifies."""
     if declared is not None:
         running = listener.source and leaf.standing is None and forms.is_long(text_of(leaf.value))
         standing = declared.standing
@@ -316,40 +340,42 @@ def _standing(listener: ListenerClass, leaf: Leaf, declared: FieldRule | None) -
     return forms.standing_of(leaf.path, leaf.value), ""
 
 
-def _assessed(asked: TrustedWords, policy: Policy, seen: Observation) -> AssessedOutput:
-    """Tell what the output of a listener that is no relay is worth, by what it was asked."""
+def _assess(asked: TrustedWords, policy: Policy, seen: Observation) -> AssessedOutput:
+    """Assess the output of a listener that is no relay, by the arguments of its call."""
     listener = policy.classify(seen.source)
-    named = tuple(leaf for leaf in seen.arguments if _asked(asked, leaf))
+    named = tuple(leaf for leaf in seen.arguments if _is_requested(asked, leaf))
     echoes = Echoes(seen.arguments)
     said = [(leaf, policy.worth(seen.source, leaf), text_of(leaf.value)) for leaf in seen.leaves]
     said = [one for one in said if one[2]]
-    items = frozenset() if listener.known else _named(named, said)
+    items = frozenset() if listener.known else _find_named_records(named, said)
     found: list[AssessedLeaf] = []
     for leaf, worth, body in said:
-        standing, kind = _standing(listener, leaf, worth)
+        standing, kind = _rate_leaf(listener, leaf, worth)
         if standing is not Standing.PROSE and echoes.hold(body) and not asked.mentions(body):
             standing = Standing.PROSE if listener.source else None
         inside = standing is Standing.PROSE and bool(items) and item_of(leaf.path) in items
         if inside and worth is None and forms.points(body):
             standing = Standing.DIRECTORY
-        telling = listener.source and standing in _VOUCHED and forms.tells(body)
+        telling = listener.source and standing in _VOUCHING and forms.tells(body)
         record = standing if standing is not Standing.PROSE else None
         formed = worth is None and listener.source
         prose = telling or standing is Standing.PROSE
         found.append(AssessedLeaf(leaf.path, body, prose, record, kind, formed))
     place = fetched_from(seen.arguments) if listener.source else ""
-    return AssessedOutput(tuple(found), _document(seen.arguments, named), place)
+    return AssessedOutput(tuple(found), _names_document(seen.arguments, named), place)
 
 
-def _named(asked: Sequence[Leaf], said: Sequence[tuple[Leaf, FieldRule | None, str]]) -> frozenset[str]:
-    """The records that the principal named by one of their own fields: what was looked up stands in them.
+def _find_named_records(
+    asked: Sequence[Leaf], said: Sequence[tuple[Leaf, FieldRule | None, str]]
+) -> frozenset[str]:
+    """Find the records that the principal named by one of their fields, so that they hold the answer to the query.
 
-    Of a source of which nothing is declared they say who may receive, where the call has something else of the
-    principal's. A field that is declared to be prose names none, and no more does structure in a text.
+    At an undeclared source these records say who may receive if the call has something else of the principal's. A field
+    that is declared as prose names no record, and neither does structure inside a text.
 
     Args:
         asked: the arguments of the call that the principal's words hold.
-        said: the leaves of the answer, with their declared worth and as text.
+        said: the leaves of the answer, with their declared worth and their text.
     """
     forms = {fold(text_of(leaf.value)) for leaf in asked} - {""}
     fields = (one for one in said if forms and "." in one[0].path)
@@ -359,25 +385,25 @@ def _named(asked: Sequence[Leaf], said: Sequence[tuple[Leaf, FieldRule | None, s
     return frozenset(item_of(leaf.path) for leaf, body in held if fold(body[:SEARCHED]) in forms) - {""}
 
 
-def _document(arguments: tuple[Leaf, ...], asked: Sequence[Leaf]) -> bool:
-    """True when the trusted query names the document that was asked for.
+def _names_document(arguments: tuple[Leaf, ...], asked: Sequence[Leaf]) -> bool:
+    """Check whether the trusted query names the requested document.
 
-    A link names a document by itself: no word beside it, such as a format, makes it another one.
+    A link names a document by itself: other arguments, such as a format, do not make it another one.
 
     Args:
-        arguments: of the call.
+        arguments: the arguments of the call.
         asked: those of them that the principal's words hold.
     """
     links = tuple(leaf for leaf in arguments if linked(text_of(leaf.value)))
     return all(any(leaf is one for one in asked) for leaf in links) if links else bool(asked)
 
 
-def _asked(asked: TrustedWords, leaf: Leaf) -> bool:
-    """True when the trusted query names the document that this argument asked for."""
+def _is_requested(asked: TrustedWords, leaf: Leaf) -> bool:
+    """Check whether the trusted query names the document that this argument requests."""
     body = text_of(leaf.value)
     if linked(body) and asked.names(destination(body)):
         return True
     if len(body) >= 4 and asked.chooses(body):  # noqa: PLR2004  a shorter name is in every text
         return True
-    words = _TELLING.findall(body[:SEARCHED])
+    words = _SEARCH_WORDS.findall(body[:SEARCHED])
     return bool(words) and all(asked.mentions(word, any_case=True) for word in words)

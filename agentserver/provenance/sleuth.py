@@ -1,7 +1,7 @@
-"""``Sleuth``: the one thing a developer wraps an agent in.
+"""``Sleuth``, the wrapper that tracks the tools of an agent.
 
-Owns run boundaries, the wrapping of tools, and the report. Refuses to touch the agent's own loop. Runs are
-told apart by context, so concurrent runs do not mix; a run inside a run belongs to the outer one.
+Marks the boundaries of runs, wraps tools and reports; the agent's own loop stays as it is. Runs are separated by
+context, so concurrent runs do not mix; a nested run belongs to the outer one.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ if TYPE_CHECKING:
 _RUNS: Final[ContextVar[Mapping[object, Engine] | None]] = ContextVar(
     "agentserver.provenance.runs", default=None
 )
-"""The run that each ``Sleuth`` is in, in this context: by a key that lives as long as its entry, as no ``id`` does."""
+"""Current run of each ``Sleuth`` in this context, by a key that lives as long as its entry, unlike an ``id``."""
 
 
 class Sleuth:
-    """Watches an agent's tools.
+    """Wrapper that watches an agent's tools.
 
     Args:
-        agent: what ``run`` drives: an object with ``run``, ``invoke`` or ``ainvoke``, or a callable.
-        untrusted: names of tools whose output is a stranger's.
-        consequential: names of tools that do something. A tool in neither list is judged as both.
+        agent: the agent that ``run`` drives: an object with ``run``, ``invoke`` or ``ainvoke``, or a callable.
+        untrusted: names of tools whose output is written by strangers.
+        consequential: names of tools that have effects. A tool in neither list is judged as both.
         destinations: recipients that are always allowed.
-        denylist: recipients that never are.
+        denylist: recipients that are never allowed.
         mode: ``audit``, ``confirm`` or ``enforce``; anything else is an error.
-        policy: everything at once, instead of the lists; or the file that has it, by its path.
+        policy: a complete policy instead of the lists, or the path of a file with one.
         strict: refuse every consequential call once anything untrusted was read.
-        plan_mode: refuse every consequential call for which no plan was made (see ``Engine.set_plan``).
+        plan_mode: refuse every consequential call that has no plan (see ``Engine.set_plan``).
         confirm_callback: asked in ``confirm``; without it, ``confirm`` denies.
-        confirm_timeout: seconds after which no answer is a no.
+        confirm_timeout: seconds after which a missing answer means no.
 
     Raises OSError and PolicyError for a file that has no policy, ValueError for arguments that contradict each other.
     """
@@ -101,55 +101,54 @@ class Sleuth:
 
     @property
     def handler(self) -> IFCCallbackHandler:
-        """A LangChain callback handler for whichever run is current when it is called."""
+        """A LangChain callback handler that uses the current run at each call."""
         from agentserver.provenance.adapters.langchain import IFCCallbackHandler
 
         return IFCCallbackHandler(self)
 
     def track(self, fn: Callable[..., Any], name: str | None = None) -> Callable[..., Any]:
-        """Wraps one tool: sync, async, or a generator of either kind."""
+        """Wrap one tool: sync, async, or a generator of either kind."""
         from agentserver.provenance.adapters.decorator import tracked_tool
 
         return tracked_tool(self, name=name)(fn)
 
     def reset(self, query: str | None = None) -> None:
-        """Starts a run in this context: nothing seen, nothing found, ``query`` trusted."""
+        """Start a run in this context with an empty state, trusting ``query``."""
         engine = self._engine()
         engine.set_query(query)
         self._latest = engine
         _RUNS.set({**(_RUNS.get() or {}), self._key: engine})
 
     def run(self, query: Query, **kwargs: Any) -> Any:
-        """Drives the agent from a fresh state. On a refusal, the explanation is the result.
+        """Run the agent from a fresh state. If a call is refused, return the explanation.
 
         Args:
-            query: what the principal says: a text, messages as dicts with ``role`` and ``content``, or a dict that has
-                them under ``messages``. The texts of users among them are the trusted words; it reaches the agent as
-                it is.
-            kwargs: go to the agent.
+            query: the principal's words: a text, messages as dicts with ``role`` and ``content``, or a dict that has
+                them under ``messages``. The texts of users among them are trusted. The agent gets the query unchanged.
+            kwargs: keyword arguments for the agent.
 
         Raises:
-            ValueError: there is no agent to run, or nothing of the query is a user's text.
+            ValueError: there is no agent to run, or the query has no text of a user.
         """
-        drive = _sync_drive(self.agent)
-        with self._boundary(query):
+        drive = _make_sync_driver(self.agent)
+        with self._enter_run(query):
             try:
-                return drive(query, self._wired(kwargs))
+                return drive(query, self._add_handler(kwargs))
             except TaintViolationError as refused:
                 return refused.rendered
 
     async def arun(self, query: Query, **kwargs: Any) -> Any:
-        """``run`` for an event loop."""
-        drive = _async_drive(self.agent)
-        with self._boundary(query):
+        """Run the agent in an event loop; see ``run``."""
+        drive = _make_async_driver(self.agent)
+        with self._enter_run(query):
             try:
-                return await drive(query, self._wired(kwargs))
+                return await drive(query, self._add_handler(kwargs))
             except TaintViolationError as refused:
                 return refused.rendered
 
     @contextmanager
-    def _boundary(self, query: Query) -> Iterator[None]:
-        """A run inside a run adds no trusted words: its query may be a stranger's by now."""
+    def _enter_run(self, query: Query) -> Iterator[None]:
+        """Enter a run. A nested run adds no trusted words, since a stranger may have written its query by now."""
         runs = _RUNS.get() or {}
         if self._key in runs:
             yield
@@ -164,8 +163,8 @@ class Sleuth:
         finally:
             _RUNS.reset(token)
 
-    def _wired(self, kwargs: dict[str, Any]) -> dict[str, Any]:
-        """The caller's keyword arguments, and our handler among the callbacks where the agent takes any."""
+    def _add_handler(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Add our handler to the callbacks, if the agent accepts any."""
         if not _takes_callbacks(self.agent):
             return kwargs
         handler = self.handler
@@ -179,7 +178,7 @@ class Sleuth:
         return [violation.to_dict() for violation in self.engine.violations]
 
     def report(self) -> str:
-        """The current or latest run, told: ``✓ none``, or every trace; in ``enforce``, then each undeclared tool."""
+        """Report the current or latest run: ``✓ none`` or every trace, and in ``enforce`` each undeclared tool."""
         found: list[Violation] = self.engine.violations
         traces = [violation.explain() for violation in found]
         unknown = "\n".join(map(undeclared, self.engine.undeclared))
@@ -188,12 +187,12 @@ class Sleuth:
 
 
 def _takes_callbacks(agent: Any) -> bool:
-    """True when an agent speaks the Runnable protocol of LangChain."""
+    """Check whether an agent speaks the Runnable protocol of LangChain."""
     return not hasattr(agent, "run") and (hasattr(agent, "invoke") or hasattr(agent, "ainvoke"))
 
 
-def _framed(agent: Any, query: Query) -> Any:
-    """The query in the shape that a Runnable takes: its channels, its keys or its own schema say which."""
+def _shape_query(agent: Any, query: Query) -> Any:
+    """Shape the query as a Runnable expects it, by its channels, its keys or its own schema."""
     if not isinstance(query, str):
         return query if isinstance(query, Mapping) else {"messages": [*query]}
     wanted = getattr(agent, "channels", None) or getattr(agent, "input_keys", None)
@@ -205,41 +204,41 @@ def _framed(agent: Any, query: Query) -> Any:
     return {"input": query} if "input" in wanted else query
 
 
-def _sync_drive(agent: Any) -> Callable[[Query, dict[str, Any]], Any]:
+def _make_sync_driver(agent: Any) -> Callable[[Query, dict[str, Any]], Any]:
     if hasattr(agent, "run"):
-        return lambda query, kwargs: _finished(agent.run(query, **kwargs))
+        return lambda query, kwargs: _finish(agent.run(query, **kwargs))
     if hasattr(agent, "invoke"):
-        return lambda query, kwargs: agent.invoke(_framed(agent, query), **kwargs)
+        return lambda query, kwargs: agent.invoke(_shape_query(agent, query), **kwargs)
     if hasattr(agent, "ainvoke"):
-        return lambda query, kwargs: asyncio.run(agent.ainvoke(_framed(agent, query), **kwargs))
+        return lambda query, kwargs: asyncio.run(agent.ainvoke(_shape_query(agent, query), **kwargs))
     if callable(agent):
-        return lambda query, kwargs: _finished(agent(query, **kwargs))
+        return lambda query, kwargs: _finish(agent(query, **kwargs))
     raise ValueError("there is no agent to run: pass agent=, or wrap the tools with track()")
 
 
-def _finished(result: Any) -> Any:
-    """The result of an agent whose ``run`` is async, for a caller that is not."""
+def _finish(result: Any) -> Any:
+    """Run an async result to its end, for a sync caller."""
     return asyncio.run(result) if asyncio.iscoroutine(result) else result
 
 
-def _async_drive(agent: Any) -> Callable[[Query, dict[str, Any]], Any]:
+def _make_async_driver(agent: Any) -> Callable[[Query, dict[str, Any]], Any]:
     for name in ("ainvoke", "arun"):
         method = getattr(agent, name, None)
         if method is not None:
             framed = name == "ainvoke"
-            return lambda query, kwargs: method(_framed(agent, query) if framed else query, **kwargs)
-    drive = _sync_drive_raw(agent)
+            return lambda query, kwargs: method(_shape_query(agent, query) if framed else query, **kwargs)
+    drive = _make_raw_driver(agent)
 
-    async def driven(query: Query, kwargs: dict[str, Any]) -> Any:
+    async def drive_async(query: Query, kwargs: dict[str, Any]) -> Any:
         result = drive(query, kwargs)
         return await result if asyncio.iscoroutine(result) else result
 
-    return driven
+    return drive_async
 
 
-def _sync_drive_raw(agent: Any) -> Callable[[Query, dict[str, Any]], Any]:
+def _make_raw_driver(agent: Any) -> Callable[[Query, dict[str, Any]], Any]:
     if hasattr(agent, "run"):
         return lambda query, kwargs: agent.run(query, **kwargs)
     if callable(agent):
         return lambda query, kwargs: agent(query, **kwargs)
-    return _sync_drive(agent)
+    return _make_sync_driver(agent)

@@ -1,7 +1,4 @@
-"""The contents of a judgement: the decision, and the findings with their evidence, found when somebody reads them.
-
-Owns the result values. Refuses to reach them: ``judge`` does.
-"""
+"""Result of a judgement: the decision, and lazily computed findings with their evidence."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Decision(StrEnum):
-    """The fate of the call."""
+    """Decision about a call."""
 
     ALLOW = "allow"
     ASK = "ask"
@@ -29,9 +26,9 @@ class Decision(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A stretch of an argument and the untrusted text it occurs in.
+    """Stretch of an argument with the untrusted text that holds it.
 
-    ``excerpt`` is as the argument spells it, ``quoted`` as the text does; ``via`` names what was undone.
+    ``excerpt`` is spelled as in the argument, ``quoted`` as in the text; ``via`` names the encodings that were undone.
     """
 
     excerpt: str
@@ -43,7 +40,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One rule that fired at one argument, with what it does, why, and the evidence for it."""
+    """Rule that fired at one argument, with its effect, the reason and the evidence."""
 
     rule: Rule
     effect: Effect
@@ -56,17 +53,17 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The decision about one call. The sender learns that it was refused, never why.
+    """Decision about one call. The sender learns that it was refused, never why.
 
     Args:
-        call: what was judged.
-        mode: of the sink.
-        decision: what becomes of the call.
-        weighed: findings that could decide something, found when they are read.
-        reported: findings that could not: untrusted words in what is said, where these are only told.
-        noticed: those of them that bounded work finds, in audit or where the policy says what is done about content,
-            for telling of each call that is let through.
-        delegation: the record of which every argument in question is a field, where a person is to be asked.
+        call: the call that was judged.
+        mode: the mode of the sink.
+        decision: the decision.
+        weighed: findings that could affect the decision, computed when read.
+        reported: findings that could not: untrusted words in the content of a call, if the policy only reports them.
+        noticed: the reported findings that bounded work finds, in audit or if the policy declares an effect for
+            content. They are for reporting each call that passes.
+        delegation: the record that holds every questionable argument as a field, if a person is to be asked.
     """
 
     call: Call
@@ -79,17 +76,17 @@ class Verdict:
 
     @property
     def allowed(self) -> bool:
-        """True when the call may run without a question to a person."""
+        """Whether the call may run without asking a person."""
         return self.decision is Decision.ALLOW
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """All findings. They follow from what was judged, whenever they are read."""
+        """All findings, computed when read."""
         return (*self.weighed.value, *self.reported.value)
 
     @property
     def violations(self) -> tuple[Finding, ...]:
-        """The findings that block where the mode lets them."""
+        """Findings that block, if the mode lets them."""
         if self.decision is Decision.ALLOW and self.mode is not Mode.AUDIT:
             return ()
         return tuple(finding for finding in self.weighed.value if finding.effect is Effect.BLOCK)

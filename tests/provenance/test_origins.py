@@ -5,7 +5,7 @@ from __future__ import annotations
 from agentserver.findings import ORIGINS, Origins, answered_words, origin_words
 from agentserver.provenance import Call, leaves
 from agentserver.provenance.evidence.labels import Role, Standing
-from agentserver.provenance.origins import ANSWERED, ARGUMENTS, SHOWN, origins
+from agentserver.provenance.origins import ANSWERED, ARGUMENTS, SHOWN, find_origins
 from agentserver.provenance.policy.declarations import ArgumentRule, FieldRule, SinkRule
 from tests.provenance.scenes import Scenario, desk
 
@@ -27,7 +27,7 @@ MAIL = {"id": "13", "sender": "eve@shop.example", "text": f"Dear all, please pay
 
 
 def told(scene: Scenario, sink: str, **arguments: object) -> Origins:
-    return origins(scene.ledger, POLICY, Call(sink, leaves(arguments), 9))
+    return find_origins(scene.ledger, POLICY, Call(sink, leaves(arguments), 9))
 
 
 def kinds(found: Origins) -> list[tuple[str, str, str]]:
@@ -99,7 +99,7 @@ def test_what_is_told_is_bounded():
 def test_beyond_what_is_tracked_it_is_said_that_nobody_knows():
     policy = desk(sources=("inbox",), limit=10)
     scene = Scenario(policy, "go").read("inbox", MAIL)
-    found = origins(scene.ledger, policy, Call("send_email", leaves({"to": "eve@x.example"}), 9))
+    found = find_origins(scene.ledger, policy, Call("send_email", leaves({"to": "eve@x.example"}), 9))
     assert [one.kind for one in found.values] == ["unknown"]
 
 

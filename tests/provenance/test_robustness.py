@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentserver.provenance import Ledger, Mode, Policy, PolicyError, explain, read_policy
-from agentserver.provenance.explaining import facts
+from agentserver.provenance.explanation import export_findings
 from agentserver.provenance.library.approval import digest
 from tests.fuzzing import examples
 from tests.provenance.scenes import Scenario
@@ -53,7 +53,7 @@ def test_any_reading_and_any_call_get_a_verdict(
     assert scene.call(sink, **args) == verdict
     assert explain(verdict)
     assert digest(verdict.call)
-    assert facts(verdict).sink == sink
+    assert export_findings(verdict).sink == sink
 
 
 @given(st.lists(VALUE, max_size=3))

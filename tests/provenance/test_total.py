@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agentserver.provenance.evidence.labels import Call, Mode, Observation, Role
 from agentserver.provenance.evidence.leaves import leaves, typed_in
-from agentserver.provenance.explaining import explain
+from agentserver.provenance.explanation import explain
 from agentserver.provenance.judgement import judge
 from agentserver.provenance.ledger import Ledger
 from agentserver.provenance.library.approval import digest
@@ -55,7 +55,7 @@ def gone_through(query: str, body: str, title: str, link: str) -> None:
     verdict = judge(ledger, POLICY, call)
     explain(verdict)
     digest(verdict.call)
-    Ledger.load(json.loads(json.dumps({**ledger.since(Ledger()), **ledger.state()})))
+    Ledger.load(json.loads(json.dumps({**ledger.additions_since(Ledger()), **ledger.state()})))
 
 
 @pytest.mark.parametrize("piece", PIECES, ids=lambda piece: ascii(piece)[:24])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from agentserver.contract import Code
 from agentserver.core.guard import Denied, NeedsApproval, Noted
-from agentserver.provenance.explaining import MOST, facts, without
+from agentserver.provenance.explanation import MOST, export_findings, redact_verdict
 from agentserver.provenance.library.approval import digest
 from agentserver.provenance.policy.declarations import Effect
 from agentserver.provenance.verdict import Decision
@@ -34,7 +34,7 @@ def answered(
         if not (verdict.weighed.value or verdict.noticed.value):
             return None
         verdict = replace(verdict, reported=verdict.noticed)
-    found = facts(without(verdict, redact), most=MOST)._replace(exposed=exposed)
+    found = export_findings(redact_verdict(verdict, redact), most=MOST)._replace(exposed=exposed)
     if verdict.decision is Decision.DENY:
         return Denied(Code.DENIED, found)
     if verdict.decision is Decision.ASK:

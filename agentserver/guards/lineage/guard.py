@@ -32,13 +32,12 @@ from agentserver.guards.lineage.view.hiding import Hiding
 from agentserver.guards.lineage.view.viewer import Viewer
 from agentserver.payload.names import local
 from agentserver.provenance.evidence.labels import Call, Leaf, Mode, Observation, Role, Standing
-from agentserver.provenance.exits import bits_of
+from agentserver.provenance.exits import count_bits
 from agentserver.provenance.judgement import judge
 from agentserver.provenance.ledger import Ledger
-from agentserver.provenance.origins import origins
+from agentserver.provenance.origins import find_origins
 from agentserver.provenance.policy.declarations import PlanSource
 from agentserver.provenance.seen.assessed import RecentOutputs
-from agentserver.provenance.steered import suspecting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -213,7 +212,7 @@ class LineageGuard:
             return memory
         exposed = self._reach.exposed(memory, said.sender, said.thread) is not None
         call = self._call(said, memory, at, exposed=exposed)
-        return memory.grown(memory.ledger.carry(bits_of(memory.ledger, self._policy, call)))
+        return memory.grown(memory.ledger.carry(count_bits(memory.ledger, self._policy, call)))
 
     def _heard(self, memory: Memory, said: Said, at: float) -> Memory:
         """The memory after a sender's words."""
@@ -261,7 +260,7 @@ class LineageGuard:
         size = len(delivery.message)
         for draft in drafts:
             size += len(draft.markup)
-        if not isinstance(memory, Memory) or element is None or not memory.ledger.waits(size):
+        if not isinstance(memory, Memory) or element is None or not memory.ledger.needs_indexing(size):
             return None
         after = _recalled(self.observe(memory, delivery, element, 0.0))
         ledgers = [after.ledger]
@@ -270,7 +269,7 @@ class LineageGuard:
                 reading = self._readings[draft.root]
                 one = Said(delivery.to, "", delivery.thread, draft.root, draft.element, reading)
                 ledgers.append(self._learn(after, one, 0.0))
-        waiting = [ledger for ledger in ledgers if ledger.waits()]
+        waiting = [ledger for ledger in ledgers if ledger.needs_indexing()]
 
         def index() -> None:
             for ledger in waiting:
@@ -327,7 +326,9 @@ class LineageGuard:
             return self._reach.given(heard, said, "", before, put_in)
         if not self._planning.counts(known, proposal):
             return memory
-        return known.grown(known.ledger.called(self._call(self._proposed(proposal), known, at, exposed=True)))
+        return known.grown(
+            known.ledger.count_call(self._call(self._proposed(proposal), known, at, exposed=True))
+        )
 
     def _weighed(self, known: Memory, proposal: Proposal, at: float) -> Verdict:
         redriven = proposal.route is Route.REDRIVEN
@@ -369,7 +370,7 @@ class LineageGuard:
         text = self._reach.exposed(memory, said.sender, said.thread)
         put_in = None if text is not None else self._put_in(memory, said)
         text = text or _first(put_in, said, memory)
-        ledger = memory.ledger if text is None else suspecting(memory.ledger)
+        ledger = memory.ledger if text is None else memory.ledger.suspect_foreign_text()
         call = self._call(said, memory, at, exposed=text is not None)
         paths = frozenset(put_in.paths if put_in is not None else ())
         if paths <= {leaf.path for leaf in call.arguments}:  # else it is not known which of them they are
@@ -408,7 +409,7 @@ class LineageGuard:
         """The origins of the values of a message that waits for a person."""
         known = _recalled(memory)
         call = self._call(self._arrived(delivery, element), known, 0.0, exposed=True)
-        return origins(known.ledger, self._policy, call)
+        return find_origins(known.ledger, self._policy, call)
 
     def approve(self, memory: object, about: tuple[str, ...]) -> object:
         """Remember the values that were in question, each for its sink and its argument.

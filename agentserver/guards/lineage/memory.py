@@ -152,7 +152,7 @@ class Memory:
         if ledger is before:
             return self
         ledger = bounded(before, ledger)
-        entry = {name: more for name, more in ledger.since(before).items() if more}
+        entry = {name: more for name, more in ledger.additions_since(before).items() if more}
         log = self.log.add(entry) if entry else self.log
         return replace(self, ledger=ledger, log=log, calm=self.calm and _calm(ledger))
 

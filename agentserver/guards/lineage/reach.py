@@ -14,7 +14,7 @@ from agentserver.core.drafts.routing import Route
 from agentserver.core.handoffs import TASK
 from agentserver.guards.lineage.exposure import CLOSED, ERROR, NOT_KNOWN, SENT, FirstText
 from agentserver.payload.codec import is_system_name
-from agentserver.provenance.steered import steers
+from agentserver.provenance.ledger import steers
 
 if TYPE_CHECKING:
     from agentserver.core.drafts.routing import Proposal

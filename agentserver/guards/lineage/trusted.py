@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from agentserver.core.state.principals import Trust
 from agentserver.guards.lineage.exposure import Recall
 from agentserver.handoff.parameters import Type
-from agentserver.provenance.flows import entered
+from agentserver.provenance.flows import find_reachable
 from agentserver.provenance.policy.paths import means
 
 if TYPE_CHECKING:
@@ -74,7 +74,9 @@ def carriers(
     """
     carrying = frozenset(name for name, recall in recalls.items() if recall is Recall.SERVER)
     return (
-        carrying if carrying and not carrying.isdisjoint(entered(policy, peers, addressed)) else frozenset()
+        carrying
+        if carrying and not carrying.isdisjoint(find_reachable(policy, peers, addressed))
+        else frozenset()
     )
 
 

@@ -1,1 +1,1 @@
-"""The questions of a judgement, by topic. Internal: ``provenance.judge`` puts them in order."""
+"""Checks that the judgement of a call is composed of. Internal."""

@@ -1,7 +1,4 @@
-"""One call under judgement: what is known, what is declared, and each argument with its part.
-
-Owns what every question of a judgement looks at, and how a finding of it is made. Refuses to ask any question.
-"""
+"""State of one judgement: the call, the ledger, the policy and the rule of each argument."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One scalar of the call: its rule, and how it would be written."""
+    """Scalar argument of a call, with its rule and its text."""
 
     leaf: Leaf
     rule: ArgumentRule
@@ -34,17 +31,17 @@ class Argument:
 
 
 class Case:
-    """A call under judgement, for as long as it is judged.
+    """Call under judgement, for the duration of one judgement.
 
     Args:
         ledger: what the conversation has seen.
-        policy: what is declared.
-        call: what is judged.
+        policy: the declared policy.
+        call: the call to judge.
     """
 
     def __init__(self, ledger: Ledger, policy: Policy, call: Call) -> None:
         self.ledger, self.policy, self.call = ledger, policy, call
-        self.brief = False
+        self.decision_only = False
         self.places: dict[int, tuple[Argument, tuple[Destination, ...]]] = {}
         self.listener: ListenerClass = policy.classify(call.sink)
         bodies = ((leaf, text_of(leaf.value)) for leaf in call.arguments)
@@ -52,64 +49,64 @@ class Case:
             Argument(leaf, policy.argument(call, leaf), body) for leaf, body in bodies if body.strip()
         )
 
-    def briefly(self) -> Case:
-        """The same case where the decision is all that is asked for."""
+    def copy_for_decision(self) -> Case:
+        """Copy the case for a caller that needs the decision but no findings."""
         case = copy(self)
-        case.brief = True
+        case.decision_only = True
         return case
 
     @cached_property
     def _by_leaf(self) -> dict[int, Argument]:
         return {id(argument.leaf): argument for argument in self.arguments}
 
-    def argument(self, leaf: Leaf | None) -> Argument | None:
-        """The argument that a leaf of the call is; None for none and for a blank one."""
+    def argument_of(self, leaf: Leaf | None) -> Argument | None:
+        """Look up the argument of a leaf; None for no leaf or a blank one."""
         return None if leaf is None else self._by_leaf.get(id(leaf))
 
-    def role(self, leaf: Leaf) -> Role:
-        """The role of an argument."""
+    def role_of(self, leaf: Leaf) -> Role:
+        """Look up the role of an argument."""
         known = self._by_leaf.get(id(leaf))
         return (self.policy.argument(self.call, leaf) if known is None else known.rule).role
 
     @cached_property
     def plan(self) -> Plan | None:
-        """The plan that counts."""
+        """The plan that applies to this call, if any."""
         return None if self.policy.plan is PlanSource.OFF else self.ledger.plan
 
-    def warranted(self, argument: Argument) -> bool:
-        """True when the plan itself answers for an argument, or its value is the one that the type fills in."""
+    def is_warranted(self, argument: Argument) -> bool:
+        """Check whether the plan sanctions an argument, or its type filled in the value."""
         if argument.leaf.path in self.call.filled:
             return True
         return self.plan is not None and self.plan.warrants(self.ledger, self.call, argument.leaf) is not None
 
     @cached_property
     def exposed(self) -> bool:
-        """True when something in the call may be what a stranger made its sender say."""
+        """Whether untrusted text may have influenced something in the call."""
         return self.call.exposed and self.ledger.tainted
 
     @cached_property
     def steered(self) -> bool:
-        """True when a stranger may have made the sender call at all: then nothing in the call is the sender's own."""
+        """Whether untrusted text may have caused the call itself, so that all of it is suspect."""
         return self.exposed and not self.call.put_in
 
-    def suspects(self, argument: Argument) -> bool:
-        """True when a stranger may have made the sender say an argument: then it is suspect without an author."""
+    def is_suspect(self, argument: Argument) -> bool:
+        """Check whether untrusted text may have influenced an argument, so that it needs an author."""
         return self.exposed and (self.steered or argument.leaf.path in self.call.put_in)
 
     @cached_property
-    def telling(self) -> bool:
-        """True where untrusted content is only told: it decides nothing."""
+    def reports_only(self) -> bool:
+        """Whether untrusted content is only reported and affects no decision."""
         effects = {self.policy.effect(rule, self.call.sink) for rule in (Rule.CONTENT, Rule.LINK)}
         return effects.isdisjoint({Effect.BLOCK, Effect.ASK})
 
-    def settled(self, *rules: Rule) -> bool:
-        """True when it makes no difference which of some rules is broken, since only the decision is asked for."""
-        return self.brief and len({self.policy.effect(rule, self.call.sink) for rule in rules}) == 1
+    def is_settled(self, *rules: Rule) -> bool:
+        """Check whether only the decision is needed and all these rules have the same effect on it."""
+        return self.decision_only and len({self.policy.effect(rule, self.call.sink) for rule in rules}) == 1
 
-    def finding(
+    def make_finding(
         self, rule: Rule, argument: Argument | None, detail: str = "", evidence: Evidence | None = None
     ) -> Finding:
-        """A finding about an argument, or about the call as a whole."""
+        """Make a finding about an argument, or about the call as a whole."""
         effect = self.policy.effect(rule, self.call.sink)
         if argument is None:
             return Finding(rule, effect, "", "", None, detail, evidence)

@@ -1,7 +1,4 @@
-"""The words that a call says, for any receiver: those of strangers among them, and a call that is nothing else.
-
-Owns which rule the content of a call breaks. Refuses to weigh who receives it.
-"""
+"""Checks the content that a call sends to any receiver: untrusted words in it, and calls that nothing else supports."""
 
 from __future__ import annotations
 
@@ -13,15 +10,15 @@ from agentserver.provenance.evidence.authority import matching as entry_for
 from agentserver.provenance.evidence.folding import fold_bytes
 from agentserver.provenance.evidence.labels import Role
 from agentserver.provenance.judging.authority import (
-    asked_for,
-    formed,
-    listed,
+    is_in_requested_document,
+    is_listed,
+    is_ordered,
+    is_recorded,
+    is_recorded_by_form,
+    is_requested,
     may_choose,
-    ordered,
-    recorded,
-    said,
 )
-from agentserver.provenance.judging.destinations import places_of
+from agentserver.provenance.judging.destinations import read_places
 from agentserver.provenance.policy.declarations import Rule
 
 if TYPE_CHECKING:
@@ -31,132 +28,142 @@ if TYPE_CHECKING:
     from agentserver.provenance.verdict import Evidence, Finding
 
 
-NOTICED: Final = 2048
-"""Characters of what a call says in which untrusted words are looked for once it is let through."""
+BEGINNING: Final = 2048
+"""Maximum characters of a call that are searched for untrusted words once it has passed."""
 
 LETTERS: Final = 2
-"""Characters below which that a text holds it says nothing: a letter is in every text."""
+"""Minimum characters of a value whose occurrence in a text is significant: a single letter is in every text."""
 
 
-def of_content(case: Case) -> Iterator[Finding]:
-    """Untrusted words among those that the call says, for any receiver."""
-    spoken = _spoken(case)
+def check_content(case: Case) -> Iterator[Finding]:
+    """Find untrusted words in the content that the call sends."""
+    spoken = _list_payloads(case)
     for argument in spoken:
         try:
-            for match in matching.content(case.ledger, argument.body):
+            for match in matching.find_content(case.ledger, argument.body):
                 rule = Rule.LINK if match.link else Rule.CONTENT
-                yield case.finding(rule, argument, "", match.evidence)
-        except matching.Crowded:
-            if not case.telling:
-                yield case.finding(Rule.BOUND, argument, "more values than are looked up")
+                yield case.make_finding(rule, argument, "", match.evidence)
+        except matching.TooManyValues:
+            if not case.reports_only:
+                yield case.make_finding(Rule.BOUND, argument, "more values than are looked up")
     for left, right in pairwise(spoken):
-        for evidence in matching.across(case.ledger, left.body, right.body):
-            yield case.finding(Rule.CONTENT, right, "split over two arguments", evidence)
+        for evidence in matching.find_across(case.ledger, left.body, right.body):
+            yield case.make_finding(Rule.CONTENT, right, "split over two arguments", evidence)
 
 
-def crowds(case: Case) -> Iterator[Finding]:
-    """Arguments with more values than are looked up, which is known without looking any of them up."""
-    for argument in _spoken(case):
-        if matching.crowded(argument.body):
-            yield case.finding(Rule.BOUND, argument, "more values than are looked up")
+def check_crowding(case: Case) -> Iterator[Finding]:
+    """Find arguments with more values than are looked up, without looking any of them up."""
+    for argument in _list_payloads(case):
+        if matching.has_too_many_values(argument.body):
+            yield case.make_finding(Rule.BOUND, argument, "more values than are looked up")
 
 
-def of_beginnings(case: Case) -> Iterator[Finding]:
-    """Untrusted words in the first NOTICED characters of what the call says, as they are written there."""
-    left = NOTICED
-    for argument in _spoken(case):
-        for match in matching.noticed(case.ledger, argument.body[:left]):
-            yield case.finding(Rule.LINK if match.link else Rule.CONTENT, argument, "", match.evidence)
+def check_beginnings(case: Case) -> Iterator[Finding]:
+    """Find untrusted words that occur verbatim in the first BEGINNING characters of the content."""
+    left = BEGINNING
+    for argument in _list_payloads(case):
+        for match in matching.find_verbatim(case.ledger, argument.body[:left]):
+            yield case.make_finding(Rule.LINK if match.link else Rule.CONTENT, argument, "", match.evidence)
         left -= len(argument.body)
         if left <= 0:
             return
 
 
-def _spoken(case: Case) -> list[Argument]:
+def _list_payloads(case: Case) -> list[Argument]:
     return [argument for argument in case.arguments if argument.rule.role is Role.PAYLOAD]
 
 
-def of_prose(case: Case) -> Iterator[Finding]:
-    """A recipient that only the request's prose authorises, when the call carries untrusted content."""
+def check_prose(case: Case) -> Iterator[Finding]:
+    """Find a recipient that only the request's prose authorises, when the call carries untrusted content."""
     for argument in case.arguments:
-        for place in places_of(case, argument) if argument.rule.role is Role.DESTINATION else ():
-            if not listed(case, place) and not entry_for(case.policy.allow, place):
-                yield case.finding(Rule.PROSE, argument, "only the wording of the request names it")
+        for place in read_places(case, argument) if argument.rule.role is Role.DESTINATION else ():
+            if not is_listed(case, place) and not entry_for(case.policy.allow, place):
+                yield case.make_finding(Rule.PROSE, argument, "only the wording of the request names it")
 
 
-def unfounded(case: Case) -> Iterator[Finding]:
-    """A call of a sink in which nothing is the principal's, while a stranger's words are what it says, or it is bare.
+def check_foundation(case: Case) -> Iterator[Finding]:
+    """Find a steered call of a sink that the principal's words do not support.
 
-    The principal's are: a destination or a choice that its words hold, a choice from a document that it named, and the
-    name of the sink itself. A destination that the operator allows, and what is the principal's own, are as good. A
-    value that is always allowed speaks neither for a call nor against it.
+    Such a call either has no arguments of its own or repeats untrusted words. It is supported if the principal's words
+    hold a destination, a choice or the name of the sink, or if the principal named the document that a choice comes
+    from. A destination that the operator allows or that is the principal's own counts as well. A value that is always
+    allowed counts neither way.
     """
-    if not case.steered or any(_founded(case, each) for each in case.arguments):
+    if not case.steered or any(_is_founded(case, each) for each in case.arguments):
         return
     if case.ledger.asked.mentions(case.call.sink):
         return
     sent = [argument for argument in case.arguments if argument.leaf.path not in case.call.filled]
     telling = [argument for argument in sent if argument.rule.role is not Role.INERT]
     if not telling and case.listener.known:
-        yield case.finding(Rule.UNFOUNDED, None, "it takes nothing from the request")
+        yield case.make_finding(Rule.UNFOUNDED, None, "it takes nothing from the request")
     aimed = next((each for each in telling if each.rule.role is Role.DESTINATION), None)
     if aimed is not None and not case.listener.known:
-        yield case.finding(Rule.UNFOUNDED, aimed, "only a record names it")
+        yield case.make_finding(Rule.UNFOUNDED, aimed, "only a record names it")
         return
     chosen = (each for each in telling if each.rule.role is not Role.DESTINATION)
-    dictated = (_dictated(case, each) for each in chosen if each.body not in each.rule.values)
+    dictated = (_find_dictated(case, each) for each in chosen if each.body not in each.rule.values)
     yield from islice(filter(None, dictated), 1)
 
 
-def _founded(case: Case, argument: Argument) -> bool:
+def _is_founded(case: Case, argument: Argument) -> bool:
     if argument.rule.role is Role.DESTINATION:
-        places = places_of(case, argument)
-        return any(ordered(case, place) for place in places)
+        places = read_places(case, argument)
+        return any(is_ordered(case, place) for place in places)
     if argument.rule.role is Role.INERT or len(argument.body.strip()) < LETTERS:
         return False
-    return said(case, argument) or (argument.rule.role is Role.SELECTOR and asked_for(case, argument))
+    return is_requested(case, argument) or (
+        argument.rule.role is Role.SELECTOR and is_in_requested_document(case, argument)
+    )
 
 
-def _dictated(case: Case, argument: Argument) -> Finding | None:
-    """A stranger's words that an argument repeats, or a choice that they name as well, whatever record holds it.
+def _find_dictated(case: Case, argument: Argument) -> Finding | None:
+    """Find an argument that repeats untrusted words, or a choice that they name too, even if a record holds it.
 
-    A short choice stands in many texts: that a stranger's is among them says nothing. A longer one that is a record by
-    the form of an undeclared field alone may be a stranger's as well. Of a listener of which nothing is declared, a
-    single word without any author counts as dictated; text that it is told does where it is told nothing else, as a
-    command is.
+    A short choice occurs in many texts, so an untrusted one among them proves nothing. A longer choice that is a record
+    only by the form of an undeclared field may be a stranger's. At an undeclared listener a single word without an
+    author counts as dictated; so does text if the listener gets nothing else, such as a command.
     """
     choice = argument.rule.role is not Role.PAYLOAD
     if not case.listener.known:
         if argument.rule.role is Role.SELECTOR and not may_choose(case, argument):
-            return case.finding(Rule.UNFOUNDED, argument, "nobody is known to have chosen it")
+            return case.make_finding(Rule.UNFOUNDED, argument, "it has no known author")
         choice = all(each.rule.role in {Role.PAYLOAD, Role.INERT} for each in case.arguments)
         if not choice:
             return None
     try:
-        evidence = next((match.evidence for match in matching.content(case.ledger, argument.body)), None)
+        evidence = next((match.evidence for match in matching.find_content(case.ledger, argument.body)), None)
         if evidence is None and choice and len(fold_bytes(argument.body)) >= matching.SHORT:
-            evidence = matching.origin(case.ledger, argument.body)
-            evidence = evidence or matching.commanded(case.ledger, argument.body, argument.rule.values)
-            if evidence is None and argument.rule.role is Role.SELECTOR and formed(case, argument):
-                return case.finding(Rule.UNFOUNDED, argument, "only a field that anybody may fill holds it")
+            evidence = matching.find_origin(case.ledger, argument.body)
+            evidence = evidence or matching.find_command(case.ledger, argument.body, argument.rule.values)
+            if (
+                evidence is None
+                and argument.rule.role is Role.SELECTOR
+                and is_recorded_by_form(case, argument)
+            ):
+                return case.make_finding(
+                    Rule.UNFOUNDED, argument, "only a field that anyone can fill holds it"
+                )
         if evidence is None and not choice:
-            evidence = _repeated(case, argument)
-    except matching.Crowded:
-        return case.finding(Rule.BOUND, argument, "more values than are looked up")
-    if evidence is None or (recorded(case, argument) and not matching.elsewhere(case.ledger, argument.body)):
+            evidence = _find_repeated(case, argument)
+    except matching.TooManyValues:
+        return case.make_finding(Rule.BOUND, argument, "more values than are looked up")
+    if evidence is None or (
+        is_recorded(case, argument) and not matching.occurs_in_longer_text(case.ledger, argument.body)
+    ):
         return None
-    return case.finding(Rule.UNFOUNDED, argument, "a stranger's words say so", evidence)
+    return case.make_finding(Rule.UNFOUNDED, argument, "an untrusted text says so", evidence)
 
 
-def _repeated(case: Case, argument: Argument) -> Evidence | None:
-    """A stranger's text that holds what is said as a whole, however short it is.
+def _find_repeated(case: Case, argument: Argument) -> Evidence | None:
+    """Find an untrusted text that holds the whole argument, however short.
 
-    A letter is in every text. Where nobody else is told it, a single word says nothing either, and a document that the
-    principal named may say more.
+    A single letter is in every text. If the call has no destination, a single word proves nothing either, and a
+    document that the principal named may say more.
     """
     if len(argument.body.strip()) < LETTERS:
         return None
-    evidence = matching.origin(case.ledger, argument.body)
+    evidence = matching.find_origin(case.ledger, argument.body)
     if evidence is None or any(each.rule.role is Role.DESTINATION for each in case.arguments):
         return evidence
     return evidence if len(argument.body.split()) > 1 and not evidence.text.asked else None

@@ -1,6 +1,6 @@
-"""A call of which every argument in question is a field of one record of a stranger's: it may be delegated by a person.
+"""Finds calls whose questionable arguments all come from one untrusted record, which a person may delegate to.
 
-Owns which call that is, and the record as it is shown, whole. Refuses to let anything pass: whoever is asked does.
+Returns the record whole, to be shown. The person asked decides.
 """
 
 from __future__ import annotations
@@ -23,32 +23,34 @@ if TYPE_CHECKING:
     from agentserver.provenance.verdict import Finding
 
 WHOLE: Final = 20_000
-"""Characters of a record that is shown whole. The fields of a longer one are not delegated but asked about by value."""
+"""Maximum characters of a record that is shown whole. For longer ones a person is asked about each value."""
 
 FIELDS: Final = 200
-"""Fields of such a record."""
+"""Maximum fields of such a record."""
 
 
-def delegation(ledger: Ledger, call: Call, findings: Iterable[Finding]) -> Delegation | None:
-    """The one record of which every argument in question is a field as a whole; None where there is none."""
+def find_delegation(ledger: Ledger, call: Call, findings: Iterable[Finding]) -> Delegation | None:
+    """Find the one record that has every questionable argument as a whole field; None if there is no such record."""
     serious = [one for one in findings if one.effect in {Effect.BLOCK, Effect.ASK}]
     asked = {(one.path, one.value) for one in serious}
     if not all(path for path, _ in asked):
         return None
     held = (one.evidence.text for one in serious if one.evidence is not None)
     for text in {record_of(text.origin): text for text in held}.values():
-        record = whole_record(ledger, text)
+        record = collect_record(ledger, text)
         fields = [(bare(one.origin.path), one.body) for one in record]
         if len(fields) > FIELDS or sum(len(body) for _, body in fields) > WHOLE:
             continue
-        if all(any(name and same(value, body) for name, body in fields) for _, value in asked):
+        if all(any(name and is_same_value(value, body) for name, body in fields) for _, value in asked):
             source, step, item = record_of(text.origin)
-            return Delegation(source, step, item, tuple(_shown(call, name, body) for name, body in fields))
+            return Delegation(
+                source, step, item, tuple(_show_field(call, name, body) for name, body in fields)
+            )
     return None
 
 
-def same(value: str, field: str) -> bool:
-    """True when an argument is a field as a whole, in any spelling of a place, a number or a date."""
+def is_same_value(value: str, field: str) -> bool:
+    """Check whether an argument equals a whole field, in any spelling of a place, number or date."""
     if value.strip() == field.strip():
         return True
     kind, place = typed(value), destination(value)
@@ -56,24 +58,26 @@ def same(value: str, field: str) -> bool:
     return (kind is not None and kind == typed(field)) or (known and place == destination(field))
 
 
-def _shown(call: Call, name: str, body: str) -> RecordText:
-    """One field of a record, with the arguments that it fills."""
+def _show_field(call: Call, name: str, body: str) -> RecordText:
+    """Describe one field of a record, with the arguments that it fills."""
     said = ((bare(leaf.path), text_of(leaf.value)) for leaf in call.arguments)
-    return RecordText(name, body, tuple(path for path, value in said if name and same(value, body)))
+    return RecordText(name, body, tuple(path for path, value in said if name and is_same_value(value, body)))
 
 
-def whole_record(ledger: Ledger, text: Text) -> list[Text]:
-    """All that is known of the record in which a text stands, in the order of its fields."""
+def collect_record(ledger: Ledger, text: Text) -> list[Text]:
+    """Collect all known fields of the record that a text belongs to, in order."""
     wanted = record_of(text.origin)
     found: dict[str, Text] = {}
     for texts in (ledger.texts, ledger.records.entries):
-        known = (one for one in _of_step(texts, text.origin.step) if record_of(one.origin) == wanted)
+        known = (
+            one for one in _find_texts_of_step(texts, text.origin.step) if record_of(one.origin) == wanted
+        )
         found.update((one.origin.path, one) for one in known)
     return [found[path] for path in sorted(found)]
 
 
-def _of_step(texts: Sequence[Text], step: int) -> Iterator[Text]:
-    """The texts of one step. They are in the order of their steps, so that the others are not looked at."""
+def _find_texts_of_step(texts: Sequence[Text], step: int) -> Iterator[Text]:
+    """Find the texts of one step by bisection; texts are ordered by step."""
     start = bisect_left(texts, step, key=lambda text: text.origin.step)
     end = bisect_left(texts, step + 1, lo=start, key=lambda text: text.origin.step)
     return iter(texts[start:end])

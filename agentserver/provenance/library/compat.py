@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from agentserver.provenance.evidence.labels import Mode, Observation, Standing, Trust
 from agentserver.provenance.evidence.leaves import leaves
-from agentserver.provenance.explaining import explain
-from agentserver.provenance.ledger import Ledger
+from agentserver.provenance.explanation import explain
+from agentserver.provenance.ledger import Ledger, steers
 from agentserver.provenance.policy.declarations import PlanSource, Policy, SinkRule
 from agentserver.provenance.policy.paths import covers
-from agentserver.provenance.steered import steers, suspecting
 from agentserver.provenance.verdict import Decision
 
 if TYPE_CHECKING:
@@ -113,7 +112,7 @@ class TaintStore:
     @property
     def known(self) -> Ledger:
         """The ledger by which the run's calls are judged."""
-        return suspecting(self.ledger) if self.steered else self.ledger
+        return self.ledger.suspect_foreign_text() if self.steered else self.ledger
 
     def get(self, key: str) -> TaintedValue | None:
         """The value that was labelled under a key."""

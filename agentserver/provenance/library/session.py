@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from agentserver.characters.printing import one_line
 from agentserver.provenance.evidence.labels import Call, Mode, Observation
 from agentserver.provenance.evidence.leaves import leaves
-from agentserver.provenance.exits import bits_of
+from agentserver.provenance.exits import count_bits
 from agentserver.provenance.judgement import judge
 from agentserver.provenance.library.compat import IFCPolicy, TaintStore, TaintViolationError, Violation
 from agentserver.provenance.verdict import Decision
@@ -149,8 +149,8 @@ class Engine:
         if allowed:
             with self._lock:
                 ledger = self.store.ledger
-                ledger = ledger.carry(bits_of(ledger, self.rules, verdict.call))
-                self.store.ledger = ledger.called(verdict.call)
+                ledger = ledger.carry(count_bits(ledger, self.rules, verdict.call))
+                self.store.ledger = ledger.count_call(verdict.call)
         if not verdict.findings:
             return None
         violation = Violation(verdict, blocked=not allowed)

@@ -35,7 +35,7 @@ from agentserver.provenance.confidentiality.origin import ANYWHERE, Offers, coun
 from agentserver.provenance.confidentiality.readers import ReaderRule
 from agentserver.provenance.evidence.destinations import destination
 from agentserver.provenance.evidence.labels import Role, Standing
-from agentserver.provenance.exits import bits_of
+from agentserver.provenance.exits import count_bits
 from agentserver.provenance.policy.declarations import (
     ArgumentRule,
     Effect,
@@ -59,7 +59,7 @@ def scene(query: str = "read the news", **more: Any) -> Scenario:
 
 
 def bits(told: Scenario, *, exposed: bool = True, **arguments: Any) -> float:
-    return bits_of(told.ledger, told.policy, Call("web", leaves(arguments), 9, exposed=exposed))
+    return count_bits(told.ledger, told.policy, Call("web", leaves(arguments), 9, exposed=exposed))
 
 
 def test_a_link_of_sixteen_costs_four_bits_and_the_call() -> None:
@@ -76,7 +76,7 @@ def test_a_sender_that_was_given_nothing_chooses_nothing_for_another() -> None:
 
 
 def test_before_anything_untrusted_was_read_nothing_counts() -> None:
-    assert bits_of(Ledger(), Policy(sources=("web",)), Call("web", leaves({"url": HOME}), 1)) == 0
+    assert count_bits(Ledger(), Policy(sources=("web",)), Call("web", leaves({"url": HOME}), 1)) == 0
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def mailing(**more: Any) -> Scenario:
 
 
 def sent(told: Scenario, *to: str) -> float:
-    return bits_of(told.ledger, told.policy, Call("send", leaves({"to": list(to), "body": "hi"}), 9))
+    return count_bits(told.ledger, told.policy, Call("send", leaves({"to": list(to), "body": "hi"}), 9))
 
 
 def test_receivers_and_their_order_count_once_something_may_not_be_told_them() -> None:

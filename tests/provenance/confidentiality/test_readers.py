@@ -243,7 +243,7 @@ def test_the_finding_says_who_may_read_it_and_where_it_came_from() -> None:
         for one in scene().call("send", to="bob@corp.com", body="hunter2").findings
         if one.rule is Rule.READERS
     )
-    assert found.detail == "'bob@corp.com' is none of its readers: principal"
+    assert found.detail == "'bob@corp.com' is not among its readers: principal"
     assert found.evidence is not None
     assert (found.path, found.evidence.text.origin.path, found.evidence.excerpt) == (
         "body",

@@ -66,5 +66,5 @@ class Planned(Scenario):
         call = Call(sink, leaves(arguments), self.step)
         if not judge(self.ledger, self.policy, call).allowed:
             return False
-        self.ledger = self.ledger.called(call)
+        self.ledger = self.ledger.count_call(call)
         return True

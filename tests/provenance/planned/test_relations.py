@@ -390,11 +390,11 @@ def test_the_parts_of_a_log_make_the_same_index() -> None:
     scene = Planned(PAGES)
     before = scene.ledger
     scene.read("web", {"seller": "kim@corp.example"}, url="https://shop.example/offer")
-    first = scene.ledger.since(before)
+    first = scene.ledger.additions_since(before)
     middle = scene.ledger
     scene.read("web", {"seller": "bob@corp.example"}, url="https://shop.example/offer")
-    second = scene.ledger.since(middle)
-    held = {name: [*before.since(Ledger())[name], *first[name], *second[name]] for name in first}
+    second = scene.ledger.additions_since(middle)
+    held = {name: [*before.additions_since(Ledger())[name], *first[name], *second[name]] for name in first}
     back = Ledger.load({**held, **scene.ledger.state()})
     assert list(back.recorded.leaves.since(0)) == list(scene.ledger.recorded.leaves.since(0))
 

@@ -1,7 +1,7 @@
-"""The reasons why a call was refused, as values and as a text on which a person can act.
+"""Explains to a person why a call was refused.
 
-Owns what of a verdict is told; ``findings`` has the words. Refuses to be shown to the sender of the call: it learns
-only that it is refused, or a probe would learn the policy. For operators, reports and the approver's question.
+Turns a verdict into values and text; ``findings`` has the wording. Never show this to the sender of the call: a probe
+could learn the policy from it. It is for operators, reports and the approver's question.
 """
 
 from __future__ import annotations
@@ -21,54 +21,58 @@ if TYPE_CHECKING:
     from agentserver.provenance.verdict import Evidence, Finding, Verdict
 
 MOST: Final = 40
-"""Findings of one judgement that are kept and told; more are counted."""
+"""Maximum findings of one judgement that are stored and shown. The rest are counted."""
 
 
-def facts(verdict: Verdict, *, became: str = "", most: int | None = None) -> Findings:
-    """The verdict as values: each text on one line and cut, the weightiest finding first, none twice.
+def export_findings(verdict: Verdict, *, became: str = "", most: int | None = None) -> Findings:
+    """Export a verdict as values: each text cut to one line, duplicates removed, findings that block first.
 
     Args:
-        verdict: what is told.
-        became: what became of the call; see ``Findings``.
-        most: findings that are kept; None for all.
+        verdict: the verdict to export.
+        became: the outcome of the call; see ``Findings``.
+        most: maximum findings to keep; None for all.
     """
     found: dict[tuple[object, ...], FindingFacts] = {}
-    for finding in sorted(verdict.findings, key=_weight):
-        one = _facts(finding)
+    for finding in sorted(verdict.findings, key=_sort_key):
+        one = _export_finding(finding)
         found.setdefault(one if one.trail is None else (*one[:-1], *one.trail[:-1]), one)
     kept = tuple(found.values())[:most]
     call, decision = verdict.call, verdict.decision.value
     more = len(found) - len(kept)
     record = verdict.delegation.value
-    shown = None if record is None else _flattened(record)
-    sink, mode = _flat(call.sink), verdict.mode.value
+    shown = None if record is None else _flatten_record(record)
+    sink, mode = _to_one_line(call.sink), verdict.mode.value
     return Findings(sink, call.step, mode, decision, kept, became, more, delegation=shown)
 
 
-def _flattened(record: Delegation) -> Delegation:
-    """The record with its texts as they are, but for what a terminal would not show as a sign of its own."""
+def _flatten_record(record: Delegation) -> Delegation:
+    """Replace characters in a record that a terminal would interpret; texts keep their lines."""
     texts = tuple(
-        RecordText(_flat(one.field), _printable(one.text), tuple(map(_flat, one.arguments)))
+        RecordText(
+            _to_one_line(one.field), _make_printable(one.text), tuple(map(_to_one_line, one.arguments))
+        )
         for one in record.texts
     )
-    return record._replace(source=_flat(record.source), record=_flat(record.record), texts=texts)
+    return record._replace(
+        source=_to_one_line(record.source), record=_to_one_line(record.record), texts=texts
+    )
 
 
-def _printable(text: str) -> str:
+def _make_printable(text: str) -> str:
     return "\n".join(replace_unseen(line, lambda _: "\ufffd") for line in text.split("\n"))
 
 
 def explain(verdict: Verdict, *, became: str = "") -> str:
-    """The whole story of a verdict, one block for each finding; ``became`` as of ``Findings``."""
-    return "\n".join(Telling().full(facts(verdict, became=became), hops=False))
+    """Explain a verdict in full, one block for each finding; see ``Findings`` for ``became``."""
+    return "\n".join(Telling().full(export_findings(verdict, became=became), hops=False))
 
 
-def without(verdict: Verdict, redact: Callable[[str], str]) -> Verdict:
-    """The verdict as it may be told: nothing in it that ``redact`` takes out. It decides nothing any more."""
+def redact_verdict(verdict: Verdict, redact: Callable[[str], str]) -> Verdict:
+    """Redact every text in a verdict. The result is for display only."""
     call = verdict.call
     arguments = tuple(replace(leaf, value=redact(text_of(leaf.value))) for leaf in call.arguments)
     weighed, reported = (
-        Later.of(tuple(_cleaned(finding, redact) for finding in found.value))
+        Later.of(tuple(_redact_finding(finding, redact) for finding in found.value))
         for found in (verdict.weighed, verdict.reported)
     )
     record = verdict.delegation.value
@@ -78,41 +82,43 @@ def without(verdict: Verdict, redact: Callable[[str], str]) -> Verdict:
     return replace(verdict, call=call, weighed=weighed, reported=reported, delegation=Later.of(record))
 
 
-def _cleaned(finding: Finding, redact: Callable[[str], str]) -> Finding:
+def _redact_finding(finding: Finding, redact: Callable[[str], str]) -> Finding:
     found = finding.evidence
     if found is not None:
         found = replace(found, excerpt=redact(found.excerpt), quoted=redact(found.quoted))
     return replace(finding, value=redact(finding.value), detail=redact(finding.detail), evidence=found)
 
 
-def _weight(finding: Finding) -> tuple[bool, bool]:
-    """The order of findings: those that block first, and of them those that show where a value came from."""
+def _sort_key(finding: Finding) -> tuple[bool, bool]:
+    """Order findings by weight: blocking ones first, then those with evidence."""
     return finding.effect is not Effect.BLOCK, finding.evidence is None
 
 
-def _facts(finding: Finding) -> FindingFacts:
+def _export_finding(finding: Finding) -> FindingFacts:
     found = finding.evidence
     return FindingFacts(
         finding.rule.name.lower(),
         finding.effect.value,
-        _flat(finding.path),
-        _flat(finding.value),
+        _to_one_line(finding.path),
+        _to_one_line(finding.value),
         finding.role.value if finding.role else "",
-        _flat(finding.detail),
-        None if found is None else _trail(found),
+        _to_one_line(finding.detail),
+        None if found is None else _export_evidence(found),
     )
 
 
-def _trail(evidence: Evidence) -> Trail:
+def _export_evidence(evidence: Evidence) -> Trail:
     origin = evidence.text.origin
-    hops = tuple(TrailHop(_flat(hop.listener), _flat(hop.path), hop.step) for hop in evidence.hops)
-    excerpt, quoted = _flat(evidence.excerpt), _flat(evidence.quoted)
-    place = (_flat(origin.source), _flat(origin.path), origin.step)
+    hops = tuple(
+        TrailHop(_to_one_line(hop.listener), _to_one_line(hop.path), hop.step) for hop in evidence.hops
+    )
+    excerpt, quoted = _to_one_line(evidence.excerpt), _to_one_line(evidence.quoted)
+    place = (_to_one_line(origin.source), _to_one_line(origin.path), origin.step)
     return Trail(*place, excerpt, quoted, evidence.via, hops, origin.trace)
 
 
-def _flat(text: str) -> str:
-    """One line of a terminal, of the beginning: a value may be as long as a message."""
+def _to_one_line(text: str) -> str:
+    """Format the beginning of a text as one terminal line; values can be as long as a message."""
     begun = text[:1000]
     flat = " ".join(begun.split())
     if not (flat.isascii() and flat.isprintable()):

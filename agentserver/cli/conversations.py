@@ -143,9 +143,12 @@ _CLEAR = "\x1b[H\x1b[J"
 
 @click.command("top", short_help="Follow a running server live.")
 @journal_option
+@click.option("--pid", type=int, help="Process to follow where several servers run in one folder.")
 @click.option("--once", is_flag=True, help="Show the current state once and exit.")
 @click.pass_context
-def top_command(ctx: click.Context, organism: Path | None, journal: Path | None, *, once: bool) -> None:
+def top_command(
+    ctx: click.Context, organism: Path | None, journal: Path | None, pid: int | None, *, once: bool
+) -> None:
     """Follow the server that runs an organism: conversations, queues, running handlers, refusals, approvals.
 
     On a terminal the screen refreshes each second, until Ctrl-C or the end of the server. Piped, it prints one
@@ -156,13 +159,19 @@ def top_command(ctx: click.Context, organism: Path | None, journal: Path | None,
     """
     from agentserver.gateways import top
 
-    path = _socket_path(ctx, organism, journal)
+    path = _find_kept_file(ctx, organism, journal)
     try:
-        peer = top.connect(path)
-    except (FileNotFoundError, ConnectionRefusedError):
-        project.refuse(ctx, f"{path}: no server runs here (agentserver run or agentserver serve starts one)")
+        servers = top.find_servers(path)
     except OSError as error:
         project.refuse(ctx, f"{path}: {error.strerror or error}")
+    if pid is None and len(servers) > 1:
+        project.refuse(
+            ctx, f"{path}: several servers run here; choose one with --pid: {', '.join(map(str, servers))}"
+        )
+    peer = servers.get(pid) if pid is not None else next(iter(servers.values()), None)
+    if peer is None:
+        process = "no server runs here" if pid is None else f"no server runs here with process id {pid}"
+        project.refuse(ctx, f"{path}: {process} (agentserver run or agentserver serve starts one)")
     with peer:
         for line in _overview_lines(peer):
             _show_overview(line)
@@ -172,17 +181,16 @@ def top_command(ctx: click.Context, organism: Path | None, journal: Path | None,
         project.say("the server has ended", err=True)
 
 
-def _socket_path(ctx: click.Context, organism: Path | None, journal: Path | None) -> Path:
-    """Find the socket of the server."""
+def _find_kept_file(ctx: click.Context, organism: Path | None, journal: Path | None) -> Path:
+    """Find the file that a server's socket is named after."""
     from agentserver.cli.reading import find_journal
-    from agentserver.gateways import top
 
     if journal is None and project.find_organism(organism) is not None:
         file = project.find_organism_or_raise(organism)
         seen = project.glimpse(ctx, file)
         if seen.unkept or seen.engine is not None:
-            return top.socket_path(file.resolve())
-    return top.socket_path(find_journal(ctx, organism, journal))
+            return file.resolve()
+    return find_journal(ctx, organism, journal)
 
 
 def _overview_lines(peer: socket.socket) -> Iterator[str]:

@@ -57,7 +57,7 @@ def publish_overview(server: Server) -> AbstractAsyncContextManager[None]:
 
     organism = server.organism
     overviews = Overviews(server, organism.name, redact, time.time)
-    return top.serve_overviews(overviews, top.socket_path(journal_path(organism) or organism.files[0]))
+    return top.serve_overviews(overviews, journal_path(organism) or organism.files[0])
 
 
 def run_session(ctx: click.Context, ending: GracefulEnd, session: Callable[[], Awaitable[int]]) -> NoReturn:

@@ -11,7 +11,6 @@ import json
 import logging
 import os
 import socket
-import stat
 import struct
 import time
 from collections import deque
@@ -172,21 +171,40 @@ def _approval(one: Approval) -> dict[str, Any]:
 
 SUFFIX: Final = ".top"
 _NAME: Final = 60
-"""Bytes of the socket's own name; one of a longer journal is replaced by its hash."""
+"""Bytes of a file's name in that of its socket; a longer one is replaced by its hash."""
 
 _CREDENTIALS: Final = struct.Struct("3i")
 
 
-class TakenError(OSError):
-    """Another server is followed at this place, or there is another file."""
+def socket_path(path: Path, pid: int) -> Path:
+    """Return the socket's path for a server process, given the path of its journal, or of its YAML if it keeps none."""
+    return path.parent / f"{_stem(path)}.{pid}{SUFFIX}"
 
 
-def socket_path(path: Path) -> Path:
-    """Return the socket's path for a server, given the path of its journal, or of its YAML if it keeps none."""
-    name = f"{path.name}{SUFFIX}"
-    if len(os.fsencode(name)) > _NAME:
-        name = f"{sha256(os.fsencode(path.name)).hexdigest()[:32]}{SUFFIX}"
-    return path.parent / name
+def _stem(path: Path) -> str:
+    named = len(os.fsencode(path.name)) <= _NAME
+    return path.name if named else sha256(os.fsencode(path.name)).hexdigest()[:32]
+
+
+def find_servers(path: Path) -> dict[int, socket.socket]:
+    """Connect to each server of a journal or YAML, by process id. Raises PermissionError at another user's server."""
+    found: dict[int, socket.socket] = {}
+    with ExitStack() as closing:
+        for place, pid in _list_sockets(path):
+            with suppress(FileNotFoundError, ConnectionRefusedError):  # it was killed, or ends just now
+                found[pid] = closing.enter_context(connect(place))
+        closing.pop_all()
+    return found
+
+
+def _list_sockets(path: Path) -> list[tuple[Path, int]]:
+    start = f"{_stem(path)}."
+    numbers = {
+        each: each.name.removeprefix(start).removesuffix(SUFFIX) for each in path.parent.glob(f"*{SUFFIX}")
+    }
+    return sorted(
+        (each, int(pid)) for each, pid in numbers.items() if each.name.startswith(start) and pid.isdecimal()
+    )
 
 
 @contextmanager
@@ -200,18 +218,19 @@ def _short(folder: Path) -> Iterator[str]:
         os.close(descriptor)
 
 
-def listen_at(path: Path) -> socket.socket:
-    """Open a listening socket at a path, replacing one that no server uses.
+def listen_for_readers(path: Path) -> tuple[socket.socket, Path]:
+    """Open the listening socket of this process for a journal or YAML, and remove those of killed processes.
 
-    It has its mode before it has its name: no other user can reach it in between.
-
-    Raises TakenError, or OSError on failure.
+    It has its mode before it has its name: no other user can reach it in between. Raises OSError on failure.
     """
-    with suppress(FileNotFoundError, ConnectionRefusedError):
-        connect(path).close()
-        raise TakenError(f"{path}: another server is followed here")
-    if path.exists() and mark(path) is None:
-        raise TakenError(f"{path}: is no socket")
+    for other, _ in _list_sockets(path):
+        try:
+            connect(other).close()
+        except ConnectionRefusedError:
+            other.unlink(missing_ok=True)
+        except OSError:
+            continue
+    place = socket_path(path, os.getpid())
     with ExitStack() as closing:
         found = closing.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
         with _short(path.parent) as short:
@@ -222,9 +241,9 @@ def listen_at(path: Path) -> socket.socket:
             unfinished.chmod(0o600)
             found.listen(8)
             found.setblocking(False)
-            unfinished.rename(Path(short, path.name))
+            unfinished.rename(Path(short, place.name))
         closing.pop_all()
-        return found
+        return found, place
 
 
 def connect(path: Path) -> socket.socket:
@@ -248,22 +267,6 @@ def own(peer: socket.socket) -> bool:
     return user in {0, os.geteuid()}
 
 
-def mark(path: Path) -> tuple[int, int] | None:
-    """Return the identity of the socket file, which shows whether it was replaced; None if there is no socket."""
-    try:
-        found = path.lstat()
-    except OSError:
-        return None
-    return (found.st_dev, found.st_ino) if stat.S_ISSOCK(found.st_mode) else None
-
-
-def remove(path: Path, marked: tuple[int, int] | None) -> None:
-    """Remove the socket, unless another server has replaced it."""
-    if marked is not None and mark(path) == marked:
-        with suppress(OSError):
-            path.unlink()
-
-
 EVERY = 1.0
 """Seconds between two overviews."""
 
@@ -275,18 +278,17 @@ logger = logging.getLogger("agentserver.top")
 
 @asynccontextmanager
 async def serve_overviews(overviews: Overviews, path: Path, every: float = EVERY) -> AsyncIterator[None]:
-    """Serve overviews at ``path`` while the context lasts; on failure, the server runs without them."""
+    """Serve overviews next to ``path`` while the context lasts; on failure, the server runs without them."""
     try:
-        listening = await run_sync(listen_at, path)
+        listening, place = await run_sync(listen_for_readers, path)
     except OSError as error:
-        logger.info("nobody can follow this server: %s", error)
+        logger.info("agentserver top cannot follow this server: %s", error)
         try:
             yield
         finally:
             overviews.stop()
         return
     try:
-        marked = await run_sync(mark, path)
         async with anyio.create_task_group() as tasks:
             serve = partial(_Readers(overviews, every).serve, listening)
             start_helper(tasks, "shows the server to agentserver top", Ending.RESTART, serve)
@@ -298,7 +300,7 @@ async def serve_overviews(overviews: Overviews, path: Path, every: float = EVERY
         overviews.stop()
         listening.close()
         with anyio.CancelScope(shield=True):
-            await run_sync(remove, path, marked)
+            await run_sync(partial(place.unlink, missing_ok=True))
 
 
 class _Readers:

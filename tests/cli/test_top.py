@@ -59,10 +59,10 @@ def test_a_person_sees_what_runs(server, tmp_path):
     assert child.exitstatus == 0
 
 
-def test_after_a_crash_the_socket_is_no_server_and_the_next_start_replaces_it(server, tmp_path):
+def test_after_a_crash_the_socket_is_no_server_and_the_next_start_removes_it(server, tmp_path):
     server.process.send_signal(signal.SIGKILL)
     server.process.wait()
-    assert (tmp_path / "journal.sqlite.top").exists()
+    (left,) = tmp_path.glob("journal.sqlite.*.top")
     done = top(tmp_path)
     assert done.returncode == 2
     assert "no server runs here" in done.stderr
@@ -70,6 +70,29 @@ def test_after_a_crash_the_socket_is_no_server_and_the_next_start_replaces_it(se
     again.say("@teller 2")
     again.hear("old 2")
     assert top(tmp_path, "--once").returncode == 0
+    assert not left.exists()
     with again.process:
         assert again.end() == 0
-    assert not (tmp_path / "journal.sqlite.top").exists()
+    assert not list(tmp_path.glob("*.top"))
+
+
+def test_one_of_several_servers_in_a_folder_is_chosen_by_its_process(tmp_path):
+    write(tmp_path, yaml=YAML + "journal: none\n")
+    servers = [Session(tmp_path), Session(tmp_path)]
+    try:
+        for one in servers:
+            one.say("@teller 1")
+            one.hear("old 1")
+        pids = sorted(one.process.pid for one in servers)
+        done = top(tmp_path, "--once")
+        assert done.returncode == 2
+        assert f"choose one with --pid: {pids[0]}, {pids[1]}" in done.stderr
+        for pid in pids:
+            assert json.loads(top(tmp_path, "--once", "--pid", str(pid)).stdout)["organism"] == "demo"
+        other = top(tmp_path, "--once", "--pid", "1")
+        assert other.returncode == 2
+        assert "no server runs here with process id 1" in other.stderr
+    finally:
+        for one in servers:
+            with one.process as process:
+                process.kill()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import anyio
 import pytest
@@ -75,8 +76,8 @@ async def line_of(path):
 
 
 async def test_each_connection_is_told_until_there_are_too_many(tmp_path):
-    path = top.socket_path(tmp_path / "j")
-    async with build(DESK) as server, serve_overviews(overviews(server), path, 0.01):
+    path = top.socket_path(tmp_path / "j", os.getpid())
+    async with build(DESK) as server, serve_overviews(overviews(server), tmp_path / "j", 0.01):
         streams = [await anyio.connect_unix(str(path)) for _ in range(READERS)]
         for each in streams:
             assert b'"organism": "desk"' in await each.receive()

@@ -7,6 +7,7 @@ import socket
 import stat
 import subprocess
 import sys
+from contextlib import contextmanager
 
 import pytest
 
@@ -15,56 +16,61 @@ from agentserver.gateways import top
 
 @pytest.fixture
 def path(tmp_path):
-    return top.socket_path(tmp_path / "journal.sqlite")
+    return tmp_path / "journal.sqlite"
+
+
+@contextmanager
+def listening(path):
+    found, place = top.listen_for_readers(path)
+    with found:
+        yield found, place
 
 
 def test_the_socket_is_its_owners_alone_from_the_beginning(path):
     os.umask(before := os.umask(0))
-    with top.listen_at(path):
-        assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        assert list(path.parent.iterdir()) == [path]
+    with listening(path) as (_, place):
+        assert stat.S_IMODE(place.stat().st_mode) == 0o600
+        assert list(path.parent.iterdir()) == [place]
     assert before == os.umask(before)
 
 
-def test_what_a_killed_server_left_is_replaced(path):
-    top.listen_at(path).close()
-    assert path.exists()
-    with pytest.raises(ConnectionRefusedError):
-        top.connect(path)
-    with top.listen_at(path), top.connect(path):
-        pass
+def test_the_socket_of_a_killed_server_is_no_server_and_is_removed(path):
+    with listening(path) as (_, place):
+        left = place.rename(top.socket_path(path, 1))
+    assert top.find_servers(path) == {}
+    with listening(path) as (_, place):
+        assert list(path.parent.iterdir()) == [place]
+        assert not left.exists()
 
 
-def test_a_server_that_listens_keeps_its_place(path):
-    with top.listen_at(path), pytest.raises(top.TakenError, match="another server is followed here"):
-        top.listen_at(path)
-
-
-def test_a_server_removes_its_own_socket_alone(path):
-    with top.listen_at(path):
-        first = top.mark(path)
-    with top.listen_at(path):
-        top.remove(path, first)
-        assert path.exists()
-        top.remove(path, top.mark(path))
-        assert not path.exists()
-        top.remove(path, None)
+def test_the_socket_of_a_living_server_is_left_alone(path):
+    with listening(path) as (_, place):
+        place.rename(other := top.socket_path(path, 1))
+        with listening(path):
+            found = top.find_servers(path)
+            assert sorted(found) == sorted([1, os.getpid()])
+            for peer in found.values():
+                peer.close()
+            assert other.exists()
 
 
 @pytest.mark.parametrize("length", [1, 120, 250])
 def test_long_paths_are_no_obstacle(tmp_path, length):
     folder = tmp_path / ("d" * 120) / ("e" * 120)
     folder.mkdir(parents=True)
-    path = top.socket_path(folder / ("j" * length))
-    with top.listen_at(path), top.connect(path):
-        assert path.parent == folder
+    path = folder / ("j" * length)
+    with listening(path) as (_, place):
+        (peer,) = top.find_servers(path).values()
+        with peer:
+            assert place.parent == folder
 
 
-def test_what_is_no_socket_is_left_alone(path):
-    path.write_text("mine")
-    with pytest.raises(OSError):
-        top.listen_at(path)
-    assert path.read_text() == "mine"
+def test_files_that_are_no_sockets_of_servers_are_left_alone(path):
+    others = [path.with_name(name) for name in ("journal.sqlite.top", "journal.sqlite.x.top", "other.1.top")]
+    for other in others:
+        other.write_text("mine")
+    with listening(path) as (_, place):
+        assert sorted(path.parent.iterdir()) == sorted([*others, place])
 
 
 CONNECT = (
@@ -80,16 +86,15 @@ def test_another_user_is_refused(tmp_path_factory):
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)
-        path = top.socket_path(folder / "j")
-        with top.listen_at(path) as listening:
+        with listening(folder / "j") as (found, path):
             done = subprocess.run(
                 [sys.executable, "-c", CONNECT, path], capture_output=True, text=True, check=False
             )
             assert "PermissionError" in done.stderr
             path.chmod(0o666)  # as root may do by mistake: who connects is looked at as well
             subprocess.run([sys.executable, "-c", CONNECT, path], check=True)
-            listening.setblocking(True)
-            peer, _ = listening.accept()
+            found.setblocking(True)
+            peer, _ = found.accept()
             with peer:
                 assert not top.own(peer)
 

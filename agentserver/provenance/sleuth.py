@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from agentserver.provenance.evidence.labels import Mode
 from agentserver.provenance.library.compat import IFCPolicy, TaintStore, TaintViolationError
-from agentserver.provenance.library.policy_file import load
+from agentserver.provenance.library.policy_file import load_policy
 from agentserver.provenance.library.queries import Query, trusted_texts
-from agentserver.provenance.library.session import Confirm, Engine, undeclared
+from agentserver.provenance.library.session import Confirm, Engine, describe_undeclared
 from agentserver.provenance.policy.declarations import PlanSource, Policy, SinkRule
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Sleuth:
         if policy is not None and any(given is not None for given in lists):
             raise ValueError("give a policy or lists, not both")
         if isinstance(policy, str | PathLike):
-            policy = load(fspath(policy))
+            policy = load_policy(fspath(policy))
         self.policy: IFCPolicy | Policy = policy or Policy(
             mode=Mode(mode),
             sources=tuple(untrusted or ()),
@@ -181,7 +181,7 @@ class Sleuth:
         """Report the current or latest run: ``✓ none`` or every trace, and in ``enforce`` each undeclared tool."""
         found: list[Violation] = self.engine.violations
         traces = [violation.explain() for violation in found]
-        unknown = "\n".join(map(undeclared, self.engine.undeclared))
+        unknown = "\n".join(map(describe_undeclared, self.engine.undeclared))
         told = f"Provenance violations: {len(found) or '✓ none'}"
         return "\n\n".join([told, *traces, *([unknown] if unknown else [])])
 

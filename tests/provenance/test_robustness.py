@@ -9,9 +9,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentserver.guards.lineage.asking import digest_call
 from agentserver.provenance import Ledger, Mode, Policy, PolicyError, explain, read_policy
 from agentserver.provenance.explanation import export_findings
-from agentserver.provenance.library.approval import digest
 from tests.fuzzing import examples
 from tests.provenance.scenes import Scenario
 
@@ -52,7 +52,7 @@ def test_any_reading_and_any_call_get_a_verdict(
     scene.step -= 1
     assert scene.call(sink, **args) == verdict
     assert explain(verdict)
-    assert digest(verdict.call)
+    assert digest_call(verdict.call)
     assert export_findings(verdict).sink == sink
 
 

@@ -527,7 +527,7 @@ def test_in_enforce_an_undeclared_tool_is_listed_and_logged_once_in_a_run(
         look(), look(), fetch()
         (line,) = [line for line in sleuth.report().splitlines() if "look_up" in line]
         assert line == (
-            "nothing is declared of look_up, so it is judged as source and sink; write what it is: "
+            "look_up is not declared, so it is judged as source and sink; declare it: "
             "sources: [look_up], sinks: [look_up], trusted: [look_up], inert: [look_up] or relays: [look_up]"
         )
         assert [entry.getMessage() for entry in caplog.records if entry.name == "agentserver.provenance"] == [
@@ -560,4 +560,4 @@ def test_a_refused_call_and_an_undeclared_tool_are_told_in_turn() -> None:
     told = sleuth.report()
     assert told.startswith("Provenance violations: 1\n\n")
     assert "\x1b" not in told.splitlines()[-1]
-    assert told.splitlines()[-1].startswith("nothing is declared of ")
+    assert " is not declared, so it is judged as source and sink" in told.splitlines()[-1]

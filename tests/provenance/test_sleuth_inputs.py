@@ -60,7 +60,7 @@ def test_nobody_elses_words_do(role):
     "query", [[], {}, [{"role": "tool", "content": "x"}], {"messages": []}, [{"content": "x"}]]
 )
 def test_a_query_in_which_no_user_speaks_is_refused(query):
-    with pytest.raises(ValueError, match="nothing in the query is a user"):
+    with pytest.raises(ValueError, match="the query has no text of a user"):
         agent_of(BOB)[0].run(query)
 
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentserver.guards.lineage.asking import digest_call
 from agentserver.provenance.evidence.labels import Call, Mode, Observation, Role
 from agentserver.provenance.evidence.leaves import leaves, typed_in
 from agentserver.provenance.explanation import explain
 from agentserver.provenance.judgement import judge
 from agentserver.provenance.ledger import Ledger
-from agentserver.provenance.library.approval import digest
 from agentserver.provenance.policy.declarations import ArgumentRule, Policy, SinkRule
 
 ARGUMENTS = (ArgumentRule("to", Role.DESTINATION), ArgumentRule("id", Role.SELECTOR))
@@ -54,7 +54,7 @@ def gone_through(query: str, body: str, title: str, link: str) -> None:
     call = Call("snk", leaves({"to": body, "id": title, "url": link, "body": query}), 2)
     verdict = judge(ledger, POLICY, call)
     explain(verdict)
-    digest(verdict.call)
+    digest_call(verdict.call)
     Ledger.load(json.loads(json.dumps({**ledger.additions_since(Ledger()), **ledger.state()})))
 
 

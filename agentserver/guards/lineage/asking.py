@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from agentserver.contract import Code
 from agentserver.core.guard import Denied, NeedsApproval, Noted
+from agentserver.provenance.evidence.leaves import text_of
 from agentserver.provenance.explanation import MOST, export_findings, redact_verdict
-from agentserver.provenance.library.approval import digest
 from agentserver.provenance.policy.declarations import Effect
 from agentserver.provenance.verdict import Decision
 
@@ -51,13 +51,20 @@ def answered(
 def _delegated(call: Call, record: Delegation) -> str:
     """The subject of an approval that delegates: these fields of such a record, for this very call."""
     fields = sorted((argument, one.field) for one in record.texts for argument in one.arguments)
-    about = json.dumps([digest(call), record.source, fields], separators=(",", ":"))
+    about = json.dumps([digest_call(call), record.source, fields], separators=(",", ":"))
     return sha256(about.encode()).hexdigest()
 
 
 def _digest(verdict: Judgement, finding: Finding) -> str:
     """The subject of an approval: an argument's value at a sink, or the whole call where no argument is named."""
     if not finding.path:
-        return digest(verdict.call)
+        return digest_call(verdict.call)
     about = json.dumps([verdict.call.sink, finding.path, finding.value], separators=(",", ":"))
     return sha256(about.encode()).hexdigest()
+
+
+def digest_call(call: Call) -> str:
+    """Hash the sink and every argument in canonical form. An approval holds for one call with this digest."""
+    said = [[leaf.path, type(leaf.value).__name__, text_of(leaf.value)] for leaf in call.arguments]
+    body = json.dumps([call.sink, said], ensure_ascii=True, separators=(",", ":"))
+    return sha256(body.encode("ascii")).hexdigest()

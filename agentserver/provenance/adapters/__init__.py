@@ -1,4 +1,4 @@
-"""Adapters: each translates one framework's events into calls and results. Imported one by one, when used.
+"""Adapters that translate one framework's events into calls and results. Each is imported only when it is used.
 
-Internal, but for the names that docs/reference.md lists.
+Internal, except for the names listed in docs/reference.md.
 """

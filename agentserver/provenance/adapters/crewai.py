@@ -1,8 +1,7 @@
-"""CrewAI: tool hooks for as long as a block of code runs.
+"""CrewAI adapter: tool hooks that are registered while a block of code runs.
 
-Owns registering and removing them: CrewAI's hooks are global to the process. Refuses by answering, never by
-raising: CrewAI drops the exceptions of a hook and goes on, so a call that could not be judged is refused, and an output
-that could not be labelled is withheld.
+CrewAI's hooks are global to the process, and CrewAI drops their exceptions and continues. So a refusal is an answer
+and never an exception: a call that could not be judged is refused, an output that could not be labelled is withheld.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ __all__ = ["hooks"]
 _log: Final = logging.getLogger(__name__)
 
 WITHHELD = "The output is withheld."
-"""The text that a model is shown instead of an output that could not be labelled."""
+"""Replacement that the model reads when an output could not be labelled."""
 
 
 @dataclass(slots=True)
-class _Step:
-    """The work of a hook. An exception of any kind ends here; ``done`` says whether the work was done."""
+class _HookErrors:
+    """Context manager that catches every exception of a hook; ``done`` is false after one."""
 
     done: bool = True
 
@@ -49,9 +48,9 @@ class _Step:
 
 @contextmanager
 def hooks(engine: Engine | EngineHolder) -> Iterator[None]:
-    """Within the block, every tool call of every crew is judged and labelled.
+    """Judge and label every tool call of every crew within the block.
 
-    A refused call does not run; the agent goes on with CrewAI's own words for that.
+    A refused call does not run; the agent continues with CrewAI's own message about it.
     """
     from crewai.hooks import (  # type: ignore[import-not-found,unused-ignore]
         register_after_tool_call_hook,
@@ -60,24 +59,24 @@ def hooks(engine: Engine | EngineHolder) -> Iterator[None]:
         unregister_before_tool_call_hook,
     )
 
-    def before(context: Any) -> bool | None:
-        """CrewAI runs no tool whose hook answers ``False``."""
-        with _Step() as step:
+    def judge_call(context: Any) -> bool | None:
+        """Answer ``False`` to refuse: CrewAI then does not run the tool."""
+        with _HookErrors() as step:
             engine_of(engine).on_tool_call(context.tool_name, dict(context.tool_input))
         return None if step.done else False
 
-    def after(context: Any) -> str | None:
-        """Label an output; text that is returned takes its place."""
-        with _Step() as step:
+    def label_result(context: Any) -> str | None:
+        """Label an output; a returned text replaces it."""
+        with _HookErrors() as step:
             raw = getattr(context, "raw_tool_result", None)
             said = context.tool_result if raw is None else raw
             engine_of(engine).on_tool_result(context.tool_name, said, arguments=dict(context.tool_input))
         return None if step.done else WITHHELD
 
-    register_before_tool_call_hook(before)
-    register_after_tool_call_hook(after)
+    register_before_tool_call_hook(judge_call)
+    register_after_tool_call_hook(label_result)
     try:
         yield
     finally:
-        unregister_before_tool_call_hook(before)
-        unregister_after_tool_call_hook(after)
+        unregister_before_tool_call_hook(judge_call)
+        unregister_after_tool_call_hook(label_result)

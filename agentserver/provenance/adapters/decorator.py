@@ -1,7 +1,7 @@
-"""Wrapping of plain functions: the adapter for agents of one's own making.
+"""Adapter for agents without a framework: wraps plain functions, coroutines and generators as tracked tools.
 
-Owns the four kinds of callable. Refuses to change what a tool takes or returns. A call is judged before the
-tool's first line runs; an output, each chunk of one, or the words of an error are labelled before the caller sees them.
+The call is judged before the tool's first line runs. Outputs, chunks and error texts are labelled before the caller
+sees them; neither the arguments nor the result change.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 
 
 class EngineHolder(Protocol):
-    """An object that knows the engine of the current run."""
+    """Object that knows the engine of the current run."""
 
     @property
     def engine(self) -> Engine:
-        """That engine."""
+        """Engine of the current run."""
         ...
 
 
 def engine_of(holder: Engine | EngineHolder) -> Engine:
-    """The engine to report to, looked up when it is needed: runs change."""
+    """Look up the engine of the current run; call it at each use, because runs change."""
     return holder if isinstance(holder, Engine) else holder.engine
 
 
 @dataclass(frozen=True, slots=True)
-class Working:
-    """Stands around a tool's work: the words of an error that leaves it are labelled, for a model may read them."""
+class ErrorLabels:
+    """Context manager that labels the text of an error that a tool raises, which a model may read."""
 
     engine: Engine
     tool: str
@@ -53,15 +53,15 @@ class Working:
 
 @dataclass(frozen=True, slots=True)
 class _Tool:
-    """A tool to be wrapped: its function, its name, and who is told."""
+    """Tool to wrap: its function, its name, and the engine that judges it."""
 
     holder: Engine | EngineHolder
     name: str
     fn: Callable[..., Any]
     signature: inspect.Signature
 
-    def given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """The arguments by name, defaults too; those of ``**kwargs`` beside the others."""
+    def bind_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Bind the arguments to their names, with defaults and with ``**kwargs`` merged in."""
         call = self.signature.bind(*args, **kwargs)
         call.apply_defaults()
         named = dict(call.arguments)
@@ -71,8 +71,8 @@ class _Tool:
         named.pop("self", None)
         return named
 
-    def filled(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> frozenset[str]:
-        """The arguments that have the default of the tool's author."""
+    def find_defaulted(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> frozenset[str]:
+        """Find the arguments that have the default of the tool's author."""
         given = self.signature.bind(*args, **kwargs).arguments
         return frozenset(self.signature.parameters.keys() - given.keys())
 
@@ -80,103 +80,103 @@ class _Tool:
 def tracked_tool(
     engine: Engine | EngineHolder, name: str | None = None
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A decorator for tools. ``engine`` may be a ``Sleuth``; ``name`` defaults to the function's."""
+    """Decorate a tool. ``engine`` may be a ``Sleuth``; ``name`` defaults to the function's."""
 
     def wrap(fn: Callable[..., Any]) -> Callable[..., Any]:
         named = name or str(getattr(fn, "__name__", type(fn).__name__))
         tool = _Tool(engine, named, fn, inspect.signature(fn))
-        kind = next((build for suits, build in _KINDS if suits(fn)), _plain)
+        kind = next((build for suits, build in _KINDS if suits(fn)), _wrap_function)
         return functools.wraps(fn)(kind(tool))
 
     return wrap
 
 
-def _plain(tool: _Tool) -> Callable[..., Any]:
-    def called(*args: Any, **kwargs: Any) -> Any:
-        engine, given = engine_of(tool.holder), tool.given(args, kwargs)
-        engine.on_tool_call(tool.name, given, tool.filled(args, kwargs))
-        with Working(engine, tool.name, given):
+def _wrap_function(tool: _Tool) -> Callable[..., Any]:
+    def call_tool(*args: Any, **kwargs: Any) -> Any:
+        engine, given = engine_of(tool.holder), tool.bind_arguments(args, kwargs)
+        engine.on_tool_call(tool.name, given, tool.find_defaulted(args, kwargs))
+        with ErrorLabels(engine, tool.name, given):
             result = tool.fn(*args, **kwargs)
-        return _result(engine, tool.name, given, result)
+        return _label_result(engine, tool.name, given, result)
 
-    return called
+    return call_tool
 
 
-def _coroutine(tool: _Tool) -> Callable[..., Any]:
-    async def called(*args: Any, **kwargs: Any) -> Any:
-        engine, given = engine_of(tool.holder), tool.given(args, kwargs)
-        await engine.acall(tool.name, given, tool.filled(args, kwargs))
-        with Working(engine, tool.name, given):
+def _wrap_coroutine(tool: _Tool) -> Callable[..., Any]:
+    async def call_tool(*args: Any, **kwargs: Any) -> Any:
+        engine, given = engine_of(tool.holder), tool.bind_arguments(args, kwargs)
+        await engine.acall(tool.name, given, tool.find_defaulted(args, kwargs))
+        with ErrorLabels(engine, tool.name, given):
             result = await tool.fn(*args, **kwargs)
-        return _result(engine, tool.name, given, result)
+        return _label_result(engine, tool.name, given, result)
 
-    return called
-
-
-def _generator(tool: _Tool) -> Callable[..., Any]:
-    def streamed(*args: Any, **kwargs: Any) -> Iterator[Any]:
-        engine, given = engine_of(tool.holder), tool.given(args, kwargs)
-        engine.on_tool_call(tool.name, given, tool.filled(args, kwargs))
-        yield from _chunks(engine, tool.name, given, tool.fn(*args, **kwargs))
-
-    return streamed
+    return call_tool
 
 
-def _async_generator(tool: _Tool) -> Callable[..., Any]:
-    async def streamed(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-        engine, given = engine_of(tool.holder), tool.given(args, kwargs)
-        await engine.acall(tool.name, given, tool.filled(args, kwargs))
-        async for chunk in _achunks(engine, tool.name, given, tool.fn(*args, **kwargs)):
+def _wrap_generator(tool: _Tool) -> Callable[..., Any]:
+    def stream_tool(*args: Any, **kwargs: Any) -> Iterator[Any]:
+        engine, given = engine_of(tool.holder), tool.bind_arguments(args, kwargs)
+        engine.on_tool_call(tool.name, given, tool.find_defaulted(args, kwargs))
+        yield from _label_chunks(engine, tool.name, given, tool.fn(*args, **kwargs))
+
+    return stream_tool
+
+
+def _wrap_async_generator(tool: _Tool) -> Callable[..., Any]:
+    async def stream_tool(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        engine, given = engine_of(tool.holder), tool.bind_arguments(args, kwargs)
+        await engine.acall(tool.name, given, tool.find_defaulted(args, kwargs))
+        async for chunk in _label_async_chunks(engine, tool.name, given, tool.fn(*args, **kwargs)):
             yield chunk
 
-    return streamed
+    return stream_tool
 
 
 _KINDS: Final[tuple[tuple[Callable[[Any], bool], Callable[[_Tool], Callable[..., Any]]], ...]] = (
-    (inspect.isasyncgenfunction, _async_generator),
-    (inspect.isgeneratorfunction, _generator),
-    (inspect.iscoroutinefunction, _coroutine),
+    (inspect.isasyncgenfunction, _wrap_async_generator),
+    (inspect.isgeneratorfunction, _wrap_generator),
+    (inspect.iscoroutinefunction, _wrap_coroutine),
 )
 
 
-def _result(engine: Engine, tool: str, given: dict[str, Any], result: Any) -> Any:
-    """Labels a result; an iterator or an awaitable that a plain function returned, as it is used."""
+def _label_result(engine: Engine, tool: str, given: dict[str, Any], result: Any) -> Any:
+    """Label a result; label an iterator or awaitable of a plain function as it is consumed."""
     if inspect.isawaitable(result):
-        return _awaited(engine, tool, given, result)
+        return _label_awaited(engine, tool, given, result)
     if inspect.isasyncgen(result):
-        return _achunks(engine, tool, given, result)
+        return _label_async_chunks(engine, tool, given, result)
     if inspect.isgenerator(result):
-        return _chunks(engine, tool, given, result)
+        return _label_chunks(engine, tool, given, result)
     engine.on_tool_result(tool, result, arguments=given)
     return result
 
 
-async def _awaited(engine: Engine, tool: str, given: dict[str, Any], result: Any) -> Any:
-    with Working(engine, tool, given):
+async def _label_awaited(engine: Engine, tool: str, given: dict[str, Any], result: Any) -> Any:
+    with ErrorLabels(engine, tool, given):
         answer = await result
-    return _result(engine, tool, given, answer)
+    return _label_result(engine, tool, given, answer)
 
 
-def _chunks(engine: Engine, tool: str, given: dict[str, Any], chunks: Iterator[Any]) -> Iterator[Any]:
+def _label_chunks(engine: Engine, tool: str, given: dict[str, Any], chunks: Iterator[Any]) -> Iterator[Any]:
     tail = ""
-    with Working(engine, tool, given):
+    with ErrorLabels(engine, tool, given):
         for chunk in chunks:
-            tail = _chunk(engine, tool, given, tail, chunk)
+            tail = _label_chunk(engine, tool, given, tail, chunk)
             yield chunk
 
 
-async def _achunks(
+async def _label_async_chunks(
     engine: Engine, tool: str, given: dict[str, Any], chunks: AsyncIterator[Any]
 ) -> AsyncIterator[Any]:
     tail = ""
-    with Working(engine, tool, given):
+    with ErrorLabels(engine, tool, given):
         async for chunk in chunks:
-            tail = _chunk(engine, tool, given, tail, chunk)
+            tail = _label_chunk(engine, tool, given, tail, chunk)
             yield chunk
 
 
-def _chunk(engine: Engine, tool: str, given: dict[str, Any], tail: str, chunk: Any) -> str:
-    """Labels one chunk together with the end of the text before it; returns the new end."""
+def _label_chunk(engine: Engine, tool: str, given: dict[str, Any], tail: str, chunk: Any) -> str:
+    """Label a chunk together with the end of the preceding text, and return the new end."""
     if not isinstance(chunk, str):
         engine.on_tool_result(tool, chunk, arguments=given)
         return ""

@@ -1,6 +1,6 @@
-"""Google ADK: a plugin for a runner, which sees the tools of every agent in it.
+"""Google ADK adapter: a plugin for a runner that judges the tools of all its agents.
 
-Owns the translation of tool callbacks. Refuses to tell a model why.
+The model never learns why a call was refused.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 __all__ = ["plugin"]
 
 REFUSED = {"error": "The call was not permitted."}
-"""All that a model learns of a refusal."""
+"""Everything that a model learns about a refusal."""
 
 
 def plugin(engine: Engine | EngineHolder, *, stop: bool = False) -> Any:
-    """A plugin for ``Runner(plugins=[...])``.
+    """Build a plugin for ``Runner(plugins=[...])``.
 
     Args:
         engine: the engine, or a ``Sleuth``.
-        stop: end the run on a refusal; otherwise the model is told only that the call was not permitted.
+        stop: end the run on a refusal; otherwise the model only learns that the call was not permitted.
     """
     from google.adk.plugins.base_plugin import BasePlugin  # type: ignore[import-not-found,unused-ignore]
 
     class ProvenancePlugin(BasePlugin):  # type: ignore[misc,unused-ignore]
-        """Judges and labels every tool call of the runner."""
+        """Plugin that judges and labels every tool call of the runner."""
 
         async def before_tool_callback(self, *, tool: Any, tool_args: dict[str, Any], **_: Any) -> Any:
             try:

@@ -1,7 +1,6 @@
-"""LangChain: callbacks for any agent, and middleware for ``create_agent``.
+"""LangChain adapter: callback handlers for any agent, and middleware for ``create_agent``.
 
-Owns the translation of tool events. Refuses to swallow a refusal: the handlers set ``raise_error``, without
-which LangChain logs the exception and runs the tool.
+The handlers set ``raise_error``: without it LangChain logs a refusal and runs the tool.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
 
-from agentserver.provenance.adapters.decorator import EngineHolder, Working, engine_of
+from agentserver.provenance.adapters.decorator import EngineHolder, ErrorLabels, engine_of
 from agentserver.provenance.library.compat import TaintViolationError
 
 if TYPE_CHECKING:
@@ -24,18 +23,18 @@ if TYPE_CHECKING:
 __all__ = ["AsyncIFCCallbackHandler", "IFCCallbackHandler", "TaintViolationStop", "middleware"]
 
 REFUSED = "The call was not permitted."
-"""All that a model learns of a refusal."""
+"""Everything that a model learns about a refusal."""
 
 
-class _Runs:
-    """The calls that are running: which tool, with which arguments."""
+class _RunningCalls:
+    """Tool name and arguments of each running call."""
 
     def __init__(self) -> None:
         self._calls: dict[UUID, tuple[str, dict[str, Any]]] = {}
 
     def begin(self, run_id: UUID, serialized: dict[str, Any] | None, text: str, more: dict[str, Any]) -> str:
         name = (serialized or {}).get("name") or more.get("name") or "tool"
-        self._calls[run_id] = (name, _arguments(text, more.get("inputs")))
+        self._calls[run_id] = (name, _parse_arguments(text, more.get("inputs")))
         return str(name)
 
     def arguments(self, run_id: UUID) -> dict[str, Any]:
@@ -45,8 +44,8 @@ class _Runs:
         return self._calls.pop(run_id, ("tool", {}))
 
 
-def _arguments(text: str, inputs: Any) -> dict[str, Any]:
-    """The arguments as a mapping; older versions give only their text."""
+def _parse_arguments(text: str, inputs: Any) -> dict[str, Any]:
+    """Parse the arguments into a mapping; older versions pass only their text."""
     if isinstance(inputs, dict):
         return inputs
     try:
@@ -56,34 +55,34 @@ def _arguments(text: str, inputs: Any) -> dict[str, Any]:
     return read if isinstance(read, dict) else {"input": text}
 
 
-def _dropped(handler: Callable[..., Any]) -> bool:
-    """True when LangChain runs this handler's coroutine as a task of its own, whose exceptions it drops."""
+def _loses_exceptions(handler: Callable[..., Any]) -> bool:
+    """Return whether LangChain runs the handler's coroutine as a separate task, whose exceptions it drops."""
     task = asyncio.current_task()
     coroutine = task.get_coro() if task else None
     return getattr(coroutine, "cr_code", None) is handler.__code__
 
 
-def _content(output: Any) -> Any:
-    """The output of a tool, without the message around it."""
+def _unwrap_message(output: Any) -> Any:
+    """Return a tool's output without the message around it."""
     content = getattr(output, "content", output)
     artifact = getattr(output, "artifact", None)
     return content if artifact is None else {"content": content, "artifact": artifact}
 
 
 class IFCCallbackHandler(BaseCallbackHandler):
-    """Pass it in ``config={"callbacks": [...]}``, or let ``Sleuth.run`` do so. For sync and async agents."""
+    """Callback handler for sync and async agents: pass it in ``config={"callbacks": [...]}``, or use ``Sleuth.run``."""
 
     raise_error = True
     run_inline = True
 
     def __init__(self, engine: Engine | EngineHolder) -> None:
         self._holder = engine
-        self._runs = _Runs()
+        self._runs = _RunningCalls()
 
     def on_tool_start(
         self, serialized: dict[str, Any], input_str: str, *, run_id: UUID, **kwargs: Any
     ) -> None:
-        """Judges the call. What it raises stops the tool."""
+        """Judge the call; an exception stops the tool."""
         name = self._runs.begin(run_id, serialized, input_str, kwargs)
         try:
             engine_of(self._holder).on_tool_call(name, self._runs.arguments(run_id))
@@ -92,31 +91,33 @@ class IFCCallbackHandler(BaseCallbackHandler):
             raise
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
-        """Labels the output before the model sees it."""
+        """Label the output before the model sees it."""
         name, given = self._runs.end(run_id)
-        engine_of(self._holder).on_tool_result(name, _content(output), trace_id=str(run_id), arguments=given)
+        engine_of(self._holder).on_tool_result(
+            name, _unwrap_message(output), trace_id=str(run_id), arguments=given
+        )
 
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
-        """An error's text may be a stranger's too."""
+        """Label the error's text, which a stranger may have written."""
         name, given = self._runs.end(run_id)
         if not isinstance(error, TaintViolationError):
             engine_of(self._holder).on_tool_result(name, str(error), trace_id=str(run_id), arguments=given)
 
 
 class TaintViolationStop(BaseException):
-    """A refusal where LangChain drops every ``Exception``: an async handler told of a sync tool.
+    """Refusal that LangChain cannot drop as it drops each ``Exception`` when an async handler judges a sync tool.
 
     ``__cause__`` is the ``TaintViolationError``.
     """
 
 
 class AsyncIFCCallbackHandler(AsyncCallbackHandler):
-    """The same for async agents whose confirmation must be awaited.
+    """Callback handler for async agents whose confirmation must be awaited.
 
     Raises:
         TaintViolationError: from an async tool.
-        TaintViolationStop: from a sync tool that ``ainvoke`` runs in a thread, whose callbacks' exceptions
-            LangChain logs and drops.
+        TaintViolationStop: from a sync tool that ``ainvoke`` runs in a thread, whose callbacks' exceptions LangChain
+            logs and drops.
     """
 
     raise_error = True
@@ -124,49 +125,51 @@ class AsyncIFCCallbackHandler(AsyncCallbackHandler):
 
     def __init__(self, engine: Engine | EngineHolder) -> None:
         self._holder = engine
-        self._runs = _Runs()
+        self._runs = _RunningCalls()
 
     async def on_tool_start(
         self, serialized: dict[str, Any], input_str: str, *, run_id: UUID, **kwargs: Any
     ) -> None:
-        """Judges the call, awaiting an answer where one is needed."""
+        """Judge the call, and await an approval where one is needed."""
         name = self._runs.begin(run_id, serialized, input_str, kwargs)
         try:
             await engine_of(self._holder).acall(name, self._runs.arguments(run_id))
         except TaintViolationError as refused:
             self._runs.end(run_id)
-            if _dropped(type(self).on_tool_start):
+            if _loses_exceptions(type(self).on_tool_start):
                 raise TaintViolationStop from refused
             raise
 
     async def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
-        """Labels the output before the model sees it."""
+        """Label the output before the model sees it."""
         name, given = self._runs.end(run_id)
-        engine_of(self._holder).on_tool_result(name, _content(output), trace_id=str(run_id), arguments=given)
+        engine_of(self._holder).on_tool_result(
+            name, _unwrap_message(output), trace_id=str(run_id), arguments=given
+        )
 
     async def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
-        """An error's text may be a stranger's too."""
+        """Label the error's text, which a stranger may have written."""
         name, given = self._runs.end(run_id)
         if not isinstance(error, TaintViolationError):
             engine_of(self._holder).on_tool_result(name, str(error), trace_id=str(run_id), arguments=given)
 
 
 def middleware(engine: Engine | EngineHolder, *, stop: bool = True) -> Any:
-    """Middleware for ``langchain.agents.create_agent``.
+    """Build middleware for ``langchain.agents.create_agent``.
 
     Args:
         engine: the engine, or a ``Sleuth``.
-        stop: end the run on a refusal (the exception reaches the caller); otherwise the model is told only
-            that the call was not permitted, and goes on.
+        stop: end the run on a refusal, which reaches the caller as an exception; otherwise the model only learns that
+            the call was not permitted, and continues.
     """
     from langchain.agents.middleware import AgentMiddleware
     from langchain_core.messages import ToolMessage
 
-    def refused(request: Any) -> Any:
+    def refuse(request: Any) -> Any:
         return ToolMessage(content=REFUSED, tool_call_id=request.tool_call["id"], status="error")
 
     class ProvenanceMiddleware(AgentMiddleware):  # type: ignore[type-arg,misc,unused-ignore]
-        """Judges and labels every tool call of the agent it is given to."""
+        """Middleware that judges and labels every tool call of its agent."""
 
         def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
             call = request.tool_call
@@ -175,10 +178,10 @@ def middleware(engine: Engine | EngineHolder, *, stop: bool = True) -> Any:
             except TaintViolationError:
                 if stop:
                     raise
-                return refused(request)
-            with Working(engine_of(engine), call["name"], call["args"]):
+                return refuse(request)
+            with ErrorLabels(engine_of(engine), call["name"], call["args"]):
                 result = handler(request)
-            engine_of(engine).on_tool_result(call["name"], _content(result), arguments=call["args"])
+            engine_of(engine).on_tool_result(call["name"], _unwrap_message(result), arguments=call["args"])
             return result
 
         async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
@@ -188,10 +191,10 @@ def middleware(engine: Engine | EngineHolder, *, stop: bool = True) -> Any:
             except TaintViolationError:
                 if stop:
                     raise
-                return refused(request)
-            with Working(engine_of(engine), call["name"], call["args"]):
+                return refuse(request)
+            with ErrorLabels(engine_of(engine), call["name"], call["args"]):
                 result = await handler(request)
-            engine_of(engine).on_tool_result(call["name"], _content(result), arguments=call["args"])
+            engine_of(engine).on_tool_result(call["name"], _unwrap_message(result), arguments=call["args"])
             return result
 
     return ProvenanceMiddleware()

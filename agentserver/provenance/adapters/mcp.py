@@ -1,15 +1,14 @@
-"""MCP client sessions: every tool call judged; what tools, resources, prompts and their errors say labelled.
+"""MCP adapter: a session proxy that judges tool calls and labels the answers of tools, resources and prompts.
 
-Owns a proxy with the session's own face. Refuses to trust a server's word about itself: annotations and
-labels in a server's answers are not read. Does not see what a server says unasked or about itself: descriptions in
-its listings, log messages, sampling and elicitation. A host shows those to a model at its own risk.
+A server's annotations and labels about itself are not trusted, hence not read. The proxy does not see descriptions in
+listings, log messages, sampling and elicitation: a host shows those to a model at its own risk.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from agentserver.provenance.adapters.decorator import EngineHolder, Working, engine_of
+from agentserver.provenance.adapters.decorator import EngineHolder, ErrorLabels, engine_of
 from agentserver.provenance.evidence.leaves import plain
 
 if TYPE_CHECKING:
@@ -21,10 +20,9 @@ __all__ = ["TrackedSession"]
 
 
 class TrackedSession:
-    """Stands in for a ``ClientSession`` or a ``Client``; what it does not name goes there unchanged.
+    """Proxy for a ``ClientSession`` or a ``Client``, which gets all other attributes unchanged.
 
-    A tool's name is judged as the server calls it, after ``prefix`` when one server's names must be told from
-    another's.
+    A tool is judged by the server's name for it. Set ``prefix`` to distinguish the tools of several servers.
     """
 
     def __init__(self, session: Any, engine: Engine | EngineHolder, prefix: str = "") -> None:
@@ -36,7 +34,7 @@ class TrackedSession:
         return getattr(self._session, name)
 
     async def call_tool(self, name: str, arguments: dict[str, Any] | None = None, **more: Any) -> Any:
-        """Judges, calls, labels.
+        """Judge the call, make it, and label the result.
 
         Raises:
             TaintViolationError: the call must not run; the server never sees it.
@@ -44,7 +42,7 @@ class TrackedSession:
         tool, given = self._prefix + name, arguments or {}
         engine = engine_of(self._holder)
         await engine.acall(tool, given)
-        with Working(engine, tool, given):
+        with ErrorLabels(engine, tool, given):
             result = await self._session.call_tool(name, arguments, **more)
         structured = getattr(result, "structuredContent", None) or getattr(result, "structured_content", None)
         texts = [getattr(block, "text", None) or plain(block) for block in getattr(result, "content", [])]
@@ -53,17 +51,19 @@ class TrackedSession:
         return result
 
     async def read_resource(self, uri: Any, **more: Any) -> Any:
-        """Labels a resource: it is a stranger's document like any page."""
-        return await self._read("read_resource", {"uri": str(uri)}, self._session.read_resource(uri, **more))
+        """Read a resource and label it: a stranger may have written it, as with any page."""
+        return await self._label_answer(
+            "read_resource", {"uri": str(uri)}, self._session.read_resource(uri, **more)
+        )
 
     async def get_prompt(self, name: str, arguments: dict[str, str] | None = None, **more: Any) -> Any:
-        """Labels a prompt: a server's prompt is the server's words, not the user's."""
+        """Get a prompt and label it: the server wrote it, not the user."""
         asked = self._session.get_prompt(name, arguments, **more)
-        return await self._read("get_prompt", {"name": name, **(arguments or {})}, asked)
+        return await self._label_answer("get_prompt", {"name": name, **(arguments or {})}, asked)
 
-    async def _read(self, source: str, given: dict[str, Any], asked: Awaitable[Any]) -> Any:
+    async def _label_answer(self, source: str, given: dict[str, Any], asked: Awaitable[Any]) -> Any:
         engine, tool = engine_of(self._holder), self._prefix + source
-        with Working(engine, tool, given):
+        with ErrorLabels(engine, tool, given):
             result = await asked
         engine.on_tool_result(tool, plain(result), arguments=given)
         return result

@@ -1,7 +1,6 @@
-"""OpenAI Agents SDK: function tools, judged before and labelled after.
+"""OpenAI Agents SDK adapter: function tools that are judged before and labelled after each call.
 
-Owns the wrapping of a tool's invocation. Refuses to use the SDK's guardrails for it: those of an agent run
-once a turn, this runs at every call.
+It does not use the SDK's guardrails, because guardrails of an agent run once a turn and not at every call.
 """
 
 from __future__ import annotations
@@ -18,29 +17,31 @@ if TYPE_CHECKING:
 
     from agentserver.provenance.library.session import Engine
 
-__all__ = ["guarded"]
+__all__ = ["guard_tools"]
 
 REFUSED = "The call was not permitted."
-"""All that a model learns of a refusal."""
+"""Everything that a model learns about a refusal."""
 
 
-def guarded(tools: Iterable[Any], engine: Engine | EngineHolder, *, stop: bool = True) -> list[Any]:
-    """The same tools, watched. ``stop=False`` lets the agent go on, told only that it was not permitted.
+def guard_tools(tools: Iterable[Any], engine: Engine | EngineHolder, *, stop: bool = True) -> list[Any]:
+    """Copy tools so that each of their calls is judged and labelled.
+
+    With ``stop=False`` the agent continues after a refusal, and only learns that the call was not permitted.
 
     Raises:
         TypeError: a tool that the SDK's server runs, or that is no function tool, cannot be judged here.
     """
-    return [_guarded(tool, engine, stop=stop) for tool in tools]
+    return [_guard_tool(tool, engine, stop=stop) for tool in tools]
 
 
-def _guarded(tool: Any, holder: Engine | EngineHolder, *, stop: bool) -> Any:
+def _guard_tool(tool: Any, holder: Engine | EngineHolder, *, stop: bool) -> Any:
     invoke = getattr(tool, "on_invoke_tool", None)
     if invoke is None:
         raise TypeError(f"{type(tool).__name__} does not run here, so its calls cannot be judged")
     watched = copy.copy(tool)
 
     async def on_invoke_tool(context: Any, text: str) -> Any:
-        given = _arguments(text)
+        given = _parse_arguments(text)
         try:
             await engine_of(holder).acall(tool.name, given)
         except TaintViolationError:
@@ -55,7 +56,7 @@ def _guarded(tool: Any, holder: Engine | EngineHolder, *, stop: bool) -> Any:
     return watched
 
 
-def _arguments(text: str) -> dict[str, Any]:
+def _parse_arguments(text: str) -> dict[str, Any]:
     try:
         read = json.loads(text) if text else {}
     except ValueError:

@@ -1,4 +1,4 @@
-"""The library face of provenance, for agents without this server; the package's front gives its names.
+"""Provenance as a library, for agents without this server; ``agentserver.provenance`` exports its names.
 
-Internal, but for the names that docs/reference.md lists.
+Internal, except for the names listed in docs/reference.md.
 """

@@ -1,8 +1,4 @@
-"""The names of the library that seed documents use, over this engine.
-
-Owns ``IFCPolicy``, ``TaintStore``, ``TaintedValue``, ``Violation`` and ``TaintViolationError`` with the
-fields and methods their documents give. Refuses to decide anything itself.
-"""
+"""Public names of the earlier agent-sleuth library, as thin forms over this engine."""
 
 from __future__ import annotations
 
@@ -25,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TaintedValue:
-    """A value with its label."""
+    """Value with its label."""
 
     value: Any
     trust: Trust
@@ -34,13 +30,13 @@ class TaintedValue:
     created_at: float
 
     def is_tainted(self) -> bool:
-        """True for a stranger's words."""
+        """Return whether a stranger wrote the value."""
         return self.trust is Trust.UNTRUSTED
 
 
 @dataclass
 class IFCPolicy:
-    """Lists of names: sources, sinks, destinations. An empty list names none."""
+    """Policy as lists of the names of sources, sinks and destinations. An empty list names none."""
 
     untrusted_sources: Sequence[str]
     consequential_actions: Sequence[str]
@@ -55,20 +51,20 @@ class IFCPolicy:
         self.mode = Mode(self.mode)
 
     def is_untrusted_source(self, tool_name: str) -> bool:
-        """Exact, by glob or by its first whole tokens; every tool when made from defaults."""
+        """Match a tool's name exactly, by glob or by its first whole tokens; always true after ``from_defaults``."""
         return self.undeclared or any(covers(entry, tool_name) for entry in self.untrusted_sources)
 
     def is_consequential(self, tool_name: str) -> bool:
-        """Exact, by glob or by its first whole tokens; every tool when made from defaults."""
+        """Match a tool's name exactly, by glob or by its first whole tokens; always true after ``from_defaults``."""
         return self.undeclared or any(covers(entry, tool_name) for entry in self.consequential_actions)
 
     @classmethod
     def from_defaults(cls, mode: str = Mode.AUDIT) -> IFCPolicy:
-        """No lists: every tool is judged as source and as sink."""
+        """Build a policy without lists, which judges every tool as source and as sink."""
         return cls([], [], mode=mode, undeclared=True)
 
     def policy(self) -> Policy:
-        """The policy, as the engine understands it."""
+        """Convert it to the engine's own form."""
         return Policy(
             mode=Mode(self.mode),
             sources=tuple(self.untrusted_sources),
@@ -81,9 +77,9 @@ class IFCPolicy:
 
 
 class TaintStore:
-    """The labels of one run. Holds the ledger; hand-made labels join it.
+    """Labels and ledger of one run. Hand-made labels join the ledger.
 
-    ``steered``: a source's words were read that may steer the run, be they untrusted text or not.
+    ``steered``: the run has read text that may steer it, untrusted or not.
     """
 
     def __init__(self) -> None:
@@ -93,7 +89,7 @@ class TaintStore:
         self._labelled: dict[str, TaintedValue] = {}
 
     def label(self, key: str, value: Any, trust: Trust, source: str) -> None:
-        """Labels a value under a key. An untrusted one is tracked from now on."""
+        """Label a value under a key. An untrusted value is tracked from now on."""
         self.step += 1
         self._labelled[key] = TaintedValue(value, trust, source, f"{source}:{self.step}", 0.0)
         if trust is Trust.UNTRUSTED:
@@ -103,7 +99,7 @@ class TaintStore:
             self.observe(policy, Observation(source, tracked, self.step))
 
     def observe(self, policy: Policy, seen: Observation) -> None:
-        """Keeps an output. The run is one sender: what a source tells it steers every later call."""
+        """Record an output. The run is a single sender, so text of a source steers every later call."""
         before = self.ledger
         self.ledger = before.observe(policy, seen)
         if policy.classify(seen.source).source and not self.steered:
@@ -111,23 +107,23 @@ class TaintStore:
 
     @property
     def known(self) -> Ledger:
-        """The ledger by which the run's calls are judged."""
+        """Ledger that judges the run's calls."""
         return self.ledger.suspect_foreign_text() if self.steered else self.ledger
 
     def get(self, key: str) -> TaintedValue | None:
-        """The value that was labelled under a key."""
+        """Return the value that was labelled under a key."""
         return self._labelled.get(key)
 
     def get_run_trust(self) -> Trust:
-        """The label of the run as a whole: untrusted dominates."""
+        """Return the label of the whole run: untrusted once it is tainted."""
         return Trust.UNTRUSTED if self.is_run_tainted() else Trust.TRUSTED
 
     def is_run_tainted(self) -> bool:
-        """True when any untrusted text was seen, or another word of a source that may steer the run."""
+        """Return whether the run has read untrusted text, or any text that may steer it."""
         return self.known.tainted
 
     def reset(self, query: str | None = None) -> None:
-        """Forgets everything; ``query`` is what the trusted principal now says."""
+        """Clear the run; ``query`` is the next text of the trusted principal."""
         self.ledger = Ledger().ask(query) if query is not None else Ledger()
         self.steered = False
         self.step = 0
@@ -136,18 +132,18 @@ class TaintStore:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One call that was refused or, in audit, merely seen. ``verdict`` has everything."""
+    """Call that was refused, or reported in audit mode; ``verdict`` has the details."""
 
     verdict: Verdict
     blocked: bool
 
     @property
     def reason(self) -> str:
-        """The rule that fired first."""
+        """First rule that was violated."""
         return str(self.verdict.violations[0].rule) if self.verdict.violations else "reported"
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields that traces are filtered by."""
+        """Export the fields that filter traces."""
         finding = (*self.verdict.violations, *self.verdict.findings)[0]
         origin = finding.evidence.text.origin if finding.evidence else None
         return {
@@ -166,7 +162,7 @@ class Violation:
         }
 
     def explain(self) -> str:
-        """The trace, with what became of the call."""
+        """Explain the violation and whether the call ran."""
         if self.blocked:
             return explain(self.verdict, became="deny")
         asked = self.verdict.decision is Decision.ASK
@@ -174,7 +170,7 @@ class Violation:
 
 
 class TaintViolationError(RuntimeError):
-    """A call was refused. For the host program: an agent's model gets no more than that."""
+    """Refusal of a call. It is for the host program: the agent's model must not read the explanation."""
 
     def __init__(self, violation: Violation) -> None:
         self.violation = violation

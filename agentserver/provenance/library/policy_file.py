@@ -1,7 +1,4 @@
-"""A policy's file for the library: this engine's keys, and those that agent-sleuth's documents write.
-
-Owns the reading of the file and what each foreign key became. Refuses to know what a policy means.
-"""
+"""Loads a policy file for the library, with this engine's keys or those of agent-sleuth."""
 
 from __future__ import annotations
 
@@ -33,24 +30,26 @@ FOREIGN: Final[Mapping[str, str]] = MappingProxyType(
         "plan_mode": "plan",
     }
 )
-"""The keys of agent-sleuth, and those that they become."""
+"""Keys of agent-sleuth and their names here."""
 _PLANS: Final = MappingProxyType({"true": "required", "false": "optional"})
 
 
-def load(path: Path | str) -> Policy:
-    """The policy in a file; a note is logged of each key of agent-sleuth, and of what it became.
+def load_policy(path: Path | str) -> Policy:
+    """Load the policy in a file, and log each key of agent-sleuth with its name here.
 
-    Raises OSError, and PolicyError for what would otherwise be lost.
+    Raises:
+        OSError: the file cannot be read.
+        PolicyError: the file is invalid, or has two keys with one meaning.
     """
     name = str(path)
     try:
         text = Path(path).read_text("utf-8")
     except UnicodeDecodeError:
         raise PolicyError(f"{name}: is not UTF-8 text") from None
-    return policy_of(_translated(read_yaml(text, name), name), name)
+    return policy_of(_translate_keys(read_yaml(text, name), name), name)
 
 
-def _translated(written: Written, name: str) -> Written:
+def _translate_keys(written: Written, name: str) -> Written:
     if not isinstance(written.values, dict):
         return written
     values: dict[str, Any] = {}
@@ -58,9 +57,7 @@ def _translated(written: Written, name: str) -> Written:
     for key, value in written.values.items():
         known = FOREIGN.get(key, key)
         if known in values:
-            raise PolicyError(
-                f"{name}:{written.line((key,))}: {key} says the same as another key; write {known} once"
-            )
+            raise PolicyError(f"{name}:{written.line((key,))}: {key} repeats another key; write {known} once")
         values[known] = _PLANS.get(str(value).lower(), value) if key == "plan_mode" else value
         if known != key:
             _log.warning("%s:%d: %s became %s", name, written.line((key,)), key, known)

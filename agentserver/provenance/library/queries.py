@@ -1,7 +1,4 @@
-"""The words to an agent: a text, or messages as frameworks write them.
-
-Owns which of it are the principal's words. Refuses to know agents.
-"""
+"""Extracts the user's texts from a query: a text, or messages in the forms of frameworks."""
 
 from __future__ import annotations
 
@@ -12,11 +9,11 @@ Query: TypeAlias = str | Sequence[Mapping[str, Any]] | Mapping[str, Any]
 
 USERS: Final = frozenset({"user", "human"})
 _TEXTS: Final = ("input", "query", "question")
-"""The keys under which a framework takes one text."""
+"""Keys that frameworks use for a single text."""
 
 
 def trusted_texts(query: Query) -> tuple[str, ...]:
-    """The principal's words in a query, in order. Raises ValueError where there are none."""
+    """Return the user's texts of a query in order. Raises ValueError if it has none."""
     if isinstance(query, str):
         return (query,)
     messages = query
@@ -25,20 +22,20 @@ def trusted_texts(query: Query) -> tuple[str, ...]:
         if named is not None:
             return (named,)
         messages = query.get("messages", ())
-    found = tuple(text for each in messages if _of_user(each) for text in _texts(each))
+    found = tuple(text for each in messages if _is_from_user(each) for text in _content_texts(each))
     if not found:
-        raise ValueError('nothing in the query is a user\'s text: give {"role": "user", "content": "..."}')
+        raise ValueError('the query has no text of a user: pass {"role": "user", "content": "..."}')
     return found
 
 
-def _of_user(message: Any) -> bool:
-    """Only what says that it is a user's is; a message without a role is nobody's."""
+def _is_from_user(message: Any) -> bool:
+    """Return whether a message names a user as its author; without a role it has no author."""
     if not isinstance(message, Mapping):
         return False
     return message.get("role", message.get("type")) in USERS
 
 
-def _texts(message: Any) -> tuple[str, ...]:
+def _content_texts(message: Any) -> tuple[str, ...]:
     content = message.get("content")
     if isinstance(content, str):
         return (content,)

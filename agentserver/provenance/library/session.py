@@ -1,7 +1,6 @@
-"""The engine at its edge: one run's state, fed by calls and results, refusing where the mode says so.
+"""Engine of one run: judges calls, labels results, and raises on a refused call where the mode enforces.
 
-Owns the order of the two events every adapter reports (a call, a result), confirmation, and what was found.
-Refuses to know frameworks. The only clock and the only callback of the package's library face are here.
+Adapters report two events, a call and a result. The library's only clock and only callback are here.
 """
 
 from __future__ import annotations
@@ -33,23 +32,23 @@ _log: Final = logging.getLogger("agentserver.provenance")
 _log.addHandler(logging.NullHandler())
 
 Confirm: TypeAlias = Callable[[Violation, str], "bool | Awaitable[bool]"]
-"""Asked in ``confirm`` with the violation and its explanation. Anything but ``True`` denies."""
+"""Callback of ``confirm`` mode: takes the violation and its explanation. Any answer but ``True`` denies."""
 
 OVERLAP: Final = 256
-"""Characters of a stream that are labelled again with its next chunk, so that no span hides in a seam."""
+"""Characters of a stream that are labelled again with the next chunk, so that a span across the seam is found."""
 
 
-def undeclared(name: str) -> str:
-    """Nothing is declared of a tool: its consequence, and the line of a policy that says otherwise."""
+def describe_undeclared(name: str) -> str:
+    """Describe how a tool without a declaration is judged, and the policy lines that would declare it."""
     shown = one_line(name)
     *most, last = (f"{key}: [{shown}]" for key in ("sources", "sinks", "trusted", "inert", "relays"))
     lines = f"{', '.join(most)} or {last}"
-    return f"nothing is declared of {shown}, so it is judged as source and sink; write what it is: {lines}"
+    return f"{shown} is not declared, so it is judged as source and sink; declare it: {lines}"
 
 
 @dataclass
 class Engine:
-    """``on_tool_call`` before a tool runs, ``on_tool_result`` before its output is handed on."""
+    """Engine of one run: report ``on_tool_call`` before a tool runs, ``on_tool_result`` before its output is used."""
 
     policy: IFCPolicy | Policy
     store: TaintStore = field(default_factory=TaintStore)
@@ -57,30 +56,30 @@ class Engine:
     confirm_timeout: float | None = None
     violations: list[Violation] = field(default_factory=list)
     undeclared: list[str] = field(default_factory=list)
-    """In ``enforce``, the tools of this run of which nothing is declared, each once: judged as source and sink."""
+    """Tools of this run without a declaration, each once; judged as source and sink. Only in ``enforce``."""
     _calling: bool = field(default=False, repr=False)
-    """True when the last event was a call: its result belongs to the same step."""
+    """True if the last event was a call; its result belongs to the same step."""
     _lock: Lock = field(default_factory=Lock, repr=False)
 
     @property
     def rules(self) -> Policy:
-        """The policy in the engine's own form."""
+        """Policy in the engine's own form."""
         return self.policy.policy() if isinstance(self.policy, IFCPolicy) else self.policy
 
     def set_query(self, query: str | None) -> None:
-        """Adds what the trusted principal said. Only a principal's own words belong here."""
+        """Add a text of the trusted principal. Text from anyone else must not be added."""
         if query is not None:
             with self._lock:
                 self.store.ledger = self.store.ledger.ask(query)
 
     def set_plan(self, steps: tuple[AllowedStep, ...]) -> bool:
-        """Fixes what the run may do, before anything untrusted is read; more of it only after more trusted words.
+        """Fix the plan of the run, before it reads untrusted text; extend the plan only after further trusted text.
 
         Args:
-            steps: as ``read_plan`` gives them.
+            steps: the result of ``read_plan``.
 
         Returns:
-            True when the plan counts.
+            True if the plan was accepted.
         """
         with self._lock:
             planned = self.store.known.adopt(steps)
@@ -88,10 +87,10 @@ class Engine:
             return planned is not None
 
     def on_tool_call(self, name: str, args: Any, filled: frozenset[str] = frozenset()) -> Violation | None:
-        """Judges a pending call. ``filled`` names arguments that have the tool's own default.
+        """Judge a pending call. ``filled`` names arguments that have the tool's own default.
 
         Returns:
-            What was found, or ``None``.
+            The violation, or ``None``.
 
         Raises:
             TaintViolationError: the call must not run.
@@ -99,21 +98,21 @@ class Engine:
         verdict = self._judge(name, args, filled)
         if verdict.decision is not Decision.ASK:
             return self._settle(verdict, allowed=verdict.allowed)
-        return self._settle(verdict, allowed=self._asked(verdict))
+        return self._settle(verdict, allowed=self._confirm(verdict))
 
     async def acall(self, name: str, args: Any, filled: frozenset[str] = frozenset()) -> Violation | None:
-        """``on_tool_call`` where an answer may be awaited."""
+        """Judge a pending call as ``on_tool_call`` does, and await its confirmation."""
         verdict = self._judge(name, args, filled)
         if verdict.decision is not Decision.ASK:
             return self._settle(verdict, allowed=verdict.allowed)
-        return self._settle(verdict, allowed=await self._aasked(verdict))
+        return self._settle(verdict, allowed=await self._aconfirm(verdict))
 
     def on_tool_result(
         self, name: str, output: Any, *, trace_id: str | None = None, arguments: Any = None
     ) -> None:
-        """Labels an output. ``arguments`` are those of its call: they tell which document was asked for."""
+        """Label an output. ``arguments`` are the arguments of its call, which name the document that was requested."""
         with self._lock:
-            self._declared(name)
+            self._warn_if_undeclared(name)
             self.store.step += not self._calling
             self._calling = False
             seen = Observation(
@@ -128,14 +127,14 @@ class Engine:
 
     def _judge(self, name: str, args: Any, filled: frozenset[str]) -> Verdict:
         with self._lock:
-            self._declared(name)
+            self._warn_if_undeclared(name)
             self.store.step += 1
             self._calling = True
             call = Call(name, leaves(args), self.store.step, time.time(), filled=filled)
             return judge(self.store.known, self.rules, call)
 
-    def _declared(self, name: str) -> None:
-        """Note and log a tool of which nothing is declared, when it is first met. Under the lock."""
+    def _warn_if_undeclared(self, name: str) -> None:
+        """Record and log a tool without a declaration when it first appears. Call it under the lock."""
         rules = self.rules
         if (
             rules.mode_of(name) is Mode.ENFORCE
@@ -143,7 +142,7 @@ class Engine:
             and name not in self.undeclared
         ):
             self.undeclared.append(name)
-            _log.warning("%s", undeclared(name))
+            _log.warning("%s", describe_undeclared(name))
 
     def _settle(self, verdict: Verdict, *, allowed: bool) -> Violation | None:
         if allowed:
@@ -161,8 +160,8 @@ class Engine:
             raise TaintViolationError(violation)
         return violation
 
-    def _asked(self, verdict: Verdict) -> bool:
-        """No: without a person to ask, without an answer in time, or with a callback that can only be awaited."""
+    def _confirm(self, verdict: Verdict) -> bool:
+        """Confirm a call; False without a callback, with one that must be awaited, or without an answer in time."""
         if self.confirm_callback is None:
             return False
         waiting = Violation(verdict, blocked=True)
@@ -179,7 +178,7 @@ class Engine:
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
-    async def _aasked(self, verdict: Verdict) -> bool:
+    async def _aconfirm(self, verdict: Verdict) -> bool:
         if self.confirm_callback is None:
             return False
         waiting = Violation(verdict, blocked=True)

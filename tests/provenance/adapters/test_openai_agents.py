@@ -13,7 +13,7 @@ import pytest
 
 from agentserver.provenance import TaintViolationError
 from agentserver.provenance.adapters.mcp import TrackedSession
-from agentserver.provenance.adapters.openai_agents import REFUSED, guarded
+from agentserver.provenance.adapters.openai_agents import REFUSED, guard_tools
 from tests.provenance.adapters.scene import (
     FOE,
     FRIEND,
@@ -74,7 +74,7 @@ def refused(error: BaseException | None) -> bool:
 def test_a_refusal_ends_the_run() -> None:
     there, sleuth, model = scene(), watching(), Scripted(calls(FOE))
     with pytest.raises(Exception, match="BLOCKED") as stopped:
-        drive(model, tools=guarded(map(agents.function_tool, there.tools), sleuth))
+        drive(model, tools=guard_tools(map(agents.function_tool, there.tools), sleuth))
     assert refused(stopped.value)
     assert there.sent == []
     assert came_from(sleuth) == ["fetch_url"]
@@ -82,7 +82,7 @@ def test_a_refusal_ends_the_run() -> None:
 
 def test_a_refusal_can_be_told_to_the_model_without_a_reason() -> None:
     there, sleuth, model = scene(), watching(), Scripted(calls(FOE))
-    tools = guarded(map(agents.function_tool, there.tools), sleuth, stop=False)
+    tools = guard_tools(map(agents.function_tool, there.tools), sleuth, stop=False)
     assert drive(model, tools=tools) == "done"
     assert REFUSED in model.shown[-1]
     assert there.sent == []
@@ -93,7 +93,7 @@ def test_what_is_allowed_runs_as_it_would(mode: str, to: str) -> None:
     there, sleuth = scene(), watching(mode)
     bare, watched = Scripted(calls(to)), Scripted(calls(to))
     functions = [agents.function_tool(tool) for tool in there.tools]
-    assert drive(bare, tools=functions) == drive(watched, tools=guarded(functions, sleuth)) == "done"
+    assert drive(bare, tools=functions) == drive(watched, tools=guard_tools(functions, sleuth)) == "done"
     assert bare.shown == watched.shown
     assert there.sent == [to, to]
 
@@ -101,7 +101,9 @@ def test_what_is_allowed_runs_as_it_would(mode: str, to: str) -> None:
 def test_the_text_of_a_tool_error_is_labelled() -> None:
     there, sleuth = scene(), watching()
     with pytest.raises(Exception, match="BLOCKED"):
-        drive(Scripted(calls(FOE, "broken")), tools=guarded(map(agents.function_tool, there.tools), sleuth))
+        drive(
+            Scripted(calls(FOE, "broken")), tools=guard_tools(map(agents.function_tool, there.tools), sleuth)
+        )
     assert there.sent == []
 
 
@@ -113,7 +115,8 @@ def test_a_confirmation_is_awaited() -> None:
     there = scene()
     sleuth = watching("confirm", confirm_callback=confirm)
     assert (
-        drive(Scripted(calls(FOE)), tools=guarded(map(agents.function_tool, there.tools), sleuth)) == "done"
+        drive(Scripted(calls(FOE)), tools=guard_tools(map(agents.function_tool, there.tools), sleuth))
+        == "done"
     )
     assert there.sent == [FOE]
 
@@ -121,7 +124,7 @@ def test_a_confirmation_is_awaited() -> None:
 def test_arguments_that_are_no_object_are_judged_as_they_are() -> None:
     there, sleuth = scene(), watching(strict=True)
     sleuth.engine.on_tool_result("fetch_url", PAGE)
-    _, send = guarded(map(agents.function_tool, there.tools), sleuth)
+    _, send = guard_tools(map(agents.function_tool, there.tools), sleuth)
     for text in ('["attacker@evil.com"]', "attacker@evil.com"):
         with pytest.raises(TaintViolationError):
             asyncio.run(send.on_invoke_tool(None, text))
@@ -130,7 +133,7 @@ def test_arguments_that_are_no_object_are_judged_as_they_are() -> None:
 
 def test_tools_that_run_elsewhere_are_refused() -> None:
     with pytest.raises(TypeError, match="WebSearchTool"):
-        guarded([agents.WebSearchTool()], watching())
+        guard_tools([agents.WebSearchTool()], watching())
 
 
 def test_an_mcp_server_of_an_agent_is_watched_as_a_session() -> None:

@@ -235,12 +235,12 @@ def _reference_viewers(organism: Organism) -> Iterator[tuple[BoundListener, str,
 def _is_declared_better(organism: Organism, sender: str, codec: Codec, path: str) -> bool:
     """Tell whether a field of a source is declared to rank above prose."""
     from agentserver.provenance.evidence.labels import Leaf, Standing
-    from agentserver.provenance.policy.declared import declared
+    from agentserver.provenance.policy.marks import read_marks
 
     provenance = organism.provenance
     assert provenance is not None
-    marked = declared(codec.payload).standing(path)
-    worth = provenance.policy.worth(sender, Leaf(path, "", marked))
+    marked = read_marks(codec.payload).standing_of(path)
+    worth = provenance.policy.field_rule(sender, Leaf(path, "", marked))
     better = worth is not None and worth.standing is not Standing.PROSE
     return better and provenance.policy.classify(sender).source
 

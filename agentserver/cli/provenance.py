@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from agentserver.payload.codec import Codec
     from agentserver.payload.fields.field_table import RecordType, Type
     from agentserver.provenance.evidence.labels import Leaf
-    from agentserver.provenance.policy.suggested import FieldForm, FieldShape, ListenerShape
+    from agentserver.provenance.policy.suggestion import FieldForm, FieldShape, ListenerShape
 
     Seen: TypeAlias = Mapping[str, Sequence[Leaf]]
     """Leaves of recorded messages, by listener."""
@@ -51,7 +51,7 @@ def suggest(
     recorded values, not on names; no recorded value is shown. Uncertain lines are commented out. ORGANISM is by
     default config/organism.yaml, then organism.yaml.
     """
-    from agentserver.provenance.policy.suggested import suggest as proposed
+    from agentserver.provenance.policy.suggestion import suggest as proposed
 
     if journal is not None and conversation is None:
         raise click.UsageError("--journal needs --conversation, which selects the conversation to read")
@@ -82,7 +82,7 @@ def shapes(organism: Organism, rules: Rules, deliveries: Iterable[Delivery]) -> 
     """Yield the undeclared listeners: fields of their requests and answers, and recorded values of these."""
     from agentserver.contract import SYSTEM_PAYLOADS
     from agentserver.provenance.policy.declarations import Policy
-    from agentserver.provenance.policy.suggested import ListenerShape
+    from agentserver.provenance.policy.suggestion import ListenerShape
 
     policy = Policy() if organism.provenance is None else organism.provenance.policy
     unknown = {
@@ -137,20 +137,20 @@ def _field_shapes(
 ) -> tuple[FieldShape, ...]:
     """List the fields of payloads whose types declare nothing, and handed values, with their recorded texts."""
     from agentserver.core.handoffs import Handoff, Task
-    from agentserver.provenance.policy.declared import declared
-    from agentserver.provenance.policy.paths import bare
-    from agentserver.provenance.policy.suggested import FieldForm, FieldShape
+    from agentserver.provenance.policy.marks import read_marks
+    from agentserver.provenance.policy.paths import strip_indices
+    from agentserver.provenance.policy.suggestion import FieldForm, FieldShape
 
     known = dict(handed)
     marked: set[str] = set()
     for codec in map(rules.codecs.of, payloads):
-        marks = declared(codec.payload)
+        marks = read_marks(codec.payload)
         marked.update(path for path, _ in (marks.roles if argument else marks.standings))
         for path, form in () if codec.payload in (Handoff, Task) else _leaf_forms(codec):
             known[path] = form if known.setdefault(path, form) is form else FieldForm.TEXT
     held: defaultdict[str, list[str]] = defaultdict(list)
     for leaf in seen:
-        field = _enclosing_path(known, bare(leaf.path))
+        field = _enclosing_path(known, strip_indices(leaf.path))
         if field is not None and isinstance(leaf.value, str):
             held[field].append(leaf.value)
     return tuple(
@@ -162,7 +162,7 @@ def _field_shapes(
 
 def _handed_values(organism: Organism, target: str) -> Iterator[tuple[str, FieldForm]]:
     """Yield the values that a listener can be handed, which are judged like fields of its payload."""
-    from agentserver.provenance.policy.suggested import FieldForm
+    from agentserver.provenance.policy.suggestion import FieldForm
 
     intents = () if organism.handoffs is None else organism.handoffs.vocabulary.intents.values()
     for checked in intents:
@@ -181,13 +181,13 @@ def _enclosing_path(known: Container[str], path: str) -> str | None:
 
 def _leaf_forms(codec: Codec) -> Iterator[tuple[str, FieldForm]]:
     """Yield each leaf field of a payload and the form of its type; in a hand-written schema all are text."""
-    from agentserver.provenance.policy.declared import paths
-    from agentserver.provenance.policy.suggested import FieldForm
+    from agentserver.provenance.policy.marks import list_field_paths
+    from agentserver.provenance.policy.suggestion import FieldForm
 
     if codec.described is not None:
         yield from _record_forms(codec.described.record, "")
         return
-    named = tuple(dict.fromkeys(paths(codec.payload)))
+    named = tuple(dict.fromkeys(list_field_paths(codec.payload)))
     for path in named:
         if not any(other.startswith(f"{path}.") for other in named):
             yield path, FieldForm.TEXT
@@ -207,7 +207,7 @@ def _record_forms(record: RecordType, prefix: str) -> Iterator[tuple[str, FieldF
 def _type_form(kind: Type) -> FieldForm:
     from agentserver.payload.fields.field_table import Scalar
     from agentserver.payload.fields.lexical import ScalarKind
-    from agentserver.provenance.policy.suggested import FieldForm
+    from agentserver.provenance.policy.suggestion import FieldForm
 
     assert isinstance(kind, Scalar)
     match kind.kind:

@@ -19,9 +19,9 @@ from agentserver.config.organism import Provenance
 from agentserver.config.yaml.document import Document
 from agentserver.guards.lineage.exposure import Recall
 from agentserver.provenance.policy.declarations import PlanSource, Policy, SinkRule
-from agentserver.provenance.policy.declared import paths
-from agentserver.provenance.policy.file import PolicyError, arguments, read_yaml
-from agentserver.provenance.policy.model import PolicyEntry, Text, told
+from agentserver.provenance.policy.file import PolicyError, convert_entry, read_yaml
+from agentserver.provenance.policy.marks import list_field_paths
+from agentserver.provenance.policy.model import PolicyEntry, Text, describe_fault
 from agentserver.provenance.policy.paths import covers, means
 from agentserver.remedies.configuration import ConfigCode
 
@@ -129,7 +129,7 @@ class PolicyReader:
         parts = self._parts() if instead is None else self._read_file_only(instead)
         if parts is None:
             return None
-        keys = {key: value for part in parts for key, value in arguments(part.entry).items()}
+        keys = {key: value for part in parts for key, value in convert_entry(part.entry).items()}
         made = self._make_policy(keys)
         _Check(made.policy, parts, bound, _handoff_values(handoffs), self._report).run()
         self._check_contradictions(made.policy)
@@ -175,7 +175,7 @@ class PolicyReader:
             return _Part(PolicyEntry.model_validate(written.values), document)
         except ValidationError as error:
             for fault in error.errors(include_url=False, include_input=False):
-                loc, message = told(fault)
+                loc, message = describe_fault(fault)
                 self._report.error(ConfigCode.VALUE, document.locate(loc), message)
             return None
 
@@ -323,7 +323,7 @@ class _Check:
         if self.report.failed:
             return
         names = [item.listener.name for item in self.bound]
-        for entry in self.policy.unused(names):
+        for entry in self.policy.find_unused(names):
             self._error(ConfigCode.NAME, entry, f'"{entry}" means no listener', names)
         for entry in (*self.policy.allow, *self.policy.deny):
             name = entry.removeprefix("listener:")
@@ -388,7 +388,7 @@ def _handoff_values(handoffs: Handoffs | None) -> Mapping[str, AbstractSet[str]]
 
 def _paths(payloads: Iterable[type]) -> Iterator[str]:
     for payload in payloads:
-        yield from paths(payload)
+        yield from list_field_paths(payload)
 
 
 def _texts(value: Any, loc: Loc) -> Iterator[tuple[str, Loc]]:

@@ -190,9 +190,9 @@ def _sound_lifespan(document: Document, bad: set[Loc]) -> LifespanEntry | None:
 def _report_fault(document: Document, known: KnownKeys, fault: ErrorDetails, report: Mistakes) -> None:
     loc = fault["loc"]
     if loc[:1] == ("provenance",) and len(loc) > 1:
-        from agentserver.provenance.policy.model import told  # whose model it is
+        from agentserver.provenance.policy.model import describe_fault  # whose model it is
 
-        place, message = told({**fault, "loc": loc[1:]})
+        place, message = describe_fault({**fault, "loc": loc[1:]})
         report.error(code_of(fault), document.locate((*loc[:1], *place)), message)
         return
     if fault["type"] == "extra_forbidden":

@@ -16,7 +16,7 @@ from agentserver.payload.corrections import label
 from agentserver.payload.fields.field_table import FieldKind, PayloadType, RecordType, Scalar
 from agentserver.payload.fields.lexical import BOOLS, WRITERS, ScalarKind
 from agentserver.provenance.evidence.labels import Standing
-from agentserver.provenance.policy.declared import declared
+from agentserver.provenance.policy.marks import read_marks
 from agentserver.wire.canonical import canonical
 
 if TYPE_CHECKING:
@@ -124,11 +124,11 @@ def list_pasted_fields(codec: Codec) -> frozenset[str]:
     if codec.described is None:
         return frozenset()
     try:
-        marks = declared(codec.payload)
+        marks = read_marks(codec.payload)
     except TypeError:  # contradictory marks declare nothing; where they count, loading refuses them
         return frozenset()
     fields = codec.described.record.fields
-    return frozenset(each.xml for each in fields if marks.standing(each.name) is Standing.PROSE)
+    return frozenset(each.xml for each in fields if marks.standing_of(each.name) is Standing.PROSE)
 
 
 @dataclass

@@ -115,7 +115,7 @@ def count_bits(ledger: Ledger, policy: Policy, call: Call) -> float:
     if not ledger.tainted or not (call.exposed or ledger.private.pools):
         return 0.0
     leaves = (leaf for leaf in call.arguments if text_of(leaf.value).strip())
-    said = tuple((leaf, policy.argument(call, leaf)) for leaf in leaves)
+    said = tuple((leaf, policy.argument_rule(call, leaf)) for leaf in leaves)
     return total(list_choices(ledger, policy, call, apply_exit_rules(policy.classify(call.sink), said)))
 
 

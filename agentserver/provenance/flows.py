@@ -86,7 +86,7 @@ def find_flows(
             path = _trace_path(before, source, sink)
             if path:
                 found.append(Flow(path, _list_guards(policy, path, capacities or {})))
-    errors = tuple(f"'{entry}' is declared and means no listener" for entry in policy.unused(names))
+    errors = tuple(f"'{entry}' is declared and means no listener" for entry in policy.find_unused(names))
     return FlowReport(tuple(classes.items()), tuple(found), errors)
 
 
@@ -102,7 +102,7 @@ def find_reachable(
         peers: the receivers of each listener.
         addressed: the listeners that untrusted principals may address.
     """
-    if any(entry in policy.unused(peers) for entry in policy.sources or ()):
+    if any(entry in policy.find_unused(peers) for entry in policy.sources or ()):
         return frozenset(peers)
     carried = _link_listeners(peers)
     return frozenset(
@@ -151,7 +151,7 @@ def _list_guards(policy: Policy, path: tuple[str, ...], capacities: Mapping[str,
         guards.append(f"plan {policy.plan.value}")
     if policy.strict:
         guards.append("strict")
-    content = policy.effect(Rule.CONTENT, sink)
+    content = policy.effect_of(Rule.CONTENT, sink)
     guards.append("content blocked" if content is Effect.BLOCK else f"content {content.value}ed")
     narrow = [(name, capacities[name]) for name in path[1:-1] if name in capacities]
     guards += [f"{name} quarantined to {bits:.1f} bits" for name, bits in narrow]

@@ -52,7 +52,7 @@ def check_choice(case: Case, argument: Argument) -> Iterator[Finding]:
     if may_choose(case, argument) or case.is_warranted(argument):
         return
     picked = argument.rule.role is Role.SELECTOR and argument.rule.declared
-    suspect = case.is_suspect(argument) and picked and not forms.runs_on(argument.body)
+    suspect = case.is_suspect(argument) and picked and not forms.is_running_text(argument.body)
     if suspect and case.is_settled(Rule.SELECTOR, Rule.UNKNOWN_SELECTOR, Rule.BOUND):
         yield case.make_finding(Rule.UNKNOWN_SELECTOR, argument)
         return
@@ -186,7 +186,7 @@ def _check_conversation(case: Case) -> Iterator[Finding]:
         yield case.make_finding(Rule.STRICT, None, "untrusted text was read in this run")
     if policy.plan in {PlanSource.REQUIRED, PlanSource.CONFIRMED} and ledger.plan is None:
         yield case.make_finding(Rule.PLAN, None, "no plan was made")
-    elif case.plan is not None and (why := case.plan.refuses(case.call, ledger, case.role_of)):
+    elif case.plan is not None and (why := case.plan.find_objection(case.call, ledger, case.role_of)):
         yield case.make_finding(Rule.PLAN, None, why)
 
 

@@ -7,10 +7,8 @@ judges nothing. Indexes are derived: built when a decision first needs them, nev
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import accumulate
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from agentserver.provenance.confidentiality.origin import fetched_from, item_of, linked
@@ -23,8 +21,8 @@ from agentserver.provenance.evidence.leaves import text_of
 from agentserver.provenance.planned.recording import leaves_of, recorded
 from agentserver.provenance.planned.records import RecordIndex
 from agentserver.provenance.policy import forms
-from agentserver.provenance.policy.plan import AllowedStep, Plan, dumped, loaded
-from agentserver.provenance.request.asked import TrustedWords
+from agentserver.provenance.policy.plan import AllowedStep, Plan, dump_plan, load_plan
+from agentserver.provenance.request.trusted_words import TrustedWords
 from agentserver.provenance.seen.assessed import AssessedLeaf, AssessedOutput
 from agentserver.provenance.seen.echoes import Echoes
 from agentserver.provenance.seen.laid_out import taken_apart
@@ -55,9 +53,6 @@ SEARCHED: Final = 512
 class Ledger:
     """Immutable state of one conversation.
 
-    ``hops`` are those that an earlier server computed eagerly; new ones are stored in ``relays`` and resolved when a
-    finding is explained.
-
     ``foreign``: untrusted words of another conversation may influence this one. It is set for one judgement and never
     stored.
     """
@@ -65,7 +60,6 @@ class Ledger:
     asked: TrustedWords = field(default=TrustedWords(), repr=False)
     untrusted: Untrusted = field(default_factory=Untrusted)
     records: Records = field(default_factory=Records)
-    hops: tuple[tuple[int, Hop], ...] = ()
     relays: Relays = field(default_factory=Relays)
     plan: Plan | None = None
     overflow: bool = False
@@ -73,9 +67,6 @@ class Ledger:
     recorded: RecordIndex = field(default=RecordIndex(), repr=False)
     dismissed: frozenset[str] = frozenset()
     """Planners that have read anything but the principal's words."""
-    passed: Mapping[int, tuple[Hop, ...]] = field(
-        default_factory=lambda: MappingProxyType({}), repr=False, compare=False
-    )
     foreign: bool = False
     private: Private = field(default=Private(), repr=False)
     exit_bits: float = 0.0
@@ -145,7 +136,7 @@ class Ledger:
         if self.tainted and not unexposed:
             return None
         words = len(self.queries)
-        plan = Plan(steps, words) if self.plan is None else self.plan.adopted(steps, words)
+        plan = Plan(steps, words) if self.plan is None else self.plan.adopt(steps, words)
         return None if plan is None else replace(self, plan=plan)
 
     def dismiss(self, planner: str) -> Ledger:
@@ -155,7 +146,7 @@ class Ledger:
 
     def count_call(self, call: Call) -> Ledger:
         """Count a call that passed against the number of calls that the plan allows."""
-        plan = self.plan.after(call, self) if self.plan is not None else None
+        plan = self.plan.count_call(call, self) if self.plan is not None else None
         return self if plan is self.plan else replace(self, plan=plan)
 
     def suspect_foreign_text(self) -> Ledger:
@@ -209,7 +200,7 @@ class Ledger:
         """Add the leaves of an observation to those that a plan may name."""
         answers = seen.answers
         if answers is None:
-            answers = plan.answered(self, seen.source, seen.arguments)
+            answers = plan.find_answered(self, seen.source, seen.arguments)
         return recorded(self.recorded, seen, answers, kept, self.asked)
 
     def confide(self, policy: Policy, seen: Observation) -> Ledger:
@@ -259,7 +250,6 @@ class Ledger:
             "queries": list(self.queries[len(before.queries) :]),
             "texts": [text.dump() for text in self.texts[len(before.texts) :]],
             "records": [text.dump() for text in self.records.entries[len(before.records.entries) :]],
-            "hops": [[number, asdict(hop)] for number, hop in self.hops[len(before.hops) :]],
             "relayed": [one.dump() for one in self.relays.entries[len(before.relays.entries) :]],
             "sayings": self.recorded.since(before.recorded),
             "private": self.private.since(before.private),
@@ -268,7 +258,7 @@ class Ledger:
     def state(self) -> dict[str, Any]:
         """Serialise the parts that are replaced as a whole: the plan with its origin, flags and figures."""
         return {
-            **dumped(self.plan),
+            **dump_plan(self.plan),
             "dismissed": sorted(self.dismissed),
             "overflow": self.overflow,
             "spent": self.spent,
@@ -279,32 +269,22 @@ class Ledger:
     @classmethod
     def load(cls, data: Mapping[str, Any]) -> Ledger:
         """Restore the ledger that ``dump`` serialised."""
-        ledger = cls(asked=TrustedWords().add(*data["queries"]), plan=loaded(data))
-        held = [Text.load(text) for text in data["texts"]]
-        texts = [
-            text for text in held if not text.origin.via
-        ]  # an older server kept what follows from them, too
-        numbers = list(accumulate((not text.origin.via for text in held), initial=-1))[1:]
-        hops = tuple(dict.fromkeys((numbers[number], Hop(**hop)) for number, hop in data["hops"]))
-        passed: dict[int, tuple[Hop, ...]] = {}
-        for number, hop in hops:
-            passed[number] = (*passed.get(number, ()), hop)
+        ledger = cls(asked=TrustedWords().add(*data["queries"]), plan=load_plan(data))
+        texts = [Text.load(text) for text in data["texts"]]
         untrusted = Untrusted().add(texts)
         records = [Text.load(text) for text in data["records"]]
-        sayings = data.get("sayings", ())
+        sayings = data["sayings"]
         return replace(
             ledger,
             untrusted=untrusted,
             records=Records().add(records, untrusted),
             recorded=RecordIndex.load(sayings, leaves_of((*texts, *records)) if sayings else {}),
-            hops=hops,
-            relays=Relays().add([Relayed.load(one) for one in data.get("relayed", ())]),
-            dismissed=frozenset(data.get("dismissed", ())),
+            relays=Relays().add([Relayed.load(one) for one in data["relayed"]]),
+            dismissed=frozenset(data["dismissed"]),
             overflow=data["overflow"],
             spent=data["spent"],
-            passed=MappingProxyType(passed),
-            private=Private.load(data.get("private", ()), overflow=data.get("private overflow", False)),
-            exit_bits=data.get("exit bits", 0.0),
+            private=Private.load(data["private"], overflow=data["private overflow"]),
+            exit_bits=data["exit bits"],
         )
 
 
@@ -324,7 +304,7 @@ def steers(policy: Policy, source: str, said: Iterable[Leaf], before: Ledger, af
     if after.overflow or len(after.texts) > len(before.texts):
         return True
     texts = (leaf for leaf in said if isinstance(leaf.value, str) and leaf.value.strip())
-    return any(policy.worth(source, leaf) is None for leaf in texts)
+    return any(policy.field_rule(source, leaf) is None for leaf in texts)
 
 
 def _rate_leaf(
@@ -345,7 +325,7 @@ def _assess(asked: TrustedWords, policy: Policy, seen: Observation) -> AssessedO
     listener = policy.classify(seen.source)
     named = tuple(leaf for leaf in seen.arguments if _is_requested(asked, leaf))
     echoes = Echoes(seen.arguments)
-    said = [(leaf, policy.worth(seen.source, leaf), text_of(leaf.value)) for leaf in seen.leaves]
+    said = [(leaf, policy.field_rule(seen.source, leaf), text_of(leaf.value)) for leaf in seen.leaves]
     said = [one for one in said if one[2]]
     items = frozenset() if listener.known else _find_named_records(named, said)
     found: list[AssessedLeaf] = []
@@ -354,9 +334,9 @@ def _assess(asked: TrustedWords, policy: Policy, seen: Observation) -> AssessedO
         if standing is not Standing.PROSE and echoes.hold(body) and not asked.mentions(body):
             standing = Standing.PROSE if listener.source else None
         inside = standing is Standing.PROSE and bool(items) and item_of(leaf.path) in items
-        if inside and worth is None and forms.points(body):
+        if inside and worth is None and forms.names_receiver(body):
             standing = Standing.DIRECTORY
-        telling = listener.source and standing in _VOUCHING and forms.tells(body)
+        telling = listener.source and standing in _VOUCHING and forms.has_prose(body)
         record = standing if standing is not Standing.PROSE else None
         formed = worth is None and listener.source
         prose = telling or standing is Standing.PROSE

@@ -20,7 +20,7 @@ from agentserver.provenance.evidence.index import SPAN
 from agentserver.provenance.evidence.inventory import SCHEME, ValueKind, values
 from agentserver.provenance.evidence.leaves import typed, yearless
 from agentserver.provenance.evidence.words import HEAD, lead_of, standing
-from agentserver.provenance.request.spellings import grouped
+from agentserver.provenance.request.spellings import join_groups
 from agentserver.provenance.seen.untrusted import kind_key, whole_key
 from agentserver.provenance.verdict import Evidence
 
@@ -246,7 +246,7 @@ def _find_grouped(ledger: Ledger, body: str) -> tuple[int, int] | None:
     if len(digits) < LONG or not (digits.isascii() and digits.isdecimal()):
         return None
     for number, offset in ledger.words.starting(fold_bytes(digits), PLACES):
-        if digits in grouped(ledger.texts[number].body[offset : offset + 2 * len(digits)]):
+        if digits in join_groups(ledger.texts[number].body[offset : offset + 2 * len(digits)]):
             return number, offset
     return None
 
@@ -373,7 +373,7 @@ def _quote_around(text: str, offset: int, length: int) -> str:
 def _collect_hops(ledger: Ledger, place: _Place, piece: bytes) -> tuple[Hop, ...]:
     """Collect the listeners that relayed a piece of a text."""
     number = ledger.untrusted.wrapped.outer[place.number] if place.inner else place.number
-    return (*ledger.passed.get(number, ()), *ledger.relays.passing(piece, number))[:HOPS]
+    return tuple(ledger.relays.passing(piece, number))[:HOPS]
 
 
 def _join_via(via: str, source: Text) -> str:

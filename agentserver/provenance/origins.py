@@ -19,7 +19,7 @@ from agentserver.provenance.judging.authority import find_records, is_requested
 from agentserver.provenance.judging.case import Case
 from agentserver.provenance.judging.delegation import collect_record
 from agentserver.provenance.judging.destinations import read_places
-from agentserver.provenance.policy.paths import bare
+from agentserver.provenance.policy.paths import strip_indices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -58,12 +58,14 @@ def find_origins(ledger: Ledger, policy: Policy, call: Call) -> Origins:
 
 
 def _describe(argument: Argument, held: list[tuple[str, Text | None]]) -> Iterator[ValueOrigin]:
-    path, value = bare(argument.leaf.path), argument.body[:SHOWN]
+    path, value = strip_indices(argument.leaf.path), argument.body[:SHOWN]
     for kind, text in held or [("nothing", None)]:
         if text is None:
             yield ValueOrigin(path, value, kind)
         else:
-            yield ValueOrigin(path, value, kind, text.origin.source, bare(text.origin.path), text.origin.step)
+            yield ValueOrigin(
+                path, value, kind, text.origin.source, strip_indices(text.origin.path), text.origin.step
+            )
 
 
 def _find_holders(case: Case, argument: Argument) -> Iterator[tuple[str, Text | None]]:
@@ -120,7 +122,7 @@ def _show_record(where: tuple[str, int, str], texts: Sequence[Text], *, holds: b
     shown: list[RecordText] = []
     for text in texts[:FIELDS]:
         if room > 0:
-            shown.append(RecordText(bare(text.origin.path), text.body[:room]))
+            shown.append(RecordText(strip_indices(text.origin.path), text.body[:room]))
         room -= len(text.body)
     return AnsweredText(*where, tuple(shown), holds, cut=room < 0 or len(texts) > FIELDS)
 

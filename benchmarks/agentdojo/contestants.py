@@ -87,7 +87,7 @@ def tools(guise: Guise) -> list[str]:
 def policy(path: Path, guise: Guise) -> Policy:
     """A policy file, about the tools under the names of a guise."""
     declared = _declared(written(guise, _text(path), path.name), path.name)
-    unused = declared.unused(tools(guise))
+    unused = declared.find_unused(tools(guise))
     assert not unused, f"the policy declares what does not exist: {unused}"
     return declared
 

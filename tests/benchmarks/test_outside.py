@@ -108,7 +108,7 @@ def test_each_tool_is_documented():
 
 def test_the_policy_names_tools_and_declares_all_of_them():
     policy, names = read_policy(POLICY.read_text("utf-8"), POLICY.name), catalogue()
-    assert policy.unused(names) == ()
+    assert policy.find_unused(names) == ()
     found = {name: policy.classify(name) for name in names if name not in policy.trusted}
     assert [name for name, kind in found.items() if not (kind.source or kind.sink)] == []
 

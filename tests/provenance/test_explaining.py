@@ -54,7 +54,7 @@ def test_a_report_that_does_not_block_says_so() -> None:
 def test_a_rule_without_evidence_gives_its_reason() -> None:
     told = explain(scene().call("delete_all"))
     assert "against the policy" in told
-    assert "Reason: call that nothing trusted stands behind: delete_all" in told
+    assert "Reason: call without trusted support: delete_all" in told
     assert "Detail: it takes nothing from the request" in told
 
 

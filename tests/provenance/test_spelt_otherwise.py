@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agentserver.provenance.policy.declarations import Rule
-from agentserver.provenance.request.spellings import grouped
+from agentserver.provenance.request.spellings import join_groups
 from tests.provenance.scenes import Scenario
 
 PAGE = (
@@ -33,5 +33,5 @@ def test_a_number_is_no_part_of_a_group(number: int) -> None:
 
 
 def test_groups_are_those_that_a_text_begins_with() -> None:
-    assert grouped("12 34-56, 7") == ("12", "1234", "123456")
-    assert grouped("a 12") == ()
+    assert join_groups("12 34-56, 7") == ("12", "1234", "123456")
+    assert join_groups("a 12") == ()

@@ -15,7 +15,7 @@ from agentserver.provenance.evidence.folding import fold_bytes
 from agentserver.provenance.evidence.labels import Leaf, Role, Standing
 from agentserver.provenance.evidence.words import WordIndex
 from agentserver.provenance.policy.declarations import ArgumentRule, FieldRule, PlanSource, SinkRule
-from agentserver.provenance.request.asked import TrustedWords
+from agentserver.provenance.request.trusted_words import TrustedWords
 
 
 class Watched:
@@ -112,7 +112,7 @@ def work(ledger, sink, arguments):
     asked = replace(ledger.asked, queries=Rows(map(Watched, ledger.asked.queries)))
     untrusted = replace(ledger.untrusted, texts=texts)
     records = replace(ledger.records, entries=entries, untrusted=untrusted)
-    watched = replace(ledger, untrusted=untrusted, records=records, asked=asked, hops=Rows(ledger.hops))
+    watched = replace(ledger, untrusted=untrusted, records=records, asked=asked)
     Watched.seen = 0
     verdict = judge(watched, POLICY, Call(sink, leaves(arguments), 10**6))
     explain(verdict)

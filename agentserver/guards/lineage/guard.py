@@ -185,7 +185,9 @@ class LineageGuard:
         ledger = memory.ledger
         if ledger.plan is None or not ledger.plan.steps:
             return ()
-        return ledger.plan.answered(ledger, said.to, self._call(said, memory, at, exposed=True).arguments)
+        return ledger.plan.find_answered(
+            ledger, said.to, self._call(said, memory, at, exposed=True).arguments
+        )
 
     def _passes_by(self, delivery: Delivery, known: Memory) -> bool:
         """True for what one relay tells another while nothing untrusted was seen: only the count changes."""

@@ -250,7 +250,7 @@ def load(parts: Mapping[str, bytes]) -> Memory:
     step, order, approved, state, *kept = json.loads(parts[_STATE])
     pieces = [parts[f"{_LOG}{number}"] for number in range(sum(name.startswith(_LOG) for name in parts))]
     shown = ("references", "put_in")
-    names = ("queries", "texts", "records", "hops", "relayed", "sayings", "exposed", "private", *shown)
+    names = ("queries", "texts", "records", "relayed", "sayings", "exposed", "private", *shown)
     held: dict[str, list[Any]] = {name: [] for name in names}
     log = Log()
     for line in (line for piece in pieces for line in piece.split(b"\n")):

@@ -15,9 +15,9 @@ from agentserver.payload.fields.lexical import READERS, WRITERS, ScalarKind
 from agentserver.payload.names import local
 from agentserver.provenance.evidence.labels import Leaf
 from agentserver.provenance.evidence.leaves import text_of
-from agentserver.provenance.policy.declared import RoleMarks, dataclasses_in, declared
-from agentserver.provenance.policy.paths import bare
-from agentserver.provenance.policy.quarantine import Channel, capacity
+from agentserver.provenance.policy.marks import RoleMarks, find_dataclasses, read_marks
+from agentserver.provenance.policy.paths import strip_indices
+from agentserver.provenance.policy.quarantine import Channel, measure_capacity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -51,15 +51,17 @@ class ElementReader:
         """The paths of scalars with the value that the type fills in: possibly nothing was sent."""
         if not self.defaults:
             return frozenset()
-        known = ((leaf.path, self.defaults.get(bare(leaf.path), _NONE), leaf.value) for leaf in leaves)
+        known = (
+            (leaf.path, self.defaults.get(strip_indices(leaf.path), _NONE), leaf.value) for leaf in leaves
+        )
         return frozenset(path for path, default, value in known if default == value)
 
     def leaves(self, element: etree._Element) -> tuple[Leaf, ...]:
         """The scalars of a valid element, each with the standing that its field declares."""
         described = self.codec.described
         if described is not None:
-            return self.marks.leaves(_record(element, described.record, described.namespace))
-        return self.marks.leaves(_plain(element, self.codec.payload))
+            return self.marks.mark_leaves(_record(element, described.record, described.namespace))
+        return self.marks.mark_leaves(_plain(element, self.codec.payload))
 
     @property
     def roles(self) -> tuple[tuple[str, Role], ...]:
@@ -142,12 +144,12 @@ def handed(task: Any) -> tuple[Leaf, ...]:
 
 def channel(codec: Codec) -> Channel:
     """The channel that one message of a payload is."""
-    return capacity(etree.fromstring(codec.xsd().encode()), local(codec.name))
+    return measure_capacity(etree.fromstring(codec.xsd().encode()), local(codec.name))
 
 
 def _reading(codec: Codec) -> ElementReader:
     try:
-        marks = declared(codec.payload)
+        marks = read_marks(codec.payload)
     except (TypeError, NameError) as error:
         raise PayloadError(f"{codec.payload.__qualname__}: {error}") from None
     described = codec.described
@@ -221,7 +223,7 @@ def names_of(cls: Any) -> Mapping[str, tuple[str, Any]]:
     found: dict[str, tuple[str, Any]] = {}
     for field in fields(cls):
         name = "" if field.metadata.get("type") == "Text" else str(field.metadata.get("name", field.name))
-        found[name] = field.name, next(dataclasses_in(hints[field.name]), None)
+        found[name] = field.name, next(find_dataclasses(hints[field.name]), None)
         for choice in field.metadata.get("choices", ()):
-            found[str(choice["name"])] = field.name, next(dataclasses_in(choice.get("type")), None)
+            found[str(choice["name"])] = field.name, next(find_dataclasses(choice.get("type")), None)
     return found

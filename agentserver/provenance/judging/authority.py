@@ -16,7 +16,7 @@ from agentserver.provenance.evidence.labels import Role, Standing
 from agentserver.provenance.evidence.leaves import typed, yearless
 from agentserver.provenance.evidence.words import head_of, lead_of, standing
 from agentserver.provenance.exits import is_in_selected_record
-from agentserver.provenance.policy.paths import bare, means
+from agentserver.provenance.policy.paths import means, strip_indices
 from agentserver.provenance.seen.untrusted import kind_key
 
 if TYPE_CHECKING:
@@ -165,5 +165,5 @@ def _find_whole_tokens(case: Case, words: WordIndex, texts: tuple[Text, ...], bo
 
 
 def _is_from(text: Text, accepts: tuple[str, ...]) -> bool:
-    field = f"{text.origin.source}.{bare(text.origin.path)}".rstrip(".")
+    field = f"{text.origin.source}.{strip_indices(text.origin.path)}".rstrip(".")
     return any(means(entry, field) for entry in accepts)

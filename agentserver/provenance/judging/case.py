@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from agentserver.provenance.evidence.leaves import text_of
 from agentserver.provenance.policy.declarations import Effect, PlanSource, Rule
-from agentserver.provenance.policy.paths import bare
+from agentserver.provenance.policy.paths import strip_indices
 from agentserver.provenance.verdict import Finding
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Case:
         self.listener: ListenerClass = policy.classify(call.sink)
         bodies = ((leaf, text_of(leaf.value)) for leaf in call.arguments)
         self.arguments = tuple(
-            Argument(leaf, policy.argument(call, leaf), body) for leaf, body in bodies if body.strip()
+            Argument(leaf, policy.argument_rule(call, leaf), body) for leaf, body in bodies if body.strip()
         )
 
     def copy_for_decision(self) -> Case:
@@ -66,7 +66,7 @@ class Case:
     def role_of(self, leaf: Leaf) -> Role:
         """Look up the role of an argument."""
         known = self._by_leaf.get(id(leaf))
-        return (self.policy.argument(self.call, leaf) if known is None else known.rule).role
+        return (self.policy.argument_rule(self.call, leaf) if known is None else known.rule).role
 
     @cached_property
     def plan(self) -> Plan | None:
@@ -96,19 +96,21 @@ class Case:
     @cached_property
     def reports_only(self) -> bool:
         """Whether untrusted content is only reported and affects no decision."""
-        effects = {self.policy.effect(rule, self.call.sink) for rule in (Rule.CONTENT, Rule.LINK)}
+        effects = {self.policy.effect_of(rule, self.call.sink) for rule in (Rule.CONTENT, Rule.LINK)}
         return effects.isdisjoint({Effect.BLOCK, Effect.ASK})
 
     def is_settled(self, *rules: Rule) -> bool:
         """Check whether only the decision is needed and all these rules have the same effect on it."""
-        return self.decision_only and len({self.policy.effect(rule, self.call.sink) for rule in rules}) == 1
+        return (
+            self.decision_only and len({self.policy.effect_of(rule, self.call.sink) for rule in rules}) == 1
+        )
 
     def make_finding(
         self, rule: Rule, argument: Argument | None, detail: str = "", evidence: Evidence | None = None
     ) -> Finding:
         """Make a finding about an argument, or about the call as a whole."""
-        effect = self.policy.effect(rule, self.call.sink)
+        effect = self.policy.effect_of(rule, self.call.sink)
         if argument is None:
             return Finding(rule, effect, "", "", None, detail, evidence)
-        path = bare(argument.leaf.path)
+        path = strip_indices(argument.leaf.path)
         return Finding(rule, effect, path, argument.body, argument.rule.role, detail, evidence)

@@ -13,7 +13,7 @@ from agentserver.provenance.confidentiality.origin import record_of
 from agentserver.provenance.evidence.destinations import PlaceForm, destination
 from agentserver.provenance.evidence.leaves import text_of, typed
 from agentserver.provenance.policy.declarations import Effect
-from agentserver.provenance.policy.paths import bare
+from agentserver.provenance.policy.paths import strip_indices
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -38,7 +38,7 @@ def find_delegation(ledger: Ledger, call: Call, findings: Iterable[Finding]) -> 
     held = (one.evidence.text for one in serious if one.evidence is not None)
     for text in {record_of(text.origin): text for text in held}.values():
         record = collect_record(ledger, text)
-        fields = [(bare(one.origin.path), one.body) for one in record]
+        fields = [(strip_indices(one.origin.path), one.body) for one in record]
         if len(fields) > FIELDS or sum(len(body) for _, body in fields) > WHOLE:
             continue
         if all(any(name and is_same_value(value, body) for name, body in fields) for _, value in asked):
@@ -60,7 +60,7 @@ def is_same_value(value: str, field: str) -> bool:
 
 def _show_field(call: Call, name: str, body: str) -> RecordText:
     """Describe one field of a record, with the arguments that it fills."""
-    said = ((bare(leaf.path), text_of(leaf.value)) for leaf in call.arguments)
+    said = ((strip_indices(leaf.path), text_of(leaf.value)) for leaf in call.arguments)
     return RecordText(name, body, tuple(path for path, value in said if name and is_same_value(value, body)))
 
 

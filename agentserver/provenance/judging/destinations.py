@@ -26,7 +26,7 @@ from agentserver.provenance.evidence.labels import Role
 from agentserver.provenance.exits import may_follow
 from agentserver.provenance.judging.authority import may_choose, may_receive
 from agentserver.provenance.policy.declarations import ArgumentRule, Rule
-from agentserver.provenance.policy.paths import bare
+from agentserver.provenance.policy.paths import strip_indices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -162,7 +162,7 @@ def _check_parts(case: Case, argument: Argument, place: Destination) -> Iterator
     """Find another argument that may redirect an allowed link or send data along with it."""
     other = next((each for each in case.arguments if _carries(case, argument, place, each)), None)
     if other is not None and (case.is_suspect(argument) or case.is_suspect(other)):
-        detail = f"it may be a part of the link in {bare(argument.leaf.path)}"
+        detail = f"it may be a part of the link in {strip_indices(argument.leaf.path)}"
         yield case.make_finding(Rule.EXIT, other, detail)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from agentserver.provenance.policy.file import PolicyError, Written, policy_of, read_yaml
+from agentserver.provenance.policy.file import PolicyError, YamlDocument, build_policy, read_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,10 +46,10 @@ def load_policy(path: Path | str) -> Policy:
         text = Path(path).read_text("utf-8")
     except UnicodeDecodeError:
         raise PolicyError(f"{name}: is not UTF-8 text") from None
-    return policy_of(_translate_keys(read_yaml(text, name), name), name)
+    return build_policy(_translate_keys(read_yaml(text, name), name), name)
 
 
-def _translate_keys(written: Written, name: str) -> Written:
+def _translate_keys(written: YamlDocument, name: str) -> YamlDocument:
     if not isinstance(written.values, dict):
         return written
     values: dict[str, Any] = {}
@@ -57,9 +57,9 @@ def _translate_keys(written: Written, name: str) -> Written:
     for key, value in written.values.items():
         known = FOREIGN.get(key, key)
         if known in values:
-            raise PolicyError(f"{name}:{written.line((key,))}: {key} repeats another key; write {known} once")
+            raise PolicyError(f"{name}:{written.line_of((key,))}: {key} repeats another key; write {known} once")
         values[known] = _PLANS.get(str(value).lower(), value) if key == "plan_mode" else value
         if known != key:
-            _log.warning("%s:%d: %s became %s", name, written.line((key,)), key, known)
+            _log.warning("%s:%d: %s became %s", name, written.line_of((key,)), key, known)
             lines |= {(known, *loc[1:]): line for loc, line in written.lines.items() if loc[:1] == (key,)}
-    return Written(values, lines)
+    return YamlDocument(values, lines)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from agentserver.provenance.planned.arguments import Condition
     from agentserver.provenance.planned.moments import Moment
     from agentserver.provenance.planned.records import RecordedLeaf
-    from agentserver.provenance.request.asked import TrustedWords
+    from agentserver.provenance.request.trusted_words import TrustedWords
 
 FEW: Final = 16
 """Literals of a set that are compared with a value one by one; of more, those with its key alone."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from agentserver.provenance.evidence.labels import Observation, Text
     from agentserver.provenance.planned.records import RecordIndex
-    from agentserver.provenance.request.asked import TrustedWords
+    from agentserver.provenance.request.trusted_words import TrustedWords
 
 
 def recorded(

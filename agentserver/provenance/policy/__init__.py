@@ -1,1 +1,1 @@
-"""Declarations: sources, sinks, roles, plans, and what names mean by convention. Internal."""
+"""Declarations of an operator and of payload types: sources, sinks, roles and plans. Internal."""

@@ -1,8 +1,7 @@
-"""The declarations of an operator: sources, sinks, what each argument decides, what a field is worth.
+"""Policy of an operator: sources, sinks, the role of each argument and the worth of each field.
 
-Owns the policy as a frozen value and the classification of listeners by it. Refuses to go by names: a listener of
-which nothing is declared is source and sink, and a field or an argument of which nothing is declared is taken for what
-its value has the form of (see ``forms``).
+Classifies listeners by the declarations, never by their names. A listener without a declaration is both source and
+sink; the form of the value decides about fields and arguments without one (see ``forms``).
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from agentserver.provenance.confidentiality.readers import directory_of
 from agentserver.provenance.evidence.labels import Mode, Role, Standing
 from agentserver.provenance.policy import forms
-from agentserver.provenance.policy.paths import argument_name, bare, covers, means
+from agentserver.provenance.policy.paths import argument_name, covers, means, strip_indices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -29,7 +28,7 @@ _T = TypeVar("_T")
 
 
 class Rule(StrEnum):
-    """Every reason for which a call can be reported or refused."""
+    """Reason for which a call can be reported or refused."""
 
     DENIED = "denied destination"
     DESTINATION = "destination from untrusted text"
@@ -40,18 +39,18 @@ class Rule(StrEnum):
     LINK = "untrusted link to an authorised recipient"
     PROSE = "destination authorised by the request alone"
     EXIT = "constructed link"
-    UNFOUNDED = "call that nothing trusted stands behind"
+    UNFOUNDED = "call without trusted support"
     PLAN = "action outside the plan"
     STRICT = "tainted run"
     BUDGET = "quarantine channel exhausted"
-    BOUND = "beyond what is tracked"
+    BOUND = "more than provenance tracks"
     READERS = "content that the receiver may not read"
     CHOICES = "choices at an exit"
     EXIT_BUDGET = "budget of exits exhausted"
 
 
 class Effect(StrEnum):
-    """The effect of a rule that fires."""
+    """Effect of a rule that fires."""
 
     IGNORE = "ignore"
     REPORT = "report"
@@ -60,7 +59,7 @@ class Effect(StrEnum):
 
 
 class PlanSource(StrEnum):
-    """The part that plans have: none, that of one which a planner made, that there must be one, and a person's yes."""
+    """Requirement for plans: off, used if a planner made one, required, or required and confirmed by a person."""
 
     OFF = "off"
     OPTIONAL = "optional"
@@ -74,14 +73,14 @@ DEFAULT_EFFECTS: Final[dict[Rule, Effect]] = {
     Rule.PROSE: Effect.ASK,
     Rule.CHOICES: Effect.REPORT,
 }
-"""Rules not named here block. ``ASK`` asks in ``confirm`` and is a report in ``enforce``."""
+"""Effects of rules that do not block. ``ASK`` asks in ``confirm`` and is a report in ``enforce``."""
 
 
 @dataclass(frozen=True, slots=True)
 class FieldRule:
-    """The worth of the fields ``field`` of the listeners ``source``. Both are globs; paths omit indices.
+    """Worth of the fields ``field`` of the listeners ``source``. Both are globs; paths omit indices.
 
-    ``id`` names the kind of thing that the field's values identify; they then stand for nothing else.
+    ``id`` is the kind of thing that the values identify; they then authorise no other kind.
     """
 
     source: str
@@ -92,7 +91,7 @@ class FieldRule:
 
 @dataclass(frozen=True, slots=True)
 class LayoutRule:
-    """The layout in which the listeners ``source``, a glob, write the text at ``field``; empty for the whole output."""
+    """Layout of the text that the listeners ``source``, a glob, write at ``field``; empty for the whole output."""
 
     source: str
     field: str
@@ -101,12 +100,12 @@ class LayoutRule:
 
 @dataclass(frozen=True, slots=True)
 class ArgumentRule:
-    """The part that one argument of a sink has in a decision.
+    """Role of one argument of a sink.
 
-    ``accepts`` names fields (``listener.field``, globs) whose values authorise this argument and no other, even when
-    they are prose in a document that the request named, and ``record`` the very record that a selector of the same call
-    names. ``id`` is the kind of thing that the argument chooses. ``values`` are always allowed. ``declared``
-    is False for what the form of a value suggests.
+    ``accepts`` names fields (``listener.field``, globs) whose values authorise this argument and no other, even if they
+    are prose in a document that the request named; ``record`` names the record that a selector of the same call
+    selects. ``id`` is the kind of thing that the argument selects. ``values`` are always allowed. ``declared`` is False
+    if the role was derived from the form of the value.
     """
 
     name: str
@@ -119,7 +118,7 @@ class ArgumentRule:
 
 @dataclass(frozen=True, slots=True)
 class SinkRule:
-    """A consequential listener. What is left unset falls back to names and to the policy's own setting."""
+    """Listener with consequences. Unset values fall back to the policy's own settings."""
 
     name: str
     arguments: tuple[ArgumentRule, ...] = ()
@@ -129,9 +128,9 @@ class SinkRule:
 
 @dataclass(frozen=True, slots=True)
 class ListenerClass:
-    """The class of a listener, and the reason for it. A name may be source and sink.
+    """Class of a listener, with the reason. A listener may be source and sink.
 
-    ``known`` is False for a listener of which nothing is declared: it is taken for both.
+    ``known`` is False for a listener without a declaration, which counts as both.
     """
 
     source: bool
@@ -151,7 +150,7 @@ class Policy:
     trusted: tuple[str, ...] = ()
     relays: tuple[str, ...] = ()
     inert: tuple[str, ...] = ()
-    """Listeners without consequences, whose words have no other origin than their arguments."""
+    """Listeners without consequences, whose output is made from their arguments only."""
     fields: tuple[FieldRule, ...] = ()
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
@@ -166,11 +165,12 @@ class Policy:
     """Bits about untrusted data that quarantined listeners may pass on in one conversation."""
     exit_budget: float = 64.0
     """Bits that the choices of exposed senders at exits may carry in one conversation: half of a key of 128 bits, so
-    that what is left of it cannot be guessed."""
+    that the other half cannot be guessed.
+    """
     readers: tuple[ReaderRule, ...] = ()
-    """The readers of a listener's fields; anybody where nothing is said."""
+    """Readers of a listener's fields; without an entry, every receiver may read a field."""
     layouts: tuple[LayoutRule, ...] = ()
-    """The texts that a program laid out which escapes what it is given, so that their parts are fields."""
+    """Texts that are laid out by a program which escapes its input, so that their parts are fields."""
     _classes: dict[str, ListenerClass] = field(default_factory=dict, init=False, repr=False, compare=False)
     _sinks: dict[str, SinkRule | None] = field(default_factory=dict, init=False, repr=False, compare=False)
     _worths: dict[str, tuple[FieldRule, ...]] = field(
@@ -179,14 +179,14 @@ class Policy:
     # What entries say of a listener follows from both alone, and each call asks for it a dozen times.
 
     def classify(self, listener: str) -> ListenerClass:
-        """Source, sink, relay or none of them, with the reason that ``check`` prints."""
-        return _remembered(self._classes, listener, self._classify)
+        """Classify a listener as source, sink, relay or none of them, with the reason that ``check`` prints."""
+        return _look_up_cached(self._classes, listener, self._classify)
 
     def _classify(self, listener: str) -> ListenerClass:
         trusted = next((entry for entry in self.trusted if means(entry, listener)), None)
         source = None if trusted else next((entry for entry in self.sources if covers(entry, listener)), None)
         relay = next((entry for entry in (*self.relays, *self.inert) if means(entry, listener)), None)
-        sink = self.sink(listener)
+        sink = self.sink_rule(listener)
         said = (
             ("source by", source),
             ("sink by", sink.name if sink else None),
@@ -199,9 +199,9 @@ class Policy:
         speaks = source is not None and relay is None
         return ListenerClass(speaks, sink is not None, relay is not None, why)
 
-    def sink(self, listener: str) -> SinkRule | None:
-        """The first declared rule for a listener: exact names before patterns."""
-        return _remembered(self._sinks, listener, self._sink)
+    def sink_rule(self, listener: str) -> SinkRule | None:
+        """Find the first declared rule for a listener: exact names before patterns."""
+        return _look_up_cached(self._sinks, listener, self._sink)
 
     def _sink(self, listener: str) -> SinkRule | None:
         rules = self.sinks
@@ -209,33 +209,33 @@ class Policy:
         return exact or next((rule for rule in rules if covers(rule.name, listener)), None)
 
     def mode_of(self, sink: str) -> Mode:
-        """The mode of one sink."""
-        rule = self.sink(sink)
+        """Look up the mode of one sink."""
+        rule = self.sink_rule(sink)
         return rule.mode if rule and rule.mode else self.mode
 
-    def effect(self, rule: Rule, sink: str) -> Effect:
-        """The effect of a rule at one sink: the sink's own word, then the policy's, then the default."""
-        declared = self.sink(sink)
+    def effect_of(self, rule: Rule, sink: str) -> Effect:
+        """Look up the effect of a rule at one sink: in the sink's table, then the policy's, then the defaults."""
+        declared = self.sink_rule(sink)
         tables = (declared.effects if declared else (), self.effects, tuple(DEFAULT_EFFECTS.items()))
         return next((effect for table in tables for name, effect in table if name is rule), Effect.BLOCK)
 
     def declares(self, rule: Rule, sink: str) -> bool:
-        """True when somebody said what is done about a rule at one sink."""
-        declared = self.sink(sink)
+        """Check whether a table of the sink or the policy sets the effect of a rule."""
+        declared = self.sink_rule(sink)
         tables = (declared.effects if declared else (), self.effects)
         return any(name is rule for table in tables for name, _ in table)
 
-    def argument(self, call: Call, leaf: Leaf) -> ArgumentRule:
-        """The rule of one argument of a call: its type's word, the policy's, then what its value has the form of."""
-        return self.declared(call, leaf) or ArgumentRule(
+    def argument_rule(self, call: Call, leaf: Leaf) -> ArgumentRule:
+        """Find the rule of an argument: by its type, by the policy, or else by the form of its value."""
+        return self.declared_rule(call, leaf) or ArgumentRule(
             argument_name(leaf.path), forms.role_of(leaf.value), declared=False
         )
 
-    def declared(self, call: Call, leaf: Leaf) -> ArgumentRule | None:
-        """The rule that the type of a payload, or the policy, has for an argument; ``None`` where neither does."""
+    def declared_rule(self, call: Call, leaf: Leaf) -> ArgumentRule | None:
+        """Find the rule that a payload's type or the policy declares for an argument; ``None`` if there is no rule."""
         name = argument_name(leaf.path)
-        path = bare(leaf.path)
-        sink = self.sink(call.sink)
+        path = strip_indices(leaf.path)
+        sink = self.sink_rule(call.sink)
         rules = sink.arguments if sink else ()
         rule = next(
             (each for each in rules if fnmatchcase(path, each.name) or fnmatchcase(name, each.name)), None
@@ -249,25 +249,25 @@ class Policy:
             return replace(rule, role=typed, id=kind or rule.id)
         return rule
 
-    def worth(self, source: str, leaf: Leaf) -> FieldRule | None:
-        """The declared worth of a field, by its type or by the policy; ``None`` when nothing is declared for it."""
+    def field_rule(self, source: str, leaf: Leaf) -> FieldRule | None:
+        """Find the worth that a field's type or the policy declares; ``None`` without a declaration."""
         if leaf.standing is not None:
             return FieldRule(source, leaf.path, leaf.standing, leaf.id)
-        rules = _remembered(self._worths, source, self._fields_of)
-        path = bare(leaf.path) if rules else ""
+        rules = _look_up_cached(self._worths, source, self._fields_of)
+        path = strip_indices(leaf.path) if rules else ""
         return next((rule for rule in rules if fnmatchcase(path, rule.field)), None)
 
-    def layout(self, source: str, path: str) -> TextLayout | None:
-        """The declared layout of a text. One in a list is nobody's whole output."""
+    def layout_of(self, source: str, path: str) -> TextLayout | None:
+        """Find the declared layout of a text. A text in a list is never the whole output."""
         rules = (rule for rule in self.layouts if means(rule.source, source))
-        field = bare(path)
+        field = strip_indices(path)
         return next((rule.layout for rule in rules if rule.field == (field if rule.field else path)), None)
 
     def _fields_of(self, source: str) -> tuple[FieldRule, ...]:
         return tuple(rule for rule in self.fields if means(rule.source, source))
 
-    def unused(self, listeners: Iterable[str]) -> tuple[str, ...]:
-        """Declared names that mean no listener. An error: a typing mistake would switch a rule off."""
+    def find_unused(self, listeners: Iterable[str]) -> tuple[str, ...]:
+        """Find declared names that match no listener. They are errors: a typing mistake would disable a rule."""
         known = tuple(listeners)
         declared = [*self.sources, *self.trusted, *self.relays, *self.inert]
         declared += [rule.name for rule in self.sinks] + [rule.source for rule in self.fields]
@@ -276,26 +276,26 @@ class Policy:
         return (*wrong, *self._unused_directories(known))
 
     def _unused_directories(self, known: tuple[str, ...]) -> Iterator[str]:
-        """Entries of readers that name the directory of no listener."""
+        """Find entries of readers that name the directory of no listener."""
         for entry in (entry for rule in self.readers for entry in rule.readers):
             name = directory_of(entry)
-            if name is not None and not any(_holds(name, listener) for listener in known):
+            if name is not None and not any(_matches_directory(name, listener) for listener in known):
                 yield entry
 
 
-def _remembered(known: dict[str, _T], listener: str, find: Callable[[str], _T]) -> _T:
-    """The findings about a listener, kept or made now. Bounded, for an agent may call what it makes up."""
+def _look_up_cached(known: dict[str, _T], listener: str, find: Callable[[str], _T]) -> _T:
+    """Look a listener up in a cache. The cache is bounded, because an agent may call invented names."""
     if listener in known:
         return known[listener]
     found = find(listener)
-    if len(known) < _NAMES:
+    if len(known) < _CACHED_NAMES:
         known[listener] = found
     return found
 
 
-_NAMES: Final = 4_096
+_CACHED_NAMES: Final = 4_096
 
 
-def _holds(directory: str, listener: str) -> bool:
-    """True when the entry of a directory, with or without a field, can mean a listener."""
+def _matches_directory(directory: str, listener: str) -> bool:
+    """Check whether a directory entry, with or without a field, can match a listener."""
     return means(directory, listener) or means(directory.rpartition(".")[0], listener)

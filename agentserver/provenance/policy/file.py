@@ -1,7 +1,6 @@
-"""A policy written in YAML, read so that nothing in it is ever dropped in silence.
+"""Policy reader for YAML that refuses every key it does not use, with line numbers.
 
-Owns the way from a text to values with their lines, and from checked keys to a ``Policy``. Refuses to open files, and
-to describe the keys.
+Parses text only: it opens no files, and ``model`` describes the keys.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from agentserver.provenance.policy.model import (
     FieldEntry,
     PolicyEntry,
     SinkEntry,
-    called,
-    told,
+    describe_fault,
+    describe_mapping,
 )
 
 if TYPE_CHECKING:
@@ -32,18 +31,18 @@ if TYPE_CHECKING:
     Loc: TypeAlias = tuple[str | int, ...]
 
 DEPTH: Final = 16
-"""Levels of nesting."""
+"""Maximum levels of nesting."""
 VALUES: Final = 100_000
-"""Values of one policy, counted after aliases are expanded."""
+"""Maximum values of one policy, counted after aliases are expanded."""
 
 
 class PolicyError(ValueError):
-    """A policy that cannot be used. Its text names file, line and key, a mistake a line."""
+    """Raised for a policy that cannot be used. The text names file, line and key, one mistake per line."""
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """A YAML text as plain values: every scalar is text, or None where nothing stands.
+class YamlDocument:
+    """YAML document as plain values: every scalar is text, or None if it is empty.
 
     Args:
         values: dict, list, str, None.
@@ -53,41 +52,41 @@ class Written:
     values: Any
     lines: Mapping[Loc, int]
 
-    def line(self, loc: Loc) -> int:
-        """The line of a value, or of the nearest one around it."""
+    def line_of(self, loc: Loc) -> int:
+        """Look up the line of a value, or of the nearest enclosing one."""
         while loc not in self.lines:
             loc = loc[:-1]
         return self.lines[loc]
 
 
 def read_policy(text: str, name: str = "policy") -> Policy:
-    """The policy in ``text``. ``name`` is the file's name for error messages.
+    """Read a policy from ``text``. ``name`` is the file's name for error messages.
 
     Raises:
-        PolicyError: the text is no YAML mapping, or says something that would otherwise be lost.
+        PolicyError: the text is no YAML mapping, or has an entry that would otherwise be ignored.
     """
-    return policy_of(read_yaml(text, name), name)
+    return build_policy(read_yaml(text, name), name)
 
 
-def policy_of(written: Written, name: str) -> Policy:
-    """The policy that a YAML text wrote. Raises PolicyError."""
+def build_policy(written: YamlDocument, name: str) -> Policy:
+    """Build the policy of a YAML document. Raises PolicyError."""
     try:
         entry = PolicyEntry.model_validate(written.values)
     except ValidationError as error:
-        faults = map(told, error.errors(include_url=False, include_input=False))
-        lines = (f"{name}:{written.line(loc)}: {message}" for loc, message in faults)
+        faults = map(describe_fault, error.errors(include_url=False, include_input=False))
+        lines = (f"{name}:{written.line_of(loc)}: {message}" for loc, message in faults)
         raise PolicyError("\n".join(lines)) from None
-    return Policy(**arguments(entry))
+    return Policy(**convert_entry(entry))
 
 
-def arguments(entry: PolicyEntry) -> dict[str, Any]:
-    """The keys that were given, as arguments of ``Policy``."""
+def convert_entry(entry: PolicyEntry) -> dict[str, Any]:
+    """Convert the given keys to arguments of ``Policy``."""
     given = {key: getattr(entry, key) for key in PolicyEntry.model_fields if key in entry.model_fields_set}
-    return {key: _MADE[key](value) if key in _MADE else value for key, value in given.items()}
+    return {key: _CONVERTERS[key](value) if key in _CONVERTERS else value for key, value in given.items()}
 
 
-def read_yaml(text: str, name: str) -> Written:
-    """The values of a YAML text. Raises PolicyError for what is no YAML, or is too large, and for a key given twice."""
+def read_yaml(text: str, name: str) -> YamlDocument:
+    """Read a YAML text. Raises PolicyError for invalid YAML, an excess of values, and duplicate keys."""
     import yaml
 
     try:
@@ -96,13 +95,13 @@ def read_yaml(text: str, name: str) -> Written:
         raise PolicyError(f"{name}: not YAML: {str(error).splitlines()[0]}") from error
     if node is None:
         raise PolicyError(f"{name}: empty; an empty policy would protect nothing")
-    walk = _Walk(name)
-    return Written(walk.value(node, ()), walk.lines)
+    walk = _NodeReader(name)
+    return YamlDocument(walk.value(node, ()), walk.lines)
 
 
 @dataclass(slots=True)
-class _Walk:
-    """Turns nodes into values and remembers their lines."""
+class _NodeReader:
+    """Reader that turns YAML nodes into values and records their lines."""
 
     name: str
     lines: dict[Loc, int] = field(default_factory=dict)
@@ -123,7 +122,7 @@ class _Walk:
             if key.id != "scalar":
                 raise self._error(key, "a key must be a text")
             if key.value in found:
-                raise self._error(key, f"'{key.value}' is given twice in {called(loc)}")
+                raise self._error(key, f"'{key.value}' is given twice in {describe_mapping(loc)}")
             at = (*loc, key.value)
             self.lines[at] = key.start_mark.line + 1
             found[key.value] = self.value(item, at)
@@ -133,17 +132,17 @@ class _Walk:
         return PolicyError(f"{self.name}:{node.start_mark.line + 1}: {message}")
 
 
-def _fields(said: Mapping[str, Mapping[str, Standing | FieldEntry]]) -> tuple[FieldRule, ...]:
-    return tuple(_field(source, *pair) for source, inner in said.items() for pair in inner.items())
+def _make_fields(said: Mapping[str, Mapping[str, Standing | FieldEntry]]) -> tuple[FieldRule, ...]:
+    return tuple(_make_field(source, *pair) for source, inner in said.items() for pair in inner.items())
 
 
-def _field(source: str, name: str, entry: Standing | FieldEntry) -> FieldRule:
+def _make_field(source: str, name: str, entry: Standing | FieldEntry) -> FieldRule:
     if isinstance(entry, FieldEntry):
         return FieldRule(source, name, entry.standing, entry.id)
     return FieldRule(source, name, entry)
 
 
-def _readers(said: Mapping[str, list[str] | Mapping[str, list[str]]]) -> tuple[ReaderRule, ...]:
+def _make_readers(said: Mapping[str, list[str] | Mapping[str, list[str]]]) -> tuple[ReaderRule, ...]:
     by_field = {source: {"*": inner} if isinstance(inner, list) else inner for source, inner in said.items()}
     return tuple(
         ReaderRule(source, name, tuple(entries))
@@ -152,47 +151,47 @@ def _readers(said: Mapping[str, list[str] | Mapping[str, list[str]]]) -> tuple[R
     )
 
 
-def _layouts(said: Mapping[str, TextLayout | Mapping[str, TextLayout]]) -> tuple[LayoutRule, ...]:
+def _make_layouts(said: Mapping[str, TextLayout | Mapping[str, TextLayout]]) -> tuple[LayoutRule, ...]:
     by_field = {
         source: {"": inner} if isinstance(inner, TextLayout) else inner for source, inner in said.items()
     }
     return tuple(LayoutRule(source, *pair) for source, inner in by_field.items() for pair in inner.items())
 
 
-def _sinks(said: list[str] | dict[str, SinkEntry | None]) -> tuple[SinkRule, ...]:
+def _make_sinks(said: list[str] | dict[str, SinkEntry | None]) -> tuple[SinkRule, ...]:
     if isinstance(said, list):
         return tuple(map(SinkRule, said))
-    return tuple(_sink(name, entry) for name, entry in said.items())
+    return tuple(_make_sink(name, entry) for name, entry in said.items())
 
 
-def _sink(name: str, entry: SinkEntry | None) -> SinkRule:
+def _make_sink(name: str, entry: SinkEntry | None) -> SinkRule:
     if entry is None:
         return SinkRule(name)
     given = entry.model_fields_set
     return SinkRule(
         name,
-        tuple(_argument(*pair) for pair in entry.arguments.items()),
+        tuple(_make_argument(*pair) for pair in entry.arguments.items()),
         entry.mode if "mode" in given else None,
-        _effects(entry.effects),
+        _make_effects(entry.effects),
     )
 
 
-def _argument(name: str, entry: Role | ArgumentEntry) -> ArgumentRule:
+def _make_argument(name: str, entry: Role | ArgumentEntry) -> ArgumentRule:
     if isinstance(entry, ArgumentEntry):
         return ArgumentRule(name, entry.role, tuple(entry.accepts), entry.id, tuple(entry.values))
     return ArgumentRule(name, entry)
 
 
-def _effects(said: Mapping[Rule, Effect]) -> tuple[tuple[Rule, Effect], ...]:
+def _make_effects(said: Mapping[Rule, Effect]) -> tuple[tuple[Rule, Effect], ...]:
     return tuple(said.items())
 
 
-_MADE: Final[dict[str, Callable[[Any], Any]]] = {
+_CONVERTERS: Final[dict[str, Callable[[Any], Any]]] = {
     **dict.fromkeys(("sources", "trusted", "relays", "inert", "allow", "deny"), tuple),
-    "fields": _fields,
-    "readers": _readers,
-    "layouts": _layouts,
-    "sinks": _sinks,
-    "effects": _effects,
+    "fields": _make_fields,
+    "readers": _make_readers,
+    "layouts": _make_layouts,
+    "sinks": _make_sinks,
+    "effects": _make_effects,
 }
-"""The keys whose value a ``Policy`` holds in another form."""
+"""Converters of keys whose value ``Policy`` stores in another form."""

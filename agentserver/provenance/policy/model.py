@@ -1,7 +1,7 @@
-"""The keys of a policy as a model: its checks, its help for editors and the words of each mistake.
+"""Pydantic model of a policy's keys: checks, help for editors and error messages.
 
-Owns the one description of the keys, for a policy file, for ``provenance:`` of an organism and for editors. Refuses to
-know YAML, lines, and what a policy does.
+The one description of the keys, for policy files, the organism's ``provenance:`` and editors. It knows no YAML and no
+line numbers.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _UNSET: Any = None
 _UNWRITTEN = frozenset({NAMES, RULES, WORD, ENTRY, KEY})
 
 
-def _text(value: Any) -> str:
-    """A text; a number is one, as it is written."""
+def _read_text(value: Any) -> str:
+    """Read a text. Numbers are converted."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str) or not value.strip():
@@ -55,81 +55,73 @@ def _text(value: Any) -> str:
     return value
 
 
-def _place(value: str) -> str:
-    """A text that can mean a destination: one that cannot would allow, or deny, nothing."""
+def _check_place(value: str) -> str:
+    """Check that a text can match a destination. Otherwise it would allow, or deny, nothing."""
     if not DestinationPattern(value).sound:
         raise PydanticCustomError("no_place", "{value}", {"value": value})
     return value
 
 
-def _reader(value: str) -> str:
-    """An entry that can mean a receiver."""
+def _check_reader(value: str) -> str:
+    """Check that an entry can match a receiver."""
     if not sound(value):
         raise PydanticCustomError("no_reader", "{value}", {"value": value})
-    return value
-
-
-def _field(value: str) -> str:
-    """An entry that names fields. ``asked`` stood for every document that the request named."""
-    if value == "asked":
-        told = "'asked' is no entry any more: name the fields; in documents that the request named they count"
-        raise PydanticCustomError("no_word", "{told}", {"told": told})
     return value
 
 
 _FLAGS = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
 
 
-def _flag(value: Any) -> bool:
-    known = value if isinstance(value, bool) else _FLAGS.get(_text(value).lower())
+def _read_flag(value: Any) -> bool:
+    known = value if isinstance(value, bool) else _FLAGS.get(_read_text(value).lower())
     if known is None:
         raise PydanticCustomError("no_flag", "{value}", {"value": str(value)})
     return known
 
 
 _DIGITS = 18
-"""Of the longest number that a policy may hold."""
+"""Maximum digits of a number in a policy."""
 
 
-def _count(value: Any) -> int:
-    digits = _text(value).replace("_", "")
+def _read_count(value: Any) -> int:
+    digits = _read_text(value).replace("_", "")
     if not digits.isdecimal() or len(digits) > _DIGITS or int(digits) == 0:
         raise PydanticCustomError("no_count", "{value}", {"value": str(value)})
     return int(digits)
 
 
-def _words(kind: type[Enum]) -> dict[str, Any]:
+def _words_of(kind: type[Enum]) -> dict[str, Any]:
     return {member.name.lower(): member for member in kind}
 
 
-def _word(kind: type[E], what: str) -> Callable[[Any], E]:
-    """The reader of one word for a member of an enum."""
-    known: dict[str, E] = _words(kind)
+def _make_word_reader(kind: type[E], what: str) -> Callable[[Any], E]:
+    """Make a reader that turns one word into a member of an enum."""
+    known: dict[str, E] = _words_of(kind)
 
     def read(value: Any) -> E:
         if isinstance(value, kind):
             return value
-        said = "off" if value is False else _text(value)
+        said = "off" if value is False else _read_text(value)
         if said not in known:
-            raise PydanticCustomError("no_word", "{told}", {"told": _unknown(said, what, known)})
+            raise PydanticCustomError("no_word", "{told}", {"told": _describe_unknown(said, what, known)})
         return known[said]
 
     return read
 
 
-def _unknown(said: str, what: str, known: Iterable[str]) -> str:
+def _describe_unknown(said: str, what: str, known: Iterable[str]) -> str:
     told = f"unknown rule '{said}'" if what == "rule" else f"'{said}' is no {what}"
-    return told + _meant(said, known)
+    return told + _suggest_name(said, known)
 
 
-def _meant(name: str, known: Iterable[str]) -> str:
+def _suggest_name(name: str, known: Iterable[str]) -> str:
     names = list(known)
     near = get_close_matches(name, names, 1)
     return f"; did you mean '{near[0]}'?" if near else f"; known are {', '.join(names)}"
 
 
-def _enum(kind: type[Enum]) -> WithJsonSchema:
-    return WithJsonSchema({"type": "string", "enum": list(_words(kind))})
+def _enum_schema(kind: type[Enum]) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", "enum": list(_words_of(kind))})
 
 
 _BOOLEAN = WithJsonSchema({"anyOf": [{"type": "boolean"}, {"type": "string", "enum": list(_FLAGS)}]})
@@ -139,41 +131,47 @@ _POSITIVE = WithJsonSchema(
 
 
 Text: TypeAlias = Annotated[
-    str, PlainValidator(_text), WithJsonSchema({"type": ["string", "number"], "minLength": 1})
+    str, PlainValidator(_read_text), WithJsonSchema({"type": ["string", "number"], "minLength": 1})
 ]
-Places: TypeAlias = list[Annotated[Text, AfterValidator(_place)]]
-ReaderList: TypeAlias = list[Annotated[Text, AfterValidator(_reader)]]
-Flag: TypeAlias = Annotated[bool, PlainValidator(_flag), _BOOLEAN]
-Count: TypeAlias = Annotated[int, PlainValidator(_count), _POSITIVE]
-ModeWord: TypeAlias = Annotated[Mode, PlainValidator(_word(Mode, "mode")), _enum(Mode)]
-PlanWord: TypeAlias = Annotated[PlanSource, PlainValidator(_word(PlanSource, "plan")), _enum(PlanSource)]
-StandingWord: TypeAlias = Annotated[Standing, PlainValidator(_word(Standing, "standing")), _enum(Standing)]
-RoleWord: TypeAlias = Annotated[Role, PlainValidator(_word(Role, "role")), _enum(Role)]
-RuleWord: TypeAlias = Annotated[Rule, PlainValidator(_word(Rule, "rule")), _enum(Rule)]
-EffectWord: TypeAlias = Annotated[Effect, PlainValidator(_word(Effect, "effect")), _enum(Effect)]
+Places: TypeAlias = list[Annotated[Text, AfterValidator(_check_place)]]
+ReaderList: TypeAlias = list[Annotated[Text, AfterValidator(_check_reader)]]
+Flag: TypeAlias = Annotated[bool, PlainValidator(_read_flag), _BOOLEAN]
+Count: TypeAlias = Annotated[int, PlainValidator(_read_count), _POSITIVE]
+ModeWord: TypeAlias = Annotated[Mode, PlainValidator(_make_word_reader(Mode, "mode")), _enum_schema(Mode)]
+PlanWord: TypeAlias = Annotated[
+    PlanSource, PlainValidator(_make_word_reader(PlanSource, "plan")), _enum_schema(PlanSource)
+]
+StandingWord: TypeAlias = Annotated[
+    Standing, PlainValidator(_make_word_reader(Standing, "standing")), _enum_schema(Standing)
+]
+RoleWord: TypeAlias = Annotated[Role, PlainValidator(_make_word_reader(Role, "role")), _enum_schema(Role)]
+RuleWord: TypeAlias = Annotated[Rule, PlainValidator(_make_word_reader(Rule, "rule")), _enum_schema(Rule)]
+EffectWord: TypeAlias = Annotated[
+    Effect, PlainValidator(_make_word_reader(Effect, "effect")), _enum_schema(Effect)
+]
 Effects: TypeAlias = dict[RuleWord, EffectWord]
 
 
 class _Entry(BaseModel):
-    """No unknown keys, no changes, no values in error messages."""
+    """Base of entries: no unknown keys, no changes, no values in error messages."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
 class ArgumentEntry(_Entry):
-    """One argument of a sink."""
+    """Argument of a sink."""
 
     role: RoleWord = Field(
-        description="What the argument decides: who receives, what is acted on, what is said."
+        description="What the argument decides: who receives, what to act on, what to say."
     )
-    accepts: list[Annotated[Text, AfterValidator(_field)]] = Field(
+    accepts: list[Text] = Field(
         default_factory=list,
         description="Fields, as listener.field, whose values authorise this argument: as records, or in documents that "
-        "the trusted query named; record stands for the record that a selector of the same call names.",
+        "the trusted query named; record is the record that a selector of the same call names.",
     )
     id: Text = Field(
         default="",
-        description="The kind of thing that it chooses: only a field of the same kind authorises it.",
+        description="The kind of thing that it selects: only a field of the same kind authorises it.",
     )
     values: list[Text] = Field(
         default_factory=list, description="Values that need no authority, such as a default."
@@ -187,12 +185,12 @@ Argument: TypeAlias = Annotated[
 
 
 class FieldEntry(_Entry):
-    """One field of a source."""
+    """Field of a source."""
 
     standing: StandingWord = Field(
-        default=Standing.RECORD, description="What the field is worth: prose, record, directory or own."
+        default=Standing.RECORD, description="Worth of the field: prose, record, directory or own."
     )
-    id: Text = Field(default="", description="The kind of thing that its values identify, and nothing else.")
+    id: Text = Field(default="", description="The kind of thing that its values identify.")
 
 
 FieldWorth: TypeAlias = Annotated[
@@ -202,15 +200,14 @@ FieldWorth: TypeAlias = Annotated[
 
 
 class SinkEntry(_Entry):
-    """A listener with consequences."""
+    """Listener with consequences."""
 
     arguments: dict[Text, Argument] = Field(
-        default_factory=dict, description="By field: its role, or a role and what it accepts."
+        default_factory=dict,
+        description="By field: its role, or a mapping with its role and accepted fields.",
     )
     mode: ModeWord = Field(default=_UNSET, description="Its own mode; that of the policy if left out.")
-    effects: Effects = Field(
-        default_factory=dict, description="By rule: what is done about a call that breaks it."
-    )
+    effects: Effects = Field(default_factory=dict, description="By rule: the effect of breaking it.")
 
 
 Sinks: TypeAlias = Annotated[
@@ -219,77 +216,77 @@ Sinks: TypeAlias = Annotated[
 ]
 
 
-Readable: TypeAlias = Annotated[
+ReaderEntry: TypeAlias = Annotated[
     Annotated[ReaderList, Tag(NAMES)] | Annotated[dict[Text, ReaderList], Tag(RULES), Field(min_length=1)],
     Discriminator(lambda value: NAMES if isinstance(value, list) else RULES),
 ]
 
 
-LayoutWord: TypeAlias = Annotated[TextLayout, PlainValidator(_word(TextLayout, "layout")), _enum(TextLayout)]
-Laid: TypeAlias = Annotated[
+LayoutWord: TypeAlias = Annotated[
+    TextLayout, PlainValidator(_make_word_reader(TextLayout, "layout")), _enum_schema(TextLayout)
+]
+LayoutEntry: TypeAlias = Annotated[
     Annotated[LayoutWord, Tag(WORD)] | Annotated[dict[Text, LayoutWord], Tag(ENTRY), Field(min_length=1)],
     Discriminator(lambda value: ENTRY if isinstance(value, dict) else WORD),
 ]
 
 
 class PolicyEntry(_Entry):
-    """The origins that values may have which drive something with consequences."""
+    """Rules for the origins of values in calls with consequences."""
 
     mode: ModeWord = Field(
         default=Mode.AUDIT,
-        description="What is done about a call that a rule refuses: audit, confirm or enforce.",
+        description="Treatment of calls that a rule refuses: audit, confirm or enforce.",
     )
     sources: list[Text] = Field(
         default_factory=list,
-        description="Listeners whose words are a stranger's, as names or patterns.",
+        description="Listeners whose output is untrusted, as names or patterns.",
     )
     sinks: Sinks = Field(
         default_factory=list,
-        description="Listeners with consequences: a list of names, or by name what is said of each.",
+        description="Listeners with consequences: a list of names, or a mapping of names to rules.",
     )
-    trusted: list[Text] = Field(default_factory=list, description="Listeners whose words are no stranger's.")
+    trusted: list[Text] = Field(default_factory=list, description="Listeners whose output is trusted.")
     relays: list[Text] = Field(
         default_factory=list,
-        description="Listeners that repeat the words of others, so that theirs vouch for nothing.",
+        description="Listeners that repeat others, so that their output vouches for nothing.",
     )
     inert: list[Text] = Field(
         default_factory=list,
-        description="Listeners without consequences, whose words come from their arguments alone.",
+        description="Listeners without consequences, whose output is made from their arguments only.",
     )
     fields: dict[Text, dict[Text, FieldWorth]] = Field(
-        default_factory=dict, description="By listener and field: what a field of a source is worth."
+        default_factory=dict, description="By listener and field: the worth of a source's field."
     )
-    readers: dict[Text, Readable] = Field(
+    readers: dict[Text, ReaderEntry] = Field(
         default_factory=dict,
         description="By listener, or by listener and field: who may be given its content, as principal, "
         "directory:listener or a destination. An empty list means no receiver at all.",
     )
-    layouts: dict[Text, Laid] = Field(
+    layouts: dict[Text, LayoutEntry] = Field(
         default_factory=dict,
-        description="By listener, or by listener and field: the layout of a text whose parts are fields. Only where a "
-        "program writes it that escapes what it is given: a stranger's line ends must not make lines.",
+        description="By listener, or by listener and field: the layout of a text whose parts are fields. Declare it "
+        "only for text of a program that escapes its input: a stranger's line breaks must not start new lines.",
     )
     allow: Places = Field(default_factory=list, description="Destinations that need no authority.")
-    deny: Places = Field(default_factory=list, description="Destinations that nothing reaches.")
+    deny: Places = Field(default_factory=list, description="Destinations that may never receive.")
     query_authorises: Flag = Field(
         default=_DEFAULT.query_authorises,
         description="Whether a destination that the principal named may receive.",
     )
     plan: PlanWord = Field(
         default=_DEFAULT.plan,
-        description="The part of plans. optional: one that a planner makes counts. required: without one no sink runs. "
-        "confirmed: the same, and a person confirms the plan, once. off: none counts.",
+        description="Use of plans. optional: a planner's plan is applied. required: without a plan no "
+        "sink runs. confirmed: as required, and a person confirms the plan once. off: plans are ignored.",
     )
     strict: Flag = Field(
         default=_DEFAULT.strict, description="Whether every sink is refused once untrusted text was read."
     )
     follow_links: Flag = Field(
         default=_DEFAULT.follow_links,
-        description="Whether a link that the principal named leads on to those in its document.",
+        description="Whether a document that the principal named by a link authorises the links in it.",
     )
-    effects: Effects = Field(
-        default_factory=dict, description="By rule: what is done about a call that breaks it."
-    )
+    effects: Effects = Field(default_factory=dict, description="By rule: the effect of breaking it.")
     limit: Count = Field(
         default=_DEFAULT.limit,
         description="Bytes of untrusted text that one conversation tracks; beyond, sinks are refused.",
@@ -308,30 +305,24 @@ class PolicyEntry(_Entry):
 _MAPPING = frozenset({"model_type", "model_attributes_type", "dict_type"})
 
 
-_RETIRED = {
-    "infer_fields": "nothing is inferred from names; leave the line out",
-    "actions": "the words of a request decide nothing alone; leave the line out",
-}
-"""Keys of earlier versions, and what to do about them."""
-
-
-def told(fault: ErrorDetails) -> tuple[Loc, str]:
-    """The place of a mistake in the document, and the mistake in words.
+def describe_fault(fault: ErrorDetails) -> tuple[Loc, str]:
+    """Locate a mistake in the document and describe it.
 
     Args:
-        fault: as pydantic tells it of a ``PolicyEntry``, its ``loc`` from there.
+        fault: pydantic's error for a ``PolicyEntry``, with ``loc`` relative to it.
     """
     loc: Loc = tuple(part for part in fault["loc"] if part not in _UNWRITTEN)
     around, key, kind = loc[:-1], loc[-1] if loc else "", fault["type"]
     said = fault.get("ctx", {})
     if kind == "missing":
-        return around, f"{called(around)} has no {key}"
-    if kind == "extra_forbidden" and key in _RETIRED:
-        return loc, f"'{key}' is no key any more: {_RETIRED[str(key)]}"
+        return around, f"{describe_mapping(around)} has no {key}"
     if kind == "extra_forbidden":
-        return loc, f"unknown key '{key}' in {called(around)}{_meant(str(key), _keys(around))}"
+        return (
+            loc,
+            f"unknown key '{key}' in {describe_mapping(around)}{_suggest_name(str(key), _list_keys(around))}",
+        )
     if kind in _MAPPING:
-        return loc, f"{called(loc)} must be a mapping"
+        return loc, f"{describe_mapping(loc)} must be a mapping"
     if kind == "no_text" and isinstance(key, int):
         return loc, f"an entry of '{around[-1]}' must be a text"
     texts = {
@@ -348,8 +339,8 @@ def told(fault: ErrorDetails) -> tuple[Loc, str]:
     return loc, texts.get(kind, fault["msg"])
 
 
-def called(loc: Loc) -> str:
-    """A mapping of the policy, in words."""
+def describe_mapping(loc: Loc) -> str:
+    """Describe a mapping of the policy, such as ``sink 'send_mail'``."""
     words = {
         ("sinks", 2): "sink",
         ("sinks", 4): "argument",
@@ -364,8 +355,8 @@ def called(loc: Loc) -> str:
     return f"{word} '{loc[-1]}'" if word else f"'{loc[-1]}'"
 
 
-def _keys(loc: Loc) -> Iterable[str]:
-    """The keys of a mapping whose keys are fixed."""
+def _list_keys(loc: Loc) -> Iterable[str]:
+    """List the keys of a mapping whose keys are fixed."""
     match loc:
         case ("fields", *_):
             return FieldEntry.model_fields

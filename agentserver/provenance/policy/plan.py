@@ -1,8 +1,7 @@
-"""The allowed actions of a conversation, fixed before untrusted data is seen.
+"""Plan of the calls that a conversation may make, fixed before untrusted data is seen.
 
-Owns plans, typed, step by step, from a planner, and their two answers about a call: whether it has a place in the plan,
-and which of its arguments the plan itself warrants. Refuses to make one of the words of a request, which decide nothing
-alone, and to grow but after a trusted principal's later words.
+Decides whether a call fits the plan, and which of its arguments the plan sanctions. Only a planner makes plans, never
+the wording of a request alone, and a plan is extended only after the principal says more.
 """
 
 from __future__ import annotations
@@ -23,60 +22,59 @@ if TYPE_CHECKING:
     from agentserver.provenance.evidence.labels import Call, Leaf
     from agentserver.provenance.planned.granting import SaidAndRecorded
 
-__all__ = ["AllowedStep", "Plan", "dumped", "loaded"]
+__all__ = ["AllowedStep", "Plan", "dump_plan", "load_plan"]
 
 _SAID: Final = (Role.PAYLOAD, Role.INERT)
-"""Roles of arguments that a step need not name: they say something, and lineage judges what."""
+"""Roles of arguments that a step need not name: they are content, which lineage judges."""
 
 _DECIDES: Final[Mapping[Role | None, str]] = MappingProxyType(
     {
         Role.DESTINATION: ", which says who receives",
-        Role.SELECTOR: ", which says what is acted on",
+        Role.SELECTOR: ", which says what to act on",
         Role.QUANTITY: ", which says how much",
         Role.TIME: ", which says when",
     }
 )
-"""The part of an argument in a call, by its role, in words."""
+"""Description of an argument's role in a call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All that a conversation may do, made by a planner before anything untrusted was seen.
+    """Calls that a conversation may make, planned before anything untrusted was seen.
 
-    ``queries`` counts the principal's messages that the steps were made of, ``used`` the calls of each step whose
-    number is bounded.
+    ``queries`` counts the principal's messages that the steps were made from, ``used`` the calls of each bounded step.
     """
 
     steps: tuple[AllowedStep, ...] = ()
     queries: int = 0
     used: tuple[tuple[int, int], ...] = ()
 
-    def adopted(self, steps: tuple[AllowedStep, ...], queries: int) -> Plan | None:
-        """The plan with a planner's steps, or with more of them after more words; ``None`` where no word is new.
+    def adopt(self, steps: tuple[AllowedStep, ...], queries: int) -> Plan | None:
+        """Add a planner's steps after new words of the principal; ``None`` if there are no new words.
 
-        Numbers of steps in a later plan are counted on from those before.
+        Step numbers of the later plan are shifted by the number of earlier steps.
         """
         if queries <= self.queries:
             return None
         more = (moved_step(step, len(self.steps)) for step in steps)
         return replace(self, steps=(*self.steps, *more), queries=queries)
 
-    def refuses(
+    def find_objection(
         self, call: Call, ledger: SaidAndRecorded, role: Callable[[Leaf], Role] | None = None
     ) -> str | None:
-        """The reason why the plan has no place for a call, or ``None``.
+        """Find the reason why a call does not fit the plan, or ``None``.
 
         Args:
-            call: of a sink.
-            ledger: what was said and recorded, for the steps' relations.
-            role: of each argument. What a step does not name is refused, unless its role is payload or inert;
-                without roles all of it is.
+            call: the call of a sink.
+            ledger: the trusted words and records, for the steps' relations.
+            role: returns the role of an argument. Arguments that a step does not name are refused, unless their role is
+                payload or inert; without this function all of them are refused.
         """
         grounds = self._grounds(ledger)
         spent, reason = "", ""
-        for number, step in self._of(call):
-            misfit = next(_misfits(grounds, step, call, role), None)
-            if misfit is None and self._left(number, step):
+        for number, step in self._steps_for(call):
+            misfit = next(_find_misfits(grounds, step, call, role), None)
+            if misfit is None and self._has_calls_left(number, step):
                 return None
             if misfit is None:
                 spent = f"the plan allows it {step.times} times, and that is used up"
@@ -84,50 +82,56 @@ class Plan:
         return spent or reason or "the plan has no such step"
 
     def warrants(self, ledger: SaidAndRecorded, call: Call, leaf: Leaf) -> str | None:
-        """The reason in words why the plan itself answers for an argument of a call; ``None`` where it does not.
+        """Explain why the plan sanctions an argument of a call; ``None`` if it does not.
 
-        It does for what a step names by a literal, by the request's words or by a leaf, where the whole call fits that
-        step. What a step leaves open to anything it does not answer for.
+        It does if the whole call fits a step that names the argument by a literal, the request's words or a leaf. An
+        argument that the step leaves open to any value is not sanctioned.
         """
         grounds = self._grounds(ledger)
-        for _, step in self._of(call):
+        for _, step in self._steps_for(call):
             kind = named(step, leaf.path)
             found = None if kind is None else grounds.granted_each(kind, leaf.value)
-            others = (other for other in _given(call) if other is not leaf)
+            others = (other for other in _given_arguments(call) if other is not leaf)
             fits = found is not None and all(grounds.fits(step, other) for other in others)
             if fits and found is not None and not isinstance(found, Anything):
                 return phrase(found)
         return None
 
-    def after(self, call: Call, ledger: SaidAndRecorded) -> Plan:
-        """The plan after a call was made: of a step whose number of calls is bounded, one is spent."""
+    def count_call(self, call: Call, ledger: SaidAndRecorded) -> Plan:
+        """Count a call against its step, if the step's number of calls is bounded."""
         grounds = self._grounds(ledger)
         fitting = [
-            pair for pair in self._of(call) if all(grounds.fits(pair[1], leaf) for leaf in _given(call))
+            pair
+            for pair in self._steps_for(call)
+            if all(grounds.fits(pair[1], leaf) for leaf in _given_arguments(call))
         ]
         if not fitting or any(step.times is None for _, step in fitting):
             return self
         used = dict(self.used)
-        number = next((number for number, step in fitting if self._left(number, step)), fitting[0][0])
+        number = next(
+            (number for number, step in fitting if self._has_calls_left(number, step)), fitting[0][0]
+        )
         return replace(self, used=tuple(sorted({**used, number: used.get(number, 0) + 1}.items())))
 
-    def answered(self, ledger: SaidAndRecorded, source: str, arguments: tuple[Leaf, ...]) -> tuple[int, ...]:
-        """The numbers, from 1, of the steps that a call fits, so that its answer is theirs."""
+    def find_answered(
+        self, ledger: SaidAndRecorded, source: str, arguments: tuple[Leaf, ...]
+    ) -> tuple[int, ...]:
+        """Find the numbers, from 1, of the steps that a call fits, so that its answer belongs to them."""
         return self._grounds(ledger).answered(source, arguments)
 
     def _grounds(self, ledger: SaidAndRecorded) -> PlanGrounds:
         return PlanGrounds(ledger.asked, ledger.recorded, self.steps)
 
-    def _of(self, call: Call) -> Iterator[tuple[int, AllowedStep]]:
-        """The steps for the sink of a call, with their numbers."""
+    def _steps_for(self, call: Call) -> Iterator[tuple[int, AllowedStep]]:
+        """List the steps for the sink of a call, with their numbers."""
         return ((number, step) for number, step in enumerate(self.steps, 1) if step.sink == call.sink)
 
-    def _left(self, number: int, step: AllowedStep) -> bool:
+    def _has_calls_left(self, number: int, step: AllowedStep) -> bool:
         return step.times is None or dict(self.used).get(number, 0) < step.times
 
 
-def dumped(plan: Plan | None) -> dict[str, Any]:
-    """A plan, or that there is none, as plain data."""
+def dump_plan(plan: Plan | None) -> dict[str, Any]:
+    """Serialise a plan, or its absence, as plain data."""
     known = plan or Plan()
     return {
         "steps": list(map(dump, known.steps)),
@@ -136,24 +140,24 @@ def dumped(plan: Plan | None) -> dict[str, Any]:
     }
 
 
-def loaded(data: Mapping[str, Any]) -> Plan | None:
-    """The plan of which ``dumped`` gave the data. An earlier server kept steps alone: all words count as planned."""
+def load_plan(data: Mapping[str, Any]) -> Plan | None:
+    """Restore the plan that ``dump_plan`` serialised."""
     if not data["planned"]:
         return None
-    queries, used = data.get("plan", (len(data["queries"]), ()))
+    queries, used = data["plan"]
     return Plan(tuple(map(load, data["steps"])), queries, tuple((number, count) for number, count in used))
 
 
-def _given(call: Call) -> Iterator[Leaf]:
-    """The arguments that say something."""
+def _given_arguments(call: Call) -> Iterator[Leaf]:
+    """List the arguments that are not blank."""
     return (leaf for leaf in call.arguments if text_of(leaf.value).strip())
 
 
-def _misfits(
+def _find_misfits(
     grounds: PlanGrounds, step: AllowedStep, call: Call, role: Callable[[Leaf], Role] | None
 ) -> Iterator[str]:
-    """The reasons why a call is not a step's."""
-    for leaf in _given(call):
+    """Find the reasons why a call does not fit a step."""
+    for leaf in _given_arguments(call):
         kind = named(step, leaf.path)
         if kind is None:
             decides = None if role is None else role(leaf)

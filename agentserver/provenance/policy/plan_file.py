@@ -1,7 +1,6 @@
-"""A plan written in YAML, for tests, scripted planners and people who plan by hand.
+"""Plan reader for YAML, used by tests, scripted planners and people who plan by hand.
 
-Owns the way from such a text to steps, and the words of each mistake in it. Refuses to open files, and to drop anything
-in silence.
+Parses text only and refuses every key that it does not use.
 
 A plan is a list of steps. A step is a mapping with ``sink``, ``arguments`` by name, and ``times``. An argument is
 
@@ -10,7 +9,7 @@ A plan is a list of steps. A step is a mapping with ``sink``, ``arguments`` by n
     any                              any value
     said                             a value of the principal's own words
     {is: any}                        that very word
-    {field: email, of: contacts}     a leaf at that field of what that listener said; a number means a step
+    {field: email, of: contacts}     a leaf at that field of that listener's output; a number means a step
     {in: text, of: inbox}            a token in the text at that field
     {field: ..., where: {name: Kim}} only of a record whose ``name`` is that; ``{has: ...}`` asks for words in it
     {after: 2 days, from: said}      so much later; with a minus before, so much earlier
@@ -39,7 +38,7 @@ from agentserver.provenance.policy.file import PolicyError, read_yaml
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from agentserver.provenance.policy.file import Written
+    from agentserver.provenance.policy.file import YamlDocument
 
     Loc = tuple[str | int, ...]
 
@@ -52,21 +51,21 @@ _FORMS: Final = {
     "in": ("in", "of", "where"),
     "after": ("after", "from"),
 }
-"""By the key that tells a form of argument, all of its keys."""
+"""Keys of each form of argument, by the key that identifies it."""
 _HELP: Final = "an argument is a value, a list, any, said, or has one of the keys is, field, in, after"
 _DIGITS: Final = 9
-"""Of the longest number that a plan may hold."""
+"""Maximum digits of a number in a plan."""
 
 
 class PlanError(PolicyError):
-    """A plan that cannot be read. Its text names file, line and the correction."""
+    """Raised for a plan that cannot be read. The text names file, line and the correction."""
 
 
 def read_plan(text: str, name: str = "plan") -> tuple[AllowedStep, ...]:
-    """The steps in ``text``. ``name`` is the file's name for error messages.
+    """Read the steps in ``text``. ``name`` is the file's name for error messages.
 
     Raises:
-        PlanError: the text is no YAML list of steps, or says something that would otherwise be lost.
+        PlanError: the text is no YAML list of steps, or has an entry that would otherwise be ignored.
     """
     try:
         written = read_yaml(text, name)
@@ -80,9 +79,9 @@ def read_plan(text: str, name: str = "plan") -> tuple[AllowedStep, ...]:
 
 
 class _Reader:
-    """Turns the values of one document into steps."""
+    """Reader that turns the values of one document into steps."""
 
-    def __init__(self, name: str, written: Written, count: int) -> None:
+    def __init__(self, name: str, written: YamlDocument, count: int) -> None:
         self._name, self._written, self._count = name, written, count
 
     def step(self, value: Any, loc: Loc) -> AllowedStep:
@@ -117,7 +116,7 @@ class _Reader:
         if form is None:
             every = sorted({key for keys in _FORMS.values() for key in keys})
             raise self._error(
-                (*loc, next(iter(value), "")), f"{_meant(next(iter(value), ''), every)}; {_HELP}"
+                (*loc, next(iter(value), "")), f"{_describe_unknown(next(iter(value), ''), every)}; {_HELP}"
             )
         self._mapping(value, loc, _FORMS[form], "")
         if form == "is":
@@ -138,7 +137,7 @@ class _Reader:
         of = self._text(
             value.get("of"), (*loc, "of"), f"'{form}' needs 'of', a listener or the number of a step"
         )
-        step = _whole(of)
+        step = _read_whole(of)
         if of.isdigit() and not 0 < step <= self._count:
             raise self._error((*loc, "of"), f"there is no step {of}; the plan has steps 1 to {self._count}")
         where = value.get("where") or {}
@@ -154,14 +153,14 @@ class _Reader:
             self._mapping(value, loc, ("has",), "")
             value, loc = value["has"], (*loc, "has")
         kind = self.kind(value, loc, depth + 1)
-        if within and not _literal(kind):
+        if within and not _is_literal(kind):
             raise self._error(loc, "'has' is a text, or a list of texts")
         return Condition(path, kind, within)
 
     def _times(self, value: Any, loc: Loc) -> int | None:
         if value is None:
             return None
-        times = _whole(value) if isinstance(value, str) else 0
+        times = _read_whole(value) if isinstance(value, str) else 0
         if not times:
             raise self._error(loc, f"'times' is a positive whole number, not '{value}'")
         return times
@@ -171,7 +170,7 @@ class _Reader:
             raise self._error(loc, told)
         strange = next((key for key in value if key not in keys), None)
         if strange is not None:
-            raise self._error((*loc, strange), _meant(strange, keys))
+            raise self._error((*loc, strange), _describe_unknown(strange, keys))
         return value
 
     def _text(self, value: Any, loc: Loc, told: str) -> str:
@@ -180,20 +179,20 @@ class _Reader:
         return value
 
     def _error(self, loc: Loc, told: str) -> PlanError:
-        return PlanError(f"{self._name}:{self._written.line(loc)}: {told}")
+        return PlanError(f"{self._name}:{self._written.line_of(loc)}: {told}")
 
 
-def _whole(text: str) -> int:
-    """The number that plain digits spell; 0 for any other text, and for more digits than anybody counts to."""
+def _read_whole(text: str) -> int:
+    """Read a number of plain digits; 0 for any other text, and for too many digits."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else 0
 
 
-def _literal(kind: Kind) -> bool:
+def _is_literal(kind: Kind) -> bool:
     every = kind.kinds if isinstance(kind, OneOf) else (kind,)
     return all(isinstance(each, Exactly) for each in every)
 
 
-def _meant(key: str, known: Iterable[str]) -> str:
+def _describe_unknown(key: str, known: Iterable[str]) -> str:
     near = get_close_matches(key, known := list(known), 1)
     correction = f"did you mean '{near[0]}'?" if near else f"known are {', '.join(known)}"
     return f"unknown key '{key}'; {correction}"

@@ -1,8 +1,8 @@
-"""The capacity of a listener with a closed output schema as a channel: how much it can tell about untrusted data.
+"""Channel capacity of a listener with a closed output schema: how much it can reveal about untrusted data.
 
-Owns the count of distinct documents that an XSD type admits, in bits. Refuses to guess: a type that is
-unbounded, or uses a part of XSD that is not counted here, has infinite capacity. Untrusted text that steers a
-quarantined listener can choose among that many answers, and no more.
+Counts the distinct documents that an XSD type admits, in bits: untrusted text that steers a quarantined listener can
+choose among that many answers. A type that is unbounded, or uses a part of XSD that is not counted here, has infinite
+capacity.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ XS: Final = "{http://www.w3.org/2001/XMLSchema}"
 UNBOUNDED: Final = math.inf
 
 _COUNTED: Final = 1000
-"""Up to how many occurrences are added up one by one; beyond, the capacity is rounded up."""
+"""Maximum occurrences that are added up one by one. Beyond, the capacity is rounded up."""
 
 _INTEGERS: Final[dict[str, tuple[int, int]]] = {
     "byte": (-(2**7), 2**7 - 1),
@@ -41,15 +41,15 @@ _CHOICE: Final = f"{XS}enumeration"
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """The capacity of one message of a quarantined listener."""
+    """Capacity of one message of a quarantined listener."""
 
     bits: float
     parts: tuple[tuple[str, float], ...]
-    """Bits of each element and attribute that carries anything, by its path."""
+    """Bits of each element and attribute that carries information, by its path."""
 
     @property
     def closed(self) -> bool:
-        """True when the capacity is finite at all."""
+        """Whether the capacity is finite."""
         return self.bits < UNBOUNDED
 
     def __str__(self) -> str:
@@ -59,8 +59,8 @@ class Channel:
         return f"{self.bits:.1f} bits a message"
 
 
-def capacity(schema: etree._Element, root: str | None = None) -> Channel:
-    """The capacity of the global element ``root``, by default the first, of an XSD document.
+def measure_capacity(schema: etree._Element, root: str | None = None) -> Channel:
+    """Measure the capacity of the global element ``root``, by default the first, of an XSD document.
 
     Raises:
         KeyError: the schema declares no such element.
@@ -71,101 +71,101 @@ def capacity(schema: etree._Element, root: str | None = None) -> Channel:
     if chosen is None:
         raise KeyError(root or "no global element")
     counter = _Counter({name: node for name, node in types.items() if node.tag != f"{XS}element"})
-    bits = counter.element(chosen, "", ())
+    bits = counter.count_element(chosen, "", ())
     return Channel(bits, tuple(counter.parts))
 
 
-def closed(schema: etree._Element, root: str | None = None) -> Mapping[str, float]:
-    """Bits of each element and attribute that holds a boolean, an enumeration or a bounded number, by its path.
+def measure_fields(schema: etree._Element, root: str | None = None) -> Mapping[str, float]:
+    """Measure the bits of each element and attribute that holds a boolean, an enumeration or a bounded number, by path.
 
-    A path is as of ``Channel.parts``. What is not in it is text, unbounded, or counted in no way here. Text of few
-    letters is text: it can hold words.
+    Paths are those of ``Channel.parts``. Missing fields are text, unbounded, or not countable. Text with a small
+    alphabet is text: it can hold words.
 
     Raises:
-        KeyError: as of ``capacity``.
+        KeyError: as for ``measure_capacity``.
     """
     elements = [node for node in schema.iterchildren(f"{XS}element") if root in {None, node.get("name")}]
     if not elements:
         raise KeyError(root or "no global element")
     types = {str(node.get("name")): node for node in schema.iterchildren("*") if node.tag != f"{XS}element"}
     leaves = _Leaves(types)
-    leaves.element(elements[0], "", ())
+    leaves.count_element(elements[0], "", ())
     return leaves.found
 
 
 class _Counter:
-    """Walks one schema. Lives for one call of ``capacity``."""
+    """Walker over one schema, used for one call of ``measure_capacity``."""
 
     def __init__(self, types: Mapping[str, etree._Element]) -> None:
         self.types = types
         self.parts: list[tuple[str, float]] = []
 
-    def element(self, node: etree._Element, path: str, above: tuple[str, ...]) -> float:
+    def count_element(self, node: etree._Element, path: str, above: tuple[str, ...]) -> float:
         if node.get("ref") is not None or node.get("nillable") == "true":
-            return self.open(f"{path}/{node.get('ref') or node.get('name')}")
+            return self.add_unbounded(f"{path}/{node.get('ref') or node.get('name')}")
         here = f"{path}/{node.get('name')}"
         if node.get("fixed") is not None:
             return 0.0
         inner = next((child for child in node if child.tag in {f"{XS}simpleType", f"{XS}complexType"}), None)
-        return self.typed(inner, node.get("type"), here, above)
+        return self.count_type(inner, node.get("type"), here, above)
 
-    def typed(
+    def count_type(
         self, inner: etree._Element | None, name: str | None, path: str, above: tuple[str, ...]
     ) -> float:
         local = (name or "").rpartition(":")[2]
         if inner is None and local in self.types:
             if local in above:
-                return self.open(path)
+                return self.add_unbounded(path)
             inner, above = self.types[local], (*above, local)
         if inner is None:
-            return self.leaf(path, _builtin(local))
+            return self.add_leaf(path, _builtin_bits(local))
         if inner.tag == f"{XS}simpleType":
-            return self.leaf(path, self.simple(inner, above))
-        return self.complex(inner, path, above)
+            return self.add_leaf(path, self.count_simple(inner, above))
+        return self.count_complex(inner, path, above)
 
-    def leaf(self, path: str, bits: float) -> float:
+    def add_leaf(self, path: str, bits: float) -> float:
         if bits:
             self.parts.append((path, bits))
         return bits
 
-    def open(self, path: str) -> float:
-        return self.leaf(path, UNBOUNDED)
+    def add_unbounded(self, path: str) -> float:
+        return self.add_leaf(path, UNBOUNDED)
 
-    def complex(self, node: etree._Element, path: str, above: tuple[str, ...]) -> float:
+    def count_complex(self, node: etree._Element, path: str, above: tuple[str, ...]) -> float:
         if node.get("mixed") == "true":
-            return self.open(path)
-        return sum(self.particle(child, path, above) for child in node.iterchildren("*"))
+            return self.add_unbounded(path)
+        return sum(self.count_particle(child, path, above) for child in node.iterchildren("*"))
 
-    def particle(self, node: etree._Element, path: str, above: tuple[str, ...]) -> float:
-        """Bits of one particle, occurrences included."""
+    def count_particle(self, node: etree._Element, path: str, above: tuple[str, ...]) -> float:
+        """Count the bits of one particle, including its occurrences."""
         if node.tag == f"{XS}annotation":
             return 0.0
         if node.tag == f"{XS}attribute":
             if node.get("use") == "prohibited" or node.get("fixed") is not None:
                 return 0.0
-            return self.optional(
-                self.element(node, f"{path}/@", above), 0 if node.get("use") != "required" else 1
+            return self.count_optional(
+                self.count_element(node, f"{path}/@", above), 0 if node.get("use") != "required" else 1
             )
         least, most = int(node.get("minOccurs", "1")), node.get("maxOccurs", "1")
         if most == "unbounded":
-            return self.open(f"{path}/{node.get('name', 'particle')}")
+            return self.add_unbounded(f"{path}/{node.get('name', 'particle')}")
         children = list(node.iterchildren("*"))
         match node.tag.removeprefix(XS):
             case "element":
-                once = self.element(node, path, above)
+                once = self.count_element(node, path, above)
             case "sequence" | "all":
-                once = sum(self.particle(child, path, above) for child in children)
+                once = sum(self.count_particle(child, path, above) for child in children)
                 once += math.log2(math.factorial(len(children))) if node.tag == f"{XS}all" else 0.0
             case "choice":
-                once = _choice([self.particle(child, path, above) for child in children])
+                once = _choice_bits([self.count_particle(child, path, above) for child in children])
             case _:
-                return self.open(f"{path}/{node.tag.removeprefix(XS)}")
-        return _occurs(once, least, int(most))
+                return self.add_unbounded(f"{path}/{node.tag.removeprefix(XS)}")
+        return _repeated_bits(once, least, int(most))
 
-    def optional(self, bits: float, least: int) -> float:
-        return _occurs(bits, least, 1)
+    def count_optional(self, bits: float, least: int) -> float:
+        return _repeated_bits(bits, least, 1)
 
-    def simple(self, node: etree._Element, above: tuple[str, ...]) -> float:
+    def count_simple(self, node: etree._Element, above: tuple[str, ...]) -> float:
         restriction = node.find(f"{XS}restriction")
         if restriction is None:
             return UNBOUNDED
@@ -174,76 +174,76 @@ class _Counter:
             return math.log2(len(values))
         base = (restriction.get("base") or "").rpartition(":")[2]
         if base in self.types and base not in above:
-            outer = self.simple(self.types[base], (*above, base))
+            outer = self.count_simple(self.types[base], (*above, base))
         else:
-            outer = _builtin(base)
+            outer = _builtin_bits(base)
         facets = {str(facet.tag).removeprefix(XS): facet.get("value", "") for facet in restriction}
-        return min(outer, _faceted(base, facets))
+        return min(outer, _restricted_bits(base, facets))
 
 
 class _Leaves(_Counter):
-    """Walks one schema for what each single value can tell, however often it occurs."""
+    """Walker over one schema that measures each single value, regardless of its occurrences."""
 
     def __init__(self, types: Mapping[str, etree._Element]) -> None:
         super().__init__(types)
         self.found: dict[str, float] = {}
 
-    def leaf(self, path: str, bits: float) -> float:
+    def add_leaf(self, path: str, bits: float) -> float:
         known = self.found.get(path)
         if bits < UNBOUNDED and (known is None or bits > known):
             self.found[path] = bits
         return bits
 
-    def element(self, node: etree._Element, path: str, above: tuple[str, ...]) -> float:
+    def count_element(self, node: etree._Element, path: str, above: tuple[str, ...]) -> float:
         if node.get("fixed") is not None and node.get("ref") is None:
-            return self.leaf(f"{path}/{node.get('name')}", 0.0)
-        return super().element(node, path, above)
+            return self.add_leaf(f"{path}/{node.get('name')}", 0.0)
+        return super().count_element(node, path, above)
 
-    def particle(self, node: etree._Element, path: str, above: tuple[str, ...]) -> float:
+    def count_particle(self, node: etree._Element, path: str, above: tuple[str, ...]) -> float:
         if node.tag == f"{XS}attribute":
-            return self.element(node, f"{path}/@", above)
+            return self.count_element(node, f"{path}/@", above)
         if node.get("maxOccurs") == "unbounded":
             node = deepcopy(node)
             node.attrib["maxOccurs"] = "1"
-        return super().particle(node, path, above)
+        return super().count_particle(node, path, above)
 
-    def simple(self, node: etree._Element, above: tuple[str, ...]) -> float:
-        bits = super().simple(node, above)
-        return bits if self.counts(node, above) else UNBOUNDED
+    def count_simple(self, node: etree._Element, above: tuple[str, ...]) -> float:
+        bits = super().count_simple(node, above)
+        return bits if self.is_countable(node, above) else UNBOUNDED
 
-    def counts(self, node: etree._Element, above: tuple[str, ...]) -> bool:
-        """True when a simple type chooses among given values, or is a number or a boolean."""
+    def is_countable(self, node: etree._Element, above: tuple[str, ...]) -> bool:
+        """Check whether a simple type is an enumeration, a number or a boolean."""
         restriction = node.find(f"{XS}restriction")
         if restriction is None:
             return False
         base = (restriction.get("base") or "").rpartition(":")[2]
         if base in self.types and base not in above:
-            base_counts = self.counts(self.types[base], (*above, base))
+            base_counts = self.is_countable(self.types[base], (*above, base))
         else:
             base_counts = base in _NUMBERS
         return base_counts or restriction.find(_CHOICE) is not None
 
 
-def _builtin(name: str) -> float:
+def _builtin_bits(name: str) -> float:
     if name == "boolean":
         return 2.0  # true, false, 1 and 0: the spelling is a choice too
     low, high = _INTEGERS.get(name, (0, None))
-    return UNBOUNDED if high is None else _spellings(low, high)
+    return UNBOUNDED if high is None else _number_bits(low, high)
 
 
-def _faceted(base: str, facets: Mapping[str, str]) -> float:
-    """Bits of a restriction by range or by length. Other facets narrow nothing that is counted."""
-    low, high = _range(base, facets)
+def _restricted_bits(base: str, facets: Mapping[str, str]) -> float:
+    """Count the bits of a restriction by range or by length. Other facets narrow nothing that is counted."""
+    low, high = _read_range(base, facets)
     if low is not None and high is not None and (base in _INTEGERS or base in _HALF_OPEN):
-        return _spellings(low, high)
+        return _number_bits(low, high)
     length = facets.get("maxLength") or facets.get("length")
-    letters = _letters(facets.get("pattern", ""))
+    letters = _count_letters(facets.get("pattern", ""))
     if length and letters:
         return int(length) * math.log2(letters) + math.log2(int(length) + 1)
     return UNBOUNDED
 
 
-def _range(base: str, facets: Mapping[str, str]) -> tuple[int | None, int | None]:
+def _read_range(base: str, facets: Mapping[str, str]) -> tuple[int | None, int | None]:
     low, high = _INTEGERS.get(base) or _HALF_OPEN.get(base, (None, None))
     if re.fullmatch(r"-?\d+", facets.get("minInclusive", "")):
         low = int(facets["minInclusive"])
@@ -252,7 +252,7 @@ def _range(base: str, facets: Mapping[str, str]) -> tuple[int | None, int | None
     return low, high
 
 
-def _letters(pattern: str) -> int:
+def _count_letters(pattern: str) -> int:
     """Count the characters that a pattern of one class, such as ``[a-z0-9]+``, draws from; 0 for any other."""
     found = re.fullmatch(
         r"\[((?:[A-Za-z0-9]-[A-Za-z0-9]|[A-Za-z0-9_])+)\](?:[+*]|\{\d+(?:,\d*)?\})?", pattern
@@ -264,13 +264,13 @@ def _letters(pattern: str) -> int:
     return sum(ord(last) - ord(first) + 1 for first, last in ranges) + len(set(single))
 
 
-def _spellings(low: int, high: int) -> float:
-    """Bits of a whole number, read by value: the decoder hands on the number, never its leading zeros."""
+def _number_bits(low: int, high: int) -> float:
+    """Count the bits of a whole number by value: the decoder drops leading zeros."""
     return math.log2(max(1, high - low + 1))
 
 
-def _choice(options: list[float]) -> float:
-    """Bits of one of several: their counts add up."""
+def _choice_bits(options: list[float]) -> float:
+    """Count the bits of a choice between alternatives: their counts add up."""
     most = max(options, default=0.0)
     return (
         most
@@ -279,10 +279,10 @@ def _choice(options: list[float]) -> float:
     )
 
 
-def _occurs(once: float, least: int, most: int) -> float:
-    """Bits of between ``least`` and ``most`` occurrences."""
+def _repeated_bits(once: float, least: int, most: int) -> float:
+    """Count the bits of between ``least`` and ``most`` occurrences."""
     if once == UNBOUNDED:
         return UNBOUNDED if most else 0.0
     if most > _COUNTED:
         return once * most + math.log2(most + 1)
-    return _choice([once * times for times in range(least, most + 1)])
+    return _choice_bits([once * times for times in range(least, most + 1)])

@@ -1,1 +1,1 @@
-"""The request of the principal: its words, indexed, and which of them are orders. Internal."""
+"""Words of the principal, indexed, and the parts of them that are orders. Internal."""

@@ -1,7 +1,6 @@
-"""The language of a sentence, as far as its short words show it, and the few words that part its clauses.
+"""Detects the language of a sentence by its common words, and lists the conjunctions that split clauses.
 
-Owns small lists of the commonest words that are no names, and what follows from them. Refuses to guess: a sentence is
-shown to be in a language by two of its words at least, against none of the other's.
+A language is detected only by at least two words that the other candidate does not have.
 """
 
 from __future__ import annotations
@@ -126,10 +125,10 @@ _JOINING: Final = frozenset(
         "hoặc",
     ]
 )
-"""Words that join the members of a list, or what is set against it."""
+"""Conjunctions between the members of a list, or before a contrast."""
 
 _UNCLEAR: Final = frozenset(["a", "en", "o"])
-"""Words that join in one language and are something else in another."""
+"""Words that are conjunctions in one language and something else in another."""
 
 _IF: Final = frozenset(
     [
@@ -155,13 +154,13 @@ _IF: Final = frozenset(
 
 _AROUND: Final = "\"'()[]{}<>.,;:!?¿¡…"
 _ELIDED: Final = re.compile(r"(?<![^\W\d_])[^\W\d_]++'")
-"""An article or pronoun before an apostrophe."""
+"""Article or pronoun before an apostrophe."""
 _SHOWN: Final = 2
-"""Words of a language that show it, each of which another one in question does not have."""
+"""Minimum words that identify a language, each missing in every other candidate."""
 
 
-def vocabulary(text: str) -> frozenset[str]:
-    """The common words of a text, but for those between two parts of a name, as in ``Ana da Silva``."""
+def find_common_words(text: str) -> frozenset[str]:
+    """Find the common words of a text, except those between two parts of a name, as in ``Ana da Silva``."""
     words = [_ELIDED.sub("", token.strip(_AROUND)) for token in text.split()]
     around = zip(("", *words), words, (*words[1:], ""), strict=False)
     return frozenset(
@@ -171,44 +170,46 @@ def vocabulary(text: str) -> frozenset[str]:
     )
 
 
-def foreign(word: str, languages: frozenset[str], said: frozenset[str]) -> bool:
-    """True when a sentence shows a language in which a word is a common one and means something else.
+def is_foreign(word: str, languages: frozenset[str], said: frozenset[str]) -> bool:
+    """Check whether a sentence is in a language in which a word is common and means something else.
 
     Args:
-        word: the word in question, which shows no language.
-        languages: those in which it means what is asked about. One of which no words are known here may be that of any
-            sentence.
-        said: the vocabulary of the sentence.
+        word: the word in question, which itself identifies no language.
+        languages: the languages in which it has the meaning in question. A language without common words here may be
+            that of any sentence.
+        said: the common words of the sentence.
     """
     if not languages <= _WORDS.keys():
         return False
     words = said - {word}
     here = [_WORDS[language] for language in languages]
     others = (other for language, other in _WORDS.items() if language not in languages and word in other)
-    return any(all(words & one <= other for one in here) and _shown(words & other, here) for other in others)
+    return any(
+        all(words & one <= other for one in here) and _shows_language(words & other, here) for other in others
+    )
 
 
-def _shown(words: frozenset[str], others: list[frozenset[str]]) -> bool:
-    """True when words tell their language from each of some others, and are no single one."""
+def _shows_language(words: frozenset[str], others: list[frozenset[str]]) -> bool:
+    """Check whether several words together distinguish their language from each of the others."""
     telling = [words - other for other in others]
     return all(telling) and len(frozenset[str]().union(*telling)) >= _SHOWN
 
 
 def joins(word: str) -> bool:
-    """True for a word that joins the members of a list."""
+    """Check whether a word is a conjunction."""
     return word.casefold() in _JOINING
 
 
-def common(word: str) -> bool:
-    """True for a word that is no name in any language known here."""
+def is_common(word: str) -> bool:
+    """Check whether a word is common in a known language, and thus no name."""
     return word.casefold() in _ALL
 
 
-def unclear(word: str) -> bool:
-    """True for a word that may join the members of a list, and may as well stand before a name."""
+def may_join(word: str) -> bool:
+    """Check whether a word may be a conjunction, and may also precede a name."""
     return word.casefold() in _UNCLEAR
 
 
-def conditions(word: str) -> bool:
-    """True for a word with which a condition begins: what it denies ends with its clause."""
+def starts_condition(word: str) -> bool:
+    """Check whether a word starts a condition, so that a negation in it ends with its clause."""
     return word.casefold() in _IF

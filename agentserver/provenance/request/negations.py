@@ -1,7 +1,7 @@
-"""Words that except what is said with them, by language: a destination beside one is not asked for.
+"""Negating words by language: a destination next to one is not requested.
 
-Owns the lists. They only take authority away: in a language that is missing here, what is excepted counts as named, as
-in a request without the word. Refuses to know where a clause ends, and in which language a sentence is.
+They only take authority away. In a language that is missing here, a negation has no effect and the destination counts
+as named.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _BEHIND: Final = {
     "vi": "không, đừng, chớ, trừ",
     "id": "jangan, tidak, bukan, tanpa, kecuali",
 }
-"""They except what comes behind them in their clause."""
+"""Words that negate the text after them in their clause."""
 
 _AROUND: Final = {
     "de": "nicht, nie, niemals, kein, keine, keinen, keinem, keiner",
@@ -53,7 +53,7 @@ _AROUND: Final = {
     "tr": "hariç, dışında, değil",
     "hi": "नहीं, मत, न",
 }
-"""They except what comes before them as well, since it may be their object."""
+"""Words that also negate the text before them, which may be their object."""
 
 _UNSPACED: Final = {
     "ja": "ないで, ません(?!か), 以外, 除い, 禁止, しない",
@@ -61,7 +61,7 @@ _UNSPACED: Final = {
     "zh": "不要, 不得, 别, 別, 勿, 除了, 以外, 禁止",
     "th": "ไม่, อย่า, ยกเว้น",
 }
-"""Patterns that except the whole clause in which they stand, where spaces part no words or endings follow them."""
+"""Patterns that negate their whole clause, for scripts without spaces or with suffixes."""
 
 _ANSWERS: Final = {
     "en": "no",
@@ -81,14 +81,14 @@ _ANSWERS: Final = {
     "el": "όχι",
     "ru": "нет",
 }
-"""They are an answer where a sentence begins with one and a comma."""
+"""Words that are an answer if they begin a sentence and a comma follows."""
 
 
-def _each(lists: Mapping[str, str]) -> frozenset[str]:
+def _split_words(lists: Mapping[str, str]) -> frozenset[str]:
     return frozenset(word for words in lists.values() for word in words.split(", "))
 
 
-def _spoken(*lists: Mapping[str, str]) -> Mapping[str, frozenset[str]]:
+def _index_languages(*lists: Mapping[str, str]) -> Mapping[str, frozenset[str]]:
     found = defaultdict[str, set[str]](set)
     for one in lists:
         for language, words in one.items():
@@ -97,8 +97,8 @@ def _spoken(*lists: Mapping[str, str]) -> Mapping[str, frozenset[str]]:
     return MappingProxyType({word: frozenset(languages) for word, languages in found.items()})
 
 
-LANGUAGES: Final = _spoken(_BEHIND, _AROUND)
-"""Each excepting word that is parted from others, with the languages in which it excepts."""
-AROUND: Final = _each(_AROUND)
-UNSPACED: Final = _each(_UNSPACED)
-ANSWERS: Final = _each(_ANSWERS)
+LANGUAGES: Final = _index_languages(_BEHIND, _AROUND)
+"""Negating words that are separate words, with their languages."""
+AROUND: Final = _split_words(_AROUND)
+UNSPACED: Final = _split_words(_UNSPACED)
+ANSWERS: Final = _split_words(_ANSWERS)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from agentserver.provenance.evidence.labels import Leaf, Observation, Standing
     from agentserver.provenance.policy.declarations import Policy
-    from agentserver.provenance.request.asked import TrustedWords
+    from agentserver.provenance.request.trusted_words import TrustedWords
 
 KEPT: Final = 64
 """Outputs of which it is kept what they are worth."""

@@ -32,9 +32,9 @@ def taken_apart(policy: Policy, seen: Observation) -> Observation:
 def _parts(policy: Policy, source: str, leaf: Leaf) -> Iterator[Leaf]:
     """The fields of a text, or the text itself. What its payload's type says of it stands."""
     if leaf.inside:  # JSON comes taken apart
-        own = not leaf.readers and policy.layout(source, leaf.inside) is TextLayout.JSON
+        own = not leaf.readers and policy.layout_of(source, leaf.inside) is TextLayout.JSON
         yield replace(leaf, standing=None, inside="") if own else leaf
         return
-    layout = policy.layout(source, leaf.path) if leaf.standing is None and not leaf.readers else None
+    layout = policy.layout_of(source, leaf.path) if leaf.standing is None and not leaf.readers else None
     found = laid_out(leaf.value, layout) if layout is not None and isinstance(leaf.value, str) else None
     yield from (leaf,) if found is None else leaves(found, leaf.path)

@@ -14,7 +14,7 @@ from agentserver.provenance.evidence.inventory import scanned, written
 from agentserver.provenance.evidence.labels import Standing
 from agentserver.provenance.evidence.leaves import typed
 from agentserver.provenance.evidence.words import WordIndex
-from agentserver.provenance.policy.paths import bare
+from agentserver.provenance.policy.paths import strip_indices
 from agentserver.provenance.seen.derived import Derived
 from agentserver.provenance.seen.untrusted import Untrusted
 
@@ -152,7 +152,7 @@ class Records:
         known: dict[tuple[object, ...], int] = {}
         for number in numbers:
             text = self.entries[number]
-            field = text.origin.source, bare(text.origin.path), text.standing, text.asked, text.id
+            field = text.origin.source, strip_indices(text.origin.path), text.standing, text.asked, text.id
             known.setdefault(field, number)
         return tuple(known.values())
 

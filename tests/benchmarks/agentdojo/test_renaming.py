@@ -92,7 +92,7 @@ def test_a_policy_comes_back_with_the_names_that_its_patterns_mean(make: Make, p
 def test_a_renamed_policy_declares_only_what_exists(make: Make, path: Path) -> None:
     names = make(SAID)
     text = written(Renamed(names), path.read_text("utf-8"), path.name)
-    assert not read_policy(text).unused(names.tools.values())
+    assert not read_policy(text).find_unused(names.tools.values())
 
 
 @ON_POLICIES

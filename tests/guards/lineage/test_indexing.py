@@ -11,8 +11,8 @@ from agentserver.provenance.evidence import authority
 from agentserver.provenance.evidence.labels import Mode
 from agentserver.provenance.judging import authority as judging
 from agentserver.provenance.policy.declarations import Policy
-from agentserver.provenance.request import asked
-from agentserver.provenance.request.asked import TrustedWords
+from agentserver.provenance.request import trusted_words
+from agentserver.provenance.request.trusted_words import TrustedWords
 from agentserver.provenance.seen import untrusted
 from tests.core.paper import Ask, Note, Paper, listener
 from tests.guards.lineage.watched import watched
@@ -120,7 +120,7 @@ def test_no_pattern_is_made_of_a_name_that_no_word_begins_like(monkeypatch, name
         raise AssertionError("a pattern is made")
 
     words = TrustedWords().add("read the page and mail it")
-    for module in (authority, asked, judging):
+    for module in (authority, trusted_words, judging):
         monkeypatch.setattr(module, "mention", fail)
     assert not words.mentions(name)
     with pytest.raises(AssertionError, match="a pattern is made"):

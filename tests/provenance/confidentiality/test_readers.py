@@ -23,7 +23,7 @@ from agentserver.provenance.policy.declarations import (
     Rule,
     SinkRule,
 )
-from agentserver.provenance.policy.declared import declared
+from agentserver.provenance.policy.marks import read_marks
 from tests.provenance.scenes import Scenario
 
 SALARY = "The salary of Ada Byron rises to 8,250 euros on the first of May."
@@ -281,7 +281,8 @@ class Sheet:
 
 def test_a_type_says_who_may_read_its_fields() -> None:
     found = {
-        leaf.path: leaf.readers for leaf in declared(Sheet).leaves(Sheet("t", [Row("Ada", "8250 euros")]))
+        leaf.path: leaf.readers
+        for leaf in read_marks(Sheet).mark_leaves(Sheet("t", [Row("Ada", "8250 euros")]))
     }
     assert found == {
         "title": (),
@@ -289,7 +290,7 @@ def test_a_type_says_who_may_read_its_fields() -> None:
         "rows[0].salary": (("@corp.com",), ("principal",)),
     }
     told = scene((), allow=("@corp.com",), query="send it")
-    seen = Observation("sheets", declared(Sheet).leaves(Sheet("t", [Row("Ada", "8250 euros")])), 4)
+    seen = Observation("sheets", read_marks(Sheet).mark_leaves(Sheet("t", [Row("Ada", "8250 euros")])), 4)
     told.ledger = told.ledger.observe(told.policy, seen)
     assert refused(told, to="bob@corp.com", body="8250 euros")
     assert not refused(told, to="bob@corp.com", body="Ada")

@@ -50,7 +50,9 @@ class Planned(Scenario):
         """The reason of the plan, with the roles of the policy."""
         assert self.ledger.plan is not None
         call = Call(sink, leaves(arguments), self.step)
-        return self.ledger.plan.refuses(call, self.ledger, lambda leaf: self.policy.argument(call, leaf).role)
+        return self.ledger.plan.find_objection(
+            call, self.ledger, lambda leaf: self.policy.argument_rule(call, leaf).role
+        )
 
     def warrant(self, sink: str, name: str, **arguments: object) -> str | None:
         assert self.ledger.plan is not None

@@ -399,21 +399,6 @@ def test_the_parts_of_a_log_make_the_same_index() -> None:
     assert list(back.recorded.leaves.since(0)) == list(scene.ledger.recorded.leaves.since(0))
 
 
-def test_steps_that_were_kept_before_there_were_relations_mean_what_they_meant() -> None:
-    state = {
-        **Ledger().dump(),
-        "queries": ["go"],
-        "planned": True,
-        "steps": [["send", [["to", ["a@b.example"]]]]],
-    }
-    del state["plan"], state["sayings"]
-    back = Ledger.load(state)
-    assert back.plan is not None
-    (step,) = back.plan.steps or ()
-    assert step.rest
-    assert back.plan.queries == 1
-
-
 @pytest.mark.parametrize("digits", ["²", "٣", "9" * 5000, "0"])
 @pytest.mark.parametrize("step", ["times: {}", "arguments: {{a: {{field: x, of: '{}'}}}}"])
 def test_what_is_no_count_that_there_can_be_is_no_plans(step: str, digits: str) -> None:
@@ -439,10 +424,10 @@ kinds = st.deferred(
 
 @given(st.dictionaries(st.sampled_from("tuv"), kinds, max_size=3), st.sampled_from([None, 1, 5]))
 def test_a_step_reads_back_from_what_is_kept(arguments: dict[str, object], times: int | None) -> None:
-    from agentserver.provenance.policy.file import Written
+    from agentserver.provenance.policy.file import YamlDocument
     from agentserver.provenance.policy.plan_file import _Reader
 
-    reader = _Reader("plan", Written(None, {(): 1}), 1)
+    reader = _Reader("plan", YamlDocument(None, {(): 1}), 1)
     try:
         step = reader.step({"sink": "s", "arguments": arguments, "times": times and str(times)}, ())
     except PlanError:

@@ -13,20 +13,20 @@ POLICY = Policy(
 
 
 def test_what_is_said_twice_of_a_listener_is_the_same() -> None:
-    asked = [(POLICY.classify(name), POLICY.sink(name)) for name in ("read_mail", "send_mail", "else")]
+    asked = [(POLICY.classify(name), POLICY.sink_rule(name)) for name in ("read_mail", "send_mail", "else")]
     assert asked == [
-        (POLICY.classify(name), POLICY.sink(name)) for name in ("read_mail", "send_mail", "else")
+        (POLICY.classify(name), POLICY.sink_rule(name)) for name in ("read_mail", "send_mail", "else")
     ]
     leaf = Leaf("id", "kim@example.com")
-    assert POLICY.worth("read_mail", leaf) == POLICY.worth("read_mail", leaf) == POLICY.fields[0]
-    assert POLICY.worth("send_mail", leaf) is None
+    assert POLICY.field_rule("read_mail", leaf) == POLICY.field_rule("read_mail", leaf) == POLICY.fields[0]
+    assert POLICY.field_rule("send_mail", leaf) is None
 
 
 def test_a_policy_made_of_another_remembers_nothing_of_it() -> None:
     assert POLICY.classify("send").sink
-    assert POLICY.sink("send") is not None
+    assert POLICY.sink_rule("send") is not None
     other = replace(POLICY, sinks=(), sources=("send",))
-    assert other.sink("send") is None
+    assert other.sink_rule("send") is None
     assert not other.classify("send").sink
     assert other.classify("send").source
 
@@ -34,7 +34,7 @@ def test_a_policy_made_of_another_remembers_nothing_of_it() -> None:
 def test_names_that_an_agent_makes_up_do_not_grow_a_policy() -> None:
     policy = replace(POLICY)
     for number in range(10_000):
-        assert policy.sink(f"send_{number}") is policy.sinks[0]
+        assert policy.sink_rule(f"send_{number}") is policy.sinks[0]
         assert policy.classify(f"made up {number}").known is False
     assert len(policy._sinks) == len(policy._classes) == 4_096
 

@@ -126,11 +126,6 @@ def test_what_is_left_out_has_the_default() -> None:
         ("sinks: {a: x}", "sink 'a' must be a mapping"),
         ("sinks: {a: {arguments: {b: {accepts: [c]}}}}", "argument 'b' has no role"),
         ("sinks: {a: {arguments: {b: receiver}}}", "'receiver' is no role"),
-        (
-            "sinks: {a: {actions: [send]}}",
-            "'actions' is no key any more",
-        ),
-        ("infer_fields: no", "p:1: 'infer_fields' is no key any more: nothing is inferred from names"),
         ("fields: {a: {b: {ids: file}}}", "unknown key 'ids' in field 'b'; did you mean 'id'"),
         ("fields: {a: {b: {standing: recor}}}", "'recor' is no standing; did you mean 'record'"),
         ("fields: {a: {b: {id: ''}}}", "'id' must be a text"),
@@ -179,8 +174,3 @@ def test_the_benchmarks_policy_reads_and_names_only_tools_and_fields() -> None:
     text = path.read_text()
     assert read_policy(text).mode is Mode.ENFORCE
     assert "@" not in text.replace('"@', "")
-
-
-def test_what_asked_stood_for_is_told() -> None:
-    with pytest.raises(PolicyError, match="'asked' is no entry any more: name the fields"):
-        read_policy("sinks: {a: {arguments: {b: {role: destination, accepts: [asked]}}}}")

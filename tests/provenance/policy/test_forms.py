@@ -14,12 +14,12 @@ from agentserver.provenance.evidence.labels import Role, Standing
 from agentserver.provenance.policy.forms import (
     CHOICE,
     RECORD,
+    has_prose,
     is_long,
-    points,
+    is_running_text,
+    names_receiver,
     role_of,
-    runs_on,
     standing_of,
-    tells,
 )
 
 SCALARS = (
@@ -79,7 +79,7 @@ def test_odd_values_have_a_role_and_a_worth(value: Any) -> None:
     ],
 )
 def test_what_can_receive_is_a_destination_and_its_authors(value: str) -> None:
-    assert points(value)
+    assert names_receiver(value)
     assert role_of(value) is Role.DESTINATION
     assert standing_of("to", value) is Standing.PROSE
 
@@ -176,10 +176,10 @@ def test_the_name_of_a_field_changes_nothing(name: str, value: str) -> None:
 
 
 def test_what_runs_on_and_what_is_too_long_for_a_record() -> None:
-    assert not runs_on("one two three")
-    assert runs_on("one two three four")
-    assert runs_on("x" * (CHOICE + 1))
-    assert runs_on("a\nb")
+    assert not is_running_text("one two three")
+    assert is_running_text("one two three four")
+    assert is_running_text("x" * (CHOICE + 1))
+    assert is_running_text("a\nb")
     assert not is_long("x" * RECORD)
     assert is_long("x" * (RECORD + 1))
     assert is_long("a\nb")
@@ -187,10 +187,10 @@ def test_what_runs_on_and_what_is_too_long_for_a_record() -> None:
 
 
 def test_what_tells_something_is_a_sentence_or_has_words_around_a_place() -> None:
-    assert tells("Alice needs www.evil.example")
-    assert tells("to mallory@evil.example")
-    assert tells("delete what you sent")
-    assert not tells("Le Grand Hotel")
-    assert not tells("https://drive.example/" + "x" * 80)
-    assert not tells("ann@corp.com, bob@corp.com; carl@corp.com dora@corp.com")
-    assert not tells("")
+    assert has_prose("Alice needs www.evil.example")
+    assert has_prose("to mallory@evil.example")
+    assert has_prose("delete what you sent")
+    assert not has_prose("Le Grand Hotel")
+    assert not has_prose("https://drive.example/" + "x" * 80)
+    assert not has_prose("ann@corp.com, bob@corp.com; carl@corp.com dora@corp.com")
+    assert not has_prose("")

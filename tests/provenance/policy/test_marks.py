@@ -15,7 +15,7 @@ from agentserver.payload.codec import Codecs
 from agentserver.provenance import Amount, Destination, Id, Link, Readers, Secret
 from agentserver.provenance.evidence.labels import Call, Leaf, Role, Standing
 from agentserver.provenance.policy.declarations import ArgumentRule, Policy, SinkRule
-from agentserver.provenance.policy.declared import declared
+from agentserver.provenance.policy.marks import read_marks
 
 FileId = Id["file"]
 FolderId = Id["folder"]
@@ -50,7 +50,7 @@ class Pay:
 
 
 def test_each_mark_says_what_its_field_decides_and_what_it_is_worth() -> None:
-    marks = declared(Pay)
+    marks = read_marks(Pay)
     assert dict(marks.roles) == {
         "to": Role.DESTINATION,
         "see": Role.DESTINATION,
@@ -64,7 +64,7 @@ def test_each_mark_says_what_its_field_decides_and_what_it_is_worth() -> None:
 
 
 def test_the_leaves_of_ids_are_records_of_their_kind() -> None:
-    found = declared(Entries).leaves(Entries([Entry("f-1", "words")], 7, "s", ["d-1"], "p-2"))
+    found = read_marks(Entries).mark_leaves(Entries([Entry("f-1", "words")], 7, "s", ["d-1"], "p-2"))
     assert {leaf.path: (leaf.standing, leaf.id) for leaf in found if leaf.path != "key"} == {
         "entries[0].file": (Standing.RECORD, "file"),
         "entries[0].title": (None, ""),
@@ -77,11 +77,11 @@ def test_the_leaves_of_ids_are_records_of_their_kind() -> None:
 def test_the_kind_of_an_argument_is_its_type_s_and_else_the_policy_s() -> None:
     own = ArgumentRule("*", Role.INERT, ("box.id",), "mail")
     policy = Policy(sinks=(SinkRule("pay", (own,)),))
-    marks = declared(Pay)
+    marks = read_marks(Pay)
     call = Call("pay", (Leaf("files[1]", "x"), Leaf("to", "y")), 1, roles=marks.roles, ids=marks.ids)
-    assert policy.argument(call, call.arguments[0]) == replace(own, role=Role.SELECTOR, id="file")
-    assert policy.argument(call, call.arguments[1]) == replace(own, role=Role.DESTINATION)
-    bare = Policy().argument(call, call.arguments[0])
+    assert policy.argument_rule(call, call.arguments[0]) == replace(own, role=Role.SELECTOR, id="file")
+    assert policy.argument_rule(call, call.arguments[1]) == replace(own, role=Role.DESTINATION)
+    bare = Policy().argument_rule(call, call.arguments[0])
     assert bare == ArgumentRule("files", Role.SELECTOR, id="file")
 
 
@@ -106,12 +106,12 @@ def marked(hint: Any) -> type:
 )
 def test_marks_that_contradict_each_other_are_an_error(hint: Any, told: str) -> None:
     with pytest.raises(TypeError, match=told):
-        declared(marked(hint))
+        read_marks(marked(hint))
 
 
 @pytest.mark.parametrize("standing", [Standing.RECORD, Standing.DIRECTORY, Standing.OWN])
 def test_an_id_may_have_a_better_standing(standing: Standing) -> None:
-    marks = declared(marked(Annotated[str, Id("a"), standing]))
+    marks = read_marks(marked(Annotated[str, Id("a"), standing]))
     assert marks.standings == (("a", standing),)
     assert marks.roles == (("a", Role.SELECTOR),)
 
@@ -141,11 +141,11 @@ def test_a_schema_does_not_know_the_marks() -> None:
 
 @given(st.text(min_size=1).filter(str.strip))
 def test_both_ways_to_write_an_id_say_the_same(kind: str) -> None:
-    short, long = declared(marked(Id[kind])), declared(marked(Annotated[str, Id(kind)]))
+    short, long = read_marks(marked(Id[kind])), read_marks(marked(Annotated[str, Id(kind)]))
     assert short == long
     assert short.ids == (("a", kind.strip()),)
 
 
 def test_readers_beside_a_secret_add_up() -> None:
-    marks = declared(marked(Annotated[Secret, Readers("@desk.example")]))
+    marks = read_marks(marked(Annotated[Secret, Readers("@desk.example")]))
     assert [mark.entries for _, mark in marks.readers] == [("principal",), ("@desk.example",)]

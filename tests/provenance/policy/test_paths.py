@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from agentserver.provenance.policy.paths import argument_name, bare, covers, means, tokens
+from agentserver.provenance.policy.paths import argument_name, covers, means, split_name, strip_indices
 
 
 @pytest.mark.parametrize(
@@ -16,7 +16,7 @@ from agentserver.provenance.policy.paths import argument_name, bare, covers, mea
     ],
 )
 def test_the_words_of_a_name(name: str, words: tuple[str, ...]) -> None:
-    assert tokens(name) == words
+    assert split_name(name) == words
 
 
 @pytest.mark.parametrize(
@@ -54,5 +54,5 @@ def test_an_entry_covers_a_beginning_and_means_no_more_than_it_says(
     ],
 )
 def test_a_path_without_indices_and_its_argument(path: str, plain: str, argument: str) -> None:
-    assert bare(path) == plain
+    assert strip_indices(path) == plain
     assert argument_name(path) == argument

@@ -5,13 +5,13 @@ import math
 import pytest
 from lxml import etree
 
-from agentserver.provenance.policy.quarantine import UNBOUNDED, capacity, closed
+from agentserver.provenance.policy.quarantine import UNBOUNDED, measure_capacity, measure_fields
 
 HEAD = '<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema">'
 
 
 def bits(body: str, root: str | None = None) -> float:
-    return capacity(etree.fromstring(f"{HEAD}{body}</xs:schema>"), root).bits
+    return measure_capacity(etree.fromstring(f"{HEAD}{body}</xs:schema>"), root).bits
 
 
 def restricted(base: str, *facets: str) -> str:
@@ -97,19 +97,21 @@ def test_the_root_is_chosen_by_name_and_a_missing_one_is_an_error() -> None:
 
 
 def test_a_channel_tells_what_opens_it() -> None:
-    open_ = capacity(
+    open_ = measure_capacity(
         etree.fromstring(f"{HEAD}{sequence(FLAG, FLAG.replace('boolean', 'string'))}</xs:schema>")
     )
     assert str(open_) == "unbounded (/a/f)"
     assert not open_.closed
-    assert str(capacity(etree.fromstring(f"{HEAD}{sequence(FLAG)}</xs:schema>"))) == "2.0 bits a message"
+    assert (
+        str(measure_capacity(etree.fromstring(f"{HEAD}{sequence(FLAG)}</xs:schema>"))) == "2.0 bits a message"
+    )
 
 
 # What single values tell
 
 
 def values(body: str) -> dict[str, float]:
-    return dict(closed(etree.fromstring(f"{HEAD}{body}</xs:schema>")))
+    return dict(measure_fields(etree.fromstring(f"{HEAD}{body}</xs:schema>")))
 
 
 def test_closed_values_are_counted_wherever_they_stand_and_text_never() -> None:
@@ -150,4 +152,4 @@ def test_attributes_are_counted_whether_or_not_they_are_fixed() -> None:
 
 def test_no_root_no_values() -> None:
     with pytest.raises(KeyError):
-        closed(etree.fromstring(f"{HEAD}</xs:schema>"))
+        measure_fields(etree.fromstring(f"{HEAD}</xs:schema>"))

@@ -17,7 +17,7 @@ from agentserver.provenance.evidence.destinations import (
 )
 from agentserver.provenance.evidence.labels import Role, Standing
 from agentserver.provenance.policy.declarations import ArgumentRule, FieldRule, Rule, SinkRule
-from agentserver.provenance.request.asked import TrustedWords
+from agentserver.provenance.request.trusted_words import TrustedWords
 from tests.provenance.scenes import Scenario, desk
 
 

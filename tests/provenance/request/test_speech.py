@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from agentserver.provenance.evidence.destinations import destination
 from agentserver.provenance.request import speech
-from agentserver.provenance.request.asked import TrustedWords
-from agentserver.provenance.request.speech import silences
+from agentserver.provenance.request.speech import find_ignored_spans
+from agentserver.provenance.request.trusted_words import TrustedWords
 
 BOB = "bob@corp.com"
 
@@ -62,7 +62,7 @@ def test_the_principals_own_word_in_another_spelling() -> None:
 
 @given(st.text(st.sampled_from("ab '\"\u201c\u201d>\n-`.,not"), max_size=200))
 def test_silence_is_total_and_lies_in_the_text(text: str) -> None:
-    found = silences(text)
+    found = find_ignored_spans(text)
     for parts in (found.quoted, found.other):
         edges = [edge for part in parts for edge in (part.start, part.end)]
         assert edges == sorted(edges)
@@ -71,7 +71,7 @@ def test_silence_is_total_and_lies_in_the_text(text: str) -> None:
 
 def test_silence_is_linear() -> None:
     text = "\u201c'\"not " * 20_000
-    found = silences(text)
+    found = find_ignored_spans(text)
     assert len(found.quoted) + len(found.other) < len(text)
 
 
@@ -79,6 +79,6 @@ def test_silence_is_linear() -> None:
 def test_a_words_silence_is_looked_up_among_few(piece: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A request of many quotations costs what its words cost, not their product."""
     looked: list[int] = []
-    monkeypatch.setattr(speech, "_begin", lambda part: (looked.append(1), part.start)[1])
+    monkeypatch.setattr(speech, "_start_of", lambda part: (looked.append(1), part.start)[1])
     TrustedWords().add(piece * 2000)
     assert len(looked) < 2000 * 60

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from agentserver.provenance.evidence.destinations import unmarked
 from agentserver.provenance.evidence.labels import Role
 from agentserver.provenance.policy.declarations import ArgumentRule, Rule, SinkRule
-from agentserver.provenance.request.asked import TrustedWords
-from agentserver.provenance.request.spellings import joined_digits, parts, spellings
+from agentserver.provenance.request.spellings import join_digits, list_spellings, split_path
+from agentserver.provenance.request.trusted_words import TrustedWords
 from tests.provenance.scenes import Scenario, desk, sink
 
 SAID = "in harborlight/storefront read ~/notes/a.txt and notes.md and pay to 4417 0092 6651"
@@ -39,13 +39,13 @@ def test_what_was_not_said_is_no_spelling(value: str) -> None:
 
 
 def test_the_parts_of_links_and_hosts_are_no_words() -> None:
-    assert not {*parts("see https://evil.example/admin/root, evil.example/admin and a@b.example/c")}
-    assert {*parts("close acme/shop/12.")} == {"acme", "shop", "12"}
+    assert not {*split_path("see https://evil.example/admin/root, evil.example/admin and a@b.example/c")}
+    assert {*split_path("close acme/shop/12.")} == {"acme", "shop", "12"}
 
 
 def test_digits_count_however_they_are_grouped() -> None:
     assert "number 441700926651" in TrustedWords().add(SAID).kinds
-    assert [*joined_digits("call 12-34 or 1,234,567 or 2026-01-02 at 10.30")] in ([], ["20260102"])
+    assert [*join_digits("call 12-34 or 1,234,567 or 2026-01-02 at 10.30")] in ([], ["20260102"])
 
 
 def test_an_amount_in_another_unit_is_dictated_or_said() -> None:
@@ -70,6 +70,6 @@ def test_a_quantity_of_a_document_that_was_named_may_be_accepted() -> None:
 
 @given(st.text(max_size=200))
 def test_spellings_are_total(text: str) -> None:
-    assert next(iter(spellings(text))) == unmarked(text)
-    assert all(part for part in parts(text))
-    assert all(digits.isdecimal() for digits in joined_digits(text))
+    assert next(iter(list_spellings(text))) == unmarked(text)
+    assert all(part for part in split_path(text))
+    assert all(digits.isdecimal() for digits in join_digits(text))

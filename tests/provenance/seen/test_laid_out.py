@@ -131,7 +131,7 @@ def test_a_policy_file_declares_layouts() -> None:
         LayoutRule("list_a", "", TextLayout.YAML),
         LayoutRule("list_b", "content.text", TextLayout.TABLE),
     )
-    assert policy.unused(["list_a", "list_c"]) == ("list_b",)
+    assert policy.find_unused(["list_a", "list_c"]) == ("list_b",)
     with pytest.raises(PolicyError, match=r"policy:1: 'yml' is no layout; did you mean 'yaml'"):
         read_policy("layouts: {list_a: yml}")
     assert Policy().layouts == ()

@@ -29,7 +29,7 @@ from agentserver.provenance.evidence.labels import Leaf, Standing
 from agentserver.provenance.evidence.leaves import leaves, text_of
 from agentserver.provenance.policy import forms
 from agentserver.provenance.policy.paths import means
-from agentserver.provenance.policy.quarantine import closed
+from agentserver.provenance.policy.quarantine import measure_fields
 from agentserver.provenance.seen.untrusted import whole_key
 
 if TYPE_CHECKING:
@@ -214,20 +214,20 @@ class Hiding:
         return put_in.get(stamp(thread, root, (place.text for place in found))) if put_in else None
 
     def _vouched(self, said: From, place: Place) -> bool:
-        marked = self._readings[said.root].marks.standing(place.path)
+        marked = self._readings[said.root].marks.standing_of(place.path)
         return vouched(self._policy, said.sender, Leaf(place.path, place.text, marked))
 
 
 def vouched(policy: Policy, sender: str, leaf: Leaf) -> bool:
     """True for a field of a source that is declared to be more than prose, and holds no more than that."""
-    worth = policy.worth(sender, leaf)
+    worth = policy.field_rule(sender, leaf)
     if worth is None or worth.standing is Standing.PROSE:
         return False
     if worth.standing is Standing.OWN:
         return True
     text = text_of(leaf.value)
     structured = any(inner.standing is Standing.PROSE for inner in leaves([text]))
-    return not (structured or forms.is_long(text) or forms.tells(text))
+    return not (structured or forms.is_long(text) or forms.has_prose(text))
 
 
 def facts_of(codec: Codec) -> SchemaFacts:
@@ -236,7 +236,7 @@ def facts_of(codec: Codec) -> SchemaFacts:
         return SchemaFacts({}, Names(0, 0))
     tree = etree.fromstring(codec.xsd().encode())
     count = Names(sum(1 for _ in tree.iter("{*}element")), sum(1 for _ in tree.iter("{*}attribute")))
-    return SchemaFacts(closed(tree, local(codec.name)), count)
+    return SchemaFacts(measure_fields(tree, local(codec.name)), count)
 
 
 def is_text(kind: Scalar) -> bool:

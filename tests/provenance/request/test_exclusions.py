@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from agentserver.provenance.evidence.destinations import destination
 from agentserver.provenance.request import languages
-from agentserver.provenance.request.asked import TrustedWords
-from agentserver.provenance.request.languages import foreign, vocabulary
+from agentserver.provenance.request.languages import find_common_words, is_foreign
 from agentserver.provenance.request.negations import LANGUAGES
-from agentserver.provenance.request.speech import silences
+from agentserver.provenance.request.speech import find_ignored_spans
+from agentserver.provenance.request.trusted_words import TrustedWords
 
 BOB = "bob@corp.com"
 
@@ -127,7 +127,7 @@ def test_two_marks_of_inches_quote_no_negation() -> None:
 
 def test_what_is_quoted_shows_no_language_and_an_address_no_word() -> None:
     assert not orders(f"no 'dela do artigo' mail para {BOB}")
-    assert vocabulary("see corp.com, de-vries@com.example") == frozenset()
+    assert find_common_words("see corp.com, de-vries@com.example") == frozenset()
 
 
 @given(
@@ -139,7 +139,7 @@ def test_one_word_of_its_own_language_keeps_an_exception(word: str, said: frozen
     for kind in kinds & languages._WORDS.keys():
         others = (words for other, words in languages._WORDS.items() if other not in kinds)
         own = languages._WORDS[kind].difference({word}, *others)
-        assert not any(foreign(word, kinds, said | {telling}) for telling in own)
+        assert not any(is_foreign(word, kinds, said | {telling}) for telling in own)
 
 
 @given(
@@ -167,7 +167,7 @@ def test_one_word_of_its_own_language_keeps_an_exception(word: str, said: frozen
 )
 def test_an_exception_only_takes_away(words: list[str]) -> None:
     text = " ".join(words)
-    found = silences(text)
+    found = find_ignored_spans(text)
     assert all(0 <= part.start < part.end <= len(text) for part in found.other)
     assert [*found.other] == sorted(found.other)
     if not any(word in text for word in ("no", "nicht", "n't", "ないで")):
@@ -181,7 +181,7 @@ def test_looking_for_exceptions_is_linear(piece: str, monkeypatch: pytest.Monkey
     looked: list[int] = []
     inner = languages.joins
     monkeypatch.setattr(
-        "agentserver.provenance.request.excepted.joins", lambda word: (looked.append(1), inner(word))[1]
+        "agentserver.provenance.request.exclusions.joins", lambda word: (looked.append(1), inner(word))[1]
     )
-    silences(f"nicht {piece * 2000}")
+    find_ignored_spans(f"nicht {piece * 2000}")
     assert len(looked) < 2000 * 40

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from agentserver.provenance import Mode, read_policy
 from agentserver.provenance.evidence.labels import Role, Standing
 from agentserver.provenance.policy.declarations import ArgumentRule, FieldRule
-from agentserver.provenance.policy.suggested import FieldForm, FieldShape, ListenerShape, suggest
+from agentserver.provenance.policy.suggestion import FieldForm, FieldShape, ListenerShape, suggest
 
 TEXT = FieldForm.TEXT
 

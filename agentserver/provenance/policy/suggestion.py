@@ -1,0 +1,195 @@
+"""Suggests a policy for undeclared listeners, as YAML for a person to edit.
+
+Suggestions follow from the types and recorded values of a listener, never from names. No recorded value is shown, and
+every line that types and forms do not prove is a comment.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from agentserver.provenance.evidence.labels import Role, Standing
+from agentserver.provenance.policy import forms
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+
+class FieldForm(StrEnum):
+    """Part of a field's type that affects the suggestion."""
+
+    TEXT = "text"
+    CHOICE = "one of a few words"
+    FLAG = "a truth value"
+    NUMBER = "a number"
+    TIME = "a moment"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldShape:
+    """Field of a payload.
+
+    Args:
+        path: the path without indices.
+        form: the form of its type.
+        values: its texts in recorded messages; only fields of form ``TEXT`` use them.
+    """
+
+    path: str
+    form: FieldForm
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerShape:
+    """Listener without a declaration.
+
+    Args:
+        name: the name of the listener.
+        takes: the fields of its payload, except those whose types declare roles.
+        says: the fields of its answers, except those whose types declare standings.
+        agent: whether a model speaks through it.
+    """
+
+    name: str
+    takes: tuple[FieldShape, ...] = ()
+    says: tuple[FieldShape, ...] = ()
+    agent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """Key of the suggestion; it is active if it is known, or if a key below it is."""
+
+    key: str
+    value: str = ""
+    why: str = ""
+    known: bool = True
+    below: tuple[_Line, ...] = ()
+
+    @property
+    def counts(self) -> bool:
+        return any(line.counts for line in self.below) if self.below and not self.known else self.known
+
+
+_ROLES: Final = {
+    FieldForm.CHOICE: Role.SELECTOR,
+    FieldForm.FLAG: Role.INERT,
+    FieldForm.NUMBER: Role.QUANTITY,
+    FieldForm.TIME: Role.TIME,
+}
+_HEAD: Final = (
+    "Check each line before use: it follows only from types and recorded values.",
+    "Lines that are commented out are uncertain. Choose, and remove the comment mark, also on the keys above.",
+)
+_SOURCE: Final = "a stranger's words; else put it under trusted, relays or inert"
+_SINK: Final = "judged as one; remove it if it has no effects"
+_AGENT: Final = "a model speaks: its words vouch for nothing"
+_WORD: Final = re.compile(r"[A-Za-z][\w.-]*")
+
+
+def suggest(listeners: Iterable[ListenerShape], about: str, *, mode: str = "") -> str:
+    """Suggest a policy that ``read_policy`` accepts, with a line for each listener under each possible key.
+
+    Args:
+        listeners: the undeclared listeners.
+        about: the purpose of the suggestion, written as its first comment.
+        mode: the mode of the whole policy; empty if it is declared already.
+    """
+    found = tuple(listeners)
+    tools = [one for one in found if not one.agent]
+    heads = (about, *_HEAD) if found else ("Of each listener something is declared.",)
+    lines = [_Line("mode", mode, "audit tells what would be refused")] if mode else []
+    lines += _list_names("sources", [one.name for one in tools], _SOURCE)
+    lines += _list_names("relays", [one.name for one in found if one.agent], _AGENT)
+    if tools:
+        lines.append(_Line("sinks", below=tuple(map(_suggest_sink, tools))))
+    fields = tuple(
+        _Line(_quote_key(one.name), known=False, below=tuple(map(_suggest_worth, one.says)))
+        for one in tools
+        if one.says
+    )
+    if fields:
+        lines.append(_Line("fields", known=False, below=fields))
+    told = [*(f"# {head}" for head in heads), *(text for line in lines for text in _format(line, ""))]
+    return "\n".join(told if lines else [*told, "{}"]) + "\n"
+
+
+def _list_names(key: str, names: Sequence[str], why: str) -> list[_Line]:
+    return (
+        [_Line(key, below=tuple(_Line(f"- {_quote_key(name)}", why=why) for name in names))] if names else []
+    )
+
+
+def _suggest_sink(listener: ListenerShape) -> _Line:
+    arguments = tuple(map(_suggest_role, listener.takes))
+    below = (_Line("arguments", known=False, below=arguments),) if arguments else ()
+    return _Line(_quote_key(listener.name), why=_SINK, below=below)
+
+
+def _suggest_role(field: FieldShape) -> _Line:
+    """Suggest the role of an argument, by its type or the form of its recorded values."""
+    if field.form is not FieldForm.TEXT:
+        return _Line(_quote_key(field.path), _ROLES[field.form], field.form)
+    seen = Counter(forms.role_of(value) for value in field.values)
+    many = sum(seen.values())
+    if seen[Role.DESTINATION]:
+        why = f"{seen[Role.DESTINATION]} of {_describe_values(many)} can receive something"
+        return _Line(_quote_key(field.path), Role.DESTINATION, why)
+    if many and seen[Role.SELECTOR] == many:
+        return _Line(_quote_key(field.path), Role.SELECTOR, f"one word in {_describe_values(many)}")
+    why = (
+        f"several words in {many - seen[Role.SELECTOR]} of {_describe_values(many)}"
+        if many
+        else "nothing recorded"
+    )
+    return _Line(_quote_key(field.path), Role.PAYLOAD, f"or destination, selector, inert: {why}", known=False)
+
+
+def _suggest_worth(field: FieldShape) -> _Line:
+    """Suggest the worth of a field, by its type or the form of its recorded values."""
+    if field.form is not FieldForm.TEXT:
+        return _Line(_quote_key(field.path), Standing.RECORD, field.form)
+    many = len(field.values)
+    prose = sum(forms.standing_of(field.path, value) is Standing.PROSE for value in field.values)
+    if prose:
+        return _Line(
+            _quote_key(field.path),
+            Standing.PROSE,
+            f"words, or what can receive, in {prose} of {_describe_values(many)}",
+        )
+    if many:
+        why = (
+            f"or prose, {{standing: record, id: KIND}}, directory, own: one word in {_describe_values(many)}"
+        )
+        return _Line(_quote_key(field.path), Standing.RECORD, why, known=False)
+    return _Line(
+        _quote_key(field.path), Standing.PROSE, "or record, directory, own: nothing recorded", known=False
+    )
+
+
+def _describe_values(count: int) -> str:
+    return f"{count} recorded value{'' if count == 1 else 's'}"
+
+
+def _format(line: _Line, indent: str, *, commented: bool = False) -> Iterator[str]:
+    """Format a key and the keys below it. Below an inactive key, lines get no comment mark of their own."""
+    marked = commented or not line.counts
+    before = indent if commented or not marked else f"{indent}# "
+    text = line.key if line.key.startswith("- ") else f"{line.key}:{' ' * bool(line.value)}{line.value}"
+    yield f"{before}{text}{'  # ' * bool(line.why)}{line.why}"
+    for inner in line.below:
+        yield from _format(inner, f"{before}  ", commented=marked)
+
+
+def _quote_key(name: str) -> str:
+    """Quote a name if YAML requires it."""
+    if _WORD.fullmatch(name) and name.lower() != "null":
+        return name
+    import yaml
+
+    return str(yaml.safe_dump(name, default_style='"', allow_unicode=True)).rstrip("\n")

@@ -57,7 +57,9 @@ def _translate_keys(written: YamlDocument, name: str) -> YamlDocument:
     for key, value in written.values.items():
         known = FOREIGN.get(key, key)
         if known in values:
-            raise PolicyError(f"{name}:{written.line_of((key,))}: {key} repeats another key; write {known} once")
+            raise PolicyError(
+                f"{name}:{written.line_of((key,))}: {key} repeats another key; write {known} once"
+            )
         values[known] = _PLANS.get(str(value).lower(), value) if key == "plan_mode" else value
         if known != key:
             _log.warning("%s:%d: %s became %s", name, written.line_of((key,)), key, known)

@@ -12,7 +12,7 @@ import anyio.to_thread
 import pytest
 
 from agentserver.config.code.tools import lock_path
-from agentserver.mcp.client import listeners, process
+from agentserver.mcp.client import connection, listeners, process
 from agentserver.mcp.client.connection import LostError
 from agentserver.mcp.client.listeners import TOO_LARGE
 from agentserver.payload.foreign.results import ToolData, ToolFailure, ToolLink, ToolResult
@@ -110,6 +110,7 @@ async def test_a_server_that_is_lost_too_often_is_given_up(project):
 
 async def test_a_call_that_cannot_be_sent_is_busy_before_its_deadline(project, monkeypatch):
     monkeypatch.setattr(listeners, "WAITING", 0.02)
+    monkeypatch.setattr(connection, "FIRST", 60.0)  # it is not given up meanwhile
     project.say(tools=", deadline: 60s")
     (project.root / "organism.yaml").write_text(
         (project.root / "organism.yaml")

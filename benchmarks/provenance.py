@@ -48,8 +48,8 @@ from agentserver.provenance import Call, Ledger, Mode, Observation, Policy, expl
 from agentserver.provenance.evidence.folding import fold_bytes
 from agentserver.provenance.evidence.index import SPAN
 from agentserver.provenance.evidence.labels import Role
+from agentserver.provenance.observations.untrusted import Untrusted
 from agentserver.provenance.policy.declarations import ArgumentRule, SinkRule
-from agentserver.provenance.seen.untrusted import Untrusted
 from agentserver.wire.envelope import Bounds
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from agentserver.cli.process import Format, JsonFormatter, Level, Logging, TextF
 from agentserver.config.yaml.secrets import MIN_LENGTH, RedactingFilter, Secrets
 from agentserver.provenance.evidence.labels import Call, Leaf, Mode
 from agentserver.provenance.explanation import explain, redact_verdict
+from agentserver.provenance.observations.derived import Later
 from agentserver.provenance.policy.declarations import Effect, Rule
-from agentserver.provenance.seen.derived import Later
 from agentserver.provenance.verdict import Decision, Finding, Verdict
 from agentserver.trace.terminal import Screen, Style, own_lines
 

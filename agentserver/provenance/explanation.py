@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 from agentserver.characters.printing import CUT, replace_unseen
 from agentserver.findings import Delegation, FindingFacts, Findings, RecordText, Telling, Trail, TrailHop
 from agentserver.provenance.evidence.leaves import text_of
+from agentserver.provenance.observations.derived import Later
 from agentserver.provenance.policy.declarations import Effect
-from agentserver.provenance.seen.derived import Later
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -25,10 +25,10 @@ from agentserver.provenance.judging.content import (
 )
 from agentserver.provenance.judging.delegation import find_delegation
 from agentserver.provenance.judging.destinations import check_destination, check_exits, check_halves
+from agentserver.provenance.observations.derived import Later
 from agentserver.provenance.policy import forms
 from agentserver.provenance.policy.declarations import Effect, PlanSource, Rule
 from agentserver.provenance.policy.paths import means
-from agentserver.provenance.seen.derived import Later
 from agentserver.provenance.verdict import Decision, Verdict
 
 if TYPE_CHECKING:

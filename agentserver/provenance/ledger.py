@@ -18,17 +18,16 @@ from agentserver.provenance.evidence.destinations import destination
 from agentserver.provenance.evidence.folding import fold
 from agentserver.provenance.evidence.labels import Hop, Leaf, Observation, Standing, Text, TextOrigin
 from agentserver.provenance.evidence.leaves import text_of
-from agentserver.provenance.planned.recording import leaves_of, recorded
-from agentserver.provenance.planned.records import RecordIndex
+from agentserver.provenance.observations.assessed import AssessedLeaf, AssessedOutput
+from agentserver.provenance.observations.echoes import Echoes
+from agentserver.provenance.observations.laid_out import taken_apart
+from agentserver.provenance.observations.records import FEW, Records
+from agentserver.provenance.observations.relayed import Relayed, Relays
+from agentserver.provenance.observations.untrusted import SLICE, Untrusted
+from agentserver.provenance.plans.records import RecordIndex, group_by_observation, record_observation
 from agentserver.provenance.policy import forms
 from agentserver.provenance.policy.plan import AllowedStep, Plan, dump_plan, load_plan
 from agentserver.provenance.request.trusted_words import TrustedWords
-from agentserver.provenance.seen.assessed import AssessedLeaf, AssessedOutput
-from agentserver.provenance.seen.echoes import Echoes
-from agentserver.provenance.seen.laid_out import taken_apart
-from agentserver.provenance.seen.records import FEW, Records
-from agentserver.provenance.seen.relayed import Relayed, Relays
-from agentserver.provenance.seen.untrusted import SLICE, Untrusted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -37,8 +36,8 @@ if TYPE_CHECKING:
     from agentserver.provenance.evidence.labels import Call
     from agentserver.provenance.evidence.values import Table
     from agentserver.provenance.evidence.words import WordIndex
+    from agentserver.provenance.observations.assessed import RecentOutputs
     from agentserver.provenance.policy.declarations import FieldRule, ListenerClass, Policy
-    from agentserver.provenance.seen.assessed import RecentOutputs
 
 
 _SEARCH_WORDS: Final = re.compile(r"[^\W_]{4,}(?!\w*:)")
@@ -201,7 +200,7 @@ class Ledger:
         answers = seen.answers
         if answers is None:
             answers = plan.find_answered(self, seen.source, seen.arguments)
-        return recorded(self.recorded, seen, answers, kept, self.asked)
+        return record_observation(self.recorded, seen, answers, kept, self.asked)
 
     def confide(self, policy: Policy, seen: Observation) -> Ledger:
         """Add the private content of a listener's output, regardless of its author."""
@@ -251,7 +250,7 @@ class Ledger:
             "texts": [text.dump() for text in self.texts[len(before.texts) :]],
             "records": [text.dump() for text in self.records.entries[len(before.records.entries) :]],
             "relayed": [one.dump() for one in self.relays.entries[len(before.relays.entries) :]],
-            "sayings": self.recorded.since(before.recorded),
+            "sayings": self.recorded.dump_since(before.recorded),
             "private": self.private.since(before.private),
         }
 
@@ -278,7 +277,7 @@ class Ledger:
             ledger,
             untrusted=untrusted,
             records=Records().add(records, untrusted),
-            recorded=RecordIndex.load(sayings, leaves_of((*texts, *records)) if sayings else {}),
+            recorded=RecordIndex.load(sayings, group_by_observation((*texts, *records)) if sayings else {}),
             relays=Relays().add([Relayed.load(one) for one in data["relayed"]]),
             dismissed=frozenset(data["dismissed"]),
             overflow=data["overflow"],

@@ -20,8 +20,8 @@ from agentserver.provenance.evidence.index import SPAN
 from agentserver.provenance.evidence.inventory import SCHEME, ValueKind, values
 from agentserver.provenance.evidence.leaves import typed, yearless
 from agentserver.provenance.evidence.words import HEAD, lead_of, standing
+from agentserver.provenance.observations.untrusted import kind_key, whole_key
 from agentserver.provenance.request.spellings import join_groups
-from agentserver.provenance.seen.untrusted import kind_key, whole_key
 from agentserver.provenance.verdict import Evidence
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from agentserver.provenance.evidence.labels import Hop, Text
     from agentserver.provenance.evidence.words import WordIndex
     from agentserver.provenance.ledger import Ledger
-    from agentserver.provenance.seen.untrusted import Untrusted, Wrapped
+    from agentserver.provenance.observations.untrusted import Untrusted, Wrapped
 
 VALUES: Final = 512
 """Maximum values of one argument that are looked up. More of them count as evidence that cannot be checked."""

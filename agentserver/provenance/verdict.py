@@ -7,8 +7,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from agentserver.provenance.evidence.labels import Mode
+from agentserver.provenance.observations.derived import Later
 from agentserver.provenance.policy.declarations import Effect
-from agentserver.provenance.seen.derived import Later
 
 if TYPE_CHECKING:
     from agentserver.findings import Delegation

@@ -16,7 +16,7 @@ import yaml
 from agentserver.provenance.policy.plan_file import read_plan
 
 if TYPE_CHECKING:
-    from agentserver.provenance.planned.arguments import AllowedStep
+    from agentserver.provenance.plans.arguments import AllowedStep
     from benchmarks.agentdojo.variations.guise import Guise
 
 PLANS = Path(__file__).with_name("plans.yaml")

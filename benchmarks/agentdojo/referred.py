@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from agentserver.guards.lineage.view.hiding import vouched
 from agentserver.provenance.evidence.authority import mention
 from agentserver.provenance.evidence.leaves import leaves, text_of, typed, typed_in
-from agentserver.provenance.seen.untrusted import whole_key
+from agentserver.provenance.observations.untrusted import whole_key
 from benchmarks.agentdojo.defences import Planned
 from benchmarks.agentdojo.variations.authors import shape
 

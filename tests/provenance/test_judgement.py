@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentserver.provenance.evidence.labels import Call, Leaf, Mode, Role, Standing
-from agentserver.provenance.planned.arguments import AllowedStep, Exactly
+from agentserver.provenance.plans.arguments import AllowedStep, Literal
 from agentserver.provenance.policy.declarations import (
     ArgumentRule,
     Effect,
@@ -226,7 +226,7 @@ def test_an_action_that_nobody_asked_for_is_refused_once_tainted() -> None:
 
 def test_a_typed_plan_fixes_sinks_and_arguments_and_cannot_come_late() -> None:
     scene = Scenario(query="do as planned")
-    planned = scene.ledger.adopt((AllowedStep("send_email", (("to", Exactly("bob@corp.com")),)),))
+    planned = scene.ledger.adopt((AllowedStep("send_email", (("to", Literal("bob@corp.com")),)),))
     assert planned is not None
     scene.ledger = planned
     assert not scene.rules("send_email", to="bob@corp.com", body="x")

@@ -9,18 +9,18 @@ from typing import Annotated
 from annotated_types import Ge, Le, MaxLen, MinLen
 
 from agentserver.payload.xmlify import xmlify
-from agentserver.provenance.planned.arguments import (
+from agentserver.provenance.plans.arguments import (
     AllowedStep,
-    Anything,
+    AnyValue,
     Condition,
-    Exactly,
+    DateOffset,
     FieldOf,
-    InTrustedWords,
     Kind,
+    Literal,
     OneOf,
-    Shifted,
+    RequestedValue,
 )
-from agentserver.provenance.planned.moments import duration
+from agentserver.provenance.plans.moments import parse_duration
 
 __all__ = ["Plan", "PlanArgument", "PlanCondition", "PlanField", "PlanLeaf", "PlanStep"]
 
@@ -146,15 +146,15 @@ def steps(plan: Plan) -> tuple[AllowedStep, ...]:
 
 def _kind(argument: PlanArgument) -> Kind:
     if argument.anything:
-        return Anything()
-    every: list[Kind] = [*map(Exactly, argument.values), *map(_field, argument.fields)]
+        return AnyValue()
+    every: list[Kind] = [*map(Literal, argument.values), *map(_field, argument.fields)]
     if argument.said:
-        every.append(InTrustedWords())
+        every.append(RequestedValue())
     base = every[0] if len(every) == 1 else OneOf(tuple(every))
     if not argument.later:
         return base
-    length = duration(argument.later)
-    return OneOf(()) if length is None else Shifted(base, length)
+    length = parse_duration(argument.later)
+    return OneOf(()) if length is None else DateOffset(base, length)
 
 
 def _field(said: PlanField) -> FieldOf:
@@ -163,5 +163,5 @@ def _field(said: PlanField) -> FieldOf:
 
 def _condition(said: PlanCondition) -> Condition:
     leaves = (FieldOf(each.field, each.of, each.step) for each in said.leaves)
-    every: tuple[Kind, ...] = (*map(Exactly, said.values), *leaves)
+    every: tuple[Kind, ...] = (*map(Literal, said.values), *leaves)
     return Condition(said.field, every[0] if len(every) == 1 else OneOf(every), said.has)

@@ -15,7 +15,7 @@ from agentserver.guards.lineage import plan as lineage_plan
 from agentserver.guards.lineage.reading import words
 from agentserver.provenance.evidence.folding import fold_bytes
 from agentserver.provenance.evidence.labels import Mode
-from agentserver.provenance.planned.wording import sentences
+from agentserver.provenance.plans.descriptions import describe_steps
 from agentserver.provenance.policy.declarations import PlanSource
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from agentserver.guards.lineage.reach import Reach
     from agentserver.guards.lineage.reading import Readings, Said
     from agentserver.guards.lineage.trusted import Trusted
-    from agentserver.provenance.planned.arguments import AllowedStep
+    from agentserver.provenance.plans.arguments import AllowedStep
 
 HEAD = "The plan of this conversation. These calls will run without another question, and no others:"
 EMPTY = "The plan of this conversation: no sink may be used at all."
@@ -106,10 +106,10 @@ class Planning:
         return any(step.sink == proposal.to and step.times is not None for step in plan.steps)
 
     def _question(self, steps: tuple[AllowedStep, ...]) -> Verdict:
-        told = "\n".join((HEAD, *sentences(steps, self._redact))) if steps else EMPTY
+        told = "\n".join((HEAD, *describe_steps(steps, self._redact))) if steps else EMPTY
         if self._trusted.policy.mode is Mode.AUDIT:
             return Noted(told)
-        about = sha256(repr(sentences(steps)).encode("utf-8", "surrogatepass"))
+        about = sha256(repr(describe_steps(steps)).encode("utf-8", "surrogatepass"))
         return NeedsApproval(told, (about.hexdigest(),))
 
     def _lost(self, memory: Memory, planner: str, thread: str) -> str:

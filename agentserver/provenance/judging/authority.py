@@ -16,8 +16,8 @@ from agentserver.provenance.evidence.labels import Role, Standing
 from agentserver.provenance.evidence.leaves import typed, yearless
 from agentserver.provenance.evidence.words import head_of, lead_of, standing
 from agentserver.provenance.exits import is_in_selected_record
+from agentserver.provenance.observations.untrusted import kind_key
 from agentserver.provenance.policy.paths import means, strip_indices
-from agentserver.provenance.seen.untrusted import kind_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -24,7 +24,7 @@ from agentserver.provenance.library.compat import IFCPolicy, TaintStore, TaintVi
 from agentserver.provenance.verdict import Decision
 
 if TYPE_CHECKING:
-    from agentserver.provenance.planned.arguments import AllowedStep
+    from agentserver.provenance.plans.arguments import AllowedStep
     from agentserver.provenance.policy.declarations import Policy
     from agentserver.provenance.verdict import Verdict
 

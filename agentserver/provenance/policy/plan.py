@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from agentserver.provenance.evidence.labels import Role
 from agentserver.provenance.evidence.leaves import text_of
-from agentserver.provenance.planned.arguments import AllowedStep, Anything, dump, load, moved_step
-from agentserver.provenance.planned.granting import PlanGrounds, named
-from agentserver.provenance.planned.wording import phrase
+from agentserver.provenance.plans.arguments import AllowedStep, AnyValue, dump_step, load_step, shift_step
+from agentserver.provenance.plans.descriptions import describe_kind
+from agentserver.provenance.plans.grants import PlanGrounds, find_kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from agentserver.provenance.evidence.labels import Call, Leaf
-    from agentserver.provenance.planned.granting import SaidAndRecorded
+    from agentserver.provenance.plans.grants import PlanLedger
 
 __all__ = ["AllowedStep", "Plan", "dump_plan", "load_plan"]
 
@@ -56,11 +56,11 @@ class Plan:
         """
         if queries <= self.queries:
             return None
-        more = (moved_step(step, len(self.steps)) for step in steps)
+        more = (shift_step(step, len(self.steps)) for step in steps)
         return replace(self, steps=(*self.steps, *more), queries=queries)
 
     def find_objection(
-        self, call: Call, ledger: SaidAndRecorded, role: Callable[[Leaf], Role] | None = None
+        self, call: Call, ledger: PlanLedger, role: Callable[[Leaf], Role] | None = None
     ) -> str | None:
         """Find the reason why a call does not fit the plan, or ``None``.
 
@@ -81,7 +81,7 @@ class Plan:
             reason = reason or misfit or ""
         return spent or reason or "the plan has no such step"
 
-    def warrants(self, ledger: SaidAndRecorded, call: Call, leaf: Leaf) -> str | None:
+    def warrants(self, ledger: PlanLedger, call: Call, leaf: Leaf) -> str | None:
         """Explain why the plan sanctions an argument of a call; ``None`` if it does not.
 
         It does if the whole call fits a step that names the argument by a literal, the request's words or a leaf. An
@@ -89,15 +89,15 @@ class Plan:
         """
         grounds = self._grounds(ledger)
         for _, step in self._steps_for(call):
-            kind = named(step, leaf.path)
-            found = None if kind is None else grounds.granted_each(kind, leaf.value)
+            kind = find_kind(step, leaf.path)
+            found = None if kind is None else grounds.match_list(kind, leaf.value)
             others = (other for other in _given_arguments(call) if other is not leaf)
             fits = found is not None and all(grounds.fits(step, other) for other in others)
-            if fits and found is not None and not isinstance(found, Anything):
-                return phrase(found)
+            if fits and found is not None and not isinstance(found, AnyValue):
+                return describe_kind(found)
         return None
 
-    def count_call(self, call: Call, ledger: SaidAndRecorded) -> Plan:
+    def count_call(self, call: Call, ledger: PlanLedger) -> Plan:
         """Count a call against its step, if the step's number of calls is bounded."""
         grounds = self._grounds(ledger)
         fitting = [
@@ -113,13 +113,11 @@ class Plan:
         )
         return replace(self, used=tuple(sorted({**used, number: used.get(number, 0) + 1}.items())))
 
-    def find_answered(
-        self, ledger: SaidAndRecorded, source: str, arguments: tuple[Leaf, ...]
-    ) -> tuple[int, ...]:
+    def find_answered(self, ledger: PlanLedger, source: str, arguments: tuple[Leaf, ...]) -> tuple[int, ...]:
         """Find the numbers, from 1, of the steps that a call fits, so that its answer belongs to them."""
-        return self._grounds(ledger).answered(source, arguments)
+        return self._grounds(ledger).matching_steps(source, arguments)
 
-    def _grounds(self, ledger: SaidAndRecorded) -> PlanGrounds:
+    def _grounds(self, ledger: PlanLedger) -> PlanGrounds:
         return PlanGrounds(ledger.asked, ledger.recorded, self.steps)
 
     def _steps_for(self, call: Call) -> Iterator[tuple[int, AllowedStep]]:
@@ -134,7 +132,7 @@ def dump_plan(plan: Plan | None) -> dict[str, Any]:
     """Serialise a plan, or its absence, as plain data."""
     known = plan or Plan()
     return {
-        "steps": list(map(dump, known.steps)),
+        "steps": list(map(dump_step, known.steps)),
         "planned": plan is not None,
         "plan": [known.queries, [list(pair) for pair in known.used]],
     }
@@ -145,7 +143,9 @@ def load_plan(data: Mapping[str, Any]) -> Plan | None:
     if not data["planned"]:
         return None
     queries, used = data["plan"]
-    return Plan(tuple(map(load, data["steps"])), queries, tuple((number, count) for number, count in used))
+    return Plan(
+        tuple(map(load_step, data["steps"])), queries, tuple((number, count) for number, count in used)
+    )
 
 
 def _given_arguments(call: Call) -> Iterator[Leaf]:
@@ -158,10 +158,10 @@ def _find_misfits(
 ) -> Iterator[str]:
     """Find the reasons why a call does not fit a step."""
     for leaf in _given_arguments(call):
-        kind = named(step, leaf.path)
+        kind = find_kind(step, leaf.path)
         if kind is None:
             decides = None if role is None else role(leaf)
-            if not step.rest and decides not in _SAID:
+            if decides not in _SAID:
                 yield f"the plan names no '{leaf.path}'{_DECIDES.get(decides, '')}"
-        elif grounds.granted_each(kind, leaf.value) is None:
-            yield f"the plan fixes '{leaf.path}': {phrase(kind)}"
+        elif grounds.match_list(kind, leaf.value) is None:
+            yield f"the plan fixes '{leaf.path}': {describe_kind(kind)}"

@@ -20,19 +20,19 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
-from agentserver.provenance.planned.arguments import (
+from agentserver.provenance.plans.arguments import (
     DEPTH,
     AllowedStep,
-    Anything,
+    AnyValue,
     Condition,
-    Exactly,
+    DateOffset,
     FieldOf,
-    InTrustedWords,
     Kind,
+    Literal,
     OneOf,
-    Shifted,
+    RequestedValue,
 )
-from agentserver.provenance.planned.moments import duration
+from agentserver.provenance.plans.moments import parse_duration
 from agentserver.provenance.policy.file import PolicyError, read_yaml
 
 if TYPE_CHECKING:
@@ -99,11 +99,11 @@ class _Reader:
             raise self._error(loc, f"more than {DEPTH} kinds inside one another")
         match value:
             case "any":
-                return Anything()
+                return AnyValue()
             case "said":
-                return InTrustedWords()
+                return RequestedValue()
             case str():
-                return Exactly(value)
+                return Literal(value)
             case list():
                 every = (self.kind(inner, (*loc, at), depth + 1) for at, inner in enumerate(value))
                 return OneOf(tuple(every))
@@ -120,16 +120,16 @@ class _Reader:
             )
         self._mapping(value, loc, _FORMS[form], "")
         if form == "is":
-            return Exactly(self._text(value["is"], (*loc, "is"), "'is' is a text"))
+            return Literal(self._text(value["is"], (*loc, "is"), "'is' is a text"))
         if form == "after":
-            length = duration(self._text(value["after"], (*loc, "after"), "'after' is a duration"))
+            length = parse_duration(self._text(value["after"], (*loc, "after"), "'after' is a duration"))
             if length is None:
                 raise self._error(
                     (*loc, "after"), f"'{value['after']}' is no duration; write '2 days' or 'PT90M'"
                 )
             if "from" not in value:
                 raise self._error(loc, "'after' needs 'from', the date that it counts from")
-            return Shifted(self.kind(value["from"], (*loc, "from"), depth + 1), length)
+            return DateOffset(self.kind(value["from"], (*loc, "from"), depth + 1), length)
         return self._field(value, loc, form, depth)
 
     def _field(self, value: dict[str, Any], loc: Loc, form: str, depth: int) -> FieldOf:
@@ -189,7 +189,7 @@ def _read_whole(text: str) -> int:
 
 def _is_literal(kind: Kind) -> bool:
     every = kind.kinds if isinstance(kind, OneOf) else (kind,)
-    return all(isinstance(each, Exactly) for each in every)
+    return all(isinstance(each, Literal) for each in every)
 
 
 def _describe_unknown(key: str, known: Iterable[str]) -> str:

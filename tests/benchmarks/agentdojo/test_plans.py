@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agentserver.provenance.planned.arguments import Exactly, FieldOf, Kind, OneOf, Shifted
+from agentserver.provenance.plans.arguments import DateOffset, FieldOf, Kind, Literal, OneOf
 from benchmarks.agentdojo import plans
 from benchmarks.agentdojo.variations import renaming
 from benchmarks.agentdojo.variations.guise import Guise
@@ -22,7 +22,7 @@ def related(kind: Kind) -> list[FieldOf]:
     """The relations in a kind."""
     if isinstance(kind, OneOf):
         return [found for inner in kind.kinds for found in related(inner)]
-    if isinstance(kind, Shifted):
+    if isinstance(kind, DateOffset):
         return related(kind.base)
     return [kind] if isinstance(kind, FieldOf) else []
 
@@ -63,11 +63,11 @@ def test_joined_tasks_count_their_steps_on() -> None:
     steps = plans.plan("slack", "user_task_20", Guise())
     address = next(step.kind("user_email") for step in steps if step.sink == "invite_user_to_slack")
     assert isinstance(address, FieldOf)
-    assert steps[address.step - 1].kind("url") == Exactly("www.dora-website.com")
+    assert steps[address.step - 1].kind("url") == Literal("www.dora-website.com")
 
 
 def test_a_day_is_each_of_its_minutes() -> None:
     (step,) = plans.plan("travel", "user_task_1", Guise())
     assert isinstance(every := step.kind("start_time"), OneOf)
-    assert {Exactly("2025-01-02 00:00"), Exactly("2025-01-02 23:59")} <= {*every.kinds}
+    assert {Literal("2025-01-02 00:00"), Literal("2025-01-02 23:59")} <= {*every.kinds}
     assert not [kind for kind in every.kinds if not kind.text.startswith("2025-01-02")]  # type: ignore[union-attr]

@@ -35,8 +35,8 @@ from agentserver.hygiene.simple_types import Lexical
 from agentserver.payload.xmlify import PayloadError
 from agentserver.provenance import Call, Ledger, Mode, Observation, Policy, judge, leaves
 from agentserver.provenance.evidence.labels import Role, Standing
+from agentserver.provenance.observations import relayed
 from agentserver.provenance.policy.declarations import Effect, PlanSource, Rule, SinkRule
-from agentserver.provenance.seen import relayed
 from tests.core.paper import Ask, Note, Paper, errors, listener, rules
 
 

@@ -10,10 +10,10 @@ from agentserver.core.pieces import whole
 from agentserver.provenance.evidence import authority
 from agentserver.provenance.evidence.labels import Mode
 from agentserver.provenance.judging import authority as judging
+from agentserver.provenance.observations import untrusted
 from agentserver.provenance.policy.declarations import Policy
 from agentserver.provenance.request import trusted_words
 from agentserver.provenance.request.trusted_words import TrustedWords
-from agentserver.provenance.seen import untrusted
 from tests.core.paper import Ask, Note, Paper, listener
 from tests.guards.lineage.watched import watched
 

@@ -27,10 +27,10 @@ from agentserver.payload.fields.lexical import ScalarKind
 from agentserver.payload.names import local
 from agentserver.provenance.evidence.labels import Leaf, Standing
 from agentserver.provenance.evidence.leaves import leaves, text_of
+from agentserver.provenance.observations.untrusted import whole_key
 from agentserver.provenance.policy import forms
 from agentserver.provenance.policy.paths import means
 from agentserver.provenance.policy.quarantine import measure_fields
-from agentserver.provenance.seen.untrusted import whole_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

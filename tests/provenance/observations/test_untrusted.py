@@ -19,10 +19,10 @@ from agentserver.provenance.evidence.inventory import scanned, values, written
 from agentserver.provenance.evidence.labels import Hop, Standing, Text, TextOrigin
 from agentserver.provenance.evidence.leaves import typed_in
 from agentserver.provenance.evidence.values import Table
-from agentserver.provenance.seen import untrusted as bounds
-from agentserver.provenance.seen.derived import Derived
-from agentserver.provenance.seen.relayed import Relayed, Relays
-from agentserver.provenance.seen.untrusted import Untrusted, Values, Wrapped, whole_key
+from agentserver.provenance.observations import untrusted as bounds
+from agentserver.provenance.observations.derived import Derived
+from agentserver.provenance.observations.relayed import Relayed, Relays
+from agentserver.provenance.observations.untrusted import Untrusted, Values, Wrapped, whole_key
 
 PIECES = st.one_of(
     st.sampled_from(
@@ -205,7 +205,7 @@ def test_an_array_of_places_is_the_list(body: str) -> None:
 def test_a_long_way_back_is_no_deep_recursion() -> None:
     known: Derived[int, int] = Derived(0)
     for count in range(1, 4 * sys.getrecursionlimit()):
-        known = known.grown(count)
+        known = known.extend_to(count)
     items = range(known.count)
     assert known.of(items, lambda made, more: made + len(more)) == len(items)
 
@@ -220,8 +220,8 @@ def test_each_text_is_looked_through_once() -> None:
 
     known: Derived[int, int] = Derived(0)
     for count in range(1, 101):
-        known = known.grown(count)
-        thought = known.grown(count + 1)
+        known = known.extend_to(count)
+        thought = known.extend_to(count + 1)
         if count % 10 == 0:
             assert thought.of(range(count + 1), extend) == count + 1
     assert sum(looked) == 100 + 10  # the thoughts that were forgotten hold one each
@@ -236,12 +236,12 @@ def test_the_index_of_a_thought_is_taken_when_the_same_comes_true() -> None:
         return (*made, *more)
 
     known: Derived[str, tuple[str, ...]] = Derived(())
-    assert known.grown(2).of(["a", "b"], extend, str.lower) == ("a", "b")
-    same = known.grown(2)
+    assert known.extend_to(2).of(["a", "b"], extend, str.lower) == ("a", "b")
+    same = known.extend_to(2)
     assert same.of(["A", "B"], extend, str.lower) == ("a", "b")
     assert looked == ["a", "b"]
-    assert same.grown(3).of(["A", "B", "C"], extend, str.lower) == ("a", "b", "C")
-    assert known.grown(2).of(["a", "x"], extend, str.lower) == ("a", "x")
+    assert same.extend_to(3).of(["A", "B", "C"], extend, str.lower) == ("a", "b", "C")
+    assert known.extend_to(2).of(["a", "x"], extend, str.lower) == ("a", "x")
     assert looked == ["a", "b", "C", "a", "x"]
 
 
@@ -253,11 +253,11 @@ def test_a_thought_that_goes_on_is_taken_as_a_whole() -> None:
         return made + len(more)
 
     known: Derived[str, int] = Derived(0)
-    thought = known.grown(1)
-    assert thought.grown(2).of(["a", "b"], extend, str) == 2
-    arrived = known.grown(1)
+    thought = known.extend_to(1)
+    assert thought.extend_to(2).of(["a", "b"], extend, str) == 2
+    arrived = known.extend_to(1)
     assert arrived.of(["a"], extend, str) == 1
-    assert arrived.grown(2).of(["a", "b"], extend, str) == 2
+    assert arrived.extend_to(2).of(["a", "b"], extend, str) == 2
     assert looked == ["a", "b"]
 
 

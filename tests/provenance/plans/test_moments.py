@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentserver.provenance.planned.moments import duration, earlier, moment, simultaneous, spoken
+from agentserver.provenance.plans.moments import (
+    format_duration,
+    is_same_moment,
+    parse_duration,
+    parse_moment,
+    subtract,
+)
 
 
 @pytest.mark.parametrize(
@@ -25,17 +31,17 @@ from agentserver.provenance.planned.moments import duration, earlier, moment, si
     ],
 )
 def test_a_duration_has_two_spellings(text: str, length: timedelta) -> None:
-    assert duration(text) == length
+    assert parse_duration(text) == length
 
 
 @pytest.mark.parametrize("text", ["", "P", "PT", "1 month", "P1M", "P1Y", "two days", "2 days later", "2"])
 def test_what_has_no_length_is_no_duration(text: str) -> None:
-    assert duration(text) is None
+    assert parse_duration(text) is None
 
 
 @given(st.integers(min_value=-(10**8), max_value=10**8))
 def test_a_duration_is_read_back_from_its_words(seconds: int) -> None:
-    assert duration(spoken(timedelta(seconds=seconds))) == timedelta(seconds=seconds)
+    assert parse_duration(format_duration(timedelta(seconds=seconds))) == timedelta(seconds=seconds)
 
 
 @pytest.mark.parametrize(
@@ -53,18 +59,18 @@ def test_a_duration_is_read_back_from_its_words(seconds: int) -> None:
     ],
 )
 def test_a_moment_is_read_strictly(text: str, read: object) -> None:
-    assert moment(text) == read
+    assert parse_moment(text) == read
 
 
 def test_a_moment_is_moved_within_its_form() -> None:
-    assert earlier(date(2024, 5, 16), timedelta(days=1)) == date(2024, 5, 15)
-    assert earlier(date(2024, 5, 16), timedelta(hours=1)) is None
-    assert earlier(time(10), timedelta(hours=1)) == time(9)
-    assert earlier(time(0, 30), timedelta(hours=1)) is None
-    assert earlier(date(1, 1, 1), timedelta(days=1)) is None
+    assert subtract(date(2024, 5, 16), timedelta(days=1)) == date(2024, 5, 15)
+    assert subtract(date(2024, 5, 16), timedelta(hours=1)) is None
+    assert subtract(time(10), timedelta(hours=1)) == time(9)
+    assert subtract(time(0, 30), timedelta(hours=1)) is None
+    assert subtract(date(1, 1, 1), timedelta(days=1)) is None
 
 
 def test_a_date_is_its_midnight_and_no_other_time_of_that_day() -> None:
-    assert simultaneous(date(2024, 5, 16), datetime(2024, 5, 16))
-    assert not simultaneous(date(2024, 5, 16), datetime(2024, 5, 16, 10))
-    assert not simultaneous(time(), date(2024, 5, 16))
+    assert is_same_moment(date(2024, 5, 16), datetime(2024, 5, 16))
+    assert not is_same_moment(date(2024, 5, 16), datetime(2024, 5, 16, 10))
+    assert not is_same_moment(time(), date(2024, 5, 16))

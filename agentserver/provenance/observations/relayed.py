@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from agentserver.provenance.evidence.folding import fold_bytes
 from agentserver.provenance.evidence.index import SPAN, Index
 from agentserver.provenance.evidence.labels import Hop
-from agentserver.provenance.seen.derived import Derived
+from agentserver.provenance.observations.derived import Derived
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,7 +65,7 @@ class Relays:
         if not more or size > RELAYED:
             return self
         entries = (*self.entries, *more)
-        spans = self._spans.grown(len(entries))
+        spans = self._spans.extend_to(len(entries))
         if size // SLICE > self.size // SLICE:
             spans.of(entries, _indexed)
         return Relays(entries, size, spans)

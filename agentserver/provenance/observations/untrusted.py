@@ -24,7 +24,7 @@ from agentserver.provenance.evidence.inventory import Value, ValueKind, closing,
 from agentserver.provenance.evidence.leaves import typed_in
 from agentserver.provenance.evidence.values import Table
 from agentserver.provenance.evidence.words import WordIndex
-from agentserver.provenance.seen.derived import Derived
+from agentserver.provenance.observations.derived import Derived
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -241,13 +241,13 @@ class Untrusted:
             more,
             size,
             self.size if self.made else self.indexed,
-            self._spans.grown(count),
-            self._values.grown(count),
-            self._places.grown(count),
-            self._words.grown(count),
-            self._wrapped.grown(count),
-            self._offers.grown(count),
-            self._kinds.grown(count),
+            self._spans.extend_to(count),
+            self._values.extend_to(count),
+            self._places.extend_to(count),
+            self._words.extend_to(count),
+            self._wrapped.extend_to(count),
+            self._offers.extend_to(count),
+            self._kinds.extend_to(count),
         )
 
     def followed(self, texts: Sequence[Text]) -> Untrusted:

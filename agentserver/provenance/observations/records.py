@@ -14,9 +14,9 @@ from agentserver.provenance.evidence.inventory import scanned, written
 from agentserver.provenance.evidence.labels import Standing
 from agentserver.provenance.evidence.leaves import typed
 from agentserver.provenance.evidence.words import WordIndex
+from agentserver.provenance.observations.derived import Derived
+from agentserver.provenance.observations.untrusted import Untrusted
 from agentserver.provenance.policy.paths import strip_indices
-from agentserver.provenance.seen.derived import Derived
-from agentserver.provenance.seen.untrusted import Untrusted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -93,9 +93,9 @@ class Records:
             entries,
             known,
             len(self.entries) if made else self.indexed,
-            self._chunks.grown(count),
-            self._words.grown(count),
-            self._places.grown(count),
+            self._chunks.extend_to(count),
+            self._words.extend_to(count),
+            self._places.extend_to(count),
         )
 
     def followed(self, texts: Sequence[Text], untrusted: Untrusted) -> Records:

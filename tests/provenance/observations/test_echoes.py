@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from agentserver.provenance import Ledger, Observation, Policy, leaves
 from agentserver.provenance.evidence.labels import Standing
+from agentserver.provenance.observations.echoes import Echoes
 from agentserver.provenance.policy.declarations import FieldRule
-from agentserver.provenance.seen.echoes import Echoes
 
 POLICY = Policy(sources=("contacts",), fields=(FieldRule("contacts", "address", Standing.DIRECTORY),))
 

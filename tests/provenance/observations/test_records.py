@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from agentserver.provenance.evidence.destinations import destination
 from agentserver.provenance.evidence.labels import Standing, Text, TextOrigin
+from agentserver.provenance.observations.records import Records
 from agentserver.provenance.policy.declarations import Policy
-from agentserver.provenance.seen.records import Records
 from tests.provenance.scenes import Scenario, desk
 
 

@@ -9,10 +9,10 @@ from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from agentserver.provenance import Ledger
-from agentserver.provenance.planned import records
-from agentserver.provenance.planned.arguments import dump, load
+from agentserver.provenance.plans import records
+from agentserver.provenance.plans.arguments import dump_step, load_step
 from agentserver.provenance.policy.plan_file import PlanError, read_plan
-from tests.provenance.planned.scene import CONTACTS, Planned
+from tests.provenance.plans.scene import CONTACTS, Planned
 
 KIM = """
 - sink: send
@@ -95,7 +95,7 @@ def test_the_standing_of_a_leaf_does_not_count() -> None:
 def test_a_relay_says_nothing_that_a_plan_could_name() -> None:
     from dataclasses import replace
 
-    from tests.provenance.planned.scene import POLICY
+    from tests.provenance.plans.scene import POLICY
 
     scene = Planned(KIM, policy=replace(POLICY, relays=("contacts",), trusted=())).read("contacts", CONTACTS)
     assert scene.warrant("send", "to", to="kim@corp.example") is None
@@ -199,7 +199,7 @@ def test_a_date_of_the_words_and_a_duration() -> None:
 
 def test_a_value_of_the_words() -> None:
     scene = Planned("- {sink: send, arguments: {to: said}}", "write to bob@corp.example and to Kim")
-    assert scene.warrant("send", "to", to="bob@corp.example") == "a value of the request's own words"
+    assert scene.warrant("send", "to", to="bob@corp.example") == "a value from the request"
     assert scene.warrant("send", "to", to="kim")
     assert not scene.warrant("send", "to", to="ob@corp.example")
     assert not scene.warrant("send", "to", to="eve@evil.example")
@@ -262,7 +262,7 @@ def test_anything_is_left_to_lineage() -> None:
 def test_the_deny_list_stands_above_a_plan() -> None:
     from dataclasses import replace
 
-    from tests.provenance.planned.scene import POLICY
+    from tests.provenance.plans.scene import POLICY
 
     scene = Planned(KIM, policy=replace(POLICY, deny=("kim@corp.example",))).read("contacts", CONTACTS)
     assert not scene.allowed("send", to="kim@corp.example")
@@ -383,7 +383,7 @@ def test_all_of_it_is_kept() -> None:
     back = Ledger.load(json.loads(json.dumps(scene.ledger.dump())))
     assert back.dump() == scene.ledger.dump()
     assert back.plan == scene.ledger.plan
-    assert list(back.recorded.leaves.since(0)) == list(scene.ledger.recorded.leaves.since(0))
+    assert list(back.recorded.leaves.items_from(0)) == list(scene.ledger.recorded.leaves.items_from(0))
 
 
 def test_the_parts_of_a_log_make_the_same_index() -> None:
@@ -396,7 +396,7 @@ def test_the_parts_of_a_log_make_the_same_index() -> None:
     second = scene.ledger.additions_since(middle)
     held = {name: [*before.additions_since(Ledger())[name], *first[name], *second[name]] for name in first}
     back = Ledger.load({**held, **scene.ledger.state()})
-    assert list(back.recorded.leaves.since(0)) == list(scene.ledger.recorded.leaves.since(0))
+    assert list(back.recorded.leaves.items_from(0)) == list(scene.ledger.recorded.leaves.items_from(0))
 
 
 @pytest.mark.parametrize("digits", ["²", "٣", "9" * 5000, "0"])
@@ -432,7 +432,7 @@ def test_a_step_reads_back_from_what_is_kept(arguments: dict[str, object], times
         step = reader.step({"sink": "s", "arguments": arguments, "times": times and str(times)}, ())
     except PlanError:
         reject()  # kinds too deep inside one another
-    assert load(json.loads(json.dumps(dump(step)))) == step
+    assert load_step(json.loads(json.dumps(dump_step(step)))) == step
 
 
 # Laws
@@ -483,14 +483,14 @@ def test_more_untrusted_text_never_makes_a_refused_call_allowed(said: list, more
 
 def test_a_look_up_costs_no_more_after_more_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
     looked = []
-    original = records.RecordIndex._found
+    original = records.RecordIndex._look_up
 
     def found(self: records.RecordIndex, key: int) -> object:
         leaves_ = original(self, key)
         looked.append(len(leaves_ or ()))
         return leaves_
 
-    monkeypatch.setattr(records.RecordIndex, "_found", found)
+    monkeypatch.setattr(records.RecordIndex, "_look_up", found)
     scene = Planned(KIM).read("contacts", CONTACTS)
     scene.warrant("send", "to", to="kim@corp.example")
     few, looked[:] = list(looked), []

@@ -1,7 +1,7 @@
-"""Dates, moments and times of day, and what lies between them.
+"""Dates, moments and times of day, and the durations between them.
 
-Owns reading them strictly from scalars, moving them, and the two spellings of a duration. Refuses to guess: a text is
-one in ISO's form, or as a date whose month is a word and whose year is said; months have no length.
+Parsing is strict: a text counts in ISO form, or as a date with the month's name and the year. Months are no
+durations.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Moment: TypeAlias = date | datetime | time
 
 LONGEST: Final = 40
-"""Characters of a moment."""
+"""Characters of a moment at most."""
 
 _TIME: Final = re.compile(r"\d{1,2}:\d{2}(?::\d{2})?")
 _DATED: Final = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ]|$)")
@@ -31,8 +31,8 @@ _UNITS: Final = ("weeks", "days", "hours", "minutes", "seconds")
 _DAY: Final = datetime(2000, 1, 3)  # noqa: DTZ001  any day: a time of day is moved within one
 
 
-def duration(text: str) -> timedelta | None:
-    """The length that a text names: ``P1DT2H``, ``2 days``, ``-1 hour 30 minutes``; None for any other."""
+def parse_duration(text: str) -> timedelta | None:
+    """Parse a duration such as ``P1DT2H``, ``2 days`` or ``-1 hour 30 minutes``; None for other texts."""
     body = text.strip()
     found = _ISO.fullmatch(body)
     if found is not None and any(found[unit] for unit in _UNITS):
@@ -46,8 +46,8 @@ def duration(text: str) -> timedelta | None:
     return -length if body.startswith("-") else length
 
 
-def spoken(length: timedelta) -> str:
-    """A length in words: ``1 day 2 hours``; whatever ``duration`` reads back."""
+def format_duration(length: timedelta) -> str:
+    """Format a duration as ``1 day 2 hours``, which ``parse_duration`` reads back."""
     seconds = int(abs(length).total_seconds())
     parts = []
     for unit, size in (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1)):
@@ -56,8 +56,8 @@ def spoken(length: timedelta) -> str:
     return ("-" if length < timedelta() else "") + (" ".join(parts) or "0 seconds")
 
 
-def moment(value: Scalar) -> Moment | None:
-    """The date, moment or time of day that a scalar is; a moment has a date and a time of day."""
+def parse_moment(value: Scalar) -> Moment | None:
+    """Parse a scalar as a date, a time of day, or a moment, which has both; None for other values."""
     if isinstance(value, date | time):
         return value
     body = value.strip() if isinstance(value, str) else ""
@@ -73,8 +73,8 @@ def moment(value: Scalar) -> Moment | None:
         return None
 
 
-def earlier(value: Moment, by: timedelta) -> Moment | None:
-    """The moment so much earlier, of the same form; None where that form cannot say it."""
+def subtract(value: Moment, by: timedelta) -> Moment | None:
+    """Subtract a duration and keep the form; None if that form cannot express the result."""
     try:
         if isinstance(value, datetime):
             return value - by
@@ -86,12 +86,12 @@ def earlier(value: Moment, by: timedelta) -> Moment | None:
     return moved.timetz() if moved.date() == _DAY.date() else None
 
 
-def simultaneous(one: Moment, other: Moment) -> bool:
-    """True for the same moment. A date alone is its midnight, and no other time of that day."""
+def is_same_moment(one: Moment, other: Moment) -> bool:
+    """Compare two moments. A date alone means its midnight and no other time of that day."""
     if isinstance(one, time) or isinstance(other, time):
         return one == other
-    return _dated(one) == _dated(other)
+    return _as_datetime(one) == _as_datetime(other)
 
 
-def _dated(value: date) -> datetime:
+def _as_datetime(value: date) -> datetime:
     return value if isinstance(value, datetime) else datetime.combine(value, time())

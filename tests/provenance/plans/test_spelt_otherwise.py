@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.provenance.planned.scene import CONTACTS, Planned
+from tests.provenance.plans.scene import CONTACTS, Planned
 
 ONE = "- {{sink: send, arguments: {{to: {to}}}}}"
 KIM = "- {sink: send, arguments: {to: {field: email, of: contacts, where: {name: Kim}}}}"

@@ -15,9 +15,9 @@ from agentserver.provenance import leaves
 from agentserver.provenance.confidentiality.readers import ReaderRule
 from agentserver.provenance.evidence.labels import Leaf, Observation, Standing
 from agentserver.provenance.evidence.layouts import TextLayout
+from agentserver.provenance.observations.laid_out import taken_apart
 from agentserver.provenance.policy.declarations import FieldRule, LayoutRule, Policy, Rule
 from agentserver.provenance.policy.file import PolicyError, read_policy
-from agentserver.provenance.seen.laid_out import taken_apart
 from tests.provenance.scenes import Scenario, desk
 
 FIELDS = (

@@ -64,7 +64,7 @@ class Derived(Generic[Item, Made]):
         self.made, self.before, self.count = made, before, count
         self._next: tuple[list[object], Derived[Item, Made]] | None = None
 
-    def grown(self, count: int) -> Derived[Item, Made]:
+    def extend_to(self, count: int) -> Derived[Item, Made]:
         """The consequences of so many items, of which the first are those of this one. Costs nothing yet."""
         return Derived(None, self, count)
 

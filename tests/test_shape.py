@@ -13,7 +13,7 @@ import inspect
 import re
 from dataclasses import dataclass
 from fnmatch import fnmatch
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from statistics import quantiles
 
@@ -199,20 +199,23 @@ class Module:
     def name(self):
         return self.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
+    @cached_property
+    def nodes(self):
+        """Every node, walked once for all rules."""
+        return list(ast.walk(self.tree))
+
+    @cached_property
     def functions(self):
         """Each function with its dotted name."""
         return list(self._functions(self.tree, ""))
 
     def _functions(self, node, prefix):
-        for child in ast.iter_child_nodes(node):
-            name = (
-                f"{prefix}{child.name}"
-                if isinstance(child, (*FUNCTIONS, ast.ClassDef))
-                else prefix.rstrip(".")
-            )
-            if isinstance(child, FUNCTIONS):
-                yield name, child
-            yield from self._functions(child, f"{name}." if name else "")
+        for child in own(node):
+            if isinstance(child, (*FUNCTIONS, ast.ClassDef)):
+                name = f"{prefix}{child.name}"
+                if isinstance(child, FUNCTIONS):
+                    yield name, child
+                yield from self._functions(child, f"{name}.")
 
 
 @dataclass(frozen=True)
@@ -240,8 +243,16 @@ def modules():
 # --- measures --------------------------------------------------------------------------------------------------------
 
 
+def dotted(node):
+    """The dotted name of an expression; empty for any other."""
+    if isinstance(node, ast.Name):
+        return node.id
+    before = dotted(node.value) if isinstance(node, ast.Attribute) else ""
+    return f"{before}.{node.attr}" if before else ""
+
+
 def own(function):
-    """The nodes of a function without those of the functions and classes inside it."""
+    """The nodes of a function, class or module without those of the functions and classes inside it."""
     todo = list(function.body)
     while todo:
         node = todo.pop()
@@ -290,7 +301,7 @@ def parameters(function):
 def sizes(module):
     measures = (("body", body_lines, BODY_LINES), ("complexity", complexity, COMPLEXITY),
                 ("nesting", nesting, NESTING), ("parameters", parameters, PARAMETERS))  # fmt: skip
-    for name, function in module.functions():
+    for name, function in module.functions:
         for rule, measure, cap in measures:
             if measure(function) > cap:
                 text = f"{measure(function)}, {cap} allowed"
@@ -304,10 +315,10 @@ def opening(module):
 
 
 def global_state(module):
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Global):
             yield Finding("global", module.path, node.lineno, ", ".join(node.names))
-    for name, function in module.functions():
+    for name, function in module.functions:
         for decorator in function.decorator_list:
             called = decorator.func if isinstance(decorator, ast.Call) else decorator
             if ast.unparse(called).rpartition(".")[2] in {"lru_cache", "cache"}:
@@ -341,7 +352,7 @@ def changed(node):
 
 def mutated_containers(module):
     shared = set(containers(module))
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if changed(node) in shared:
             yield Finding("mutated", module.path, node.lineno, f"{changed(node)} belongs to the module")
 
@@ -369,7 +380,7 @@ def kept_objects(module):
 
 def frozen_caches(module):
     """Frozen dataclasses that change one of their fields in place, or begin with something that does."""
-    for kind in ast.walk(module.tree):
+    for kind in module.nodes:
         if not isinstance(kind, ast.ClassDef) or not any(map(is_frozen, kind.decorator_list)):
             continue
         place = f"{module.path}:{kind.name}"
@@ -400,7 +411,7 @@ def own_field(node):
         return None
     while isinstance(target, ast.Subscript):
         target = target.value
-    is_own = isinstance(target, ast.Attribute) and ast.unparse(target.value) == "self"
+    is_own = isinstance(target, ast.Attribute) and dotted(target.value) == "self"
     return target.attr if is_own else None
 
 
@@ -417,7 +428,7 @@ def getters(module):
 
 def catch_alls(module):
     allowed = next((count for pattern, count in CATCH_ALL.items() if fnmatch(module.path, pattern)), 0)
-    broad = [node for node in ast.walk(module.tree) if isinstance(node, ast.ExceptHandler) and is_broad(node)]
+    broad = [node for node in module.nodes if isinstance(node, ast.ExceptHandler) and is_broad(node)]
     for node in broad[allowed:]:
         yield Finding("catch-all", module.path, node.lineno, "names the exceptions it means")
 
@@ -431,12 +442,12 @@ def bare_starts(module):
 
 def starts(module):
     """The lines on which a task or a thread is started, or a way to do so is imported by a bare name."""
-    for node in ast.walk(module.tree):
-        named = ast.unparse(node) if isinstance(node, ast.Attribute) else ""
-        called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+    for node in module.nodes:
+        named = node.attr if isinstance(node, ast.Attribute) else ""
+        called = dotted(node.func) if isinstance(node, ast.Call) else ""
         imported = isinstance(node, ast.ImportFrom) and node.module in {"threading", "asyncio", "_thread"}
         names = {alias.name for alias in node.names} if imported else set()
-        if named.rpartition(".")[2] in STARTS or called in THREADS or names & {*STARTS, "Thread", "Timer"}:
+        if named in STARTS or called in THREADS or names & {*STARTS, "Thread", "Timer"}:
             yield node.lineno
 
 
@@ -448,9 +459,9 @@ def is_broad(handler):
 def writers(module):
     if any(fnmatch(module.path, pattern) for pattern in WRITERS):
         return
-    for node in ast.walk(module.tree):
-        prints = isinstance(node, ast.Call) and ast.unparse(node.func) in {"print", "pprint", "pprint.pprint"}
-        stream = isinstance(node, ast.Attribute) and ast.unparse(node) in {"sys.stdout", "sys.stderr"}
+    for node in module.nodes:
+        prints = isinstance(node, ast.Call) and dotted(node.func) in {"print", "pprint", "pprint.pprint"}
+        stream = isinstance(node, ast.Attribute) and dotted(node) in {"sys.stdout", "sys.stderr"}
         if prints or stream:
             yield Finding("print", module.path, node.lineno, ast.unparse(node)[:60])
 
@@ -458,11 +469,9 @@ def writers(module):
 def markup(module):
     if module.path in MARKUP:
         return
-    documented = {id(node.value) for node in ast.walk(module.tree) if isinstance(node, ast.Expr)}
-    pieces = {
-        id(part) for node in ast.walk(module.tree) if isinstance(node, ast.JoinedStr) for part in node.values
-    }
-    for node in ast.walk(module.tree):
+    documented = {id(node.value) for node in module.nodes if isinstance(node, ast.Expr)}
+    pieces = {id(part) for node in module.nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in module.nodes:
         if id(node) not in documented | pieces and (tag := TAG.search(written(node))):
             yield Finding("markup", module.path, node.lineno, tag.group())
 
@@ -475,7 +484,7 @@ def foreign_json(module):
 
 
 def json_reads(module):
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.ImportFrom) and node.module in {"json", "pydantic_core"}:
             names = {each.name for each in node.names} & {
                 "loads",
@@ -489,7 +498,7 @@ def json_reads(module):
         ):
             names = {ast.unparse(node.func)}
         elif isinstance(node, ast.Attribute):
-            called = ast.unparse(node)
+            called = dotted(node) or node.attr
             names = {called} if node.attr in JSON_CALLS or called in {"json.loads", "json.load"} else set()
         else:
             names = set()
@@ -585,7 +594,7 @@ def test_catch_alls_stand_in_two_places():
         handlers = [
             module.path
             for module in modules() if fnmatch(module.path, pattern)
-            for node in ast.walk(module.tree) if isinstance(node, ast.ExceptHandler) and is_broad(node)
+            for node in module.nodes if isinstance(node, ast.ExceptHandler) and is_broad(node)
         ]  # fmt: skip
         assert len(handlers) <= count, handlers
 
@@ -593,7 +602,7 @@ def test_catch_alls_stand_in_two_places():
 def needs(module):
     """The modules of ours that a module names at its top, for types alone too."""
     known = {other.name for other in modules()}
-    for node in (each for each in ast.walk(module.tree) if isinstance(each, ast.ImportFrom) and is_own(each)):
+    for node in (each for each in module.nodes if isinstance(each, ast.ImportFrom) and is_own(each)):
         for one in node.names:
             inner = f"{node.module}.{one.name}"
             yield inner if inner in known else node.module
@@ -679,7 +688,7 @@ def f(a, limit):
 
 
 def test_the_figures(capsys):
-    functions = [function for module in modules() for _, function in module.functions()]
+    functions = [function for module in modules() for _, function in module.functions]
     files = [module.text.count("\n") for module in modules()]
     bodies = [body_lines(function) for function in functions]
     documented = sum(bool(ast.get_docstring(function)) for function in functions)

@@ -48,7 +48,7 @@ from agentserver.provenance import Call, Ledger, Mode, Observation, Policy, expl
 from agentserver.provenance.evidence.folding import fold_bytes
 from agentserver.provenance.evidence.index import SPAN
 from agentserver.provenance.evidence.labels import Role
-from agentserver.provenance.observations.untrusted import Untrusted
+from agentserver.provenance.observations.untrusted_texts import UntrustedTexts
 from agentserver.provenance.policy.declarations import ArgumentRule, SinkRule
 from agentserver.wire.envelope import Bounds
 
@@ -230,7 +230,7 @@ def judging(policy: Policy, texts: list[str], body: str, rounds: int) -> dict[st
         told[f"{name}, told"] = cost(lambda call=call: explain(judge(warm, policy, call)))  # type: ignore[misc]
 
         def cold(call: Call = call) -> Callable[[], Any]:
-            fresh = replace(warm, untrusted=Untrusted().add(warm.texts))
+            fresh = replace(warm, untrusted=UntrustedTexts().add(warm.texts))
             return lambda: judge(fresh, policy, call)
 
         told[f"{name}, cold"] = timed(cold, least=rounds, budget=0.0)

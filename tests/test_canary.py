@@ -23,7 +23,7 @@ from agentserver.cli.process import Format, JsonFormatter, Level, Logging, TextF
 from agentserver.config.yaml.secrets import MIN_LENGTH, RedactingFilter, Secrets
 from agentserver.provenance.evidence.labels import Call, Leaf, Mode
 from agentserver.provenance.explanation import explain, redact_verdict
-from agentserver.provenance.observations.derived import Later
+from agentserver.provenance.observations.lazy import Lazy
 from agentserver.provenance.policy.declarations import Effect, Rule
 from agentserver.provenance.verdict import Decision, Finding, Verdict
 from agentserver.trace.terminal import Screen, Style, own_lines
@@ -74,7 +74,7 @@ def test_no_length_survives_what_is_made_of_a_text():
 def told(value: str) -> Verdict:
     call = Call("pay", (Leaf("to", value),), 1, 0.0)
     found = (Finding(Rule.DESTINATION, Effect.BLOCK, "to", f"for {value}"),)
-    return Verdict(call, Mode.CONFIRM, Decision.ASK, Later.of(found))
+    return Verdict(call, Mode.CONFIRM, Decision.ASK, Lazy.of(found))
 
 
 def test_no_length_survives_an_explanation():

@@ -182,7 +182,7 @@ def _link_choices(ledger: Ledger, policy: Policy, place: Destination) -> Iterato
             yield Choice("spelling", spelling(place))
     elif is_link_offered(ledger, place):
         yield Choice("which link", CALL + choice(_count_alternatives(ledger, place)))
-        if not ledger.untrusted.shows(spelled(place.written)):
+        if not ledger.untrusted.has_place(spelled(place.written)):
             yield Choice("spelling", 1.0)
     elif any(_find_place_records(ledger, place)):
         yield Choice("which place", CALL + choice(ledger.records.places))
@@ -191,7 +191,7 @@ def _link_choices(ledger: Ledger, policy: Policy, place: Destination) -> Iterato
 
 def _count_alternatives(ledger: Ledger, place: Destination) -> int:
     """Count the links that this one was chosen from: all links of every place that holds it."""
-    texts = ledger.untrusted.showing(exact(place.written), LINK_TEXTS)
+    texts = ledger.untrusted.find_texts_with(exact(place.written), LINK_TEXTS)
     return sum(map(ledger.untrusted.offers, {text.origin.place for text in texts}))
 
 
@@ -292,9 +292,9 @@ def is_link_offered(ledger: Ledger, place: Destination) -> bool:
 
     Changed letter case, a fragment or a port that no text contains could carry information out.
     """
-    if not ledger.untrusted.shows(exact(place.written)):
+    if not ledger.untrusted.has_place(exact(place.written)):
         return False
-    return place.written == place.key or ledger.untrusted.shows(spelled(place.written))
+    return place.written == place.key or ledger.untrusted.has_place(spelled(place.written))
 
 
 def may_follow(ledger: Ledger, policy: Policy, place: Destination) -> bool:
@@ -308,9 +308,9 @@ def may_follow(ledger: Ledger, policy: Policy, place: Destination) -> bool:
     home = destination(site(place))
     if policy.query_authorises and ledger.asked.names(home):
         return True
-    if any(True for _ in ledger.records.directory(home)):
+    if any(True for _ in ledger.records.find_directory(home)):
         return True
-    texts = ledger.untrusted.showing(exact(place.written), LINK_TEXTS)
+    texts = ledger.untrusted.find_texts_with(exact(place.written), LINK_TEXTS)
     return any(
         text.asked if text.origin.place == ANYWHERE else same_site(text.origin, place) for text in texts
     )
@@ -322,7 +322,7 @@ def is_in_selected_record(ledger: Ledger, selectors: Iterable[Leaf], place: Dest
     This lets a reply go to the participants of its thread. The author of a message decides who they are, so the content
     is left to the checks of readers and evidence.
     """
-    named = ledger.untrusted.showing(exact(place.written), LINK_TEXTS)
+    named = ledger.untrusted.find_texts_with(exact(place.written), LINK_TEXTS)
     fields = [text.origin for text in _find_place_records(ledger, place)]
     fields += [text.origin for text in named if place in listed(text.body)]
     records = {record_of(origin) for origin in fields if not origin.via}

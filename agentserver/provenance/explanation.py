@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from agentserver.characters.printing import CUT, replace_unseen
 from agentserver.findings import Delegation, FindingFacts, Findings, RecordText, Telling, Trail, TrailHop
 from agentserver.provenance.evidence.leaves import text_of
-from agentserver.provenance.observations.derived import Later
+from agentserver.provenance.observations.lazy import Lazy
 from agentserver.provenance.policy.declarations import Effect
 
 if TYPE_CHECKING:
@@ -72,14 +72,14 @@ def redact_verdict(verdict: Verdict, redact: Callable[[str], str]) -> Verdict:
     call = verdict.call
     arguments = tuple(replace(leaf, value=redact(text_of(leaf.value))) for leaf in call.arguments)
     weighed, reported = (
-        Later.of(tuple(_redact_finding(finding, redact) for finding in found.value))
+        Lazy.ready(tuple(_redact_finding(finding, redact) for finding in found.value))
         for found in (verdict.weighed, verdict.reported)
     )
     record = verdict.delegation.value
     if record is not None:
         record = record._replace(texts=tuple(one._replace(text=redact(one.text)) for one in record.texts))
     call = replace(call, arguments=arguments)
-    return replace(verdict, call=call, weighed=weighed, reported=reported, delegation=Later.of(record))
+    return replace(verdict, call=call, weighed=weighed, reported=reported, delegation=Lazy.ready(record))
 
 
 def _redact_finding(finding: Finding, redact: Callable[[str], str]) -> Finding:

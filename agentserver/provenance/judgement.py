@@ -25,7 +25,7 @@ from agentserver.provenance.judging.content import (
 )
 from agentserver.provenance.judging.delegation import find_delegation
 from agentserver.provenance.judging.destinations import check_destination, check_exits, check_halves
-from agentserver.provenance.observations.derived import Later
+from agentserver.provenance.observations.lazy import Lazy
 from agentserver.provenance.policy import forms
 from agentserver.provenance.policy.declarations import Effect, PlanSource, Rule
 from agentserver.provenance.policy.paths import means
@@ -100,16 +100,16 @@ def judge(ledger: Ledger, policy: Policy, call: Call) -> Verdict:
     """Decide on ``call``, given everything that the conversation has seen."""
     mode = policy.mode_of(call.sink)
     case = Case(ledger, policy, call)
-    weighed = Later(lambda: drop_idle_choices(_find_decisive(case)))
-    reported = Later(lambda: tuple(_find_reported(case, check_content)))
-    noticed = Later(lambda: tuple(_find_noticed(mode, case)))
+    weighed = Lazy(lambda: drop_idle_choices(_find_decisive(case)))
+    reported = Lazy(lambda: tuple(_find_reported(case, check_content)))
+    noticed = Lazy(lambda: tuple(_find_noticed(mode, case)))
     if mode is Mode.AUDIT:
         return Verdict(call, mode, Decision.ALLOW, weighed, reported, noticed)
     decision, silent = _decide(mode, _find_decisive(case.copy_for_decision()))
-    delegated = Later(
+    delegated = Lazy(
         lambda: find_delegation(ledger, call, weighed.value) if decision is Decision.ASK else None
     )
-    return Verdict(call, mode, decision, Later.of(()) if silent else weighed, reported, noticed, delegated)
+    return Verdict(call, mode, decision, Lazy.ready(()) if silent else weighed, reported, noticed, delegated)
 
 
 def _decide(mode: Mode, findings: Iterator[Finding]) -> tuple[Decision, bool]:

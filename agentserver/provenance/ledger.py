@@ -18,12 +18,10 @@ from agentserver.provenance.evidence.destinations import destination
 from agentserver.provenance.evidence.folding import fold
 from agentserver.provenance.evidence.labels import Hop, Leaf, Observation, Standing, Text, TextOrigin
 from agentserver.provenance.evidence.leaves import text_of
-from agentserver.provenance.observations.assessed import AssessedLeaf, AssessedOutput
-from agentserver.provenance.observations.echoes import Echoes
-from agentserver.provenance.observations.laid_out import taken_apart
+from agentserver.provenance.observations.assessment import AssessedLeaf, AssessedOutput, Echoes, parse_layouts
 from agentserver.provenance.observations.records import FEW, Records
-from agentserver.provenance.observations.relayed import Relayed, Relays
-from agentserver.provenance.observations.untrusted import SLICE, Untrusted
+from agentserver.provenance.observations.relays import RelayedText, Relays
+from agentserver.provenance.observations.untrusted_texts import SLICE, UntrustedTexts
 from agentserver.provenance.plans.records import RecordIndex, group_by_observation, record_observation
 from agentserver.provenance.policy import forms
 from agentserver.provenance.policy.plan import AllowedStep, Plan, dump_plan, load_plan
@@ -36,7 +34,7 @@ if TYPE_CHECKING:
     from agentserver.provenance.evidence.labels import Call
     from agentserver.provenance.evidence.values import Table
     from agentserver.provenance.evidence.words import WordIndex
-    from agentserver.provenance.observations.assessed import RecentOutputs
+    from agentserver.provenance.observations.assessment import RecentOutputs
     from agentserver.provenance.policy.declarations import FieldRule, ListenerClass, Policy
 
 
@@ -57,7 +55,7 @@ class Ledger:
     """
 
     asked: TrustedWords = field(default=TrustedWords(), repr=False)
-    untrusted: Untrusted = field(default_factory=Untrusted)
+    untrusted: UntrustedTexts = field(default_factory=UntrustedTexts)
     records: Records = field(default_factory=Records)
     relays: Relays = field(default_factory=Relays)
     plan: Plan | None = None
@@ -175,16 +173,16 @@ class Ledger:
         listener = policy.classify(seen.source)
         if listener.relay:
             return self.relay(seen.source, seen.leaves, seen.step)
-        seen = taken_apart(policy, seen)
+        seen = parse_layouts(policy, seen)
         assess = partial(_assess, self.asked, policy, seen)
         found = assess() if recent is None else recent.find(self.asked, policy, seen, assess)
         prose: list[Text] = []
         records: list[Text] = []
-        relayed: list[Relayed] = []
+        relayed: list[RelayedText] = []
         known = 0 if listener.source else len(self.texts)
         for one in found.leaves:
             if known:
-                relayed.append(Relayed(Hop(seen.source, one.path, seen.step), one.body, known))
+                relayed.append(RelayedText(Hop(seen.source, one.path, seen.step), one.body, known))
             origin = TextOrigin(seen.source, one.path, seen.step, seen.time, seen.trace, place=found.place)
             if one.prose:
                 prose.append(Text(origin, one.body, Standing.PROSE, found.asked))
@@ -204,7 +202,7 @@ class Ledger:
 
     def confide(self, policy: Policy, seen: Observation) -> Ledger:
         """Add the private content of a listener's output, regardless of its author."""
-        parts = taken_apart(policy, seen)
+        parts = parse_layouts(policy, seen)
         both = (
             seen
             if parts is seen
@@ -218,15 +216,15 @@ class Ledger:
         known = len(self.texts)
         if not known:
             return self
-        said = [Relayed(Hop(listener, leaf.path, step), text_of(leaf.value), known) for leaf in leaves]
+        said = [RelayedText(Hop(listener, leaf.path, step), text_of(leaf.value), known) for leaf in leaves]
         relays = self.relays.add([one for one in said if one.body])
         return self if relays is self.relays else replace(self, relays=relays)
 
     def keep(
-        self, prose: Sequence[Text], records: Sequence[Text], relayed: Sequence[Relayed], limit: int
+        self, prose: Sequence[Text], records: Sequence[Text], relayed: Sequence[RelayedText], limit: int
     ) -> Ledger:
         """Add texts of each kind. The ledger overflows if it would hold more untrusted text than ``limit``."""
-        more = self.untrusted.followed(prose)
+        more = self.untrusted.add_and_index(prose)
         overflow = more.size > limit
         untrusted = self.untrusted if overflow else more
         if not (overflow or prose or records or relayed):
@@ -234,7 +232,7 @@ class Ledger:
         return replace(
             self,
             untrusted=untrusted,
-            records=self.records.followed(records, untrusted),
+            records=self.records.add_and_index(records, untrusted),
             relays=self.relays.add(relayed),
             overflow=self.overflow or overflow,
         )
@@ -270,7 +268,7 @@ class Ledger:
         """Restore the ledger that ``dump`` serialised."""
         ledger = cls(asked=TrustedWords().add(*data["queries"]), plan=load_plan(data))
         texts = [Text.load(text) for text in data["texts"]]
-        untrusted = Untrusted().add(texts)
+        untrusted = UntrustedTexts().add(texts)
         records = [Text.load(text) for text in data["records"]]
         sayings = data["sayings"]
         return replace(
@@ -278,7 +276,7 @@ class Ledger:
             untrusted=untrusted,
             records=Records().add(records, untrusted),
             recorded=RecordIndex.load(sayings, group_by_observation((*texts, *records)) if sayings else {}),
-            relays=Relays().add([Relayed.load(one) for one in data["relayed"]]),
+            relays=Relays().add([RelayedText.load(one) for one in data["relayed"]]),
             dismissed=frozenset(data["dismissed"]),
             overflow=data["overflow"],
             spent=data["spent"],
@@ -330,7 +328,7 @@ def _assess(asked: TrustedWords, policy: Policy, seen: Observation) -> AssessedO
     found: list[AssessedLeaf] = []
     for leaf, worth, body in said:
         standing, kind = _rate_leaf(listener, leaf, worth)
-        if standing is not Standing.PROSE and echoes.hold(body) and not asked.mentions(body):
+        if standing is not Standing.PROSE and echoes.contain(body) and not asked.mentions(body):
             standing = Standing.PROSE if listener.source else None
         inside = standing is Standing.PROSE and bool(items) and item_of(leaf.path) in items
         if inside and worth is None and forms.names_receiver(body):

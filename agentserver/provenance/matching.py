@@ -20,7 +20,7 @@ from agentserver.provenance.evidence.index import SPAN
 from agentserver.provenance.evidence.inventory import SCHEME, ValueKind, values
 from agentserver.provenance.evidence.leaves import typed, yearless
 from agentserver.provenance.evidence.words import HEAD, lead_of, standing
-from agentserver.provenance.observations.untrusted import kind_key, whole_key
+from agentserver.provenance.observations.untrusted_texts import kind_key, whole_key
 from agentserver.provenance.request.spellings import join_groups
 from agentserver.provenance.verdict import Evidence
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from agentserver.provenance.evidence.labels import Hop, Text
     from agentserver.provenance.evidence.words import WordIndex
     from agentserver.provenance.ledger import Ledger
-    from agentserver.provenance.observations.untrusted import Untrusted, Wrapped
+    from agentserver.provenance.observations.untrusted_texts import UntrustedTexts, WrappedTexts
 
 VALUES: Final = 512
 """Maximum values of one argument that are looked up. More of them count as evidence that cannot be checked."""
@@ -285,7 +285,7 @@ def _locate(ledger: Ledger, number: int, *, inner: bool) -> _Place:
     untrusted = ledger.untrusted
     if not inner:
         return _Place(untrusted.texts[number], number, inner, untrusted.words)
-    return _Place(untrusted.unwrapped(number), number, inner, untrusted.wrapped.words)
+    return _Place(untrusted.unwrap_text(number), number, inner, untrusted.wrapped.words)
 
 
 def _find_place(ledger: Ledger, body: str, *, exactly: bool, inner: bool) -> tuple[int | None, int | None]:
@@ -304,7 +304,7 @@ def _find_place(ledger: Ledger, body: str, *, exactly: bool, inner: bool) -> tup
     return _find_beginning(held, form) if SHORT <= len(form) < SPAN else (None, None)
 
 
-def _find_word(held: Untrusted | Wrapped, body: str, form: bytes) -> tuple[int | None, int | None]:
+def _find_word(held: UntrustedTexts | WrappedTexts, body: str, form: bytes) -> tuple[int | None, int | None]:
     """Find a short value where it occurs as a whole word."""
     name = body.strip()
     places = held.words.starting(form, PLACES)
@@ -317,7 +317,7 @@ def _find_word(held: Untrusted | Wrapped, body: str, form: bytes) -> tuple[int |
     return None, None
 
 
-def _find_beginning(held: Untrusted | Wrapped, form: bytes) -> tuple[int | None, int | None]:
+def _find_beginning(held: UntrustedTexts | WrappedTexts, form: bytes) -> tuple[int | None, int | None]:
     """Find a value shorter than a span that starts at the beginning of a word. Too many candidates count as a match."""
     begun = next(_find_beginnings(held, form), None)
     if begun is not None:
@@ -326,7 +326,7 @@ def _find_beginning(held: Untrusted | Wrapped, form: bytes) -> tuple[int | None,
     return places[0] if len(places) == PLACES else (None, None)
 
 
-def _find_beginnings(held: Untrusted | Wrapped, form: bytes) -> Iterator[tuple[int, int]]:
+def _find_beginnings(held: UntrustedTexts | WrappedTexts, form: bytes) -> Iterator[tuple[int, int]]:
     """Find the texts, and offsets in them, at which a value starts at the beginning of a word."""
     for number, offset in held.words.starting(form, PLACES):
         if fold_bytes(held.body(number)[offset : offset + 8 * len(form) + 64]).startswith(form):
@@ -373,7 +373,7 @@ def _quote_around(text: str, offset: int, length: int) -> str:
 def _collect_hops(ledger: Ledger, place: _Place, piece: bytes) -> tuple[Hop, ...]:
     """Collect the listeners that relayed a piece of a text."""
     number = ledger.untrusted.wrapped.outer[place.number] if place.inner else place.number
-    return tuple(ledger.relays.passing(piece, number))[:HOPS]
+    return tuple(ledger.relays.find_hops(piece, number))[:HOPS]
 
 
 def _join_via(via: str, source: Text) -> str:

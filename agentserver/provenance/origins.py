@@ -94,7 +94,7 @@ def _find_place_holders(case: Case, argument: Argument) -> Iterator[tuple[str, T
         yield "request", None
     if any(entry_for(case.policy.allow, place) or place.written in argument.rule.values for place in places):
         yield "operator", None
-    held = (text for place in places for text in case.ledger.records.directory(place))
+    held = (text for place in places for text in case.ledger.records.find_directory(place))
     yield from (("directory", text) for text in islice(held, 1))
 
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from agentserver.provenance.evidence.labels import Mode
-from agentserver.provenance.observations.derived import Later
+from agentserver.provenance.observations.lazy import Lazy
 from agentserver.provenance.policy.declarations import Effect
 
 if TYPE_CHECKING:
@@ -69,10 +69,10 @@ class Verdict:
     call: Call
     mode: Mode
     decision: Decision
-    weighed: Later[tuple[Finding, ...]] = field(default=Later.of(()))
-    reported: Later[tuple[Finding, ...]] = field(default=Later.of(()))
-    noticed: Later[tuple[Finding, ...]] = field(default=Later.of(()), compare=False)
-    delegation: Later[Delegation | None] = field(default=Later.of(None), compare=False)
+    weighed: Lazy[tuple[Finding, ...]] = field(default=Lazy.ready(()))
+    reported: Lazy[tuple[Finding, ...]] = field(default=Lazy.ready(()))
+    noticed: Lazy[tuple[Finding, ...]] = field(default=Lazy.ready(()), compare=False)
+    delegation: Lazy[Delegation | None] = field(default=Lazy.ready(None), compare=False)
 
     @property
     def allowed(self) -> bool:

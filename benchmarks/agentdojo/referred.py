@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from agentserver.guards.lineage.view.hiding import vouched
 from agentserver.provenance.evidence.authority import mention
 from agentserver.provenance.evidence.leaves import leaves, text_of, typed, typed_in
-from agentserver.provenance.observations.untrusted import whole_key
+from agentserver.provenance.observations.untrusted_texts import whole_key
 from benchmarks.agentdojo.defences import Planned
 from benchmarks.agentdojo.variations.authors import shape
 
@@ -55,7 +55,7 @@ class Referred(Planned):
     def _carries(self, leaf: Leaf) -> bool:
         """True for a text of a tool without strangers that holds a stranger's words."""
         ledger, text = self.ledger, text_of(leaf.value)
-        told = ledger.untrusted.told(text, len(ledger.texts))
+        told = ledger.untrusted.may_contain(text, len(ledger.texts))
         return told or ledger.table.first(whole_key(text)) is not None
 
     def _behind(self, value: Any) -> bool:

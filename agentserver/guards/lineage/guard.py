@@ -35,7 +35,7 @@ from agentserver.provenance.evidence.labels import Call, Leaf, Mode, Observation
 from agentserver.provenance.exits import count_bits
 from agentserver.provenance.judgement import judge
 from agentserver.provenance.ledger import Ledger
-from agentserver.provenance.observations.assessed import RecentOutputs
+from agentserver.provenance.observations.assessment import RecentOutputs
 from agentserver.provenance.origins import find_origins
 from agentserver.provenance.policy.declarations import PlanSource
 

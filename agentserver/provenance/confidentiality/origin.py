@@ -89,7 +89,7 @@ class Offers:
             chunks.append(MappingProxyType(both))
         return Offers(tuple(chunks))
 
-    def of(self, key: str) -> int:
+    def count(self, key: str) -> int:
         """The number of offers under a site, or ``ANYWHERE``."""
         return sum(chunk.get(key, 0) for chunk in self.chunks)
 

@@ -59,7 +59,7 @@ class _NoLayout(Exception):  # noqa: N818  a finding, not an error
     """A text is in none, or says more than is read."""
 
 
-def laid_out(text: str, layout: TextLayout) -> Laid | None:
+def parse_layout(text: str, layout: TextLayout) -> Laid | None:
     """The structure of a text in one layout, or ``None`` when the text as a whole is not in it."""
     if not text.strip() or len(text) > LONGEST:
         return None

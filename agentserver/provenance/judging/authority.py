@@ -16,7 +16,7 @@ from agentserver.provenance.evidence.labels import Role, Standing
 from agentserver.provenance.evidence.leaves import typed, yearless
 from agentserver.provenance.evidence.words import head_of, lead_of, standing
 from agentserver.provenance.exits import is_in_selected_record
-from agentserver.provenance.observations.untrusted import kind_key
+from agentserver.provenance.observations.untrusted_texts import kind_key
 from agentserver.provenance.policy.paths import means, strip_indices
 
 if TYPE_CHECKING:
@@ -44,14 +44,14 @@ def may_receive(case: Case, rule: ArgumentRule, place: Destination) -> bool:
 
 def is_listed(case: Case, place: Destination) -> bool:
     """Check whether a directory holds a destination."""
-    return any(True for _ in case.ledger.records.directory(place))
+    return any(True for _ in case.ledger.records.find_directory(place))
 
 
 def is_ordered(case: Case, place: Destination) -> bool:
     """Check whether the operator or the principal named a destination, or it is the principal's own."""
     if entry_for(case.policy.allow, place) or case.ledger.asked.names(place):
         return True
-    return any(text.standing is Standing.OWN for text in case.ledger.records.directory(place))
+    return any(text.standing is Standing.OWN for text in case.ledger.records.find_directory(place))
 
 
 def may_choose(case: Case, argument: Argument) -> bool:
@@ -160,7 +160,7 @@ def _find_whole_tokens(case: Case, words: WordIndex, texts: tuple[Text, ...], bo
     pattern, lead = mention(name), lead_of(name)
     for number, offset in places:
         text = texts[number]
-        if standing(text.body, offset, pattern, lead, len(name)) and case.ledger.records.sure(text):
+        if standing(text.body, offset, pattern, lead, len(name)) and case.ledger.records.is_independent(text):
             yield text
 
 

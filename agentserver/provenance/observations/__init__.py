@@ -1,1 +1,1 @@
-"""The texts that a conversation has seen, and what follows from them when asked for. Internal: the ledger holds it."""
+"""State built from observations: untrusted texts, trusted records, relayed texts, and their indexes. Internal."""

@@ -1,7 +1,6 @@
-"""Values that the system itself guarantees, and how they are looked up.
+"""Records: values that the system guarantees, with indexes over them.
 
-Owns their keys, and the doubt about those that merely pass on what untrusted text said. Refuses to know which listener
-may guarantee what: the ledger is told.
+The ledger decides which listeners guarantee which values. A record that only repeats untrusted text is doubtful.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from agentserver.provenance.evidence.inventory import scanned, written
 from agentserver.provenance.evidence.labels import Standing
 from agentserver.provenance.evidence.leaves import typed
 from agentserver.provenance.evidence.words import WordIndex
-from agentserver.provenance.observations.derived import Derived
-from agentserver.provenance.observations.untrusted import Untrusted
+from agentserver.provenance.observations.lazy import Incremental
+from agentserver.provenance.observations.untrusted_texts import UntrustedTexts
 from agentserver.provenance.policy.paths import strip_indices
 
 if TYPE_CHECKING:
@@ -25,14 +24,14 @@ if TYPE_CHECKING:
     from agentserver.provenance.evidence.labels import Text
 
 FEW: Final = 64
-"""Records of which all indexes are made at once, in a few milliseconds."""
+"""Records that are indexed at once, in a few milliseconds."""
 
 CHUNK: Final = 1 << 12
-"""Keys of a chunk beyond which it is merged with no other."""
+"""Keys of a chunk that is not merged further."""
 
 
 class _Chunks(NamedTuple):
-    """Numbers of the first ``held`` records by their keys; the oldest part comes first."""
+    """Record numbers by key for the first ``held`` records, in chunks from old to new."""
 
     held: int = 0
     parts: tuple[Mapping[str, tuple[int, ...]], ...] = ()
@@ -40,49 +39,49 @@ class _Chunks(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Values that the system itself guarantees, as they came; looked up by their authority form.
+    """Values that the system guarantees, in order, with lookup by authority form.
 
-    A value that a listener says which is no source itself guarantees nothing where untrusted text said it before. That
-    is found out when the value is looked up, in ``untrusted``.
+    A value from a listener that is no source guarantees nothing if untrusted text contained it before. That is
+    checked against ``untrusted`` at lookup.
 
     Args:
-        entries: in the order in which they came.
+        entries: in order of arrival.
         untrusted: the untrusted texts of the conversation.
-        indexed: how many entries all indexes are known to hold.
+        indexed: the number of entries that all indexes are known to cover.
     """
 
     entries: tuple[Text, ...] = ()
-    untrusted: Untrusted = field(default_factory=Untrusted, compare=False, repr=False)
+    untrusted: UntrustedTexts = field(default_factory=UntrustedTexts, compare=False, repr=False)
     indexed: int = field(default=0, compare=False, repr=False)
-    _chunks: Derived[Text, _Chunks] = field(
-        default_factory=lambda: Derived(_Chunks()), compare=False, repr=False
+    _chunks: Incremental[Text, _Chunks] = field(
+        default_factory=lambda: Incremental(_Chunks()), compare=False, repr=False
     )
-    _words: Derived[Text, WordIndex] = field(
-        default_factory=lambda: Derived(WordIndex()), compare=False, repr=False
+    _words: Incremental[Text, WordIndex] = field(
+        default_factory=lambda: Incremental(WordIndex()), compare=False, repr=False
     )
-    _places: Derived[Text, int] = field(default_factory=lambda: Derived(0), compare=False, repr=False)
+    _places: Incremental[Text, int] = field(default_factory=lambda: Incremental(0), compare=False, repr=False)
 
     @property
     def places(self) -> int:
-        """Count the values that name places: the choice that a directory offers."""
-        return self._places.of(
-            self.entries, lambda made, texts: made + sum(map(_names_place, texts)), _indexed
+        """Number of values that name places, which is the choice that a directory offers."""
+        return self._places.compute(
+            self.entries, lambda made, texts: made + sum(map(_names_place, texts)), _index_key
         )
 
     @property
     def chunks(self) -> tuple[Mapping[str, tuple[int, ...]], ...]:
-        """The numbers of the records by their keys; chunks of like size merge, so that adding stays cheap."""
-        return self._chunks.of(self.entries, self._chunked, _indexed).parts
+        """Record numbers by key, in chunks that merge geometrically."""
+        return self._chunks.compute(self.entries, self._extend_chunks, _index_key).parts
 
     @property
     def words(self) -> WordIndex:
-        """The words of the entries, numbered like these. They count for sure entries only; see ``sure``."""
-        return self._words.of(
-            self.entries, lambda made, texts: made.add([text.body for text in texts]), _indexed
+        """Index of the entries' words, by entry number. It includes doubtful entries; see ``is_independent``."""
+        return self._words.compute(
+            self.entries, lambda made, texts: made.add([text.body for text in texts]), _index_key
         )
 
-    def add(self, texts: Sequence[Text], untrusted: Untrusted | None = None) -> Records:
-        """Add records, and take the untrusted texts of the conversation where there are more of them."""
+    def add(self, texts: Sequence[Text], untrusted: UntrustedTexts | None = None) -> Records:
+        """Append records, and update the conversation's untrusted texts if given."""
         known = self.untrusted if untrusted is None else untrusted
         if not texts:
             return Records(self.entries, known, self.indexed, self._chunks, self._words, self._places)
@@ -98,10 +97,10 @@ class Records:
             self._places.extend_to(count),
         )
 
-    def followed(self, texts: Sequence[Text], untrusted: Untrusted) -> Records:
-        """Add records to those of a conversation that goes on: what waits to be indexed never becomes much.
+    def add_and_index(self, texts: Sequence[Text], untrusted: UntrustedTexts) -> Records:
+        """Append records of a continuing conversation, and keep the backlog of indexing small.
 
-        More than two slices at once are left to ``index_all``, for which a caller may have a thread.
+        More than two batches are left to ``index_all``, which a caller may run in a thread.
         """
         more = self.add(texts, untrusted)
         if FEW <= more.waiting <= 2 * FEW:
@@ -110,43 +109,45 @@ class Records:
 
     @property
     def waiting(self) -> int:
-        """The number of entries of which indexes may still have to be made."""
+        """Number of entries that may not be indexed yet."""
         return len(self.entries) - self.indexed
 
     def index_all(self) -> None:
-        """Make every index that a decision may need. Safe in another thread than that of the decisions."""
+        """Complete every index that a decision may need. It is thread-safe."""
         parts = self.chunks, self.words, self.places
         assert parts
 
     def find(self, key: str) -> Iterator[Text]:
-        """The sure records with one authority key."""
+        """Find the independent records with an authority key."""
         for chunk in self.chunks:
-            yield from filter(self.sure, (self.entries[number] for number in chunk.get(key, ())))
+            yield from filter(self.is_independent, (self.entries[number] for number in chunk.get(key, ())))
 
-    def directory(self, place: Destination) -> Iterator[Text]:
-        """The sure records by which a place may receive: those of a directory, and what is the principal's own."""
+    def find_directory(self, place: Destination) -> Iterator[Text]:
+        """Find the independent records that let a place receive: directory entries and the principal's own places."""
         held = (text for key in place.alike for text in self.find(f"place {key}"))
         return filter(_names_place, held)
 
-    def sure(self, text: Text) -> bool:
-        """True for a record that does not merely pass on what untrusted text said."""
-        return not text.after or not self.untrusted.told(text.body, text.after)
+    def is_independent(self, text: Text) -> bool:
+        """Return whether a record does more than repeat untrusted text."""
+        return not text.after or not self.untrusted.may_contain(text.body, text.after)
 
-    def _chunked(self, made: _Chunks, texts: Sequence[Text]) -> _Chunks:
+    def _extend_chunks(self, made: _Chunks, texts: Sequence[Text]) -> _Chunks:
         found: dict[str, tuple[int, ...]] = {}
         for number, text in enumerate(texts, made.held):
             for key in keys_of(text.body):
-                found[key] = self._distinct((*found.get(key, ()), number))
+                found[key] = self._drop_repeats((*found.get(key, ()), number))
         parts = [*made.parts, found] if texts else [*made.parts]
         while len(parts) > 1 and len(parts[-2]) <= 2 * len(parts[-1]) and len(parts[-1]) <= CHUNK:
             newer = parts.pop()
             older = parts.pop()
             both = {**older, **newer}
-            parts.append({key: self._distinct((*older.get(key, ()), *newer.get(key, ()))) for key in both})
+            parts.append(
+                {key: self._drop_repeats((*older.get(key, ()), *newer.get(key, ()))) for key in both}
+            )
         return _Chunks(made.held + len(texts), tuple(parts))
 
-    def _distinct(self, numbers: tuple[int, ...]) -> tuple[int, ...]:
-        """One record of each field, the first: that a field says the same again changes nothing."""
+    def _drop_repeats(self, numbers: tuple[int, ...]) -> tuple[int, ...]:
+        """Keep the first record of each field, since a repetition changes nothing."""
         if len(numbers) == 1:
             return numbers
         known: dict[tuple[object, ...], int] = {}
@@ -161,24 +162,24 @@ def _names_place(text: Text) -> bool:
     return text.standing in {Standing.DIRECTORY, Standing.OWN}
 
 
-def _indexed(text: Text) -> tuple[object, ...]:
-    """The parts of a record that indexes depend on."""
+def _index_key(text: Text) -> tuple[object, ...]:
+    """Return the parts of a record that indexes depend on."""
     return text.body, text.origin.source, text.origin.path, text.standing, text.asked, text.id
 
 
 def keys_of(body: str) -> frozenset[str]:
-    """The keys under which a value is looked up: as a destination, as written, as a number or a date; what is in it."""
+    """Build the lookup keys of a value: as a destination, as written, as a number or date, and by its parts."""
     known = {f"name {body.strip().lower() if body.isascii() else body.strip()}"}
     kind = typed(body)
     if kind is not None:
         known.add(kind)
-    known.update(f"place {key}" for place in listed(body) for key in _held(place))
+    known.update(f"place {key}" for place in listed(body) for key in _place_keys(place))
     known.update(f"within {key}" for value in scanned(body) for key in written(body, value))
     return frozenset(known)
 
 
-def _held(place: Destination) -> tuple[str, ...]:
-    """The keys of a place that a record holds. A mark that it has is a part of the name."""
+def _place_keys(place: Destination) -> tuple[str, ...]:
+    """Build the keys of a place in a record. A leading mark in the record is part of the name."""
     if place.form is PlaceForm.NAME:
         return place.key, handle(place.key)
     return () if place.form is PlaceForm.NONE else place.alike

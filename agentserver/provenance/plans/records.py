@@ -19,7 +19,7 @@ from agentserver.provenance.evidence.destinations import LONGEST, destination, h
 from agentserver.provenance.evidence.folding import fold
 from agentserver.provenance.evidence.leaves import text_of, typed
 from agentserver.provenance.evidence.values import Table
-from agentserver.provenance.observations.derived import Derived
+from agentserver.provenance.observations.lazy import Incremental
 from agentserver.provenance.plans.moments import parse_moment
 
 if TYPE_CHECKING:
@@ -128,12 +128,12 @@ class RecordIndex:
 
     outputs: AppendOnlyList[RecordedOutput] = field(default=AppendOnlyList())
     leaves: AppendOnlyList[RecordedLeaf] = field(default=AppendOnlyList(), compare=False, repr=False)
-    _table: Derived[RecordedLeaf, Table] = field(default=Derived(Table()), compare=False, repr=False)
+    _table: Incremental[RecordedLeaf, Table] = field(default=Incremental(Table()), compare=False, repr=False)
 
     @property
     def table(self) -> Table:
         """Leaf numbers by key, built on first use."""
-        return self._table.of(self.leaves, _index_leaves)
+        return self._table.compute(self.leaves, _index_leaves)
 
     def add(self, output: RecordedOutput, leaves: Iterable[tuple[str, str]]) -> RecordIndex:
         """Append one observation. ``leaves`` are path and text of the leaves that the ledger keeps, in order."""

@@ -10,7 +10,7 @@ from agentserver.core.pieces import whole
 from agentserver.provenance.evidence import authority
 from agentserver.provenance.evidence.labels import Mode
 from agentserver.provenance.judging import authority as judging
-from agentserver.provenance.observations import untrusted
+from agentserver.provenance.observations import untrusted_texts
 from agentserver.provenance.policy.declarations import Policy
 from agentserver.provenance.request import trusted_words
 from agentserver.provenance.request.trusted_words import TrustedWords
@@ -48,13 +48,13 @@ class Once(Paper):
 def indexed(monkeypatch):
     """The texts of which spans were indexed."""
     found: list[str] = []
-    index = untrusted._spans
+    index = untrusted_texts._extend_spans
 
     def watch(known, bodies):
         found.extend(bodies)
         return index(known, bodies)
 
-    monkeypatch.setattr(untrusted, "_spans", watch)
+    monkeypatch.setattr(untrusted_texts, "_extend_spans", watch)
     return found
 
 

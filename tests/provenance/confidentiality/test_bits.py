@@ -250,7 +250,7 @@ def test_offers_add_up_in_few_chunks(added: list[dict[str, int]]) -> None:
     for one in added:
         offers = offers.add(one)
     for key in "abc":
-        assert offers.of(key) == sum(one.get(key, 0) for one in added)
+        assert offers.count(key) == sum(one.get(key, 0) for one in added)
     assert len(offers.chunks) <= 4
 
 

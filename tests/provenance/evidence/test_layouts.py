@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentserver.provenance.evidence.layouts import LONGEST, TextLayout, laid_out
+from agentserver.provenance.evidence.layouts import LONGEST, TextLayout, parse_layout
 
 RECORDS = [{"name": "Kim Lee", "age": 41}, {"name": "Bob", "age": 7}]
 
@@ -42,7 +42,7 @@ _VALUES = st.recursive(
     ],
 )
 def test_a_text_in_a_layout_is_taken_apart(layout: TextLayout, text: str) -> None:
-    assert laid_out(text, layout) == RECORDS
+    assert parse_layout(text, layout) == RECORDS
 
 
 @pytest.mark.parametrize(
@@ -71,19 +71,19 @@ def test_a_text_in_a_layout_is_taken_apart(layout: TextLayout, text: str) -> Non
     ],
 )
 def test_a_text_that_is_in_none_as_a_whole_stays_one(layout: TextLayout, text: str) -> None:
-    assert laid_out(text, layout) is None
+    assert parse_layout(text, layout) is None
 
 
 @given(st.lists(_VALUES, min_size=1, max_size=4) | st.dictionaries(_TEXTS, _VALUES, min_size=1, max_size=4))
 def test_what_a_serialiser_wrote_is_read_as_it_was(value: Any) -> None:
     """No line end, quotation mark or key inside a value makes another field: that is what a declaration relies on."""
     for text in (yaml.safe_dump(value), yaml.safe_dump(value, allow_unicode=True)):
-        found = laid_out(text, TextLayout.YAML)
+        found = parse_layout(text, TextLayout.YAML)
         assert found is None or _shape(found) == _shape(value)
     plain = json.loads(json.dumps(value, default=str))
-    assert laid_out(json.dumps(plain), TextLayout.JSON) == plain
+    assert parse_layout(json.dumps(plain), TextLayout.JSON) == plain
     lines = "\n".join(json.dumps({"of": plain}, ensure_ascii=False) for _ in range(2))
-    assert laid_out(lines, TextLayout.JSON) == [{"of": plain}, {"of": plain}]
+    assert parse_layout(lines, TextLayout.JSON) == [{"of": plain}, {"of": plain}]
 
 
 def _shape(value: Any) -> Any:
@@ -98,13 +98,13 @@ def test_a_cell_of_a_table_makes_no_row(rows: list[tuple[str, str]]) -> None:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerows([("one", "two"), *rows])
-    found = laid_out(out.getvalue(), TextLayout.TABLE)
+    found = parse_layout(out.getvalue(), TextLayout.TABLE)
     assert found is None or len(found) == len(rows)
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="\n\r"), max_size=20), min_size=2, max_size=5))
 def test_a_value_of_a_line_makes_no_line(values: list[str]) -> None:
-    found = laid_out(
+    found = parse_layout(
         "".join(f"k{number}: {value}\n" for number, value in enumerate(values)), TextLayout.LINES
     )
     assert found is None or len(found) == len(values)
@@ -115,13 +115,13 @@ def test_a_value_of_a_line_makes_no_line(values: list[str]) -> None:
     st.text(st.sampled_from("ab:=-|,\t\n \"'[]{}#&*!1.~?%\\\x00\ud800\u2028é"), max_size=60),
 )
 def test_reading_is_total(layout: TextLayout, text: str) -> None:
-    found = laid_out(text, layout)
+    found = parse_layout(text, layout)
     assert found is None or (isinstance(found, dict | list) and found)
 
 
 def test_a_plain_word_is_what_it_is_written_for_and_nothing_is_rounded() -> None:
     said = "a: 007\nb: 1.50\nc: 2024-05-01 10:00:00\nd: 2024-13-01 10:00:00\ne: ~\nf: yes\ng: '7'"
-    assert laid_out(said, TextLayout.YAML) == {
+    assert parse_layout(said, TextLayout.YAML) == {
         "a": "007",
         "b": "1.50",
         "c": datetime.fromisoformat("2024-05-01 10:00"),

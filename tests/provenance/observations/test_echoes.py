@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from agentserver.provenance import Ledger, Observation, Policy, leaves
 from agentserver.provenance.evidence.labels import Standing
-from agentserver.provenance.observations.echoes import Echoes
+from agentserver.provenance.observations.assessment import Echoes
 from agentserver.provenance.policy.declarations import FieldRule
 
 POLICY = Policy(sources=("contacts",), fields=(FieldRule("contacts", "address", Standing.DIRECTORY),))
@@ -28,7 +28,7 @@ POLICY = Policy(sources=("contacts",), fields=(FieldRule("contacts", "address", 
     ],
 )
 def test_a_value_that_is_made_of_what_was_asked(asked, said, echo):
-    assert Echoes(leaves(asked)).hold(said) is echo
+    assert Echoes(leaves(asked)).contain(said) is echo
 
 
 def test_a_directory_that_joins_its_arguments_vouches_for_nothing():
@@ -47,5 +47,5 @@ def test_a_directory_that_joins_its_arguments_vouches_for_nothing():
 def test_any_parts_in_any_order_and_number_are_found(parts, random):
     taken = [random.choice(parts) for _ in range(random.randint(2, 8))]
     joined = "".join(taken)
-    found = Echoes(leaves(parts)).hold(joined)
+    found = Echoes(leaves(parts)).contain(joined)
     assert found is (len(joined) >= 8 or joined in parts)

@@ -21,10 +21,10 @@ def test_a_directory_and_what_is_the_principals_own_name_a_place() -> None:
             record("eve", Standing.RECORD),
         ]
     )
-    assert [text.body for text in known.directory(destination("ann@corp.com"))] == ["ann@corp.com"]
-    assert [text.standing for text in known.directory(destination("me@corp.com"))] == [Standing.OWN]
-    assert not [*known.directory(destination("eve"))]
-    assert not [*known.directory(destination("bob@corp.com"))]
+    assert [text.body for text in known.find_directory(destination("ann@corp.com"))] == ["ann@corp.com"]
+    assert [text.standing for text in known.find_directory(destination("me@corp.com"))] == [Standing.OWN]
+    assert not [*known.find_directory(destination("eve"))]
+    assert not [*known.find_directory(destination("bob@corp.com"))]
     assert known.places == 2
 
 

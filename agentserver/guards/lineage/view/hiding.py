@@ -27,7 +27,7 @@ from agentserver.payload.fields.lexical import ScalarKind
 from agentserver.payload.names import local
 from agentserver.provenance.evidence.labels import Leaf, Standing
 from agentserver.provenance.evidence.leaves import leaves, text_of
-from agentserver.provenance.observations.untrusted import whole_key
+from agentserver.provenance.observations.untrusted_texts import whole_key
 from agentserver.provenance.policy import forms
 from agentserver.provenance.policy.paths import means
 from agentserver.provenance.policy.quarantine import measure_fields
@@ -264,7 +264,7 @@ def tainted(memory: Memory) -> bool:
 def _carries(memory: Memory, text: str) -> bool:
     """True when a text holds a span or a value of an untrusted one, or is a short one as a whole."""
     ledger = memory.ledger
-    told = ledger.untrusted.told(text, len(ledger.texts))
+    told = ledger.untrusted.may_contain(text, len(ledger.texts))
     return told or ledger.table.first(whole_key(text)) is not None
 
 

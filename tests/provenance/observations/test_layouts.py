@@ -15,7 +15,7 @@ from agentserver.provenance import leaves
 from agentserver.provenance.confidentiality.readers import ReaderRule
 from agentserver.provenance.evidence.labels import Leaf, Observation, Standing
 from agentserver.provenance.evidence.layouts import TextLayout
-from agentserver.provenance.observations.laid_out import taken_apart
+from agentserver.provenance.observations.assessment import parse_layouts
 from agentserver.provenance.policy.declarations import FieldRule, LayoutRule, Policy, Rule
 from agentserver.provenance.policy.file import PolicyError, read_policy
 from tests.provenance.scenes import Scenario, desk
@@ -43,7 +43,7 @@ def refused(scene: Scenario, to: str) -> bool:
 def test_a_declared_layout_gives_the_fields_that_the_structure_has() -> None:
     policy = desk(fields=FIELDS, layouts=WHOLE)
     seen = Observation("list_people", leaves(TEXT), 1)
-    assert taken_apart(policy, seen).leaves == leaves(PEOPLE)
+    assert parse_layouts(policy, seen).leaves == leaves(PEOPLE)
     assert not refused(told(TEXT), "kim@corp.example")
     assert told(TEXT).ledger == told(PEOPLE).ledger
 
@@ -94,7 +94,7 @@ def test_what_the_type_of_a_payload_says_stands() -> None:
     policy = desk(fields=FIELDS, layouts=WHOLE)
     for leaf in (Leaf("", TEXT, standing=Standing.PROSE), Leaf("", TEXT, readers=(("principal",),))):
         seen = Observation("list_people", (leaf,), 1)
-        assert taken_apart(policy, seen).leaves == (leaf,)
+        assert parse_layouts(policy, seen).leaves == (leaf,)
 
 
 @pytest.mark.parametrize("field", ["note", "", "*"])
@@ -120,7 +120,7 @@ def test_a_text_says_no_more_than_the_structure_that_it_was_written_from(
 ) -> None:
     """Whatever strangers write into the fields: each record of the text is one of the structure."""
     policy = desk(fields=FIELDS, layouts=WHOLE)
-    seen = taken_apart(policy, Observation("list_people", (Leaf("", yaml.safe_dump(people)),), 1))
+    seen = parse_layouts(policy, Observation("list_people", (Leaf("", yaml.safe_dump(people)),), 1))
     if seen.leaves[0].path:
         assert {leaf.path for leaf in seen.leaves} <= {leaf.path for leaf in leaves(people)}
 

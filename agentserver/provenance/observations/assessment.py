@@ -1,0 +1,160 @@
+"""Parts of the assessment of an output: fields in declared text layouts, echoes of arguments, and a cache.
+
+A message is assessed twice, when it is judged and when it arrives, so recent results are cached.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from agentserver.provenance.evidence.folding import fold
+from agentserver.provenance.evidence.layouts import TextLayout, parse_layout
+from agentserver.provenance.evidence.leaves import leaves, text_of, typed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from agentserver.provenance.evidence.labels import Leaf, Observation, Standing
+    from agentserver.provenance.policy.declarations import Policy
+    from agentserver.provenance.request.trusted_words import TrustedWords
+
+CACHED: Final = 64
+"""Outputs whose assessment is cached."""
+LONGEST_OUTPUT: Final = 1 << 16
+"""Characters of an output that is cached at most."""
+
+
+LONGEST_ECHO: Final = 100
+"""Longest evidence form that may count as joined arguments; no field guarantees a longer value."""
+SHORTEST_ECHO: Final = 8
+"""Shortest evidence form that may count as joined arguments; shorter ones coincide by chance."""
+
+
+class AssessedLeaf(NamedTuple):
+    """Scalar of an output with its assessment.
+
+    Args:
+        path: of its field.
+        body: the scalar as text.
+        prose: whether it counts as a stranger's text.
+        record: the trust in it as a record; None if it authorises nothing.
+        id: the kind of object that it identifies.
+        formed: whether only its form makes it a record.
+    """
+
+    path: str
+    body: str
+    prose: bool
+    record: Standing | None
+    id: str
+    formed: bool
+
+
+class AssessedOutput(NamedTuple):
+    """Output with its assessment.
+
+    Args:
+        leaves: the leaves that are not empty.
+        asked: whether the trusted request names this document.
+        place: the site that it was fetched from; empty if unknown.
+    """
+
+    leaves: tuple[AssessedLeaf, ...]
+    asked: bool
+    place: str
+
+
+class RecentOutputs:
+    """Cache of the latest assessments, shared by conversations; a result depends on the arguments alone."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: deque[_CacheEntry] = deque(maxlen=CACHED)
+
+    def find(
+        self, asked: TrustedWords, policy: Policy, seen: Observation, assess: Callable[[], AssessedOutput]
+    ) -> AssessedOutput:
+        """Return the assessment of an output for a request and a policy, from the cache or by ``assess``."""
+        said = seen.source, _key(seen.leaves), _key(seen.arguments)
+        for known in self._known:
+            if known.asked is asked and known.policy is policy and known.said == said:
+                return known.found
+        found = assess()
+        if sum(len(leaf.body) for leaf in found.leaves) <= LONGEST_OUTPUT:
+            self._known.appendleft(_CacheEntry(asked, policy, said, found))
+        return found
+
+
+class _CacheEntry(NamedTuple):
+    """Assessed output with the inputs of its assessment."""
+
+    asked: TrustedWords
+    policy: Policy
+    said: tuple[object, ...]
+    found: AssessedOutput
+
+
+def _key(leaves: tuple[Leaf, ...]) -> tuple[object, ...]:
+    """Build a cache key from all assessed properties of leaves. Equal numbers such as 1 and 1.0 differ in text."""
+    return tuple(
+        (leaf.path, type(leaf.value), text_of(leaf.value), leaf.standing, leaf.id) for leaf in leaves
+    )
+
+
+class Echoes:
+    """Arguments of a listener, which prove nothing when it repeats or joins them."""
+
+    def __init__(self, arguments: Iterable[Leaf]) -> None:
+        said = tuple(arguments)
+        self._whole = {_comparison_key(text_of(leaf.value)) for leaf in said}
+        self._forms = {fold(text_of(leaf.value)) for leaf in said} - {""}
+        self._lengths = {len(form) for form in self._forms if len(form) <= LONGEST_ECHO}
+
+    def contain(self, body: str) -> bool:
+        """Return whether a value repeats an argument or joins several, so that it has no other origin."""
+        form = fold(body)
+        return _comparison_key(body) in self._whole or (
+            SHORTEST_ECHO <= len(form) <= LONGEST_ECHO and self._is_joined(form)
+        )
+
+    def _is_joined(self, form: str) -> bool:
+        """Return whether a form is a concatenation of arguments."""
+        reached, waiting = {0}, [0]
+        while waiting:
+            place = waiting.pop()
+            ends = {place + each for each in self._lengths if form[place : place + each] in self._forms}
+            waiting += ends - reached
+            reached |= ends
+        return len(form) in reached
+
+
+def _comparison_key(body: str) -> str:
+    """Normalize a number by value and anything else by evidence form, since two moments of a day differ."""
+    kind = typed(body) or ""
+    return kind if kind.startswith("number") else fold(body)
+
+
+def parse_layouts(policy: Policy, seen: Observation) -> Observation:
+    """Replace each text that has a declared layout by its fields.
+
+    Only a declaration counts: a stranger who can write into a text can also imitate a layout.
+    """
+    if not policy.layouts:
+        return seen
+    return replace(
+        seen, leaves=tuple(part for leaf in seen.leaves for part in _parse_leaf(policy, seen.source, leaf))
+    )
+
+
+def _parse_leaf(policy: Policy, source: str, leaf: Leaf) -> Iterator[Leaf]:
+    """Parse a text into its fields or return it unchanged. Declarations of its payload's type have precedence."""
+    if leaf.inside:  # JSON arrives as separate leaves
+        own = not leaf.readers and policy.layout_of(source, leaf.inside) is TextLayout.JSON
+        yield replace(leaf, standing=None, inside="") if own else leaf
+        return
+    layout = policy.layout_of(source, leaf.path) if leaf.standing is None and not leaf.readers else None
+    found = parse_layout(leaf.value, layout) if layout is not None and isinstance(leaf.value, str) else None
+    yield from (leaf,) if found is None else leaves(found, leaf.path)

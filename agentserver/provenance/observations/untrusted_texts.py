@@ -1,0 +1,371 @@
+"""Untrusted texts of a conversation with their indexes.
+
+Texts are only appended. All indexes are extended after every ``SLICE`` bytes, and with the rest when a decision needs
+them, so that no decision waits until a whole history is indexed.
+
+Limits: wrapped texts are searched for in the first MOST_CHARACTERS characters, and up to MOST_VALUES values are
+distinguished. ``beyond`` reports an excess; a query that needs the excess has no answer.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from agentserver.provenance.confidentiality.origin import Offers, count_offers
+from agentserver.provenance.evidence.encodings import unwrapped
+from agentserver.provenance.evidence.folding import fold_bytes
+from agentserver.provenance.evidence.index import SPAN, Index
+from agentserver.provenance.evidence.inventory import Value, ValueKind, closing, scanned, values, written
+from agentserver.provenance.evidence.leaves import typed_in
+from agentserver.provenance.evidence.values import Table
+from agentserver.provenance.evidence.words import WordIndex
+from agentserver.provenance.observations.lazy import Incremental
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from agentserver.provenance.evidence.encodings import Decoded
+    from agentserver.provenance.evidence.labels import Text
+
+MOST_VALUES: Final = 100_000
+"""Values that one conversation distinguishes by evidence form, counted once per text."""
+
+MOST_PLACES: Final = 50_000
+"""Values that one conversation distinguishes as places, which takes longer."""
+
+MOST_CHARACTERS: Final = 4_000_000
+"""Characters of one conversation in which wrapped texts are searched for."""
+
+SLICE: Final = 1 << 13
+"""Bytes of evidence form that are indexed at once, in about eight milliseconds."""
+
+SHORTEST_WHOLE: Final = 6
+"""Shortest evidence form of a whole short text, such as a title or name, that counts as a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class ValueIndex:
+    """Values of texts by hash. ``beyond``: there are more than it distinguishes."""
+
+    table: Table = field(default=Table())
+    count: int = 0
+    texts: int = 0
+    beyond: bool = False
+
+    def add(self, bodies: Sequence[str]) -> ValueIndex:
+        """Add the values of further texts by their evidence forms."""
+        found = self._add_scanned(bodies, values, lambda _, value: (value.key,), MOST_VALUES)
+        named = enumerate(bodies, self.texts)
+        whole = [
+            (whole_key(body), number)
+            for number, body in named
+            if SHORTEST_WHOLE <= len(fold_bytes(body)) < SPAN
+        ]
+        return replace(found, table=found.table.add(whole))
+
+    def add_places(self, bodies: Sequence[str]) -> ValueIndex:
+        """Add the values of further texts by the places that they denote."""
+        return self._add_scanned(bodies, scanned, written, MOST_PLACES)
+
+    def add_kinds(self, bodies: Sequence[str]) -> ValueIndex:
+        """Add the numbers and dates of further texts by value."""
+        entries: list[tuple[int, int]] = []
+        count, beyond = self.count, self.beyond
+        for number, body in enumerate(bodies, self.texts):
+            kinds = islice(
+                dict.fromkeys(typed_in(body)) if count < MOST_VALUES else (), MOST_VALUES - count + 1
+            )
+            keys = [(kind_key(kind), number) for kind in kinds]
+            count += len(keys)
+            beyond = beyond or count > MOST_VALUES or (count == MOST_VALUES and not keys)
+            entries += keys
+        return ValueIndex(self.table.add(entries), count, self.texts + len(bodies), beyond)
+
+    def _add_scanned(
+        self,
+        bodies: Sequence[str],
+        scan: Callable[[str], Iterator[Value]],
+        keys: Callable[[str, Value], Iterable[int]],
+        most: int,
+    ) -> ValueIndex:
+        known: dict[tuple[ValueKind, str, str], Iterable[int]] = {}
+        entries: list[tuple[int, int]] = []
+        count, beyond = self.count, self.beyond
+        for number, body in enumerate(bodies, self.texts):
+            here: set[tuple[ValueKind, str, str]] = set()
+            for value in scan(body) if count < most else ():
+                about = value.kind, value.text, closing(body, value)
+                if about in here:
+                    continue
+                if count >= most:
+                    beyond = True
+                    break
+                here.add(about)
+                count += 1
+                if about not in known:
+                    known[about] = keys(body, value)
+                entries += [(key, number) for key in known[about]]
+            beyond = beyond or (count >= most and not here)
+        return ValueIndex(self.table.add(entries), count, self.texts + len(bodies), beyond)
+
+
+def whole_key(body: str) -> int:
+    """Hash a short text as one value."""
+    return Value(ValueKind.KEY, body, 0).key
+
+
+def kind_key(kind: str) -> int:
+    """Hash a number or date by its value; every character counts."""
+    return int.from_bytes(blake2b(kind.encode(), digest_size=8, person=b"kind").digest(), "little")
+
+
+@dataclass(frozen=True, slots=True)
+class WrappedTexts:
+    """Texts that were encoded within other texts, with their own indexes.
+
+    Args:
+        inner: the decoded texts with their encodings.
+        outer: the number of the enclosing text of each, in order.
+        over: whether some texts were not searched.
+    """
+
+    inner: tuple[Decoded, ...] = ()
+    outer: tuple[int, ...] = ()
+    index: Index = field(default=Index())
+    values: ValueIndex = field(default=ValueIndex())
+    places: ValueIndex = field(default=ValueIndex())
+    words: WordIndex = field(default=WordIndex())
+    read: int = 0
+    seen: int = 0
+    over: bool = False
+    offers: Offers = field(default=Offers())
+    kinds: ValueIndex = field(default=ValueIndex())
+
+    @property
+    def beyond(self) -> bool:
+        """True if some texts were not searched, or some of their values not distinguished."""
+        return self.over or self.values.beyond
+
+    def add(self, texts: Sequence[Text]) -> WrappedTexts:
+        """Add the texts that are wrapped in further texts."""
+        read, over = self.read, self.over
+        found: list[Decoded] = []
+        outer: list[int] = []
+        offered: list[tuple[str, str]] = []
+        for number, text in enumerate(texts, self.seen):
+            read += len(text.body)
+            if read > MOST_CHARACTERS:
+                over = True
+                break
+            inner = unwrapped(text.body)
+            found += inner
+            outer += [number] * len(inner)
+            offered += [(text.origin.place, decoded.body) for decoded in inner]
+        bodies = [decoded.body for decoded in found]
+        return WrappedTexts(
+            (*self.inner, *found),
+            (*self.outer, *outer),
+            _extend_spans(self.index, bodies),
+            self.values.add(bodies),
+            self.places.add_places(bodies),
+            self.words.add(bodies),
+            read,
+            self.seen + len(texts),
+            over,
+            self.offers.add(count_offers(offered)),
+            self.kinds.add_kinds(bodies),
+        )
+
+    def body(self, number: int) -> str:
+        """Return the text with a number."""
+        return self.inner[number].body
+
+
+def _extend_spans(index: Index, bodies: Sequence[str]) -> Index:
+    return index.add(tuple(map(fold_bytes, bodies))) if bodies else index
+
+
+def _bodies(texts: Sequence[Text]) -> list[str]:
+    return [text.body for text in texts]
+
+
+def _extend_offers(offers: Offers, texts: Sequence[Text]) -> Offers:
+    return offers.add(count_offers((text.origin.place, text.body) for text in texts))
+
+
+def _index_key(text: Text) -> tuple[str, str]:
+    """Return the parts of a text that indexes depend on."""
+    return text.body, text.origin.place
+
+
+@dataclass(frozen=True, slots=True)
+class UntrustedTexts:
+    """Untrusted texts in order of arrival. Text ``n`` of each index is ``texts[n]``.
+
+    Args:
+        texts: in order of arrival.
+        size: the length of their evidence forms in bytes.
+        indexed: the part of ``size`` that all indexes are known to cover.
+    """
+
+    texts: tuple[Text, ...] = ()
+    size: int = 0
+    indexed: int = field(default=0, repr=False, compare=False)
+    _spans: Incremental[Text, Index] = field(
+        default_factory=lambda: Incremental(Index()), repr=False, compare=False
+    )
+    _values: Incremental[Text, ValueIndex] = field(
+        default_factory=lambda: Incremental(ValueIndex()), repr=False, compare=False
+    )
+    _places: Incremental[Text, ValueIndex] = field(
+        default_factory=lambda: Incremental(ValueIndex()), repr=False, compare=False
+    )
+    _words: Incremental[Text, WordIndex] = field(
+        default_factory=lambda: Incremental(WordIndex()), repr=False, compare=False
+    )
+    _wrapped: Incremental[Text, WrappedTexts] = field(
+        default_factory=lambda: Incremental(WrappedTexts()), repr=False, compare=False
+    )
+    _offers: Incremental[Text, Offers] = field(
+        default_factory=lambda: Incremental(Offers()), repr=False, compare=False
+    )
+    _kinds: Incremental[Text, ValueIndex] = field(
+        default_factory=lambda: Incremental(ValueIndex()), repr=False, compare=False
+    )
+
+    def add(self, texts: Sequence[Text]) -> UntrustedTexts:
+        """Append texts without indexing them."""
+        if not texts:
+            return self
+        more = (*self.texts, *texts)
+        size = self.size + sum(len(fold_bytes(text.body)) for text in texts)
+        count = len(more)
+        return UntrustedTexts(
+            more,
+            size,
+            self.size if self.made else self.indexed,
+            self._spans.extend_to(count),
+            self._values.extend_to(count),
+            self._places.extend_to(count),
+            self._words.extend_to(count),
+            self._wrapped.extend_to(count),
+            self._offers.extend_to(count),
+            self._kinds.extend_to(count),
+        )
+
+    def add_and_index(self, texts: Sequence[Text]) -> UntrustedTexts:
+        """Append texts of a continuing conversation, and keep the backlog of indexing small.
+
+        More than two slices are left to ``index_all``, which a caller may run in a thread.
+        """
+        more = self.add(texts)
+        if SLICE <= more.waiting <= 2 * SLICE:
+            more.index_all()
+        return more
+
+    @property
+    def made(self) -> bool:
+        """True if every index is complete."""
+        parts = self._spans, self._values, self._places, self._words, self._wrapped, self._offers, self._kinds
+        return all(part.made is not None for part in parts)
+
+    @property
+    def waiting(self) -> int:
+        """Bytes of evidence form that may not be indexed yet."""
+        return 0 if self.made else self.size - self.indexed
+
+    def index_all(self) -> None:
+        """Complete every index that a decision may need. It is thread-safe."""
+        parts = self.index, self.values, self.places, self.words, self.wrapped, self._offered, self.kinds
+        assert parts
+
+    @property
+    def index(self) -> Index:
+        """Index of their spans."""
+        return self._spans.compute(
+            self.texts, lambda made, texts: _extend_spans(made, _bodies(texts)), _index_key
+        )
+
+    @property
+    def values(self) -> ValueIndex:
+        """Index of their values by evidence form."""
+        return self._values.compute(self.texts, lambda made, texts: made.add(_bodies(texts)), _index_key)
+
+    @property
+    def places(self) -> ValueIndex:
+        """Index of their values by place."""
+        return self._places.compute(
+            self.texts, lambda made, texts: made.add_places(_bodies(texts)), _index_key
+        )
+
+    @property
+    def kinds(self) -> ValueIndex:
+        """Index of their numbers and dates by value."""
+        return self._kinds.compute(self.texts, lambda made, texts: made.add_kinds(_bodies(texts)), _index_key)
+
+    @property
+    def words(self) -> WordIndex:
+        """Index of their words."""
+        return self._words.compute(self.texts, lambda made, texts: made.add(_bodies(texts)), _index_key)
+
+    @property
+    def wrapped(self) -> WrappedTexts:
+        """Texts that are wrapped in them."""
+        return self._wrapped.compute(self.texts, lambda made, texts: made.add(texts), _index_key)
+
+    @property
+    def _offered(self) -> Offers:
+        return self._offers.compute(self.texts, _extend_offers, _index_key)
+
+    def body(self, number: int) -> str:
+        """Return the body of a text."""
+        return self.texts[number].body
+
+    def unwrap_text(self, number: int) -> Text:
+        """Return a wrapped text with its origin."""
+        wrapped = self.wrapped
+        decoded, outer = wrapped.inner[number], self.texts[wrapped.outer[number]]
+        return replace(outer, origin=replace(outer.origin, via=decoded.via), body=decoded.body)
+
+    def offers(self, key: str) -> int:
+        """Return an upper bound on the links from one place in these and the wrapped texts; see ``Offers``."""
+        return self._offered.count(key) + self.wrapped.offers.count(key)
+
+    def find_texts_with(self, place: int, most: int) -> list[Text]:
+        """Find the texts and wrapped texts that contain a place, up to a number of each."""
+        found = [self.texts[number] for number in self.places.table.all(place, most)]
+        return found + [self.unwrap_text(number) for number in self.wrapped.places.table.all(place, most)]
+
+    def has_place(self, place: int) -> bool:
+        """Return whether a text or a wrapped text contains a place."""
+        shown = self.places.table.first(place)
+        return shown is not None or self.wrapped.places.table.first(place) is not None
+
+    @property
+    def beyond(self) -> bool:
+        """True if they contain more values than are distinguished."""
+        return self.values.beyond or self.wrapped.beyond
+
+    def may_contain(self, body: str, before: int) -> bool:
+        """Return whether one of the first ``before`` texts, or its wrapped texts, shares a span or value with ``body``.
+
+        Also true if the answer is beyond the tracked values.
+        """
+        if not before:
+            return False
+        form = fold_bytes(body)
+        keys = [value.key for value in values(body)]
+        if len(form) < SPAN and not keys:
+            return False
+        wrapped = self.wrapped
+        inner = bisect_left(wrapped.outer, before)
+        if wrapped.beyond or (keys and self.values.beyond):
+            return True
+        if len(form) >= SPAN and (self.index.holds(form, before) or wrapped.index.holds(form, inner)):
+            return True
+        found = self.values.table.holds(keys, before) if keys else False
+        return found or wrapped.values.table.holds(keys, inner)

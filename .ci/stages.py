@@ -199,8 +199,9 @@ def compiled() -> None:
 
 
 def behaviour_tests() -> None:
-    """Run every test of behaviour on every core, uncounted."""
-    pytest(*PARALLEL, *(f"--ignore={path}" for path in LEFT_TO_FULL))
+    """Run every test of behaviour on every core, uncounted, with a fifth of the examples of property tests."""
+    env = {"HYPOTHESIS_PROFILE": os.environ.get("HYPOTHESIS_PROFILE", "quick")}
+    pytest(*PARALLEL, *(f"--ignore={path}" for path in LEFT_TO_FULL), env=env)
 
 
 def core_tests() -> None:

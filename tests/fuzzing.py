@@ -1,7 +1,4 @@
-"""How many examples a property is tried with.
-
-Owns the way from what a test usually tries to what it tries under ``./run fuzz``.
-"""
+"""Numbers of examples of property tests, by profile."""
 
 from __future__ import annotations
 
@@ -12,5 +9,5 @@ USUAL = 100
 
 
 def examples(usual: int) -> int:
-    """So many in the usual profile; as many times more in another as that asks for more of every test."""
-    return max(usual, usual * settings().max_examples // USUAL)
+    """Scale a test's usual number of examples to the profile: fewer in ``quick``, more in ``fuzz``."""
+    return max(1, usual * settings().max_examples // USUAL)

@@ -33,8 +33,8 @@ from agentserver.assembly import build
 from agentserver.config import load
 from agentserver.core.decide import decisions
 from agentserver.core.drafts.replies import normalise
-from agentserver.core.messages import Drafts, Finished, Moment, Outside, Returned
-from agentserver.core.pieces import whole
+from agentserver.core.messages import Drafts, FinishedInvocation, HandlerReturn, Moment, OutsideMessage
+from agentserver.core.pieces import run_pieces
 from agentserver.core.state.conversation import Conversation
 
 if TYPE_CHECKING:
@@ -117,16 +117,20 @@ def returned(organism: Organism, say: Say) -> int:
     moments = (Moment(float(number), bytes([number]) * 16) for number in range(1, 4))
     conversation = Conversation.opened("figures", next(moments))
     asked = rules.codecs.of(type(say)).encode(say).encode()
-    outcome = decisions.receive(conversation, Outside(asked, "r", "echo"), rules, next(moments))
+    outcome = decisions.receive(conversation, OutsideMessage(asked, "r", "echo"), rules, next(moments))
     (delivery,) = outcome.ready
     accepted = decisions.accept(outcome.conversation, delivery, rules, outcome.parsed[delivery.id])
-    assert isinstance(accepted, decisions.Accepted)
+    assert isinstance(accepted, decisions.AcceptedDelivery)
     said = normalise(agentserver.HandlerResponse.respond(say), rules.codecs, rules.bounds, accepted.room)
     assert isinstance(said, Drafts)
-    finished, moment, calls = Finished(delivery, accepted.element, Returned(said)), next(moments), Calls()
+    finished, moment, calls = (
+        FinishedInvocation(delivery, accepted.element, HandlerReturn(said)),
+        next(moments),
+        Calls(),
+    )
     with calls.watched():
-        whole(decisions.concluding(outcome.conversation, finished, rules, moment))
-    own = decisions.concluding.__code__.co_filename
+        run_pieces(decisions.conclude_in_pieces(outcome.conversation, finished, rules, moment))
+    own = decisions.conclude_in_pieces.__code__.co_filename
     return sum(above == own != code.co_filename for code, above in calls.made)
 
 

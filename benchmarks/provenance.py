@@ -33,10 +33,16 @@ from typing import TYPE_CHECKING, Any
 from agentserver import HandlerResponse, xmlify
 from agentserver.core.blueprint import Blueprint, Limits, Listener
 from agentserver.core.decide import decisions
-from agentserver.core.decide.decisions import Accepted
+from agentserver.core.decide.decisions import AcceptedDelivery
 from agentserver.core.drafts.replies import normalise
 from agentserver.core.guard import Rules
-from agentserver.core.messages import Failed, Finished, Moment, Outside, Returned
+from agentserver.core.messages import (
+    FinishedInvocation,
+    HandlerFailure,
+    HandlerReturn,
+    Moment,
+    OutsideMessage,
+)
 from agentserver.core.state.budget import Room
 from agentserver.core.state.conversation import Conversation
 from agentserver.guards.lineage.exposure import FirstText, Recall
@@ -165,7 +171,7 @@ def step(policy: Policy, ledger: Ledger, payload: Any, to: str) -> tuple[float, 
     """Median ms of one step in which an agent sends a message: without the guard, and with it."""
     plain, guarded, codecs = rules(policy)
     conversation = Conversation.opened("bench", Moment(0.0, bytes(16)))
-    asked = Outside(codecs.of(Read).encode(Read("https://a.example/")).encode(), "r", "agent")
+    asked = OutsideMessage(codecs.of(Read).encode(Read("https://a.example/")).encode(), "r", "agent")
     outcome = decisions.receive(conversation, asked, guarded, Moment(1.0, b"1" * 16))
     (delivery,) = outcome.ready
     delivery = delivery._replace(sender="helper", hop=2)  # another agent's message, not the principal's order
@@ -177,9 +183,9 @@ def step(policy: Policy, ledger: Ledger, payload: Any, to: str) -> tuple[float, 
     conversation = outcome.conversation._replace(memory={"lineage": known})
     accepted = decisions.accept(conversation, delivery, guarded)
     said = normalise(HandlerResponse(payload, to), codecs, Bounds(), Room(1, 1 << 20))
-    if not isinstance(accepted, Accepted) or isinstance(said, Failed):
+    if not isinstance(accepted, AcceptedDelivery) or isinstance(said, HandlerFailure):
         raise TypeError("the message is valid")
-    finished = Finished(delivery, accepted.element, Returned(said))
+    finished = FinishedInvocation(delivery, accepted.element, HandlerReturn(said))
     moment = Moment(2.0, b"2" * 16)
     done = decisions.conclude(conversation, finished, guarded, moment)
     if [one.to for one in done.added] != [to]:

@@ -84,7 +84,7 @@ def described(name: str, thing: Any, level: str) -> list[str]:
 def codes() -> list[str]:
     """The table of SystemError codes."""
     lines = ["| code | message | retry allowed |", "|---|---|---|"]
-    for code, wording in refusals.WORDINGS.items():
+    for code, wording in refusals.ERROR_WORDINGS.items():
         lines.append(f"| `{code}` | {wording.message} | {'yes' if wording.retry_allowed else 'no'} |")
     return [*lines, ""]
 

@@ -207,7 +207,7 @@ def _check_other(ctx: click.Context, kept: Source, one: Approval, rules: Rules |
         return
     with open_reader(ctx, kept, rules.guards) as reader:
         conversation = reader.load(one.delivery.conversation)
-    why = "" if conversation is None else approving.barred(conversation, project.user(), rules)
+    why = "" if conversation is None else approving.bar_approver(conversation, project.user(), rules)
     if why:
         project.refuse(ctx, why)
 
@@ -235,10 +235,10 @@ def _rules(organism: Path | None) -> Rules | None:
 
 def _redact_approval(one: Approval, secrets: Secrets) -> Approval:
     """Redact secrets from a waiting message."""
-    from agentserver.core.records.details import reworded
+    from agentserver.core.records.details import map_texts
 
     message = secrets.redact(one.delivery.message.decode("utf-8", "backslashreplace")).encode()
-    questions = tuple(each._replace(why=reworded(each.why, secrets.redact)) for each in one.questions)
+    questions = tuple(each._replace(why=map_texts(each.why, secrets.redact)) for each in one.questions)
     return one._replace(delivery=one.delivery._replace(message=message), questions=questions)
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from agentserver.config.yaml.secrets import Secrets
     from agentserver.core.encoding.recorded import DeadLetter
     from agentserver.core.guard import Rules
-    from agentserver.core.messages import Delivery, Finished
+    from agentserver.core.messages import Delivery, FinishedInvocation
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.conversation import Conversation
     from agentserver.ports import EngineError, EngineReader
@@ -215,13 +215,13 @@ def _redrive(ctx: click.Context, books: _DecisionBooks, letter: DeadLetter) -> s
     """Turn a dead letter into a new request. Returns the id of its new conversation."""
     from agentserver.assembly import SystemClock
     from agentserver.core.decide.requeue import redrive
-    from agentserver.core.messages import Redriven
+    from agentserver.core.messages import RedrivenLetter
     from agentserver.core.state.conversation import Conversation
 
     clock = SystemClock()
     origin = books.reader.recorded_conversation(letter.delivery.conversation).beginning
     opened = Conversation.opened(origin.opener, clock.moment())
-    redriven = Redriven(letter.delivery, next(clock.moment().ids()), project.user())
+    redriven = RedrivenLetter(letter.delivery, next(clock.moment().ids()), project.user())
     moment = clock.moment()
     _commit(ctx, books, lambda: redrive(opened, redriven, books.rules, moment))
     return opened.id
@@ -258,16 +258,16 @@ def list_next(
         )
 
 
-def _fail_delivery(delivery: Delivery, rules: Rules, reason: str) -> Finished:
+def _fail_delivery(delivery: Delivery, rules: Rules, reason: str) -> FinishedInvocation:
     """Describe a delivery that an operator gives up: failed, with no attempts left."""
     from agentserver.contract import Code
-    from agentserver.core.messages import Failed, Finished
+    from agentserver.core.messages import FinishedInvocation, HandlerFailure
     from agentserver.core.records.details import Ground
 
     listener = rules.blueprint.listeners.get(delivery.to)
     spent = delivery.attempt if listener is None else max(delivery.attempt, listener.retries)
-    failed = Failed(Code.INTERNAL, Ground.GIVEN_UP.of(reason))
-    return Finished(delivery._replace(attempt=spent), None, failed)
+    failed = HandlerFailure(Code.INTERNAL, Ground.GIVEN_UP.of(reason))
+    return FinishedInvocation(delivery._replace(attempt=spent), None, failed)
 
 
 @command.command("add", short_help="Give up a delivery that the next run would handle.")

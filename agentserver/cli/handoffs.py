@@ -219,7 +219,7 @@ def _run_loop(words: Vocabulary, dry: bool, session_id: str, agents: Any, source
     from agentserver.handoff.edge.cursor import SessionCursor
     from agentserver.handoff.managed import orchestrate
 
-    _check_source(source, principals.taken(()))
+    _check_source(source, principals.reserved_looks(()))
     desk = orchestrate.Desk(words, cursor=SessionCursor(session_id))
     with closing(_connect()) as client:
         if dry:
@@ -258,7 +258,7 @@ def _run_organism(
     from agentserver.handoff.edge.records import DEFAULT, AuditFile
     from agentserver.handoff.managed import agents
 
-    _check_source(source, principals.taken(server.rules.blueprint.listeners))
+    _check_source(source, principals.reserved_looks(server.rules.blueprint.listeners))
     record = AuditFile(server.handoffs or DEFAULT, heads=server.heads)
     # A managed agent's requests are its model's output, derived from anything it has read.
     agent = principals.Principal(source, principals.Trust.STRANGER)

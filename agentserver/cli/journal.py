@@ -31,7 +31,7 @@ from agentserver.cli.reading import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from agentserver.core.encoding.recorded import Aside
+    from agentserver.core.encoding.recorded import SuspendedConversation
     from agentserver.engines.moving import Moved
     from agentserver.ports import EngineReader
 
@@ -311,7 +311,9 @@ def aside_group() -> None:
     """
 
 
-def _find_quarantined(ctx: click.Context, found: Sequence[Aside], prefix: str) -> Aside:
+def _find_quarantined(
+    ctx: click.Context, found: Sequence[SuspendedConversation], prefix: str
+) -> SuspendedConversation:
     matching = [one for one in found if one.id.startswith(prefix)]
     return only_match(ctx, matching, f"quarantined conversations begin with {prefix!r}")
 

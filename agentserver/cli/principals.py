@@ -279,7 +279,7 @@ def _suggest(name: str, declared: frozenset[str]) -> str:
 def _check_name(ctx: click.Context, principal: Any, declared: frozenset[str]) -> None:
     from agentserver.core.state import principals
 
-    why = principals.unfit(principal.name, principals.taken(declared))
+    why = principals.unfit(principal.name, principals.reserved_looks(declared))
     if why:
         raise click.ClickException(f"{principal.name!r} {why}, so it cannot be a principal")
     for each in principal.may:

@@ -196,7 +196,7 @@ def principal(organism: Organism) -> str:
     """
     from agentserver.core.state import principals
 
-    taken = principals.taken(bound.listener.name for bound in organism.listeners)
+    taken = principals.reserved_looks(bound.listener.name for bound in organism.listeners)
     if organism.limits.approvers != "anyone":
         why = principals.unfit(user(), taken)
         if why:

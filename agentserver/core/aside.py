@@ -13,13 +13,13 @@ from agentserver.wire import envelope
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["last_words"]
+__all__ = ["end_suspended"]
 
 REASON = 500
 """Characters of why a conversation is set aside."""
 
 
-def last_words(
+def end_suspended(
     conversation: str, principal: str, requests: Iterable[str], after: EventPlace
 ) -> tuple[Reply | Done, ...]:
     """The events that leave for the requests of a conversation that goes on no more.

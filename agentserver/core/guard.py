@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, runtim
 
 from agentserver.contract import SystemError
 from agentserver.core.messages import Question
-from agentserver.core.presenting import Opened, Presenter
-from agentserver.core.records.details import GuardNote, reworded
+from agentserver.core.presenting import Presenter, ResolvedDraft
+from agentserver.core.records.details import GuardNote, map_texts
 from agentserver.core.refusals import Refusal
 from agentserver.core.state.principals import Trust
 from agentserver.wire import envelope
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from agentserver.contract import Code
     from agentserver.core.blueprint import Blueprint, Listener
     from agentserver.core.drafts.routing import Proposal, Sender
-    from agentserver.core.messages import Delivery, Draft, Finished
+    from agentserver.core.messages import Delivery, Draft, FinishedInvocation
     from agentserver.core.pieces import Work
     from agentserver.core.records.details import Detail
     from agentserver.core.state.conversation import Conversation
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Denied:
+class DenyVerdict:
     """A proposal may not be sent. The sender learns ``code``; ``reason`` is for operators."""
 
     code: Code
@@ -55,13 +55,13 @@ class NeedsApproval:
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
+class NoteVerdict:
     """A proposal may be sent, and ``reason`` goes on record."""
 
     reason: Detail | str
 
 
-Verdict: TypeAlias = Denied | NeedsApproval | Noted | None
+Verdict: TypeAlias = DenyVerdict | NeedsApproval | NoteVerdict | None
 """None lets a proposal pass without a word. A reason in words of the guard's own may have several lines."""
 
 
@@ -72,7 +72,7 @@ class Denial(NamedTuple):
     detail: Detail
 
 
-class Ruling(NamedTuple):
+class GuardRuling(NamedTuple):
     """The verdict of all guards together on a proposal. The first denial is the last word."""
 
     denied: Denial | None = None
@@ -80,24 +80,24 @@ class Ruling(NamedTuple):
     notes: tuple[Detail, ...] = ()
 
 
-PASSED = Ruling()
+PASSED = GuardRuling()
 
 
-class Narrowed(NamedTuple):
+class NarrowedListener(NamedTuple):
     """A listener with fewer peers than it declares, and the usage of those, as text; empty where none is told."""
 
     listener: Listener
     usage: str
 
 
-NARROWED: Final = 256
+NARROWED_LISTENERS: Final = 256
 """Listeners with fewer peers than they declare that are kept for the next time: a thread asks at each delivery."""
 
 
 class CoreGuard(Protocol):
     """A rule with a memory of its own, which is part of the conversation and committed with it.
 
-    All methods are pure: equal arguments give equal results. ``memory`` is None at first, or what a ``Watchful`` guard
+    All methods are pure: equal arguments give equal results. ``memory`` is None at first, or what a ``WatchfulGuard``
     opens with; ``at`` is in seconds since the epoch.
     """
 
@@ -119,7 +119,7 @@ class CoreGuard(Protocol):
         ...
 
 
-def unmoved(
+def keep_memory(
     self: object,  # noqa: ARG001 - the methods of guards have one
     memory: object,
     delivery: Delivery,  # noqa: ARG001 - as above
@@ -131,7 +131,7 @@ def unmoved(
 
 
 @runtime_checkable
-class Watchful(Protocol):
+class WatchfulGuard(Protocol):
     """A guard that has to know of every message that a listener was given, from the first one on."""
 
     @property
@@ -152,7 +152,7 @@ class Watchful(Protocol):
 
 
 @runtime_checkable
-class Counting(Protocol):
+class CountingGuard(Protocol):
     """A guard that counts messages before they arrive, so that several of one result do not pass for one.
 
     It says a word about each message that it counts: one without a word is sent without being counted.
@@ -169,7 +169,7 @@ class Counting(Protocol):
 
 
 @runtime_checkable
-class Preparing(Protocol):
+class PreparingGuard(Protocol):
     """A guard whose next decision may need long work, which a thread can do before it."""
 
     @property
@@ -177,7 +177,7 @@ class Preparing(Protocol):
         """The key of the guard's memory."""
         ...
 
-    def prepare(self, memory: object, finished: Finished) -> Work | None:
+    def prepare(self, memory: object, finished: FinishedInvocation) -> Work | None:
         """Give the work without which it would take long to decide what follows from an invocation; None for none.
 
         Args:
@@ -188,7 +188,7 @@ class Preparing(Protocol):
 
 
 @runtime_checkable
-class Tracing(Protocol):
+class TracingGuard(Protocol):
     """A guard that can tell a person where the values of a message come from."""
 
     @property
@@ -201,12 +201,12 @@ class Tracing(Protocol):
         ...
 
 
-def opening(guards: Iterable[CoreGuard], trust: Trust = Trust.ORDERS) -> dict[str, object]:
+def open_memories(guards: Iterable[CoreGuard], trust: Trust = Trust.ORDERS) -> dict[str, object]:
     """Each guard's memory of a conversation in which nothing has been said.
 
     It names every guard: one that is named has seen all, and no verb takes a name out again.
     """
-    return {guard.name: guard.opened(trust) if isinstance(guard, Watchful) else None for guard in guards}
+    return {guard.name: guard.opened(trust) if isinstance(guard, WatchfulGuard) else None for guard in guards}
 
 
 class Rewrite(NamedTuple):
@@ -261,15 +261,15 @@ class Rules:
     """The root elements of which the rewriter may make another message, or a denial."""
     viewers: frozenset[str] = field(init=False, compare=False, repr=False)
     """The listeners that are shown references."""
-    narrowed: Callable[[str, frozenset[str]], Narrowed] = field(init=False, compare=False, repr=False)
+    narrowed: Callable[[str, frozenset[str]], NarrowedListener] = field(init=False, compare=False, repr=False)
     """A listener, by its name, where it may reach no others than these."""
     _presenters: tuple[Presenter, ...] = field(init=False, compare=False, repr=False)
     _observing: tuple[CoreGuard, ...] = field(init=False, compare=False, repr=False)
-    counting: tuple[Counting, ...] = field(init=False, compare=False, repr=False)
+    counting: tuple[CountingGuard, ...] = field(init=False, compare=False, repr=False)
     """The guards that count messages before they arrive."""
     failure: str = field(init=False, compare=False, repr=False)
     """The root element of a SystemError."""
-    preparing: tuple[Preparing, ...] = field(init=False, compare=False, repr=False)
+    preparing: tuple[PreparingGuard, ...] = field(init=False, compare=False, repr=False)
     _names: frozenset[str] = field(init=False, compare=False, repr=False)
     _opening: Mapping[str, object] | None = field(init=False, compare=False, repr=False)
 
@@ -277,27 +277,33 @@ class Rules:
         """Find out once what each step asks: which guards observe, how memories begin, what may be rewritten."""
         roots: frozenset[str] = frozenset() if self.rewriter is None else self.rewriter.roots
         object.__setattr__(self, "rewritable", roots)
-        observing = [guard for guard in self.guards if getattr(type(guard), "observe", None) is not unmoved]
+        observing = [
+            guard for guard in self.guards if getattr(type(guard), "observe", None) is not keep_memory
+        ]
         object.__setattr__(self, "_observing", tuple(observing))
-        counting = tuple(guard for guard in self.guards if isinstance(guard, Counting))
+        counting = tuple(guard for guard in self.guards if isinstance(guard, CountingGuard))
         object.__setattr__(self, "counting", counting)
         object.__setattr__(self, "failure", self.codecs.of(SystemError).name)
-        preparing = tuple(guard for guard in self.guards if isinstance(guard, Preparing))
+        preparing = tuple(guard for guard in self.guards if isinstance(guard, PreparingGuard))
         object.__setattr__(self, "preparing", preparing)
         object.__setattr__(self, "_names", frozenset(guard.name for guard in self.guards))
         presenters = tuple(guard for guard in self.guards if isinstance(guard, Presenter) and guard.viewers)
         object.__setattr__(self, "_presenters", presenters)
         viewers = frozenset(name for guard in presenters for name in guard.viewers)
         object.__setattr__(self, "viewers", viewers)
-        object.__setattr__(self, "narrowed", _narrowing(self.blueprint.listeners, self.explain))
-        watchful = any(isinstance(guard, Watchful) for guard in self.guards)
-        object.__setattr__(self, "_opening", None if watchful else MappingProxyType(opening(self.guards)))
+        object.__setattr__(self, "narrowed", _make_narrower(self.blueprint.listeners, self.explain))
+        watchful = any(isinstance(guard, WatchfulGuard) for guard in self.guards)
+        object.__setattr__(
+            self, "_opening", None if watchful else MappingProxyType(open_memories(self.guards))
+        )
 
     def recall(self, conversation: Conversation) -> Mapping[str, object]:
         """Each guard's memory of a conversation, which opens with its first step."""
         if conversation.version:
             return conversation.memory
-        return opening(self.guards, conversation.rights.trust) if self._opening is None else self._opening
+        return (
+            open_memories(self.guards, conversation.rights.trust) if self._opening is None else self._opening
+        )
 
     def observe(
         self, memory: Mapping[str, object], delivery: Delivery, element: etree._Element, at: float
@@ -311,7 +317,7 @@ class Rules:
             after[guard.name] = guard.observe(memory.get(guard.name), delivery, element, at)
         return after
 
-    def prepare(self, conversation: Conversation, finished: Finished) -> Work | None:
+    def prepare(self, conversation: Conversation, finished: FinishedInvocation) -> Work | None:
         """Give the work of the first guard that has some before it is decided what follows from an invocation."""
         for guard in self.preparing:
             work = guard.prepare(conversation.memory.get(guard.name), finished)
@@ -322,7 +328,7 @@ class Rules:
     def origins(self, conversation: Conversation, delivery: Delivery) -> Origins | None:
         """The origins of the values of a message that waits; None where no guard follows values."""
         read = envelope.read_envelope(delivery.message, self.bounds)
-        tracing = next((guard for guard in self.guards if isinstance(guard, Tracing)), None)
+        tracing = next((guard for guard in self.guards if isinstance(guard, TracingGuard)), None)
         if tracing is None or isinstance(read, envelope.Malformed):
             return None
         return tracing.origins(self.recall(conversation).get(tracing.name), delivery, read.payload)
@@ -340,7 +346,7 @@ class Rules:
                 element = shown
         return element
 
-    def resolved(self, memory: Mapping[str, object], draft: Draft, sender: Sender) -> Opened | None:
+    def resolved(self, memory: Mapping[str, object], draft: Draft, sender: Sender) -> ResolvedDraft | None:
         """A message of a listener that is shown references, with the values; None for one that has no reference.
 
         The whole is read afresh and held against its schema; whatever is wrong with it has one text.
@@ -352,7 +358,7 @@ class Rules:
             if found is None:
                 continue
             whole = None if found.element is None else self._whole(draft, found.element)
-            return Opened(whole, {**memory, guard.name: found.memory}, found.note)
+            return ResolvedDraft(whole, {**memory, guard.name: found.memory}, found.note)
         return None
 
     def rewritten(
@@ -390,7 +396,7 @@ class Rules:
         changed = {
             guard.name: guard.missed(memory.get(guard.name))
             for guard in self.guards
-            if isinstance(guard, Watchful)
+            if isinstance(guard, WatchfulGuard)
         }
         return {**memory, **changed}
 
@@ -417,18 +423,18 @@ class Rules:
         }
         return {**memory, **changed}
 
-    def ruling(self, memory: Mapping[str, object], proposal: Proposal, at: float) -> Ruling:
+    def ruling(self, memory: Mapping[str, object], proposal: Proposal, at: float) -> GuardRuling:
         """Ask the guards about a message."""
         ruling = PASSED
         for guard in self.guards:
             verdict = guard.judge(memory.get(guard.name), proposal, at)
             if verdict is None:
                 continue
-            if isinstance(verdict, Denied):
+            if isinstance(verdict, DenyVerdict):
                 denial = Denial(verdict.code, _detail(guard, verdict.reason))
                 return ruling._replace(denied=denial, questions=())
             if isinstance(verdict, NeedsApproval):
-                why = reworded(_detail(guard, verdict.question), self.redact)
+                why = map_texts(_detail(guard, verdict.question), self.redact)
                 question = Question(guard.name, why, verdict.about)
                 ruling = ruling._replace(questions=(*ruling.questions, question))
             else:
@@ -436,14 +442,14 @@ class Rules:
         return ruling
 
 
-def _narrowing(
+def _make_narrower(
     listeners: Mapping[str, Listener], explain: Callable[[Listener], str] | None
-) -> Callable[[str, frozenset[str]], Narrowed]:
-    def narrowed(name: str, allowed: frozenset[str]) -> Narrowed:
+) -> Callable[[str, frozenset[str]], NarrowedListener]:
+    def narrowed(name: str, allowed: frozenset[str]) -> NarrowedListener:
         listener = replace(listeners[name], peers=listeners[name].peers & allowed)
-        return Narrowed(listener, "" if explain is None else explain(listener))
+        return NarrowedListener(listener, "" if explain is None else explain(listener))
 
-    return lru_cache(NARROWED)(narrowed)
+    return lru_cache(NARROWED_LISTENERS)(narrowed)
 
 
 def _detail(guard: CoreGuard, reason: Detail | str) -> Detail:

@@ -233,14 +233,14 @@ class Effects(NamedTuple):
 NO_EFFECTS = Effects({})
 
 
-class Returned(NamedTuple):
+class HandlerReturn(NamedTuple):
     """A handler came back. What it returned is already encoded: nothing of the handler's own is looked at again."""
 
     said: Drafts | Refusal
     effects: Effects = NO_EFFECTS
 
 
-class Failed(NamedTuple):
+class HandlerFailure(NamedTuple):
     """A handler gave no result, or what should reach it could not be read. ``detail`` is for operators only."""
 
     code: Code
@@ -273,7 +273,7 @@ class Excerpt(NamedTuple):
     digest: str
 
 
-class Outside(NamedTuple):
+class OutsideMessage(NamedTuple):
     """A message from outside.
 
     Args:
@@ -289,7 +289,7 @@ class Outside(NamedTuple):
     key: RequestKey | None = None
 
 
-class Finished(NamedTuple):
+class FinishedInvocation(NamedTuple):
     """An invocation that is over.
 
     Args:
@@ -299,7 +299,7 @@ class Finished(NamedTuple):
 
     delivery: Delivery
     element: etree._Element | None
-    result: Returned | Failed
+    result: HandlerReturn | HandlerFailure
     took: float | None = None
 
 
@@ -319,7 +319,7 @@ class GivenUp(NamedTuple):
     unseen: bool = False
 
 
-class Reserving(NamedTuple):
+class ReserveRequest(NamedTuple):
     """Work that an invocation wants to do, of which the cost is charged before.
 
     Args:
@@ -333,7 +333,7 @@ class Reserving(NamedTuple):
     most: Amount
 
 
-class Settling(NamedTuple):
+class SettleRequest(NamedTuple):
     """The cost of work that an invocation has done.
 
     Args:
@@ -348,7 +348,7 @@ class Settling(NamedTuple):
 
 
 class TurnedAway(NamedTuple):
-    """An outside message that was refused without a look at it. ``key`` is as of ``Outside``."""
+    """An outside message that was refused without a look at it. ``key`` is as of ``OutsideMessage``."""
 
     data: bytes | Excerpt
     request: str
@@ -357,17 +357,17 @@ class TurnedAway(NamedTuple):
     key: RequestKey | None = None
 
 
-class Opening(NamedTuple):
+class ConversationOpening(NamedTuple):
     """The opening of a conversation, where it is acknowledged before anything is said."""
 
 
-class Closing(NamedTuple):
+class ConversationClosing(NamedTuple):
     """The end of a conversation, with its reason."""
 
     reason: str
 
 
-class Cancelling(NamedTuple):
+class Cancellation(NamedTuple):
     """The end of one request, before it came to rest.
 
     Args:
@@ -379,13 +379,13 @@ class Cancelling(NamedTuple):
     by: str = ""
 
 
-class Requeued(NamedTuple):
+class RequeuedLetter(NamedTuple):
     """A dead letter that an operator had tried again where it was."""
 
     delivery: Delivery
 
 
-class Redriven(NamedTuple):
+class RedrivenLetter(NamedTuple):
     """A dead letter that an operator had tried again as a request of its own, in a new conversation.
 
     Args:

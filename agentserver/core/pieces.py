@@ -16,13 +16,13 @@ PreparedPieces: TypeAlias = Generator[Work | None, None, T]
 """Pieces of which some offer work."""
 
 
-def prepared(work: Work, pieces: Pieces[T]) -> PreparedPieces[T]:
+def prepend_work(work: Work, pieces: Pieces[T]) -> PreparedPieces[T]:
     """Offer work to the driver before the first piece."""
     yield work
     return (yield from pieces)
 
 
-def whole(pieces: Pieces[T]) -> T:
+def run_pieces(pieces: Pieces[T]) -> T:
     """Do all of it without a pause. Raises what the work raises."""
     while True:
         try:

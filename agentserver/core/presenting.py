@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from agentserver.core.refusals import Refusal
 
 
-class Opened(NamedTuple):
+class ResolvedDraft(NamedTuple):
     """A message with the values that its references stand for.
 
     Args:
@@ -28,7 +28,7 @@ class Opened(NamedTuple):
     note: Detail
 
 
-class Resolved(NamedTuple):
+class ResolvedPayload(NamedTuple):
     """The result of a guard for a message with references.
 
     Args:
@@ -62,7 +62,7 @@ class Presenter(Protocol):
         """The payload as one of them is shown it, valid, or why it cannot be. ``element`` is not changed."""
         ...
 
-    def resolve(self, memory: object, draft: Draft, thread: str, room: int) -> Resolved | None:
+    def resolve(self, memory: object, draft: Draft, thread: str, room: int) -> ResolvedPayload | None:
         """Put values into a message of one of them, of ``room`` bytes at most; None for one without references.
 
         ``thread`` is that of the sender. The payload is held against its schema afterwards.
@@ -75,7 +75,7 @@ class Presenter(Protocol):
 
 
 @runtime_checkable
-class Silencing(Protocol):
+class SilencingGuard(Protocol):
     """A guard that keeps listeners from telling outside of messages what they are doing."""
 
     @property
@@ -97,7 +97,7 @@ class Silencing(Protocol):
         ...
 
 
-def silenced(
+def is_silenced(
     guards: Iterable[object],
     memory: Mapping[str, object],
     delivery: Delivery,
@@ -106,12 +106,12 @@ def silenced(
 ) -> bool:
     """True when a guard lets a listener tell nothing while it works on a delivery, which counts as seen.
 
-    ``memory`` is each guard's by its name; the other arguments are as of ``Silencing.observe``.
+    ``memory`` is each guard's by its name; the other arguments are as of ``SilencingGuard.observe``.
     """
     return any(
         guard.silences(
             guard.observe(memory.get(guard.name), delivery, element, at), delivery.to, delivery.thread
         )
         for guard in guards
-        if isinstance(guard, Silencing) and guard.silencing
+        if isinstance(guard, SilencingGuard) and guard.silencing
     )

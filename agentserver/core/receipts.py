@@ -5,8 +5,8 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
-from agentserver.core.decide.dismissal import Dismissed
-from agentserver.core.messages import Outside, RequestKey, TurnedAway
+from agentserver.core.decide.dismissal import DismissedMessage
+from agentserver.core.messages import OutsideMessage, RequestKey, TurnedAway
 from agentserver.core.records.audit import Event
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from agentserver.core.records.audit import AuditRecord
     from agentserver.core.records.outcome import Outcome
 
-__all__ = ["Receipt", "given"]
+__all__ = ["Receipt", "issue_receipt"]
 
 LONGEST = 512
 """Characters of a sender's id."""
@@ -44,7 +44,7 @@ def key(principal: str, conversation: str, own: str, data: bytes, to: str | None
     )
 
 
-def arriving(conversation: str, outside: Outside) -> RequestKey:
+def arrival_key(conversation: str, outside: OutsideMessage) -> RequestKey:
     """The key of a message to which its sender gave no id, and that may be decided about by one process after another.
 
     No sender's own id has its name.
@@ -54,10 +54,10 @@ def arriving(conversation: str, outside: Outside) -> RequestKey:
     return RequestKey(name, _digest(outside.data, *addressed))
 
 
-def given(outcome: Outcome) -> tuple[str, Receipt] | None:
+def issue_receipt(outcome: Outcome) -> tuple[str, Receipt] | None:
     """The receipt that a step gives, under the name of its key; None when it receives nothing that has a key."""
     cause = outcome.cause
-    if not isinstance(cause, Outside | TurnedAway | Dismissed) or cause.key is None:
+    if not isinstance(cause, OutsideMessage | TurnedAway | DismissedMessage) or cause.key is None:
         return None
     return cause.key.name, Receipt(cause.request, cause.key.content, refused_with(outcome.records))
 
@@ -67,14 +67,14 @@ def refused_with(records: Iterable[AuditRecord]) -> str:
     return next((record.code for record in records if record.event is Event.REFUSED), "")
 
 
-def opening(principal: str, own: str) -> str:
+def conversation_name(principal: str, own: str) -> str:
     """The name of a conversation that its principal calls ``own``. Raises ValueError as ``key`` does."""
     _fit(own)
     return _digest(b"conversation", _bytes(principal), _bytes(own))
 
 
 def opened_by(principal: str, door: str, conversation: str) -> str:
-    """The name of a conversation that a door of the server opened for a principal. No ``opening`` equals it."""
+    """Name a conversation that a gateway opened for a principal. Never equals a ``conversation_name``."""
     return _digest(b"door", _bytes(principal), _bytes(door), _bytes(conversation))
 
 

@@ -18,22 +18,24 @@ class UnsentError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Wording:
+class ErrorWording:
     """The text of a code and whether its sender may try again."""
 
     message: str
     retry_allowed: bool
 
 
-WORDINGS: dict[Code, Wording] = {
+ERROR_WORDINGS: dict[Code, ErrorWording] = {
     # The routing text is the contract's own, word for word.
-    Code.ROUTING: Wording("Message could not be delivered. Please verify your target and try again.", True),
-    Code.VALIDATION: Wording("The payload does not satisfy its schema.", True),
-    Code.DENIED: Wording("The message was not permitted.", False),
-    Code.TIMEOUT: Wording("No answer was given in time.", True),
-    Code.INTERNAL: Wording("The message could not be processed.", False),
-    Code.BUDGET: Wording("The conversation has used up its budget.", False),
-    Code.BUSY: Wording("The server is busy. Please try again later.", True),
+    Code.ROUTING: ErrorWording(
+        "Message could not be delivered. Please verify your target and try again.", True
+    ),
+    Code.VALIDATION: ErrorWording("The payload does not satisfy its schema.", True),
+    Code.DENIED: ErrorWording("The message was not permitted.", False),
+    Code.TIMEOUT: ErrorWording("No answer was given in time.", True),
+    Code.INTERNAL: ErrorWording("The message could not be processed.", False),
+    Code.BUDGET: ErrorWording("The conversation has used up its budget.", False),
+    Code.BUSY: ErrorWording("The server is busy. Please try again later.", True),
 }
 
 
@@ -65,7 +67,7 @@ def system_error(code: Code, corrections: Sequence[str] = (), *, final: bool = F
 
     Only ``validation`` shows corrections: every other code has one text.
     """
-    wording = WORDINGS[code]
+    wording = ERROR_WORDINGS[code]
     told = corrections if code is Code.VALIDATION else ()
     message = " ".join([wording.message, *(f"{line}." for line in told)])
     return SystemError(code, message, wording.retry_allowed and not final)

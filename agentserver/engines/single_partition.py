@@ -8,13 +8,13 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from agentserver.ports import Claim, EngineError, FencedError, Gained
+from agentserver.ports import Claim, EngineError, FencedError, GainedClaims
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import AsyncIterator, Callable, Collection
 
-    from agentserver.ports import Arrival, Fate, Lost, News
+    from agentserver.ports import Arrival, Fate, LostClaims, News
 
 LEASE = 1
 """The number of the one lease."""
@@ -54,9 +54,9 @@ class SinglePartition:
         """The one claim."""
         return self._mine
 
-    async def changes(self) -> AsyncIterator[Gained | Lost]:
+    async def changes(self) -> AsyncIterator[GainedClaims | LostClaims]:
         """Everything that an earlier server left; nothing changes after it."""
-        yield Gained({key: self._mine async for key in self.active()}, LEASE)
+        yield GainedClaims({key: self._mine async for key in self.active()}, LEASE)
 
     async def release(self, conversations: Collection[str]) -> None:
         """No other process is there to have them."""

@@ -60,7 +60,7 @@ from agentserver.gateways.http.parts import (
 from agentserver.gateways.http.streams import ServerSent
 from agentserver.payload.json.schema import json_schema
 from agentserver.payload.json.values import JsonRefusal
-from agentserver.ports import Ended, Lagged, OtherMessageError, Unkept, WatchEnd
+from agentserver.ports import OtherMessageError, RecordGap, RejectReason, WatchEnd, WatchStop
 from agentserver.supervision import Ending, start_errand
 
 if TYPE_CHECKING:
@@ -77,9 +77,9 @@ if TYPE_CHECKING:
     from agentserver.gateways.http.parts import DoorHost
     from agentserver.gateways.principals import Caller
     from agentserver.payload.codec import Codec
-    from agentserver.ports import Submitted
+    from agentserver.ports import SubmitResult
 
-    Item: TypeAlias = "Reply | Done | Progress | Ended | None"
+    Item: TypeAlias = "Reply | Done | Progress | WatchStop | None"
     Say: TypeAlias = Callable[[BaseEvent], Awaitable[None]]
 
 PAYLOAD: Final = "payload"
@@ -350,7 +350,7 @@ async def run(request: Request) -> ServerSent:
         raise unknown() from None
     except OtherMessageError:
         raise ProblemAnswer(422, "Another message was sent under this id.") from None
-    if isinstance(submitted.code, Unkept):
+    if isinstance(submitted.code, RejectReason):
         raise not_stored(submitted.code)
     _check(server, conversation, asked.answers, who)
     answer_refused = [each for each in asked.answers if not await _counts(server, conversation, each, who)]
@@ -371,7 +371,7 @@ def _check(server: DoorHost, conversation: str, answers: Sequence[InterruptAnswe
     """Raise ProblemAnswer where the rules bar the caller from approving here, before anything has counted."""
     state = server.conversation(conversation)
     approves = any(each.answer not in (None, Answer.DENY) for each in answers)
-    barred = approving.barred(state, who.name, server.rules) if state is not None and approves else ""
+    barred = approving.bar_approver(state, who.name, server.rules) if state is not None and approves else ""
     if barred:
         raise ProblemAnswer(403, f"{barred}.")
 
@@ -411,7 +411,7 @@ class RunStream:
     caller: Caller
     server: DoorHost
     conversation: str
-    submitted: Submitted
+    submitted: SubmitResult
     answer_refused: Sequence[InterruptAnswer]
     over: bool = False
     words: int = 0
@@ -449,7 +449,7 @@ class RunStream:
         """Pass on events after a place. Returns the place for the next watch; None at the end."""
         async with aclosing(_items(self.server, self.caller.name, self.conversation, after)) as items:
             async for item in items:
-                if isinstance(item, Ended) and item.reason is WatchEnd.LAGGED:
+                if isinstance(item, WatchStop) and item.reason is WatchEnd.LAGGED:
                     return item.after
                 await out.send(item)
         return None
@@ -457,7 +457,7 @@ class RunStream:
     async def _look(self, out: MemoryObjectSendStream[Item]) -> None:
         """Have it looked whether something waits for a person, whenever something new does."""
         async for records in self.server.records(self.caller.name):
-            if isinstance(records, Lagged) or any(self._asks(each) for each in records):
+            if isinstance(records, RecordGap) or any(self._asks(each) for each in records):
                 await out.send(None)
 
     def _asks(self, record: Any) -> bool:
@@ -469,7 +469,7 @@ class RunStream:
         match item:
             case None:
                 return self._interrupt()
-            case Ended():
+            case WatchStop():
                 self.over = True
                 closed = item.reason is WatchEnd.CLOSED
                 return [run_cancelled(self.asked) if closed else run_failed(_ENDS[item.reason], item.reason)]

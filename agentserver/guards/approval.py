@@ -5,7 +5,7 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from agentserver.core.guard import NeedsApproval, unmoved
+from agentserver.core.guard import NeedsApproval, keep_memory
 from agentserver.core.records.details import Ground
 from agentserver.wire.canonical import canonical
 
@@ -29,7 +29,7 @@ class ApprovalGuard:
     """
 
     name = "approval"
-    observe = unmoved
+    observe = keep_memory
 
     def __init__(self, listeners: AbstractSet[str] = frozenset()) -> None:
         self._listeners = frozenset(listeners)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from agentserver.contract import Code
-from agentserver.core.guard import Denied, NeedsApproval, Noted
+from agentserver.core.guard import DenyVerdict, NeedsApproval, NoteVerdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -53,9 +53,9 @@ class Message:
         return self.decode()
 
 
-def deny(reason: str) -> Denied:
+def deny(reason: str) -> DenyVerdict:
     """The verdict that a message may not be sent. Its sender gets ``denied``; log and audit get the reason."""
-    return Denied(Code.DENIED, reason)
+    return DenyVerdict(Code.DENIED, reason)
 
 
 def ask(question: str, about: Iterable[str] = ()) -> NeedsApproval:
@@ -69,9 +69,9 @@ def ask(question: str, about: Iterable[str] = ()) -> NeedsApproval:
     return NeedsApproval(question, tuple(about))
 
 
-def note(reason: str) -> Noted:
+def note(reason: str) -> NoteVerdict:
     """The verdict that a message may be sent, and that the reason goes on record."""
-    return Noted(reason)
+    return NoteVerdict(reason)
 
 
 class Guard(ABC):

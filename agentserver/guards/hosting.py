@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentserver.contract import Code
 from agentserver.core.drafts.routing import Route
-from agentserver.core.guard import Denied, NeedsApproval, Noted, unmoved
+from agentserver.core.guard import DenyVerdict, NeedsApproval, NoteVerdict, keep_memory
 from agentserver.core.messages import SYSTEM, TODO
 from agentserver.core.records.details import GuardNote
 from agentserver.core.state.principals import Trust
@@ -188,10 +188,10 @@ class HostedGuard:
         match verdict:
             case None:
                 return None
-            case Denied(reason=str(reason)):
+            case DenyVerdict(reason=str(reason)):
                 return self._denied("denies", _plain(reason))
-            case Noted(reason=str(reason)):
-                return Noted(GuardNote(self.name, _plain(reason), "notes"))
+            case NoteVerdict(reason=str(reason)):
+                return NoteVerdict(GuardNote(self.name, _plain(reason), "notes"))
             case NeedsApproval(question=str(question), about=tuple(about)) if all(
                 isinstance(each, str) for each in about
             ):
@@ -201,14 +201,14 @@ class HostedGuard:
                 return None if known.approved.issuperset(asked) else NeedsApproval(_plain(question), asked)
         return self._denied("failed", f"it gave a {type(verdict).__name__}, which is no verdict")
 
-    def _denied(self, how: str, why: str) -> Denied:
-        return Denied(Code.DENIED, GuardNote(self.name, why, how))
+    def _denied(self, how: str, why: str) -> DenyVerdict:
+        return DenyVerdict(Code.DENIED, GuardNote(self.name, why, how))
 
 
 class UnobservingGuard(HostedGuard):
     """A program's guard that remembers nothing of what listeners are given."""
 
-    observe = unmoved
+    observe = keep_memory
 
 
 def hosted(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from agentserver.contract import Code
 from agentserver.core.drafts.routing import Route
-from agentserver.core.guard import Denied, unmoved
+from agentserver.core.guard import DenyVerdict, keep_memory
 from agentserver.core.records.details import Ground
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ class PeersGuard:
     """Denies every message to a peer that the sender does not declare."""
 
     name = "peers"
-    observe = unmoved
+    observe = keep_memory
 
     def approve(self, memory: object, about: tuple[str, ...]) -> object:  # noqa: ARG002 - a guard's signature
         """Leave the memory as it is: no person is asked about a peer."""
@@ -28,4 +28,4 @@ class PeersGuard:
         """Pass answers, self-calls and services; a peer must be declared."""
         if proposal.route is not Route.PEER or proposal.to in proposal.sender.peers:
             return None
-        return Denied(Code.ROUTING, Ground.NO_PEER.of(proposal.to, proposal.sender.name))
+        return DenyVerdict(Code.ROUTING, Ground.NO_PEER.of(proposal.to, proposal.sender.name))

@@ -6,19 +6,19 @@ from itertools import zip_longest
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from agentserver.core.decide.dismissal import Dismissed
+from agentserver.core.decide.dismissal import DismissedMessage
 from agentserver.core.encoding import recording
 from agentserver.core.messages import (
-    Cancelling,
-    Closing,
-    Finished,
+    Cancellation,
+    ConversationClosing,
+    ConversationOpening,
+    FinishedInvocation,
     GivenUp,
-    Opening,
-    Outside,
-    Redriven,
-    Requeued,
-    Reserving,
-    Settling,
+    OutsideMessage,
+    RedrivenLetter,
+    RequeuedLetter,
+    ReserveRequest,
+    SettleRequest,
     TurnedAway,
 )
 from agentserver.core.records.audit import Event
@@ -98,33 +98,33 @@ def decide_again(
 def describe_step(cause: Cause) -> str:  # noqa: PLR0911 - one for each kind
     """Describe the subject of a step."""
     match cause:
-        case Outside():
+        case OutsideMessage():
             return "a message from outside"
-        case Dismissed():
+        case DismissedMessage():
             return f"a message from outside of {cause.data.length} bytes, refused"
         case TurnedAway():
             return "a message from outside, turned away"
-        case Finished():
+        case FinishedInvocation():
             delivery = cause.delivery
             return f"{delivery.to} finished with {local(delivery.root)} from {delivery.sender}"
         case ApprovalAnswer():
             return f"the answer {cause.answer} of {cause.by}"
-        case Opening() | Closing():
-            return "the opening" if isinstance(cause, Opening) else f"the end: {cause.reason}"
-        case Cancelling():
+        case ConversationOpening() | ConversationClosing():
+            return "the opening" if isinstance(cause, ConversationOpening) else f"the end: {cause.reason}"
+        case Cancellation():
             return f"the end of a request, by {cause.by or 'its principal'}"
         case GivenUp():
             return f"{cause.delivery.to} was given up with {local(cause.delivery.root)} from {cause.delivery.sender}"
-        case Requeued() | Redriven() | Reserving() | Settling():
+        case RequeuedLetter() | RedrivenLetter() | ReserveRequest() | SettleRequest():
             return _ABOUT[type(cause)].format(cause.delivery.to)
 
 
 _ABOUT: Final[Mapping[type, str]] = MappingProxyType(
     {
-        Requeued: "a dead letter to {}, queued again",
-        Redriven: "a dead letter to {}, as a request of its own",
-        Reserving: "a charge of {}",
-        Settling: "the cost of what {} was charged for",
+        RequeuedLetter: "a dead letter to {}, queued again",
+        RedrivenLetter: "a dead letter to {}, as a request of its own",
+        ReserveRequest: "a charge of {}",
+        SettleRequest: "the cost of what {} was charged for",
     }
 )
 

@@ -4,7 +4,7 @@ Owns the seams: Engine, EngineReader, Clock, Ingress, Approver, Answers, Complet
 """
 
 from agentserver.completion import Completer
-from agentserver.ports.claims import Arrival, Claim, Fate, Gained, Lost, News
+from agentserver.ports.claims import Arrival, Claim, Fate, GainedClaims, LostClaims, News
 from agentserver.ports.engine import Engine
 from agentserver.ports.errors import (
     ConflictError,
@@ -22,20 +22,20 @@ from agentserver.ports.errors import (
 from agentserver.ports.ingress import (
     ConversationFound,
     ConversationHandle,
-    Ended,
     Ingress,
-    Lagged,
-    Submitted,
-    Unkept,
+    RecordGap,
+    RejectReason,
+    SubmitResult,
     WatchEnd,
+    WatchStop,
 )
-from agentserver.ports.marks import NO_PAST, Marks, Past
+from agentserver.ports.marks import NO_PREVIOUS_RUN, Marks, PreviousRun
 from agentserver.ports.people import Answers, Approver
 from agentserver.ports.reading import EngineReader
 from agentserver.ports.time import Clock
 
 __all__ = [
-    "NO_PAST",
+    "NO_PREVIOUS_RUN",
     "Answers",
     "Approver",
     "Arrival",
@@ -46,27 +46,27 @@ __all__ = [
     "ConversationFound",
     "ConversationHandle",
     "DamagedError",
-    "Ended",
     "Engine",
     "EngineError",
     "EngineReader",
     "Fate",
     "FencedError",
     "ForgottenError",
-    "Gained",
+    "GainedClaims",
     "Ingress",
-    "Lagged",
-    "Lost",
+    "LostClaims",
     "Marks",
     "News",
     "OtherMessageError",
-    "Past",
+    "PreviousRun",
     "QuotaError",
+    "RecordGap",
+    "RejectReason",
     "RepeatedError",
-    "Submitted",
+    "SubmitResult",
     "UnfitError",
     "UnheardError",
-    "Unkept",
     "UnkeptError",
     "WatchEnd",
+    "WatchStop",
 ]

@@ -11,10 +11,20 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from agentserver.core.messages import Cancelling, Closing, Done, EventPlace, Outside, Reply, Requeued
+    from agentserver.core.messages import (
+        Cancellation,
+        ConversationClosing,
+        Done,
+        EventPlace,
+        OutsideMessage,
+        Reply,
+        RequeuedLetter,
+    )
     from agentserver.core.state.approvals import ApprovalAnswer
 
-    Arriving: TypeAlias = Outside | Cancelling | Closing | ApprovalAnswer | Requeued
+    Arriving: TypeAlias = (
+        OutsideMessage | Cancellation | ConversationClosing | ApprovalAnswer | RequeuedLetter
+    )
 
 
 class Claim(NamedTuple):
@@ -29,7 +39,7 @@ class Claim(NamedTuple):
     epoch: int
 
 
-class Gained(NamedTuple):
+class GainedClaims(NamedTuple):
     """Conversations that this process claimed and is to take up: deliveries are queued in them, or wait for a person.
 
     Args:
@@ -41,7 +51,7 @@ class Gained(NamedTuple):
     previous: int = 0
 
 
-class Lost(NamedTuple):
+class LostClaims(NamedTuple):
     """Conversations that another process has, or may have, from now on."""
 
     conversations: frozenset[str]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.conversation import Conversation
     from agentserver.core.state.elapsed import Calendar
-    from agentserver.ports.claims import Arrival, Claim, Fate, Gained, Lost, News
+    from agentserver.ports.claims import Arrival, Claim, Fate, GainedClaims, LostClaims, News
     from agentserver.ports.ingress import ConversationFound
     from agentserver.ports.marks import Marks
     from agentserver.ports.people import Answers
@@ -88,7 +88,7 @@ class Engine(Protocol):
         """Claim a conversation that belongs to nobody, has rested long enough, or is this process's already.
 
         Returns: None while another process has it, and while deliveries of an earlier owner are queued in it or wait
-        for a person: such a conversation is taken up with a ``Gained``, by this process or another. Raises EngineError.
+        for a person: such a conversation is gained later (``changes``), by this process or another. Raises EngineError.
         """
         ...
 
@@ -99,11 +99,11 @@ class Engine(Protocol):
         """
         ...
 
-    def changes(self) -> AsyncIterator[Gained | Lost]:
+    def changes(self) -> AsyncIterator[GainedClaims | LostClaims]:
         """The claims that come and go other than by ``claim`` and ``release``: asked for once.
 
-        The first is a ``Gained``, perhaps empty, of what is to be taken up at the start. What ``held`` says is newer:
-        a change that it contradicts is out of date. Raises EngineError when this process has lost the right to work.
+        The first is a ``GainedClaims``, perhaps empty, of what is to be taken up at the start. ``held`` is newer: a
+        change that it contradicts is out of date. Raises EngineError when this process has lost the right to work.
         """
         ...
 

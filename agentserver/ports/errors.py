@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from agentserver.core.messages import EventPlace
     from agentserver.core.receipts import Receipt
-    from agentserver.ports.ingress import Unkept
+    from agentserver.ports.ingress import RejectReason
 
 
 class EngineError(Exception):
@@ -59,7 +59,7 @@ class OtherMessageError(ValueError):
 class UnkeptError(RuntimeError):
     """Nothing of a message was kept, so that nothing will come of it. ``why`` says why."""
 
-    def __init__(self, why: Unkept) -> None:
+    def __init__(self, why: RejectReason) -> None:
         super().__init__(_UNKEPT[str(why)])
         self.why = why
 

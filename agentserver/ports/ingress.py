@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from agentserver.core.state.principals import Principal
 
 
-class Unkept(StrEnum):
+class RejectReason(StrEnum):
     """The reasons why nothing of a message was kept."""
 
     STOPPING = "stopping"  # the server is: another one, or a later one, may take it
@@ -28,7 +28,7 @@ class Unkept(StrEnum):
     UNKEPT = "unkept"  # the engine cannot keep it at present, or does not say what became of its id
 
 
-class Submitted(NamedTuple):
+class SubmitResult(NamedTuple):
     """The fate of a message that was handed in.
 
     Args:
@@ -40,7 +40,7 @@ class Submitted(NamedTuple):
     """
 
     request: str
-    code: Code | Unkept | None
+    code: Code | RejectReason | None
     again: bool = False
     after: EventPlace = UNDECIDED
 
@@ -56,7 +56,7 @@ class WatchEnd(StrEnum):
     STOPPING = "stopping"  # the server is
 
 
-class Ended(NamedTuple):
+class WatchStop(NamedTuple):
     """The last item of a watch.
 
     Args:
@@ -68,7 +68,7 @@ class Ended(NamedTuple):
     after: EventPlace
 
 
-class Lagged(NamedTuple):
+class RecordGap(NamedTuple):
     """Steps that a reader of records was too slow for. ``missed``: how many."""
 
     missed: int
@@ -101,7 +101,7 @@ class ConversationHandle(Protocol):
         """True when nothing more comes of the conversation: it is over, or the server ends."""
         ...
 
-    async def send(self, data: bytes, to: str | None = None, *, request: str | None = None) -> Submitted:
+    async def send(self, data: bytes, to: str | None = None, *, request: str | None = None) -> SubmitResult:
         """Hand in an envelope or a bare payload; gives what became of it, once it is committed or refused.
 
         Args:
@@ -193,7 +193,7 @@ class Ingress(Protocol):
         to: str | None = None,
         *,
         request: str | None = None,
-    ) -> Submitted:
+    ) -> SubmitResult:
         """Hand in a message for a conversation that this gateway need not hold. Takes what ``send`` of a handle does.
 
         Raises LookupError, OtherMessageError, and ValueError when ``request`` is no id.
@@ -213,7 +213,7 @@ class Ingress(Protocol):
         conversation: str,
         after: EventPlace = UNDECIDED,
         caught_up: Callable[[], None] = ...,
-    ) -> AsyncIterator[Reply | Done | Progress | Ended]:
+    ) -> AsyncIterator[Reply | Done | Progress | WatchStop]:
         """Everything that has left a conversation after a place, and what leaves it from now on; an Ended at the end.
 
         Any number may watch at once; for each a bounded number of events and bytes waits. Nothing counts as taken by
@@ -250,7 +250,7 @@ class Ingress(Protocol):
         """
         ...
 
-    def records(self, principal: str | None = None) -> AsyncIterator[tuple[AuditRecord, ...] | Lagged]:
+    def records(self, principal: str | None = None) -> AsyncIterator[tuple[AuditRecord, ...] | RecordGap]:
         """The records of each step from now on, of one principal's conversations or of all, until the server stops.
 
         Steps that a reader was too slow for are counted in place.

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class Past(NamedTuple):
+class PreviousRun(NamedTuple):
     """The end of the server before, as far as it is known.
 
     Args:
@@ -25,7 +25,7 @@ class Past(NamedTuple):
     ends: Mapping[str, int]
 
 
-NO_PAST = Past(frozenset(), "", {})
+NO_PREVIOUS_RUN = PreviousRun(frozenset(), "", {})
 
 
 class Marks(Protocol):
@@ -39,7 +39,7 @@ class Marks(Protocol):
         """True where a mark is there as soon as it is entered: ``kept`` needs not be waited for then."""
         ...
 
-    async def past(self, previous: int) -> Past:
+    async def past(self, previous: int) -> PreviousRun:
         """The end of the process that had a lease before; NO_PAST when that cannot be read, or it gave everything back.
 
         Raises FencedError when this process has lost what it gained: it may not run here.

@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from agentserver.core.encoding.recorded import (
-        Aside,
-        Charged,
+        ChargeSum,
         DeadLetter,
         DecidedApproval,
         RecordedConversation,
         Summary,
+        SuspendedConversation,
     )
     from agentserver.core.state.approvals import Approval, ApprovalAnswer
     from agentserver.core.state.conversation import Conversation
@@ -74,7 +74,7 @@ class EngineReader(Protocol):
         """
         ...
 
-    def charged(self, since: float = 0.0) -> Sequence[Charged]:
+    def charged(self, since: float = 0.0) -> Sequence[ChargeSum]:
         """The charges since a time, in seconds since the epoch: by listener, model and principal, the dearest first."""
         ...
 
@@ -95,6 +95,6 @@ class EngineReader(Protocol):
         """
         ...
 
-    def aside(self) -> Sequence[Aside]:
+    def aside(self) -> Sequence[SuspendedConversation]:
         """The conversations that are set aside and can be put back, oldest first."""
         ...

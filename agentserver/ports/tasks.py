@@ -16,7 +16,7 @@ AGAIN: Final = 5.0
 """Seconds that a cancelled task has for what it does at its end, before it is cancelled once more."""
 
 
-async def ended(tasks: Iterable[asyncio.Future[Any]], again: float = AGAIN) -> None:
+async def cancel_and_wait(tasks: Iterable[asyncio.Future[Any]], again: float = AGAIN) -> None:
     """Cancel tasks and wait until they are done. What one of them raises is not raised here.
 
     Args:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import anyio
 
 from agentserver.core.records.audit import Event
-from agentserver.core.state.approvals import Answer, ApprovalAnswer, Unasked
+from agentserver.core.state.approvals import Answer, ApprovalAnswer, NoAnswerReason
 from agentserver.ports import EngineError
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class PendingApprovals:
                 await self._take_answers(time, answer, others)
             now = await time.look()
             for approval in self._find_overdue(time, now):
-                why = Unasked.NOBODY if self._nobody else Unasked.LATE
+                why = NoAnswerReason.NOBODY if self._nobody else NoAnswerReason.LATE
                 said = ApprovalAnswer(approval.id, approval.digest, Answer.DENY, why)
                 with suppress(
                     EngineError

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from agentserver.core.messages import Cancelling, Closing, Outside, Requeued
+from agentserver.core.messages import Cancellation, ConversationClosing, OutsideMessage, RequeuedLetter
 from agentserver.core.state.approvals import ApprovalAnswer
-from agentserver.ports import EngineError, Fate, FencedError, OtherMessageError, Unkept
+from agentserver.ports import EngineError, Fate, FencedError, OtherMessageError, RejectReason
 from agentserver.pump.owners import NO, OTHER, OVER, UNFIT, UNKNOWN
 from agentserver.pump.schedule import KeyedLock, backoff
 from agentserver.supervision import Ending, start_errand
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from agentserver.core.messages import Delivery
-    from agentserver.ports import Arrival, ConversationFound, Engine, Submitted
+    from agentserver.ports import Arrival, ConversationFound, Engine, SubmitResult
 
     class RequestDecider(Protocol):
         """Decisions about requests of gateways. Each method raises EngineError, which includes FencedError."""
@@ -29,15 +29,19 @@ if TYPE_CHECKING:
             """Return the owner of a conversation. Raises LookupError."""
             ...
 
-        async def receive_here(self, principal: str, conversation: str, outside: Outside) -> Submitted:
+        async def receive_here(
+            self, principal: str, conversation: str, outside: OutsideMessage
+        ) -> SubmitResult:
             """Commit a message. Raises OtherMessageError."""
             ...
 
-        async def cancel_here(self, conversation: str, cancelling: Cancelling) -> bool:
+        async def cancel_here(self, conversation: str, cancelling: Cancellation) -> bool:
             """End a request."""
             ...
 
-        async def close_here(self, principal: str | None, conversation: str, closing: Closing) -> None:
+        async def close_here(
+            self, principal: str | None, conversation: str, closing: ConversationClosing
+        ) -> None:
             """End a conversation."""
             ...
 
@@ -128,36 +132,36 @@ class Arrivals:
         except LookupError:
             return Fate(UNKNOWN)
         match content:
-            case Outside():
+            case OutsideMessage():
                 return await self._receive(found.principal, conversation, content)
-            case Requeued():
+            case RequeuedLetter():
                 return await self._requeue(content)
-            case Cancelling():
+            case Cancellation():
                 done = await self._deciding.cancel_here(conversation, content)
-            case Closing():
+            case ConversationClosing():
                 await self._deciding.close_here(arrival.principal, conversation, content)
             case ApprovalAnswer():
                 done = await self._deciding.answer_here(conversation, content)
         return Fate("" if done else NO)
 
-    async def _requeue(self, requeued: Requeued) -> Fate:
+    async def _requeue(self, requeued: RequeuedLetter) -> Fate:
         try:
             return Fate() if await self._deciding.requeue_here(requeued.delivery) else Fate(NO)
         except LookupError:
             return Fate(UNFIT)
 
-    async def _receive(self, principal: str, conversation: str, outside: Outside) -> Fate | None:
+    async def _receive(self, principal: str, conversation: str, outside: OutsideMessage) -> Fate | None:
         """Commit a message; its key says whether an earlier owner did. Raises EngineError."""
         try:
             submitted = await self._deciding.receive_here(principal, conversation, outside)
         except OtherMessageError:
             return Fate(OTHER)
         match submitted.code:
-            case Unkept.STOPPING:
+            case RejectReason.STOPPING:
                 return None
-            case Unkept.OVER:
+            case RejectReason.OVER:
                 return Fate(OVER)
-            case Unkept.UNKEPT:
+            case RejectReason.UNKEPT:
                 raise EngineError("it cannot be kept at present")
         again = submitted.request != outside.request
         version = 0 if again else submitted.after.version

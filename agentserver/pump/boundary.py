@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, TypeAlias
 from agentserver.contract import Code
 from agentserver.core.decide import approving, decisions
 from agentserver.core.decide import requeue as requeueing
-from agentserver.core.decide.decisions import Accepted
-from agentserver.core.messages import Drafts, Finished, GivenUp, Returned
-from agentserver.core.pieces import prepared, whole
+from agentserver.core.decide.decisions import AcceptedDelivery
+from agentserver.core.messages import Drafts, FinishedInvocation, GivenUp, HandlerReturn
+from agentserver.core.pieces import prepend_work, run_pieces
 from agentserver.core.receipts import Receipt
 from agentserver.core.records.details import Failure, Ground
 from agentserver.core.state.approvals import Answer
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from lxml import etree
 
-    from agentserver.core.messages import Cancelling, Delivery, Done, Outside, Redriven, Reply
+    from agentserver.core.messages import Cancellation, Delivery, Done, OutsideMessage, RedrivenLetter, Reply
     from agentserver.core.pieces import PreparedPieces
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.approvals import ApprovalAnswer
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     Spawn: TypeAlias = Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
 
-    Call: TypeAlias = Callable[[Accepted], Awaitable[Finished | None]]
+    Call: TypeAlias = Callable[[AcceptedDelivery], Awaitable[FinishedInvocation | None]]
 
     class Step(Protocol):
         """Function that decides a step and commits it."""
@@ -113,11 +113,11 @@ class Boundary:
             accepted = decisions.accept(conversation, delivery, rules, parsed)
             if accepted is None:
                 return
-            if isinstance(accepted, Accepted):
+            if isinstance(accepted, AcceptedDelivery):
                 element = accepted.element
                 finished = await call(accepted)
             else:
-                finished = Finished(delivery, None, accepted)
+                finished = FinishedInvocation(delivery, None, accepted)
         except Exception as error:  # noqa: BLE001 - the boundary of one delivery
             with _letting_go(delivery):
                 await self._give_up(delivery, element, error)
@@ -125,7 +125,7 @@ class Boundary:
             if finished is not None:
                 await self.conclude(finished)
 
-    async def conclude(self, finished: Finished, *, waiting: bool = False) -> None:
+    async def conclude(self, finished: FinishedInvocation, *, waiting: bool = False) -> None:
         """Decide what follows from an invocation, or end the delivery if that is impossible.
 
         ``waiting`` waits for the commit, and retries until the engine can keep it.
@@ -135,13 +135,13 @@ class Boundary:
             moment = self._clock.moment()
             rules = editions.rules_of(now.id) if editions.earlier else editions.rules
             work = rules.prepare(now, finished) if rules.preparing else None
-            pieces = decisions.concluding(now, finished, rules, moment)
+            pieces = decisions.conclude_in_pieces(now, finished, rules, moment)
             if work is not None:
-                return prepared(work, pieces)
-            return pieces if many else whole(pieces)
+                return prepend_work(work, pieces)
+            return pieces if many else run_pieces(pieces)
 
         editions, result = self._editions, finished.result
-        said = result.said if isinstance(result, Returned) else None
+        said = result.said if isinstance(result, HandlerReturn) else None
         many = isinstance(said, Drafts) and len(said.drafts) > 1
         conversation, hand_over = finished.delivery.conversation, None if waiting else self._hand_over
         try:
@@ -156,7 +156,7 @@ class Boundary:
         except EngineError as error:
             _let_go(finished.delivery, error)
 
-    def _note_commit(self, finished: Finished, kept: bool) -> None:  # noqa: FBT001 - a callback
+    def _note_commit(self, finished: FinishedInvocation, kept: bool) -> None:  # noqa: FBT001 - a callback
         """Note the result of a commit that was handed over. A failed one is repeated and waited for."""
         if kept:
             self._failed.clear()
@@ -164,7 +164,7 @@ class Boundary:
             self._editions.working[finished.delivery.id] = finished.delivery.conversation
             self._spawn(partial(self._conclude_again, finished))
 
-    async def _conclude_again(self, finished: Finished) -> None:
+    async def _conclude_again(self, finished: FinishedInvocation) -> None:
         """Conclude by the edition of the invocation, which its conversation keeps until then."""
         try:
             await self.conclude(finished, waiting=True)
@@ -224,7 +224,7 @@ class Boundary:
     async def receive(
         self,
         conversation: str,
-        outside: Outside,
+        outside: OutsideMessage,
         refused: Code | None = None,
         reading: ParsedOutside | None = None,
     ) -> Outcome | None:
@@ -264,7 +264,7 @@ class Boundary:
             )
         return outcome if goes_on else None
 
-    async def cancel(self, conversation: str, cancelled: Cancelling) -> bool:
+    async def cancel(self, conversation: str, cancelled: Cancellation) -> bool:
         """Cancel one request. Returns False if it is settled or unknown, or its conversation is closed.
 
         Raises EngineError.
@@ -305,7 +305,7 @@ class Boundary:
         except UndecidedError as error:
             raise EngineError(str(_cause(error))) from error
 
-    async def redrive(self, conversation: str, redriven: Redriven) -> None:
+    async def redrive(self, conversation: str, redriven: RedrivenLetter) -> None:
         """Make a dead letter the first request of a conversation. Raises LookupError and EngineError."""
 
         def decide(now: Conversation) -> Outcome:

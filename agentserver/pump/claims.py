@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from agentserver.ports import DamagedError, EngineError, FencedError, Gained
+from agentserver.ports import DamagedError, EngineError, FencedError, GainedClaims
 from agentserver.pump.editions import at_once
 from agentserver.pump.schedule import Ticket, backoff
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from agentserver.core.messages import Delivery
     from agentserver.core.state.conversation import Conversation
-    from agentserver.ports import Claim, Clock, Engine, Lost
+    from agentserver.ports import Claim, Clock, Engine, LostClaims
     from agentserver.pump.accounts import Accounts
     from agentserver.pump.approvals import PendingApprovals
     from agentserver.pump.dispatch import Dispatcher
@@ -216,7 +216,7 @@ class Takeover:
     gained: Callable[[Collection[str]], Awaitable[None]]
     ways: tuple[Dispatcher, Probation, Callable[[Delivery], Coroutine[Any, Any, None]]]
     clock: Clock
-    _changes: AsyncIterator[Gained | Lost] | None = None
+    _changes: AsyncIterator[GainedClaims | LostClaims] | None = None
     _begun: bool = field(default=False)
 
     async def begin(self) -> None:
@@ -227,19 +227,19 @@ class Takeover:
             accounts.open(key, principal)
         self._changes = engine.changes()
         first = await anext(self._changes)
-        if isinstance(first, Gained):
+        if isinstance(first, GainedClaims):
             await self.take_up(first)
 
     async def follow(self) -> None:
         """Take over and drop conversations from now on. Raises EngineError if this process may not continue."""
         assert self._changes is not None  # it has begun
         async for change in self._changes:
-            if isinstance(change, Gained):
+            if isinstance(change, GainedClaims):
                 await self._take_up(change)
             else:
                 self.copies.lose_outdated(change.conversations)
 
-    async def _take_up(self, gained: Gained) -> None:
+    async def _take_up(self, gained: GainedClaims) -> None:
         """Take over conversations, with retries while the engine fails."""
         failures = 0
         while True:
@@ -254,7 +254,7 @@ class Takeover:
             else:
                 return
 
-    async def take_up(self, gained: Gained) -> None:
+    async def take_up(self, gained: GainedClaims) -> None:
         """Schedule the queued deliveries of conversations, and show their approvals.
 
         None of them is at work before: a conversation with a waiting message is found only after this. Raises

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from agentserver.contract import Code
-from agentserver.core.messages import Failed, Finished
+from agentserver.core.messages import FinishedInvocation, HandlerFailure
 from agentserver.core.records.details import Ground
 from agentserver.ports import EngineError
 from agentserver.pump.schedule import Ticket, backoff
@@ -44,7 +44,7 @@ class Dispatcher:
     editions: Editions
     schedule: Schedule
     probation: Probation | None
-    conclude: Callable[[Finished], Coroutine[Any, Any, None]]
+    conclude: Callable[[FinishedInvocation], Coroutine[Any, Any, None]]
     spawn: Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
     claims: ClaimTable
 
@@ -83,8 +83,8 @@ class Dispatcher:
         """Fail a delivery because its listener no longer exists."""
         if self.probation is not None:
             self.probation.finish(delivery)
-        gone = Failed(Code.INTERNAL, Ground.GONE.of(delivery.to))
-        self.spawn(partial(self.conclude, Finished(delivery, None, gone)))
+        gone = HandlerFailure(Code.INTERNAL, Ground.GONE.of(delivery.to))
+        self.spawn(partial(self.conclude, FinishedInvocation(delivery, None, gone)))
 
     async def _wait(self, ticket: Ticket, delay: float) -> None:
         conversation = ticket.delivery.conversation

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from agentserver.completion import Completer
     from agentserver.contract import HandlerMetadata, HandlerResult, Invocation
     from agentserver.core.blueprint import Listener
-    from agentserver.core.decide.decisions import Accepted
+    from agentserver.core.decide.decisions import AcceptedDelivery
     from agentserver.core.guard import Rules
-    from agentserver.core.messages import Delivery, Failed, Returned
+    from agentserver.core.messages import Delivery, HandlerFailure, HandlerReturn
 
     Handler: TypeAlias = Callable[[Any, HandlerMetadata], Awaitable[HandlerResult]]
 
@@ -69,7 +69,7 @@ def unchangeable(value: object) -> bool:
 class RemoteHandler(Protocol):
     """Handler that runs outside this process."""
 
-    async def call(self, accepted: Accepted, current: Invocation) -> Returned | Failed:
+    async def call(self, accepted: AcceptedDelivery, current: Invocation) -> HandlerReturn | HandlerFailure:
         """Handle a delivery. A failure of any kind is a value; cancellation ends the call.
 
         Args:
@@ -133,7 +133,7 @@ class Editions:
 
     def _present(self, edition: Edition) -> None:
         self.rules, self.bound = edition
-        self.taken = principals.taken(edition.bound)
+        self.taken = principals.reserved_looks(edition.bound)
         self.exclusive = frozenset([name for name, one in edition.bound.items() if one.listener.exclusive])
 
     def check(self, principal: str, may: Collection[str] | None) -> None:

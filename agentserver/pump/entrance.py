@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.core import receipts
 from agentserver.core.decide.requeue import redrive
-from agentserver.core.messages import Cancelling, Closing, Redriven, Requeued
+from agentserver.core.messages import Cancellation, ConversationClosing, RedrivenLetter, RequeuedLetter
 from agentserver.core.state.conversation import Conversation
-from agentserver.ports import ConversationFound, EngineError, FencedError, Submitted, Unkept, UnkeptError
+from agentserver.ports import (
+    ConversationFound,
+    EngineError,
+    FencedError,
+    RejectReason,
+    SubmitResult,
+    UnkeptError,
+)
 from agentserver.pump.arrivals import Arrivals
 from agentserver.pump.boundary import CLOSED, staying_open
 from agentserver.pump.handles import Handles
@@ -24,10 +31,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 
     from agentserver.core.encoding.recorded import DeadLetter
-    from agentserver.core.messages import Delivery, Done, EventPlace, Outside, Progress, Reply
+    from agentserver.core.messages import Delivery, Done, EventPlace, OutsideMessage, Progress, Reply
     from agentserver.core.state.approvals import ApprovalAnswer
     from agentserver.core.state.principals import Principal
-    from agentserver.ports import Claim, Clock, Ended, Engine, EngineReader
+    from agentserver.ports import Claim, Clock, Engine, EngineReader, WatchStop
     from agentserver.pump.accounts import Accounts
     from agentserver.pump.boundary import Boundary
     from agentserver.pump.editions import Editions
@@ -84,7 +91,7 @@ class Entrance:
         clock: Clock,
         boundary: Boundary,
         door: Door,
-        receive: Callable[[str, str, Outside], Awaitable[Submitted]],
+        receive: Callable[[str, str, OutsideMessage], Awaitable[SubmitResult]],
     ) -> None:
         self._editions = editions
         self._live, self._claims, self._find, self._engine, self._accounts, self._remote, self.stream = (
@@ -118,7 +125,7 @@ class Entrance:
         name, may = conversation.principal, conversation.rights.may
         self._editions.check(name, may)
         envelope.write(name, None, None, "")
-        named = None if key is None else receipts.opening(name, key)
+        named = None if key is None else receipts.conversation_name(name, key)
         named = receipts.opened_by(name, door, conversation.id) if door else named
         await self._door.enter(name, conversation.id)
         try:
@@ -129,7 +136,7 @@ class Entrance:
             if kept or self._engine.shared:
                 await self._keep(handle)
         except EngineError as error:
-            raise UnkeptError(Unkept.UNKEPT) from error
+            raise UnkeptError(RejectReason.UNKEPT) from error
         return handle
 
     async def _keep(self, handle: ServerHandle) -> None:
@@ -211,7 +218,7 @@ class Entrance:
         """End a conversation. Raises LookupError and EngineError."""
         standing = await self.standing(principal, conversation)
         if not standing.over:
-            closing = Closing(CLOSED if principal is not None else f"closed by {by or OPERATOR}")
+            closing = ConversationClosing(CLOSED if principal is not None else f"closed by {by or OPERATOR}")
             try:
                 await self.close_here(principal, conversation, closing)
             except FencedError:
@@ -222,7 +229,7 @@ class Entrance:
     async def cancel(self, principal: str | None, conversation: str, request: str, by: str) -> bool:
         """Cancel one request. Returns False if it is settled or unknown. Raises LookupError and EngineError."""
         await self.standing(principal, conversation)
-        cancelling = Cancelling(request, "" if principal is not None else by or OPERATOR)
+        cancelling = Cancellation(request, "" if principal is not None else by or OPERATOR)
         try:
             return await self._boundary.cancel(conversation, cancelling)
         except FencedError:
@@ -234,7 +241,7 @@ class Entrance:
             await self._boundary.end(conversation)
         except FencedError:
             with suppress(LookupError), staying_open():
-                await self._owners.close(None, conversation, Closing(CLOSED))
+                await self._owners.close(None, conversation, ConversationClosing(CLOSED))
 
     async def answer(self, conversation: str, answered: ApprovalAnswer) -> bool:
         """Commit a person's answer. False when nothing waits for it, or another message than the one shown does."""
@@ -261,7 +268,7 @@ class Entrance:
         conversation: str,
         after: EventPlace,
         caught_up: Callable[[], None] = ignore_catch_up,
-    ) -> AsyncIterator[Reply | Done | Progress | Ended]:
+    ) -> AsyncIterator[Reply | Done | Progress | WatchStop]:
         """Yield everything after a place as it occurs. Raises LookupError, and EngineError, at the first item."""
         standing = partial(self._standing, principal, conversation)
         return self.watches.events(conversation, after, standing, caught_up)
@@ -270,7 +277,7 @@ class Entrance:
 
     async def submit(
         self, principal: str, conversation: str, data: bytes, to: str | None, own: str | None
-    ) -> Submitted:
+    ) -> SubmitResult:
         """Submit a message. Raises LookupError, OtherMessageError, and ValueError if ``own`` is no id."""
         outside = self.handles.make_outside(principal, conversation, data, to, own)
         try:
@@ -290,15 +297,17 @@ class Entrance:
 
     # What other processes hand in
 
-    async def receive_here(self, principal: str, conversation: str, outside: Outside) -> Submitted:
+    async def receive_here(self, principal: str, conversation: str, outside: OutsideMessage) -> SubmitResult:
         """Commit a message here. Raises OtherMessageError and EngineError."""
         return await self.handles.keep(principal, conversation, outside)
 
-    async def cancel_here(self, conversation: str, cancelling: Cancelling) -> bool:
+    async def cancel_here(self, conversation: str, cancelling: Cancellation) -> bool:
         """End one request here. Raises EngineError."""
         return await self._boundary.cancel(conversation, cancelling)
 
-    async def close_here(self, principal: str | None, conversation: str, closing: Closing) -> None:
+    async def close_here(
+        self, principal: str | None, conversation: str, closing: ConversationClosing
+    ) -> None:
         """Close a conversation here and discard its events for its principal. Raises EngineError."""
         await self._boundary.close(conversation, closing.reason, patient=False)
         if principal is not None:
@@ -320,10 +329,10 @@ class Entrance:
         self.stream.stop()
 
 
-def make_unkept(outside: Outside, error: EngineError) -> Submitted:
+def make_unkept(outside: OutsideMessage, error: EngineError) -> SubmitResult:
     """Return the result of a message that the engine cannot keep at present. The log has the reason."""
     logger.error("a message from outside cannot be kept at present: %s", error)
-    return Submitted(outside.request, Unkept.UNKEPT)
+    return SubmitResult(outside.request, RejectReason.UNKEPT)
 
 
 class DeadLetters:
@@ -354,7 +363,7 @@ class DeadLetters:
         if letter.open and await self._requeue(letter.delivery):
             return letter.delivery.conversation
         opened = Conversation.opened(opener, self._clock.moment())
-        redriven = Redriven(letter.delivery, next(self._clock.moment().ids()), by)
+        redriven = RedrivenLetter(letter.delivery, next(self._clock.moment().ids()), by)
         # Decided here first, so that no conversation begins for a refused one.
         redrive(opened, redriven, self._editions.rules, self._clock.moment())
         (await self._begin(opened, None)).detach()  # what it is answered waits for its principal
@@ -365,7 +374,7 @@ class DeadLetters:
         try:
             return await self._boundary.requeue(letter)
         except FencedError:
-            return await self._owners.requeue(Requeued(letter))
+            return await self._owners.requeue(RequeuedLetter(letter))
 
     async def discard(self, delivery: str) -> None:
         """Remove one from the list. Its records stay. Raises LookupError and EngineError."""

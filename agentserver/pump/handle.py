@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakSet
 
 from agentserver.core.messages import UNDECIDED, Done, Reply
-from agentserver.ports import Unkept, UnkeptError
+from agentserver.ports import RejectReason, UnkeptError
 from agentserver.pump.streams import Backlog, ProgressQueue, Stream, UnreadEvent
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 
-    from agentserver.core.messages import EventPlace, Outside, Progress
-    from agentserver.ports import Submitted
+    from agentserver.core.messages import EventPlace, OutsideMessage, Progress
+    from agentserver.ports import SubmitResult
     from agentserver.pump.streams import Event
 
 
@@ -39,11 +39,11 @@ class HandleHost(Protocol):
 
     def make_outside(
         self, principal: str, conversation: str, data: bytes, to: str | None, own: str | None
-    ) -> Outside:
+    ) -> OutsideMessage:
         """Make a message with an id of the server's, and of the sender's."""
         ...
 
-    async def submit(self, principal: str, conversation: str, outside: Outside) -> Submitted:
+    async def submit(self, principal: str, conversation: str, outside: OutsideMessage) -> SubmitResult:
         """Commit an outside message. One that was sent before returns its earlier result."""
         ...
 
@@ -213,7 +213,7 @@ class ServerHandle:
         """The conversation's id."""
         return self._conversation
 
-    async def send(self, data: bytes, to: str | None = None, *, request: str | None = None) -> Submitted:
+    async def send(self, data: bytes, to: str | None = None, *, request: str | None = None) -> SubmitResult:
         """Send an envelope or a bare payload. Returns once it is committed or refused.
 
         Args:
@@ -263,24 +263,24 @@ class ServerHandle:
                 answers.put_back([end, *answers.rest()])
             return event
 
-    def _make_outside(self, data: bytes, to: str | None, own: str | None) -> Outside:
+    def _make_outside(self, data: bytes, to: str | None, own: str | None) -> OutsideMessage:
         return self._host.make_outside(self._principal, self._conversation, data, to, own)
 
-    async def _hand_in(self, outside: Outside) -> Submitted:
+    async def _hand_in(self, outside: OutsideMessage) -> SubmitResult:
         if self._left:
             raise RuntimeError("the handle was detached: resume the conversation")
         self._hands.acknowledge_returned()
         return await self._host.submit(self._principal, self._conversation, outside)
 
     @asynccontextmanager
-    async def _answers(self, outside: Outside) -> AsyncIterator[Stream]:
+    async def _answers(self, outside: OutsideMessage) -> AsyncIterator[Stream]:
         """Yield a stream of the events of a message. Unacknowledged ones that remain go to ``events``."""
         stream, request = Stream(), outside.request
         settled: set[EventPlace] = set()
         self._asked[request] = [stream]  # before it is committed, or what it leads to could be missed
         try:
             submitted = await self._hand_in(outside)
-            if submitted.code is not None and isinstance(submitted.code, Unkept):
+            if submitted.code is not None and isinstance(submitted.code, RejectReason):
                 raise UnkeptError(submitted.code)
             if submitted.again:
                 del self._asked[request]

@@ -7,8 +7,15 @@ from typing import TYPE_CHECKING, Protocol
 
 from agentserver.contract import Code
 from agentserver.core import receipts
-from agentserver.core.messages import LAST, UNDECIDED, EventPlace, Outside
-from agentserver.ports import EngineError, FencedError, OtherMessageError, RepeatedError, Submitted, Unkept
+from agentserver.core.messages import LAST, UNDECIDED, EventPlace, OutsideMessage
+from agentserver.ports import (
+    EngineError,
+    FencedError,
+    OtherMessageError,
+    RejectReason,
+    RepeatedError,
+    SubmitResult,
+)
 from agentserver.pump.handle import Returns, ServerHandle
 from agentserver.pump.watches import AT_ONCE
 
@@ -25,7 +32,7 @@ class Receiver(Protocol):
     """Entrance of messages into the server."""
 
     @property
-    def receive(self) -> Callable[[str, str, Outside], Awaitable[Submitted]]:
+    def receive(self) -> Callable[[str, str, OutsideMessage], Awaitable[SubmitResult]]:
         """Commits an outside message of a principal in a conversation, or returns why it is not kept.
 
         Raises RepeatedError and FencedError.
@@ -161,12 +168,12 @@ class Handles:
 
     def make_outside(
         self, principal: str, conversation: str, data: bytes, to: str | None, own: str | None
-    ) -> Outside:
+    ) -> OutsideMessage:
         """Make a message with an id of the server's, and of the sender's. Raises ValueError if ``own`` is no id."""
         key = None if own is None else receipts.key(principal, conversation, own, data, to)
-        return Outside(data, next(self._clock.moment().ids()), to, key)
+        return OutsideMessage(data, next(self._clock.moment().ids()), to, key)
 
-    async def submit(self, principal: str, conversation: str, outside: Outside) -> Submitted:
+    async def submit(self, principal: str, conversation: str, outside: OutsideMessage) -> SubmitResult:
         """Commit an outside message, or submit it to the process that owns the conversation.
 
         Raises OtherMessageError if its key belongs to another message, LookupError if no process knows the
@@ -177,7 +184,7 @@ class Handles:
         except FencedError:
             return await self.owners.submit(principal, conversation, outside)
 
-    async def keep(self, principal: str, conversation: str, outside: Outside) -> Submitted:
+    async def keep(self, principal: str, conversation: str, outside: OutsideMessage) -> SubmitResult:
         """Commit an outside message here. One that was sent before returns its earlier result.
 
         Raises OtherMessageError, and EngineError, which includes FencedError.
@@ -186,11 +193,11 @@ class Handles:
             submitted = await self._receiver.receive(principal, conversation, outside)
         except RepeatedError as repeated:
             return await self._find_result(conversation, outside) or _repeat_result(repeated.receipt, outside)
-        if submitted.code is Unkept.OVER:
+        if submitted.code is RejectReason.OVER:
             return await self._find_result(conversation, outside) or submitted
         return submitted
 
-    async def _find_result(self, conversation: str, outside: Outside) -> Submitted | None:
+    async def _find_result(self, conversation: str, outside: OutsideMessage) -> SubmitResult | None:
         """Return the result of a message that was sent before; None if it is unknown."""
         key = outside.key
         receipt = None if key is None else await self._engine.receipt(conversation, key.name)
@@ -239,8 +246,8 @@ class Handles:
         self._told.pop(conversation, None)
 
 
-def _repeat_result(receipt: Receipt, outside: Outside) -> Submitted:
+def _repeat_result(receipt: Receipt, outside: OutsideMessage) -> SubmitResult:
     """Return the result of a message that was sent before. Raises OtherMessageError if that was another message."""
     if outside.key is None or receipt.content != outside.key.content:
         raise OtherMessageError("another message was sent under this id; this one is not kept")
-    return Submitted(receipt.request, Code(receipt.code) if receipt.code else None, again=True)
+    return SubmitResult(receipt.request, Code(receipt.code) if receipt.code else None, again=True)

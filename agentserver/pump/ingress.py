@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agentserver.core.messages import UNDECIDED
-from agentserver.ports import Submitted, Unkept, UnkeptError
+from agentserver.ports import RejectReason, SubmitResult, UnkeptError
 from agentserver.pump.watches import ignore_catch_up
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Done, EventPlace, Progress, Reply
     from agentserver.core.records.audit import AuditRecord
     from agentserver.core.state.principals import Principal
-    from agentserver.ports import ConversationFound, Ended, Lagged
+    from agentserver.ports import ConversationFound, RecordGap, WatchStop
     from agentserver.pump.handle import ServerHandle
     from agentserver.pump.pump import Pump
 
@@ -70,13 +70,13 @@ class ServerIngress:
         to: str | None = None,
         *,
         request: str | None = None,
-    ) -> Submitted:
+    ) -> SubmitResult:
         """Submit a message for a conversation that the gateway need not hold. Takes what ``send`` of a handle does.
 
         Raises LookupError, OtherMessageError, and ValueError if ``request`` is no id.
         """
         if self._pump is None:
-            return Submitted("", Unkept.STOPPING)
+            return SubmitResult("", RejectReason.STOPPING)
         return await self._pump.entrance.submit(principal, conversation, data, to, request)
 
     async def find_answer(self, principal: str, conversation: str, request: str) -> Reply | Done | None:
@@ -92,7 +92,7 @@ class ServerIngress:
         conversation: str,
         after: EventPlace = UNDECIDED,
         caught_up: Callable[[], None] = ignore_catch_up,
-    ) -> AsyncIterator[Reply | Done | Progress | Ended]:
+    ) -> AsyncIterator[Reply | Done | Progress | WatchStop]:
         """Yield every event of a conversation after a place, then new ones as they occur; an Ended at the end.
 
         Any number may watch at once. It acknowledges nothing: see ``confirm``. Without a place it begins with the
@@ -128,10 +128,10 @@ class ServerIngress:
         """
         await self._running.entrance.end(principal, conversation, by)
 
-    def records(self, principal: str | None = None) -> AsyncIterator[tuple[AuditRecord, ...] | Lagged]:
+    def records(self, principal: str | None = None) -> AsyncIterator[tuple[AuditRecord, ...] | RecordGap]:
         """Yield the records of each later step, of one principal's conversations or of all, until the server stops.
 
-        A Lagged counts, in place, the steps for which a reader was too slow.
+        A RecordGap counts, in place, the steps for which a reader was too slow.
         """
         return self._running.entrance.stream.read(principal)
 
@@ -156,7 +156,7 @@ class ServerIngress:
     @property
     def _running(self) -> Pump:
         if self._pump is None:
-            raise UnkeptError(Unkept.STOPPING)
+            raise UnkeptError(RejectReason.STOPPING)
         return self._pump
 
     async def left_over(self, principal: str, door: str = "") -> tuple[str, ...]:

@@ -28,7 +28,7 @@ from agentserver.contract import (
     run_in,
 )
 from agentserver.core.drafts.replies import single
-from agentserver.core.messages import NO_EFFECTS, Failed, Finished, Progress, Returned
+from agentserver.core.messages import NO_EFFECTS, FinishedInvocation, HandlerFailure, HandlerReturn, Progress
 from agentserver.core.records.details import Failure, Ground
 from agentserver.core.refusals import UnsentError
 from agentserver.core.state.effects import ThreadStorage, ThreadTodos, collect
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
     from contextvars import Context
 
-    from agentserver.core.decide.decisions import Accepted
+    from agentserver.core.decide.decisions import AcceptedDelivery
     from agentserver.core.messages import Call
     from agentserver.ports import Marks
     from agentserver.pump.editions import Callee, Editions
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     Handler: TypeAlias = Callable[[Any, HandlerMetadata], Awaitable[HandlerResult]]
 
-    _Call: TypeAlias = RunningCall[Returned | Failed]
+    _Call: TypeAlias = RunningCall[HandlerReturn | HandlerFailure]
 
 
 class CleanContext:
@@ -159,8 +159,8 @@ class Teller:
 
     def __init__(
         self,
-        tell: Callable[[Accepted, Progress], None],
-        accepted: Accepted,
+        tell: Callable[[AcceptedDelivery, Progress], None],
+        accepted: AcceptedDelivery,
         call: Stoppable,
         loop: asyncio.AbstractEventLoop,
         redact: Callable[[str], str],
@@ -246,7 +246,7 @@ class Invoker:
         parser: OffloadedParser,
         seen: tuple[Marks, ClaimTable],
         purses: Purses,
-        tell: Callable[[Accepted, Progress], None],
+        tell: Callable[[AcceptedDelivery, Progress], None],
     ) -> None:
         self._tell = tell
         self._purses = purses
@@ -296,7 +296,9 @@ class Invoker:
             if self._ending:
                 await asyncio.wait(self._ending, timeout=LAST_WORDS)
 
-    async def call(self, bound: Callee, worker: asyncio.Task[Any], accepted: Accepted) -> Finished | None:
+    async def call(
+        self, bound: Callee, worker: asyncio.Task[Any], accepted: AcceptedDelivery
+    ) -> FinishedInvocation | None:
         """Call the handler under its deadline. Returns None if its thread was closed meanwhile.
 
         A missed deadline is a value, and so is a crash of the payload's constructor, of the handler, or in its result.
@@ -305,8 +307,8 @@ class Invoker:
         delivery, listener = accepted.delivery, bound.listener
         left = self._abandoned.get(listener.name, ())
         if len(left) >= listener.concurrency:
-            busy = Failed(Code.BUSY, Ground.BUSY.of(len(left), listener.name))
-            return Finished(delivery, accepted.element, busy)
+            busy = HandlerFailure(Code.BUSY, Ground.BUSY.of(len(left), listener.name))
+            return FinishedInvocation(delivery, accepted.element, busy)
         began = self._steady()
         # asyncio.get_running_loop() would ask the system for the id of the process.
         call: _Call = RunningCall(self, worker.get_loop(), listener, delivery)
@@ -329,8 +331,8 @@ class Invoker:
             return None
         said = call.said
         if stage is Stage.LATE or said is None:
-            said = Failed(Code.TIMEOUT, Ground.LATE.of(f"{listener.deadline:g}"))
-        return _new(Finished, (delivery, accepted.element, said, round(self._steady() - began, 6)))
+            said = HandlerFailure(Code.TIMEOUT, Ground.LATE.of(f"{listener.deadline:g}"))
+        return _new(FinishedInvocation, (delivery, accepted.element, said, round(self._steady() - began, 6)))
 
     def abandon(self, call: _Call) -> None:
         """Stop waiting for a call that does not end."""
@@ -347,7 +349,7 @@ class Invoker:
             len(left),
         )
 
-    async def _run(self, bound: Callee, accepted: Accepted, call: _Call) -> None:
+    async def _run(self, bound: Callee, accepted: AcceptedDelivery, call: _Call) -> None:
         made: list[tuple[Invocation, ThreadStorage, ThreadTodos]] = []  # when the handler first asks for it
 
         def current() -> Invocation:
@@ -369,38 +371,38 @@ class Invoker:
                 said = await self._parser.parse_result(accepted.delivery.conversation, value, accepted.room)
         except BaseException as error:  # noqa: BLE001 - one of the two places that turn any exception into a value
             if isinstance(error, UnsentError):
-                call.take_result(Failed(Code.BUSY, Failure(format_error(error))))
+                call.take_result(HandlerFailure(Code.BUSY, Failure(format_error(error))))
             elif not isinstance(error, asyncio.CancelledError):
                 call.take_result(self._record_crash(accepted, error))
             elif not call.stopped:
                 call.take_result(self._record_crash(accepted, _CancelledItselfError()))
             return
-        if isinstance(said, Failed):
+        if isinstance(said, HandlerFailure):
             call.take_result(said)
         else:
-            call.take_result(_new(Returned, (said, collect(*made[0][1:]) if made else NO_EFFECTS)))
+            call.take_result(_new(HandlerReturn, (said, collect(*made[0][1:]) if made else NO_EFFECTS)))
 
-    async def _run_remote(self, bound: Callee, accepted: Accepted, call: _Call) -> None:
+    async def _run_remote(self, bound: Callee, accepted: AcceptedDelivery, call: _Call) -> None:
         """Have another process call the handler. Its failures are values; a cancelled call has no result."""
         assert bound.remote is not None  # the caller has looked
         current, _, _ = self._invocation(bound, accepted, call)
         call.take_result(await bound.remote.call(accepted, current))
 
-    def _record_crash(self, accepted: Accepted, error: BaseException) -> Failed:
+    def _record_crash(self, accepted: AcceptedDelivery, error: BaseException) -> HandlerFailure:
         delivery = accepted.delivery
         shown = writable(error)
         if isinstance(shown, SpentError) or isinstance(_cause(shown), SpentError):
-            return Failed(Code.BUDGET, Failure(format_error(shown)))
+            return HandlerFailure(Code.BUDGET, Failure(format_error(shown)))
         place = {"conversation": delivery.conversation, "thread_id": delivery.thread}
         logger.error("%s crashed", delivery.to, exc_info=shown, extra=place)
         self.crashes.append(delivery.id)
-        return Failed(
+        return HandlerFailure(
             code_of_failure(error.fault if isinstance(error, CompletionError) else None),
             Failure(format_error(shown)),
         )
 
     def _invocation(
-        self, bound: Callee, accepted: Accepted, call: _Call
+        self, bound: Callee, accepted: AcceptedDelivery, call: _Call
     ) -> tuple[Invocation, ThreadStorage, ThreadTodos]:
         delivery = accepted.delivery
         rules = self._editions.rules_of(delivery.conversation)
@@ -424,7 +426,7 @@ class Invoker:
         )
         return current, storage, todos
 
-    def _teller(self, bound: Callee, accepted: Accepted, call: _Call) -> Teller | None:
+    def _teller(self, bound: Callee, accepted: AcceptedDelivery, call: _Call) -> Teller | None:
         """Return the sender of a handler's progress, if its listener may send any."""
         if not bound.listener.progress:
             return None

@@ -11,10 +11,10 @@ import anyio
 from agentserver.contract import Code
 from agentserver.core import receipts
 from agentserver.core.messages import LAST, UNDECIDED, EventPlace
-from agentserver.ports import Arrival, OtherMessageError, Submitted, UnheardError, Unkept
+from agentserver.ports import Arrival, OtherMessageError, RejectReason, SubmitResult, UnheardError
 
 if TYPE_CHECKING:
-    from agentserver.core.messages import Cancelling, Closing, Outside, Requeued
+    from agentserver.core.messages import Cancellation, ConversationClosing, OutsideMessage, RequeuedLetter
     from agentserver.core.state.approvals import ApprovalAnswer
     from agentserver.ports import Clock, ConversationFound, Engine, Fate
     from agentserver.ports.claims import Arriving
@@ -105,7 +105,7 @@ class Owners:
             if not wait.done():
                 wait.set_result(None)
 
-    async def submit(self, principal: str, conversation: str, outside: Outside) -> Submitted:
+    async def submit(self, principal: str, conversation: str, outside: OutsideMessage) -> SubmitResult:
         """Submit a message and return its result.
 
         If its fate is not known in time it is accepted: it is kept, and its answer comes later. With a key of the
@@ -115,34 +115,34 @@ class Owners:
         Raises LookupError, OtherMessageError and EngineError.
         """
         if self._stopped:
-            return Submitted(outside.request, Unkept.STOPPING)
+            return SubmitResult(outside.request, RejectReason.STOPPING)
         named = outside.key is not None
         if not named:  # by it the owner knows a message that an owner before it has decided
-            outside = outside._replace(key=receipts.arriving(conversation, outside))
+            outside = outside._replace(key=receipts.arrival_key(conversation, outside))
         try:
             fate = await self._ask(principal, conversation, outside)
         except UnheardError:
-            return Submitted(outside.request, Unkept.UNKEPT if named else None)
+            return SubmitResult(outside.request, RejectReason.UNKEPT if named else None)
         if fate.word == OTHER:
             raise OtherMessageError("another message was sent under this id; this one is not kept")
         if fate.word == OVER:
             self._remote.forget(conversation)
-            return Submitted(outside.request, Unkept.OVER)
+            return SubmitResult(outside.request, RejectReason.OVER)
         after = UNDECIDED if fate.again else EventPlace(fate.version, LAST)
-        return Submitted(fate.request, Code(fate.word) if fate.word else None, fate.again, after)
+        return SubmitResult(fate.request, Code(fate.word) if fate.word else None, fate.again, after)
 
-    async def cancel(self, principal: str | None, conversation: str, cancelling: Cancelling) -> bool:
+    async def cancel(self, principal: str | None, conversation: str, cancelling: Cancellation) -> bool:
         """Cancel one request. Returns False if it is settled or unknown. Raises LookupError and EngineError."""
         return (await self._ask(principal, conversation, cancelling)).word != NO
 
-    async def requeue(self, requeued: Requeued) -> bool:
+    async def requeue(self, requeued: RequeuedLetter) -> bool:
         """Queue a dead letter again. Returns False if its thread does not wait for it.
 
         Raises LookupError and EngineError.
         """
         return (await self._ask(None, requeued.delivery.conversation, requeued)).word != NO
 
-    async def close(self, principal: str | None, conversation: str, closing: Closing) -> None:
+    async def close(self, principal: str | None, conversation: str, closing: ConversationClosing) -> None:
         """End a conversation. Raises LookupError and EngineError."""
         try:
             await self._ask(principal, conversation, closing)

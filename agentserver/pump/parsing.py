@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lxml import etree
 
     from agentserver.core.guard import Rules
-    from agentserver.core.messages import Delivery, Draft, Drafts, Failed, Outside
+    from agentserver.core.messages import Delivery, Draft, Drafts, HandlerFailure, OutsideMessage
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.refusals import Refusal
     from agentserver.core.state.budget import Room
@@ -58,7 +58,7 @@ class OffloadedParser:
         self._waiting: Rounds[asyncio.Future[None]] = Rounds()
 
     async def parse_outside(
-        self, principal: str, conversation: str, outside: Outside
+        self, principal: str, conversation: str, outside: OutsideMessage
     ) -> ParsedOutside | None:
         """Parse an outside message in a thread. Returns None if that is unnecessary, or parsing raises."""
         editions = self._editions
@@ -69,12 +69,14 @@ class OffloadedParser:
         done = await self._run_in_thread(principal, conversation, read)
         return None if done.exception() is not None else ParsedOutside(rules, done.result())
 
-    async def parse_result(self, conversation: str, value: object, room: Room) -> Drafts | Refusal | Failed:
+    async def parse_result(
+        self, conversation: str, value: object, room: Room
+    ) -> Drafts | Refusal | HandlerFailure:
         """Parse the result of a handler, in a thread if necessary. Raises what parsing raises."""
         rules = self._editions.rules_of(conversation)
         codecs, bounds = rules.codecs, rules.bounds
         if not isinstance(value, bytes) or (len(value) <= SHORT and familiar(value, bounds.names)):
-            return await run_in_slices(replies.reading(value, codecs, bounds, room))
+            return await run_in_slices(replies.read_result(value, codecs, bounds, room))
         read = partial(replies.normalise, value, codecs, bounds, room)
         return (await self._run_in_thread("", conversation, read)).result()
 

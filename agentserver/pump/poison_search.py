@@ -12,7 +12,7 @@ from collections import deque
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from agentserver.ports import NO_PAST
+from agentserver.ports import NO_PREVIOUS_RUN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from anyio import CancelScope
 
     from agentserver.core.messages import Delivery
-    from agentserver.ports import Marks, Past
+    from agentserver.ports import Marks, PreviousRun
     from agentserver.pump.schedule import Ticket
 
 
@@ -41,7 +41,7 @@ class SuspectVerdict(NamedTuple):
     ends: Mapping[str, int]
 
 
-def judge(past: Past, queued: Sequence[str], fatal: int) -> SuspectVerdict:
+def judge(past: PreviousRun, queued: Sequence[str], fatal: int) -> SuspectVerdict:
     """Decide about the deliveries that ran when the last server ended.
 
     Args:
@@ -94,7 +94,7 @@ class Probation:
             calls: how many may run at once.
             starting: whether this server starts.
         """
-        past = await self._marks.past(previous) if previous and (queued or starting) else NO_PAST
+        past = await self._marks.past(previous) if previous and (queued or starting) else NO_PREVIOUS_RUN
         verdict = judge(past, queued, fatal)
         if starting or verdict.ends:
             await self._marks.begin(verdict.ends, calls)
@@ -171,9 +171,9 @@ class NoMarks:
 
     at_once = True
 
-    async def past(self, previous: int) -> Past:  # noqa: ARG002 - the port's signature
+    async def past(self, previous: int) -> PreviousRun:  # noqa: ARG002 - the port's signature
         """Return an empty past."""
-        return NO_PAST
+        return NO_PREVIOUS_RUN
 
     async def begin(self, suspects: Mapping[str, int], calls: int) -> None:
         """Do nothing."""

@@ -16,10 +16,10 @@ import anyio
 
 from agentserver.contract import Code
 from agentserver.core.messages import LAST, EventPlace
-from agentserver.core.presenting import silenced
+from agentserver.core.presenting import is_silenced
 from agentserver.core.receipts import refused_with
 from agentserver.core.records.audit import Event
-from agentserver.ports import EngineError, FencedError, RepeatedError, Submitted, Unkept
+from agentserver.ports import EngineError, FencedError, RejectReason, RepeatedError, SubmitResult
 from agentserver.pump.accounts import Accounts
 from agentserver.pump.approvals import PendingApprovals
 from agentserver.pump.boundary import Boundary, set_aside
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from agentserver.core.blueprint import Limits
-    from agentserver.core.decide.decisions import Accepted
+    from agentserver.core.decide.decisions import AcceptedDelivery
     from agentserver.core.guard import Rules
-    from agentserver.core.messages import Outside, Progress
+    from agentserver.core.messages import OutsideMessage, Progress
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.approvals import Approval, ApprovalAnswer
     from agentserver.core.state.conversation import Conversation
@@ -284,11 +284,11 @@ class Pump:
         """
         return await self._handles.resume(principal, conversation)
 
-    async def receive(self, principal: str, conversation: str, outside: Outside) -> Submitted:
+    async def receive(self, principal: str, conversation: str, outside: OutsideMessage) -> SubmitResult:
         """Commit an outside message, or return why it is not kept. Raises RepeatedError."""
         await self._door.enter(principal, conversation)
         if self._stopping:
-            return Submitted(outside.request, Unkept.STOPPING)
+            return SubmitResult(outside.request, RejectReason.STOPPING)
         accounts, alone, size = self._accounts, self._door.alone, len(outside.data)
         busy = not accounts.admits(principal, size)
         accounts.arrive(principal, size)
@@ -307,10 +307,10 @@ class Pump:
         finally:
             accounts.finish_arrival(principal, size)
         if outcome is None:
-            return Submitted(outside.request, Unkept.OVER)
+            return SubmitResult(outside.request, RejectReason.OVER)
         code = "" if outcome.added else refused_with(outcome.records)
         after = _new(EventPlace, (outcome.before, LAST))
-        return _new(Submitted, (outside.request, Code(code) if code else None, False, after))
+        return _new(SubmitResult, (outside.request, Code(code) if code else None, False, after))
 
     def conversation(self, conversation: str) -> Conversation | None:
         """Return a conversation at work, as last committed, or as last seen if another process owns it."""
@@ -377,13 +377,13 @@ class Pump:
                 if editions.earlier:
                     editions.notify_rest()
 
-    def _tell(self, accepted: Accepted, progress: Progress) -> None:
+    def _tell(self, accepted: AcceptedDelivery, progress: Progress) -> None:
         """Pass on a handler's progress, unless its thread is gone or a guard silences it."""
         delivery, now = accepted.delivery, self._live.get(progress.conversation)
         if now is None or now.working_on(delivery) is None:
             return
         rules = self._editions.rules_of(now.id)
-        if not silenced(rules.guards, rules.recall(now), delivery, accepted.element, now.touched):
+        if not is_silenced(rules.guards, rules.recall(now), delivery, accepted.element, now.touched):
             self._handles.tell(progress)
             self._watches.tell(progress)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from agentserver.core.decide import charges
-from agentserver.core.messages import Reserving, Settling
+from agentserver.core.messages import ReserveRequest, SettleRequest
 from agentserver.ports import EngineError
 from agentserver.pump.steps import UndecidedError
 from agentserver.spending import Amount, SpentError
@@ -60,7 +60,7 @@ class DeliveryPurse:
 
     async def reserve(self, most: Amount, what: str) -> str:
         """Reserve the highest possible cost of some work, committed. Raises SpentError and RuntimeError."""
-        asked = Reserving(self.delivery, what[:WORD], most)
+        asked = ReserveRequest(self.delivery, what[:WORD], most)
         reserved, why = "", ""
 
         def decide(now: Conversation) -> Outcome | None:
@@ -81,7 +81,7 @@ class DeliveryPurse:
 
     async def settle(self, reservation: str, cost: Amount) -> None:
         """Charge the actual cost. If that cannot be kept, the charge stays as it was reserved."""
-        done = Settling(self.delivery, reservation, cost)
+        done = SettleRequest(self.delivery, reservation, cost)
 
         def decide(now: Conversation) -> Outcome | None:
             rules = self.purses.editions.rules_of(now.id)

@@ -15,7 +15,7 @@ from anyio import to_thread
 
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
-from agentserver.ports import Lagged
+from agentserver.ports import RecordGap
 from agentserver.pump.invoke import writable
 from agentserver.supervision import QueueThread
 
@@ -89,7 +89,7 @@ class RecordStream:
             if missed is not None and (wanted is None or wanted == principal):
                 missed()
 
-    async def read(self, principal: str | None = None) -> AsyncIterator[Records | Lagged]:
+    async def read(self, principal: str | None = None) -> AsyncIterator[Records | RecordGap]:
         """Yield the records of each later step of a principal's conversations, or of all, until the server stops."""
         if self._stopped:
             return
@@ -116,7 +116,7 @@ class RecordReader:
     __slots__ = ("_bytes", "_finished", "_stirred", "_waiting")
 
     def __init__(self) -> None:
-        self._waiting: deque[Records | Lagged] = deque()
+        self._waiting: deque[Records | RecordGap] = deque()
         self._bytes = 0
         self._stirred = asyncio.Event()
         self._finished = False
@@ -139,10 +139,10 @@ class RecordReader:
     def miss(self) -> None:
         """Count a missed step at its place in the queue."""
         last = self._waiting[-1] if self._waiting else None
-        if isinstance(last, Lagged):
-            self._waiting[-1] = Lagged(last.missed + 1)
+        if isinstance(last, RecordGap):
+            self._waiting[-1] = RecordGap(last.missed + 1)
         else:
-            self._waiting.append(Lagged(1))
+            self._waiting.append(RecordGap(1))
         self._stirred.set()
 
     def finish(self) -> None:
@@ -150,7 +150,7 @@ class RecordReader:
         self._finished = True
         self._stirred.set()
 
-    async def next_item(self) -> Records | Lagged | None:
+    async def next_item(self) -> Records | RecordGap | None:
         """Return the next item; None at the end."""
         while not self._waiting:
             if self._finished:
@@ -158,7 +158,7 @@ class RecordReader:
             self._stirred.clear()
             await self._stirred.wait()
         item = self._waiting.popleft()
-        if not isinstance(item, Lagged):
+        if not isinstance(item, RecordGap):
             self._bytes -= _size(item)
         return item
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from agentserver.core.encoding.snapshot import with_later
+from agentserver.core.encoding.snapshot import add_new_guards
 from agentserver.core.state import principals
 from agentserver.pump.editions import at_once
 from agentserver.pump.schedule import Ticket
@@ -45,7 +45,7 @@ class Reloads:
 
     def unfit(self, edition: Edition) -> tuple[str, ...]:
         """Return the principals with an open conversation whose name is a listener in another edition."""
-        taken = principals.taken(edition.bound)
+        taken = principals.reserved_looks(edition.bound)
         return tuple(sorted(name for name in self.bounds[0].principals if principals.unfit(name, taken)))
 
     def swap(self, edition: Edition) -> int:
@@ -58,7 +58,7 @@ class Reloads:
         waiting.limit(edition.rules.blueprint.limits.approval)
         parsed.clear()
         for key in live.keys() - editions.earlier.keys():
-            live[key] = with_later(live[key], edition.rules.guards)
+            live[key] = add_new_guards(live[key], edition.rules.guards)
         for ticket in schedule.resize(before, at_once(edition.bound)):
             self.dispatcher.fail(ticket.delivery)
         for key in editions.earlier:
@@ -95,7 +95,7 @@ class Reloads:
         held, now = self.editions.move(conversation), live.get(conversation)
         if held is None or now is None:
             return held is not None
-        live[conversation] = with_later(now, self.editions.rules.guards)
+        live[conversation] = add_new_guards(now, self.editions.rules.guards)
         for thread in now.tree.nodes.values():
             parsed.forget(thread.waiting())
         for delivery in held:

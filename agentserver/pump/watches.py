@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.core.messages import LAST, UNDECIDED, EventPlace, Progress
-from agentserver.ports import Ended, ForgottenError, WatchEnd
+from agentserver.ports import ForgottenError, WatchEnd, WatchStop
 from agentserver.pump.streams import BYTES, EVENTS, weight
 
 if TYPE_CHECKING:
@@ -272,7 +272,7 @@ class Watches:
         after: EventPlace,
         standing: Callable[[], Awaitable[ConversationFound]],
         caught_up: Callable[[], None] = ignore_catch_up,
-    ) -> AsyncIterator[Event | Progress | Ended]:
+    ) -> AsyncIterator[Event | Progress | WatchStop]:
         """Yield everything after a place, then new events as they occur, and the end.
 
         ``standing`` returns the owner of the conversation, or raises LookupError. ``caught_up`` is called whenever all
@@ -291,7 +291,7 @@ class Watches:
                 caught_up()
                 while (item := await watch.next_item()) is not None:
                     yield item
-            yield Ended(watch.end, watch.last)
+            yield WatchStop(watch.end, watch.last)
         finally:
             self.of[conversation].remove(watch)
             if not self.of[conversation]:

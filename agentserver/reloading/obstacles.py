@@ -8,7 +8,7 @@ from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, runtime_checkable
 
 from agentserver.config.code.editions import Search, reason
-from agentserver.core.encoding.snapshot import lost, remembering
+from agentserver.core.encoding.snapshot import find_lost_guards, find_memory_keepers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -102,9 +102,9 @@ def find_rule_obstacles(before: Rules, after: Rules, offered: Sequence[str], *, 
         offered: listeners that MCP hosts have as tools.
         blind: whether the engine keeps the memories of guards and accepts no others.
     """
-    for name in lost(before.guards, after.guards):
+    for name in find_lost_guards(before.guards, after.guards):
         yield f"the guard {name} is gone, which remembers open conversations: {RESTART}"
-    new = remembering(after.guards) - remembering(before.guards)
+    new = find_memory_keepers(after.guards) - find_memory_keepers(before.guards)
     if blind and new:
         yield f"the engine does not know the guard {', '.join(sorted(new))}: {RESTART}"
     for name in offered:

@@ -24,7 +24,7 @@ from agentserver.contract import SystemError
 from agentserver.core.messages import Reply
 from agentserver.core.state.approvals import Answer
 from agentserver.gateways.console.view import state
-from agentserver.ports import Unkept, UnkeptError
+from agentserver.ports import RejectReason, UnkeptError
 from agentserver.supervision import Ending, start_errand
 from agentserver.testing.approvals import Person, give_answer
 from agentserver.testing.clock import FakeClock
@@ -154,7 +154,7 @@ class Testbed:
         """
         self._settled.clear()
         submitted = await self.handle.send(self._encode(payload), to, request=request)
-        if isinstance(submitted.code, Unkept):
+        if isinstance(submitted.code, RejectReason):
             raise UnkeptError(submitted.code)
         self._sent.add(submitted.request)
         return submitted.request

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from lxml import etree
 
 from agentserver.core.records.audit import Event
-from agentserver.core.records.details import GuardAsks, GuardQuestions, reworded, words
+from agentserver.core.records.details import GuardAsks, GuardQuestions, map_texts, words
 from agentserver.findings import Findings
 from agentserver.payload.names import local
 from agentserver.wire import envelope
@@ -94,7 +94,7 @@ def redact_records(records: Sequence[AuditRecord], redaction: Redaction) -> tupl
             sender=redaction.secrets(record.sender),
             to=redaction.name(record.event, record.to),
             root=redaction.name(record.event, record.root),
-            detail=None if detail is None else reworded(detail, clean),
+            detail=None if detail is None else map_texts(detail, clean),
             message=redaction.secrets(text).encode("utf-8", "backslashreplace"),
         )
         for record, detail, text in zip(records, details, shown, strict=True)

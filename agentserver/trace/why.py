@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Final
 
 from agentserver.core.records.audit import Event
 from agentserver.core.records.details import (
-    Answered,
+    ApprovalGiven,
     Ground,
     Grounds,
     GuardNote,
     GuardQuestions,
     HandoffAttempt,
-    Unanswered,
+    NoAnswer,
 )
 from agentserver.findings import Findings
 
@@ -67,9 +67,9 @@ def _grounds_of(detail: Detail | None) -> Iterator[tuple[str, str]]:
             yield "guard", _NOTED.get(how, "note")
         case GuardQuestions(asked=asked):
             yield from chain.from_iterable(_grounds_of(one.why) for one in asked)
-        case Answered(answer=answer) if answer in _REFUSING:
+        case ApprovalGiven(answer=answer) if answer in _REFUSING:
             yield "approval", answer
-        case Unanswered(why=why):
+        case NoAnswer(why=why):
             yield "approval", why
         case HandoffAttempt(reason=str(reason)):
             yield "handoff", reason

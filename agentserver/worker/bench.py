@@ -21,7 +21,7 @@ from agentserver.config.code.signature import Discovery, SignatureRefusal, read_
 from agentserver.config.code.userland import Importer, Project, ResolveFailure
 from agentserver.contract import HandlerResponse, Invocation, Target, run_in
 from agentserver.core.drafts.replies import normalise
-from agentserver.core.messages import Draft, Drafts, Effects, Failed
+from agentserver.core.messages import Draft, Drafts, Effects, HandlerFailure
 from agentserver.core.records.wording import WORDING
 from agentserver.core.state.budget import Room
 from agentserver.core.state.effects import ThreadStorage, ThreadTodos
@@ -113,7 +113,7 @@ class Bench:
         said = normalise(value, self.codecs, self.bounds, Room(frame.messages, frame.bytes))
         if not isinstance(said, Drafts):
             detail = str(said.code) if said.detail is None else WORDING.whole(said.detail)
-            faults = () if isinstance(said, Failed) else tuple(said.corrections)
+            faults = () if isinstance(said, HandlerFailure) else tuple(said.corrections)
             return FailedFrame(frame.call, detail[:MOST_DETAIL], faults)
         return _returned_frame(frame.call, tuple(map(_said_frame, said.drafts)), made)
 

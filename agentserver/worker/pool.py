@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from agentserver.contract import Invocation
-    from agentserver.core.decide.decisions import Accepted
-    from agentserver.core.messages import Failed, Returned
+    from agentserver.core.decide.decisions import AcceptedDelivery
+    from agentserver.core.messages import HandlerFailure, HandlerReturn
     from agentserver.payload.codec import Codecs
     from agentserver.wire.envelope import Bounds
     from agentserver.worker.frames import Heard
@@ -498,7 +498,7 @@ class WalledListener:
     bounds: Bounds
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
-    async def call(self, accepted: Accepted, current: Invocation) -> Returned | Failed:
+    async def call(self, accepted: AcceptedDelivery, current: Invocation) -> HandlerReturn | HandlerFailure:
         """Let a worker handle a delivery."""
         ask = partial(reading.encode_call, next(self._numbers), accepted, current)
         try:

@@ -21,11 +21,11 @@ from agentserver.completion import (
     Usage,
 )
 from agentserver.contract import Code, Target
-from agentserver.core.drafts.replies import written
-from agentserver.core.messages import NO_EFFECTS, Failed, Returned
+from agentserver.core.drafts.replies import read_recorded
+from agentserver.core.messages import NO_EFFECTS, HandlerFailure, HandlerReturn
 from agentserver.core.records.details import Corrections, Failure
 from agentserver.core.refusals import Refusal
-from agentserver.core.state.growing.logs import changed
+from agentserver.core.state.growing.logs import apply_log_changes
 from agentserver.payload.codec import SYSTEM
 from agentserver.pump.invoke import code_of_failure
 from agentserver.wire.envelope import Malformed, read_payload
@@ -33,7 +33,7 @@ from agentserver.worker.frames import CallFrame, CompletedFrame, CompleteFrame, 
 
 if TYPE_CHECKING:
     from agentserver.contract import Invocation
-    from agentserver.core.decide.decisions import Accepted
+    from agentserver.core.decide.decisions import AcceptedDelivery
     from agentserver.core.messages import Effects
     from agentserver.payload.codec import Codecs
     from agentserver.wire.envelope import Bounds
@@ -46,35 +46,35 @@ _OWN = re.compile(rf"(?=.{{1,{MOST_NAME}}}$)\{{[!-z|~]+\}}\w[\w.-]*")
 """The names of payloads of a worker's own: a namespace, and a root element."""
 
 
-def fail_worker(why: str) -> Failed:
+def fail_worker(why: str) -> HandlerFailure:
     """Build the failure of a worker that is invalid or gone: ``internal`` to the caller."""
-    return Failed(Code.INTERNAL, Failure(f"worker: {why}"))
+    return HandlerFailure(Code.INTERNAL, Failure(f"worker: {why}"))
 
 
 def decode_end(
     answer: frames.ReturnedFrame | frames.FailedFrame,
-    accepted: Accepted,
+    accepted: AcceptedDelivery,
     codecs: Codecs,
     bounds: Bounds,
     storage: int,
-) -> Returned | Failed:
+) -> HandlerReturn | HandlerFailure:
     """Decode the end of a call by ``returned`` or ``failed``."""
     if isinstance(answer, FailedFrame):
         return decode_failure(answer)
     return decode_result(answer, accepted, codecs, bounds, storage)
 
 
-def decode_failure(frame: frames.FailedFrame) -> Failed | Returned:
+def decode_failure(frame: frames.FailedFrame) -> HandlerFailure | HandlerReturn:
     """Decode a failure; the caller gets the corrections if the handler made an invalid payload."""
     if not frame.faults:
         fault = next((each for each in CompletionFault if each == frame.fault), None)
-        return Failed(code_of_failure(fault), Failure(f"worker: {frame.detail}"))
-    return Returned(Refusal(Code.VALIDATION, Corrections(frame.faults), corrections=frame.faults))
+        return HandlerFailure(code_of_failure(fault), Failure(f"worker: {frame.detail}"))
+    return HandlerReturn(Refusal(Code.VALIDATION, Corrections(frame.faults), corrections=frame.faults))
 
 
 def decode_result(
-    frame: frames.ReturnedFrame, accepted: Accepted, codecs: Codecs, bounds: Bounds, storage: int
-) -> Returned | Failed:
+    frame: frames.ReturnedFrame, accepted: AcceptedDelivery, codecs: Codecs, bounds: Bounds, storage: int
+) -> HandlerReturn | HandlerFailure:
     """Decode the result of a call, as if the handler had run here.
 
     Args:
@@ -87,18 +87,20 @@ def decode_result(
     if any(said.caller and said.to is not None for said in frame.said):
         return fail_worker("a message names a target and the caller")
     targets = ((said.markup, Target.CALLER if said.caller else said.to) for said in frame.said)
-    said = written(targets, codecs, bounds, accepted.room)
-    if isinstance(said, Failed):
+    said = read_recorded(targets, codecs, bounds, accepted.room)
+    if isinstance(said, HandlerFailure):
         return said
     if frame.effects == NO_EFFECTS:
-        return Returned(said)
+        return HandlerReturn(said)
     why = _objection(frame.effects, accepted, codecs, bounds, storage)
     if why:
         return fail_worker(why)
-    return Returned(said, frame.effects._replace(closed=tuple(dict.fromkeys(frame.effects.closed))))
+    return HandlerReturn(said, frame.effects._replace(closed=tuple(dict.fromkeys(frame.effects.closed))))
 
 
-def _objection(effects: Effects, accepted: Accepted, codecs: Codecs, bounds: Bounds, storage: int) -> str:
+def _objection(
+    effects: Effects, accepted: AcceptedDelivery, codecs: Codecs, bounds: Bounds, storage: int
+) -> str:
     """Find a violation in changes of storage and todos; empty for valid changes."""
     for name, data in effects.stored.items():
         if not (_nameable(name, codecs) and (data is None or _stores(name, data, codecs, bounds))):
@@ -110,7 +112,7 @@ def _objection(effects: Effects, accepted: Accepted, codecs: Codecs, bounds: Bou
     if len({change.kind for change in effects.logged}) < len(effects.logged):
         return "it changes a log twice"
     values = [data for data in {**accepted.storage, **effects.stored}.values() if data is not None]
-    entries = sum(log.size for log in changed(accepted.logs, effects.logged).values())
+    entries = sum(log.size for log in apply_log_changes(accepted.logs, effects.logged).values())
     if sum(map(len, values)) + entries > storage:
         return f"a thread stores at most {storage} bytes"
     if not set(effects.closed) <= {todo.watcher_id for todo in accepted.todos}:
@@ -132,7 +134,7 @@ def _stores(name: str, data: bytes, codecs: Codecs, bounds: Bounds) -> bool:
     return codec is None or codec.valid(element)
 
 
-def encode_call(number: int, accepted: Accepted, current: Invocation) -> CallFrame:
+def encode_call(number: int, accepted: AcceptedDelivery, current: Invocation) -> CallFrame:
     """Encode a delivery as a frame.
 
     Args:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from agentserver.contract import Invocation
-    from agentserver.core.decide.decisions import Accepted
-    from agentserver.core.messages import Failed, Returned
+    from agentserver.core.decide.decisions import AcceptedDelivery
+    from agentserver.core.messages import HandlerFailure, HandlerReturn
     from agentserver.payload.codec import Codecs
     from agentserver.wire.envelope import Bounds
     from agentserver.worker.frames import Answer, Spoken
@@ -330,7 +330,7 @@ class RemoteListener:
     storage: int
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
-    async def call(self, accepted: Accepted, current: Invocation) -> Returned | Failed:
+    async def call(self, accepted: AcceptedDelivery, current: Invocation) -> HandlerReturn | HandlerFailure:
         """Let a worker handle a delivery."""
         number = next(self._numbers)
         ask = partial(reading.encode_call, number, accepted, current)

@@ -13,7 +13,7 @@ import httpx
 
 from agentserver.completion import CompletionFault, Usage
 from agentserver.foreign_json.reading import JsonLimits, parse_json
-from agentserver.ports.tasks import ended
+from agentserver.ports.tasks import cancel_and_wait
 from agentserver.supervision import run_errand
 from agentserver.worker import frames
 from agentserver.worker.frames import AliveFrame, GivenFrame, TakeFrame, dump_asked
@@ -195,7 +195,7 @@ class RemoteWorker:
         try:
             await asyncio.wait(serving)
         finally:
-            await ended(serving)
+            await cancel_and_wait(serving)
         if self.workers.futile:
             raise UselessError(f"no process of {self.links[0].listener} starts: {self.workers.futile}")
         refused = [str(each.exception()) for each in serving if each.exception() is not None]
@@ -228,7 +228,7 @@ class RemoteWorker:
             await _join_all(running)
             raise RefusedError(error.status, f"{link.url}: {error}") from None
         except asyncio.CancelledError:
-            await ended(running)
+            await cancel_and_wait(running)
             raise
         await _join_all(running)
 
@@ -241,7 +241,7 @@ class RemoteWorker:
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             found: GivenFrame | None = coming.result() if coming.done() else None
         finally:
-            await ended(both)
+            await cancel_and_wait(both)
         return found
 
 
@@ -330,7 +330,7 @@ class _RemoteCall:
             logger.info("a call of %s has ended: %s", self.link.listener, error)
         finally:
             if living is not None:
-                await ended([living])
+                await cancel_and_wait([living])
 
     async def _run(self, living: asyncio.Task[None]) -> Outcome:
         """Run the call to its end. Raises _UnwantedError."""
@@ -350,7 +350,7 @@ class _RemoteCall:
         except WorkerError as error:
             return frames.FailedFrame(self._number, str(error))
         finally:
-            await ended([making])
+            await cancel_and_wait([making])
 
     async def _live(self) -> None:
         """Tell the server that the call is worked on. Raises _UnwantedError once it does not wait for it."""

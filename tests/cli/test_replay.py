@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agentserver.contract import Code
-from agentserver.core.guard import Denied
+from agentserver.core.guard import DenyVerdict
 from agentserver.guards.approval import ApprovalGuard
 from tests.cli import journals
 from tests.cli.conftest import environment
@@ -239,7 +239,7 @@ def test_a_conversation_that_differs_is_saved_and_said_to_differ(shop):
 def test_a_guard_that_has_much_to_say_gets_a_line_for_each(monkeypatch, shop):
     def judge(self, memory, proposal, at):
         text = "BLOCKED: a\nbecause \x1b[31mb\n\nand c"
-        return Denied(Code.DENIED, text) if proposal.to == "till" and self._listeners else None
+        return DenyVerdict(Code.DENIED, text) if proposal.to == "till" and self._listeners else None
 
     monkeypatch.setattr(ApprovalGuard, "judge", judge)
     asking = other(shop, "name: till\n", "name: till\n    approval: required\n")

@@ -8,19 +8,19 @@ from agentserver import HandlerMetadata, SystemError, TodoComplete, TodoUntil, x
 from agentserver.contract import Answering, Code
 from agentserver.core.blueprint import Blueprint, Limits, Listener
 from agentserver.core.decide import approving, decisions
-from agentserver.core.decide.decisions import Accepted
+from agentserver.core.decide.decisions import AcceptedDelivery
 from agentserver.core.decide.lives import DELIVERY, DeliveryStage
 from agentserver.core.drafts.replies import normalise
 from agentserver.core.guard import Rules
 from agentserver.core.messages import (
     Done,
-    Failed,
-    Finished,
+    FinishedInvocation,
+    HandlerFailure,
+    HandlerReturn,
     Moment,
-    Outside,
+    OutsideMessage,
     Reply,
-    Requeued,
-    Returned,
+    RequeuedLetter,
 )
 from agentserver.core.records.details import Failure
 from agentserver.core.state.approvals import ApprovalAnswer
@@ -126,7 +126,7 @@ class Paper:
             else self.rules.codecs.of(type(payload)).encode(payload).encode()
         )
         request = request or f"r{self.seeds}"
-        self.receive(Outside(data, request, to))
+        self.receive(OutsideMessage(data, request, to))
         return request
 
     def receive(self, outside):
@@ -137,9 +137,9 @@ class Paper:
         accepted = decisions.accept(self.conversation, delivery, self.rules)
         if accepted is None:
             return None
-        if isinstance(accepted, Failed):
-            return Finished(delivery, None, accepted)
-        assert isinstance(accepted, Accepted)
+        if isinstance(accepted, HandlerFailure):
+            return FinishedInvocation(delivery, None, accepted)
+        assert isinstance(accepted, AcceptedDelivery)
         storage = ThreadStorage(
             accepted.storage,
             self.rules.codecs,
@@ -156,11 +156,15 @@ class Paper:
             value = self.handlers[delivery.to](call)
             said = normalise(value, self.rules.codecs, self.rules.bounds, accepted.room)
         except Late:
-            return Finished(delivery, accepted.element, Failed(Code.TIMEOUT, Failure("late")))
+            return FinishedInvocation(
+                delivery, accepted.element, HandlerFailure(Code.TIMEOUT, Failure("late"))
+            )
         except RuntimeError as error:
-            return Finished(delivery, accepted.element, Failed(Code.INTERNAL, Failure(str(error))))
-        result = said if isinstance(said, Failed) else Returned(said, collect(storage, todos))
-        return Finished(delivery, accepted.element, result)
+            return FinishedInvocation(
+                delivery, accepted.element, HandlerFailure(Code.INTERNAL, Failure(str(error)))
+            )
+        result = said if isinstance(said, HandlerFailure) else HandlerReturn(said, collect(storage, todos))
+        return FinishedInvocation(delivery, accepted.element, result)
 
     def conclude(self, finished):
         return self.apply(decisions.conclude(self.conversation, finished, self.rules, self.moment()))
@@ -229,7 +233,7 @@ def lived(before, outcome):
     for delivery in {**was, **now}:
         if now.get(delivery) is was.get(delivery):
             continue
-        requeued = isinstance(outcome.cause, Requeued) and outcome.cause.delivery.id == delivery
+        requeued = isinstance(outcome.cause, RequeuedLetter) and outcome.cause.delivery.id == delivery
         start = was.get(delivery, DeliveryStage.DEAD if requeued else DeliveryStage.NEW)
         assert now.get(delivery, gone.get(delivery)) in REACHABLE[start]
     first = {thread.inbox[0].id for thread in outcome.conversation.tree.nodes.values() if thread.inbox}

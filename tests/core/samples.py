@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from agentserver.core.records.details import (
-    Answered,
+    ApprovalGiven,
     Charge,
     Corrections,
+    EndDetail,
     Failure,
     Ground,
     GuardAsks,
@@ -13,12 +14,11 @@ from agentserver.core.records.details import (
     GuardQuestions,
     HandoffAttempt,
     KeptText,
-    More,
+    NoAnswer,
+    OmittedCount,
     RedrivenFrom,
-    Repaired,
-    Unanswered,
+    RepairNote,
     Unknown,
-    WhyEnded,
 )
 from agentserver.core.records.wording import PHRASES, DetailWording
 from agentserver.findings import PHRASES as FINDINGS
@@ -65,17 +65,17 @@ SAMPLES = (
     Failure("ValueError: boom"),
     *(ground.of("n-1", "n-2", "n-3") for ground in Ground),
     Corrections(("/Ask/text: at most 4 characters", "/Ask: no attribute is called x")),
-    Repaired("a fence was taken off"),
+    RepairNote("a fence was taken off"),
     GuardQuestions((GuardAsks("hours", GuardNote("hours", "may it?\nnow?")), GuardAsks("lineage", FOUND))),
     GuardQuestions((GuardAsks("hours", Failure("may it?")),), waits=False),
-    Answered("ada", "once"),
-    Answered("ada", "always"),
-    Answered("ada", "deny"),
-    Answered("ada", "undone"),
-    Answered("ada, always", ""),
-    Unanswered("nobody"),
-    Unanswered("late"),
-    WhyEnded("idle"),
+    ApprovalGiven("ada", "once"),
+    ApprovalGiven("ada", "always"),
+    ApprovalGiven("ada", "deny"),
+    ApprovalGiven("ada", "undone"),
+    ApprovalGiven("ada, always", ""),
+    NoAnswer("nobody"),
+    NoAnswer("late"),
+    EndDetail("idle"),
     RedrivenFrom("d1", "c1", "ada"),
     Charge("small", 100, 1500),
     FOUND,
@@ -87,7 +87,7 @@ SAMPLES = (
     HandoffAttempt("t", "a", "b", "review", "approve", None, ("ticket",), 1, 2, 3, "0" * 64, None, 0, None),
     HandoffAttempt(
         "t", "a", Unknown(3, "0" * 64), Unknown(9, "1" * 64), "reject", "schema",
-        ("x", Unknown(4, "2" * 64), More(7)), 1, 2, 3, "0" * 64, "3" * 64, 4, "4" * 64,
+        ("x", Unknown(4, "2" * 64), OmittedCount(7)), 1, 2, 3, "0" * 64, "3" * 64, 4, "4" * 64,
     ),
     HandoffAttempt("t", "a", None, "review", "reject", "schema", (), 1, 2, 3, None, None, 0, None),
 )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agentserver import HandlerResponse
 from agentserver.contract import Code
-from agentserver.core.guard import Denied
+from agentserver.core.guard import DenyVerdict
 from tests.core.paper import Answer, Ask, Paper, errors, listener, rules
 
 
@@ -18,7 +18,7 @@ class Taint:
 
     def judge(self, memory, proposal, at):
         poisoned = any(text == "poison" for _, text in memory or ())
-        return Denied(Code.DENIED, "poison") if poisoned and proposal.to == "sink" else None
+        return DenyVerdict(Code.DENIED, "poison") if poisoned and proposal.to == "sink" else None
 
 
 def paper(a, **limits):

@@ -4,8 +4,8 @@ import pytest
 
 from agentserver import HandlerResponse
 from agentserver.core.decide import decisions
-from agentserver.core.drafts.replies import normalise, reading
-from agentserver.core.pieces import whole
+from agentserver.core.drafts.replies import normalise, read_result
+from agentserver.core.pieces import run_pieces
 from agentserver.core.state.budget import Room
 from tests.core.paper import Ask, Paper, listener, rules
 
@@ -30,13 +30,13 @@ def failing():
 
 def test_what_work_raises_comes_out():
     with pytest.raises(LookupError):
-        whole(failing())
+        run_pieces(failing())
 
 
 def test_a_long_result_is_read_and_decided_about_in_as_many_pieces_as_it_has_messages():
     shop = rules(listener("a", "b"), listener("b"))
     room = Room(1000, 1 << 20)
-    count, said = counted(reading(MANY, shop.codecs, shop.bounds, room))
+    count, said = counted(read_result(MANY, shop.codecs, shop.bounds, room))
     assert count == 100
     assert [d.markup for d in said.drafts] == [
         d.markup for d in normalise(MANY, shop.codecs, shop.bounds, room).drafts
@@ -44,7 +44,7 @@ def test_a_long_result_is_read_and_decided_about_in_as_many_pieces_as_it_has_mes
     paper = Paper(shop, {"a": lambda call: MANY})
     paper.say(Ask("hi"), "a")
     finished, moment = paper.invoke(paper.waiting[0]), paper.moment()
-    count, outcome = counted(decisions.concluding(paper.conversation, finished, shop, moment))
+    count, outcome = counted(decisions.conclude_in_pieces(paper.conversation, finished, shop, moment))
     assert count == 198  # no pause after the last
     again = decisions.conclude(paper.conversation, finished, shop, moment)
     assert (outcome.conversation, outcome.added, outcome.records) == (

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from agentserver.contract import Code
 from agentserver.core.decide import decisions
 from agentserver.core.encoding import record_rows, recording
-from agentserver.core.messages import Outside
+from agentserver.core.messages import OutsideMessage
 from agentserver.core.receipts import Receipt, key
-from agentserver.core.receipts import given as receipt_of
+from agentserver.core.receipts import issue_receipt as receipt_of
 from tests.core.paper import Answer, Ask, Paper, listener, rules
 
 texts = st.text(min_size=1, max_size=20)
@@ -35,8 +35,10 @@ def test_nothing_of_an_id_can_be_read_in_what_is_recorded():
     paper = Paper(shop, {})
     data = shop.codecs.of(Ask).encode(Ask("hi")).encode()
     found = key("console", paper.conversation.id, "card 4711 0815", data, "a")
-    outcome = decisions.receive(paper.conversation, Outside(data, "r", "a", found), shop, paper.moment())
-    written = recording.dump(outcome) + record_rows.dump_records(outcome)
+    outcome = decisions.receive(
+        paper.conversation, OutsideMessage(data, "r", "a", found), shop, paper.moment()
+    )
+    written = recording.dump_cause(outcome) + record_rows.dump_records(outcome)
     assert b"4711" not in written
     assert receipt_of(outcome) == (found.name, Receipt("r", found.content))
 
@@ -47,13 +49,15 @@ def test_a_key_is_recorded_and_read_and_decides_nothing(own):
     paper = Paper(shop, {})
     data = shop.codecs.of(Ask).encode(Ask("hi")).encode()
     found = None if own is None else key("console", paper.conversation.id, own, data, "a")
-    outside = Outside(data, "r", "a", found)
+    outside = OutsideMessage(data, "r", "a", found)
     moment = paper.moment()
     for outcome in (
         decisions.receive(paper.conversation, outside, shop, moment),
         decisions.turn_away(paper.conversation, outside, Code.BUSY, shop, moment),
     ):
-        cause = recording.load(recording.dump(outcome), {}, recording.gone_out(outcome), shop)
+        cause = recording.load_cause(
+            recording.dump_cause(outcome), {}, recording.sent_messages(outcome), shop
+        )
         assert cause == outcome.cause
         again = recording.decide(paper.conversation, cause, shop, moment)
         assert again._replace(parsed={}) == outcome._replace(parsed={})

@@ -3,15 +3,15 @@ from __future__ import annotations
 import pytest
 
 from agentserver.contract import Code
-from agentserver.core.refusals import WORDINGS, system_error
+from agentserver.core.refusals import ERROR_WORDINGS, system_error
 from agentserver.payload.codec import Codecs
 
 RETRIABLE = {Code.ROUTING, Code.VALIDATION, Code.TIMEOUT, Code.BUSY}
 
 
 def test_every_code_has_one_wording():
-    assert set(WORDINGS) == set(Code)
-    assert len({wording.message for wording in WORDINGS.values()}) == len(Code)
+    assert set(ERROR_WORDINGS) == set(Code)
+    assert len({wording.message for wording in ERROR_WORDINGS.values()}) == len(Code)
 
 
 def test_the_routing_text_is_the_contracts():
@@ -38,4 +38,4 @@ def test_only_an_invalid_payload_is_explained(code):
 @pytest.mark.parametrize("code", Code)
 def test_every_refusal_can_be_written(code):
     codec = Codecs().of(type(system_error(code)))
-    assert WORDINGS[code].message in codec.encode(system_error(code))
+    assert ERROR_WORDINGS[code].message in codec.encode(system_error(code))

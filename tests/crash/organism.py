@@ -32,7 +32,7 @@ from agentserver.guards.approval import ApprovalGuard
 from agentserver.guards.lineage.guard import LineageGuard, Trusted
 from agentserver.guards.peers import PeersGuard
 from agentserver.payload.codec import Codecs
-from agentserver.ports import EngineError, Unkept, UnkeptError
+from agentserver.ports import EngineError, RejectReason, UnkeptError
 from agentserver.provenance.evidence.labels import Mode
 from agentserver.provenance.policy.declarations import Policy, SinkRule
 from agentserver.pump.editions import Callee
@@ -199,7 +199,7 @@ async def fetch_one(server, diary, key, sender):
 async def sent(handle, data, to, own=None):
     """Send a message; gives its request. Raises UnkeptError when it was not kept: then its request is in no journal."""
     submitted = await handle.send(data, to, request=own)
-    if isinstance(submitted.code, Unkept):
+    if isinstance(submitted.code, RejectReason):
         raise UnkeptError(submitted.code)
     return submitted.request
 

@@ -13,7 +13,7 @@ def story_of(paper):
         RecordedStep(
             outcome.conversation.version,
             outcome.moment,
-            recording.dump(outcome),
+            recording.dump_cause(outcome),
             record_rows.dump_records(outcome),
             outcome.added,
             tuple(outcome.replies),

@@ -10,7 +10,7 @@ import pytest
 from agentserver import HandlerResponse
 from agentserver.core.decide import decisions
 from agentserver.core.encoding.snapshot import UnreadableError
-from agentserver.core.pieces import whole
+from agentserver.core.pieces import run_pieces
 from agentserver.engines.conformance.suite import SampleConversation
 from agentserver.engines.journal import step_data as steps
 from agentserver.engines.journal.reader import Reader
@@ -46,7 +46,7 @@ def fresh():
 
 def step(paper):
     asked = paper.conversation, paper.invoke(paper.waiting.pop()), paper.rules, paper.moment()
-    return paper.apply(whole(decisions.concluding(*asked)))
+    return paper.apply(run_pieces(decisions.conclude_in_pieces(*asked)))
 
 
 class Written:

@@ -12,7 +12,7 @@ from agentserver import HandlerResponse
 from agentserver.contract import Code
 from agentserver.core.drafts.routing import Proposal, Route
 from agentserver.core.encoding.snapshot import restore, take
-from agentserver.core.guard import Denied, NeedsApproval, Noted, opening
+from agentserver.core.guard import DenyVerdict, NeedsApproval, NoteVerdict, open_memories
 from agentserver.core.records.details import GuardNote
 from agentserver.core.records.wording import WORDING
 from agentserver.core.state.approvals import Answer as Said
@@ -156,7 +156,7 @@ class Nameless(type):
         raise SystemExit("no name")
 
 
-class Veiled(Denied):
+class Veiled(DenyVerdict):
     def __getattribute__(self, name):
         raise SystemExit(name)
 
@@ -403,7 +403,7 @@ def test_a_conversation_that_is_older_than_the_guard_was_missed():
     p.run()
     guards = shop(Strict(None)).guards
     assert restore(take(p.conversation), guards).memory["g0"].kept == b'"missed"'
-    assert opening(guards)["g0"] is None
+    assert open_memories(guards)["g0"] is None
 
 
 # What a person approves
@@ -490,8 +490,8 @@ def test_a_dead_letter_as_a_request_of_its_own_is_none_of_the_principals():
     p.say(Ask("hi"), "a")
     p.run()
     said = _proposal(p)._replace(sender=listener("console"))
-    assert guard.judge(None, said, 0.0) == Noted(GuardNote("g", "True", "notes"))
-    assert guard.judge(None, said._replace(route=Route.REDRIVEN), 0.0) == Noted(
+    assert guard.judge(None, said, 0.0) == NoteVerdict(GuardNote("g", "True", "notes"))
+    assert guard.judge(None, said._replace(route=Route.REDRIVEN), 0.0) == NoteVerdict(
         GuardNote("g", "False", "notes")
     )
 
@@ -518,7 +518,7 @@ def test_a_time_that_no_calendar_has_denies():
     assert WORDING.whole(guard.judge(None, proposal, 1e18).reason).startswith("the guard g failed: ")
     assert guard.judge(None, proposal, 0.0) is None
     shown = HostedGuard("g", To(lambda message, _: note(f"{message.at:%H:%M}")), made.codecs, {})
-    assert shown.judge(None, proposal, datetime(2020, 1, 1, 9, 30, tzinfo=UTC).timestamp()) == Noted(
+    assert shown.judge(None, proposal, datetime(2020, 1, 1, 9, 30, tzinfo=UTC).timestamp()) == NoteVerdict(
         GuardNote("g", "09:30", "notes")
     )
 

@@ -509,5 +509,7 @@ def test_a_refused_handoff_is_recorded_and_decided_again():
     p = run(OVERFULL)
     outcome = next(one for one in p.outcomes if any(r.event is Event.ATTEMPTED for r in one.records))
     known = {outcome.cause.delivery.id: outcome.cause.delivery}
-    cause = recording.load(recording.dump(outcome), known, recording.gone_out(outcome), p.rules)
+    cause = recording.load_cause(
+        recording.dump_cause(outcome), known, recording.sent_messages(outcome), p.rules
+    )
     assert cause.result.said == outcome.cause.result.said

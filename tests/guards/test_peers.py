@@ -6,7 +6,7 @@ import pytest
 
 from agentserver.contract import Code
 from agentserver.core.drafts.routing import Proposal, Route
-from agentserver.core.guard import Denied
+from agentserver.core.guard import DenyVerdict
 from agentserver.core.records.details import Ground
 from agentserver.guards.peers import PeersGuard
 from tests.core.paper import listener
@@ -24,7 +24,7 @@ def test_answers_calls_of_oneself_and_services_need_no_peer(route):
 )
 def test_a_peer_is_one_that_is_declared(peers, passes):
     verdict = GUARD.judge(None, Proposal(listener("a", *peers), "t", "b", Route.PEER, "r", "", None), 0.0)
-    assert verdict == (None if passes else Denied(Code.ROUTING, Ground.NO_PEER.of("b", "a")))
+    assert verdict == (None if passes else DenyVerdict(Code.ROUTING, Ground.NO_PEER.of("b", "a")))
 
 
 def test_it_remembers_nothing():

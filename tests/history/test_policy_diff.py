@@ -7,7 +7,7 @@ import pytest
 from agentserver import HandlerResponse, TodoUntil
 from agentserver.contract import Code
 from agentserver.core.decide import approving
-from agentserver.core.guard import Denied, NeedsApproval, Noted
+from agentserver.core.guard import DenyVerdict, NeedsApproval, NoteVerdict
 from agentserver.core.messages import TODO
 from agentserver.core.records.wording import WORDING
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
@@ -47,7 +47,7 @@ class Wordy:
         return self._verdict if said and heard and proposal.route == "peer" else None
 
 
-DENIED = Denied(Code.DENIED, "it was heard before")
+DENIED = DenyVerdict(Code.DENIED, "it was heard before")
 
 AGENT, BANK, WEB = listener("agent", "bank", "web"), listener("bank"), listener("web", payloads=(Note,))
 
@@ -108,7 +108,7 @@ def test_the_same_rules_say_the_same():
     [
         (DENIED, BLOCKED, "it was heard before", True),
         (NeedsApproval("may it?"), ASKED, "may it?", True),
-        (Noted("heard"), NOTED, "heard", False),
+        (NoteVerdict("heard"), NOTED, "heard", False),
     ],
 )
 def test_what_a_guard_would_have_done(verdict, now, reason, parts):

@@ -10,7 +10,7 @@ from agentserver.contract import Code
 from agentserver.core.decide import decisions
 from agentserver.core.decide.requeue import requeue
 from agentserver.core.encoding.record_rows import RECORDS, KeptMessage, KeptRecord
-from agentserver.core.messages import Closing, Outside, Requeued, TurnedAway
+from agentserver.core.messages import ConversationClosing, OutsideMessage, RequeuedLetter, TurnedAway
 from agentserver.core.records.audit import Event
 from agentserver.core.records.details import KeptText
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
@@ -63,7 +63,7 @@ def test_every_kind_of_decision_is_taken_again(paper):
     letter = next(d for outcome in paper.outcomes for d in outcome.added if d.to == "dud")
     paper.apply(requeue(paper.conversation, letter, SHOP, paper.moment()))
     paper.run()
-    outside = Outside(b"<x/>", "late", None)
+    outside = OutsideMessage(b"<x/>", "late", None)
     paper.apply(decisions.turn_away(paper.conversation, outside, Code.BUSY, SHOP, paper.moment()))
     paper.apply(decisions.close(paper.conversation, SHOP, paper.moment(), "enough"))
     assert replay(story_of(paper), SHOP) is None
@@ -128,7 +128,7 @@ def test_the_names_of_causes():
     paper = Paper(SHOP, HANDLERS)
     paper.say(Ask("tea"), "agent")
     (delivery,) = paper.waiting
-    assert [describe_step(cause) for cause in (TurnedAway(b"", "r", None, Code.BUSY), Closing("idle"), Requeued(delivery),
+    assert [describe_step(cause) for cause in (TurnedAway(b"", "r", None, Code.BUSY), ConversationClosing("idle"), RequeuedLetter(delivery),
                                       ApprovalAnswer("a", "d", Answer.DENY, "ann"))] == [
         "a message from outside, turned away", "the end: idle", "a dead letter to agent, queued again",
         "the answer deny of ann",

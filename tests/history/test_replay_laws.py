@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agentserver.contract import Code
 from agentserver.core.decide import decisions
-from agentserver.core.guard import Denied
+from agentserver.core.guard import DenyVerdict
 from agentserver.history import export
 from agentserver.history.policy_diff import Disposition, what_if
 from agentserver.history.replay import replay
@@ -33,7 +33,7 @@ class Nothing:
         return memory
 
     def judge(self, memory, proposal, at):
-        return Denied(Code.DENIED, "nothing at all")
+        return DenyVerdict(Code.DENIED, "nothing at all")
 
 
 both = pytest.mark.parametrize("rules", [SHOP, ASKING], ids=["nobody is asked", "somebody is asked"])

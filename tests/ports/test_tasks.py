@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from agentserver.ports.tasks import ended
+from agentserver.ports.tasks import cancel_and_wait
 
 pytestmark = pytest.mark.anyio
 
@@ -28,7 +28,7 @@ async def test_a_task_that_loses_cancellations_ends(lost):
 
     task = asyncio.create_task(work())
     await asyncio.sleep(0)
-    await ended([task], again=0)
+    await cancel_and_wait([task], again=0)
     assert task.cancelled()
     assert left == ["tidied"]
 
@@ -42,7 +42,7 @@ async def test_what_a_task_raises_at_its_end_is_neither_raised_nor_complained_of
 
     task = asyncio.create_task(work())
     await asyncio.sleep(0)
-    await ended([task])
+    await cancel_and_wait([task])
     assert isinstance(task.exception(), ValueError)
     del task
     await asyncio.sleep(0)
@@ -52,6 +52,6 @@ async def test_what_a_task_raises_at_its_end_is_neither_raised_nor_complained_of
 async def test_a_task_that_is_done_and_no_task_at_all_are_not_waited_for():
     done = asyncio.get_running_loop().create_future()
     done.set_result(1)
-    await ended([])
-    await ended([done])
+    await cancel_and_wait([])
+    await cancel_and_wait([done])
     assert done.result() == 1

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 
 from agentserver.core.messages import UNDECIDED, Reply
-from agentserver.ports import Ended
+from agentserver.ports import WatchStop
 from tests.engines.together.storage import REST, SharedEngine, Storage
 from tests.machine import HANGS
 from tests.pump.desk import Desk, desk
@@ -79,7 +79,7 @@ async def watched(pump, conversation, principal="console", after=UNDECIDED, enou
     found, why = [], None
     async with aclosing(pump.entrance.watch(principal, conversation, after)) as items:
         async for item in items:
-            if isinstance(item, Ended):
+            if isinstance(item, WatchStop):
                 why = item.reason
                 break
             found.append(item)

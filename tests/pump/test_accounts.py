@@ -13,7 +13,7 @@ from agentserver import HandlerResponse, TodoUntil
 from agentserver.contract import Code
 from agentserver.core.blueprint import Limits
 from agentserver.core.decide import decisions
-from agentserver.core.messages import Failed
+from agentserver.core.messages import HandlerFailure
 from agentserver.core.state.approvals import Answer as Said
 from agentserver.engines.memory import MemoryEngine
 from agentserver.guards.approval import ApprovalGuard
@@ -217,7 +217,7 @@ def test_a_failed_delivery_is_counted_once():
     (delivery,) = paper.waiting
     accounts = Accounts(shop.blueprint.limits)
     accounts.recount(paper.conversation)
-    finished = paper.invoke(delivery)._replace(result=Failed(Code.INTERNAL))
+    finished = paper.invoke(delivery)._replace(result=HandlerFailure(Code.INTERNAL))
     for _ in range(2):
         accounts.book(paper.conclude(finished))
     assert accounts.counts_of("console") == (0, 0, 1)

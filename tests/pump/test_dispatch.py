@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentserver.core.messages import Failed
+from agentserver.core.messages import HandlerFailure
 from agentserver.pump.dispatch import Dispatcher
 from agentserver.pump.editions import Callee, Editions
 from agentserver.pump.schedule import Schedule, Ticket, backoff
@@ -52,4 +52,4 @@ def test_a_delivery_whose_listener_is_gone_fails(delivery, way):
     assert not hall.ran
     hall.spawned[0]()
     (finished,) = hall.ended
-    assert isinstance(finished.result, Failed)
+    assert isinstance(finished.result, HandlerFailure)

@@ -14,7 +14,7 @@ from agentserver.core.messages import Done, Reply
 from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions
-from agentserver.ports import Ended, EngineError, Submitted, Unkept, UnkeptError, WatchEnd
+from agentserver.ports import EngineError, RejectReason, SubmitResult, UnkeptError, WatchEnd, WatchStop
 from tests.core.paper import Answer, Ask, listener
 from tests.pump.desk import answer, desk, until
 
@@ -82,13 +82,13 @@ async def test_a_refused_message_carries_its_code_and_so_does_its_repetition(sho
             first = await d.gate.submit("console", key, data, None, own)
             again = await d.gate.submit("console", key, data, None, own)
             assert first.code is Code.VALIDATION
-            assert again == Submitted(first.request, Code.VALIDATION, again=True)
+            assert again == SubmitResult(first.request, Code.VALIDATION, again=True)
         routed = await submit(d, key, to="nobody", own="r")
         assert routed.code is Code.ROUTING
         assert (await submit(d, key, to="nobody", own="r")).code is Code.ROUTING
         taken = await submit(d, key, own="t")
         await watched(d, key, taken.after, done)
-        assert await submit(d, key, own="t") == Submitted(taken.request, None, again=True)
+        assert await submit(d, key, own="t") == SubmitResult(taken.request, None, again=True)
 
 
 async def refusals(d, principal, key):
@@ -131,7 +131,7 @@ async def test_an_opening_that_cannot_be_kept_is_refused_and_leaves_nothing_open
             *(d.pump.open("console", key, kept=True) for key in (None, "mine", "mine")),
             return_exceptions=True,
         )
-        assert [(type(each), each.why) for each in found] == [(UnkeptError, Unkept.UNKEPT)] * 3
+        assert [(type(each), each.why) for each in found] == [(UnkeptError, RejectReason.UNKEPT)] * 3
         assert d.pump._accounts.counts_of("console") == (0, 0, 0)
         assert not d.pump._live
         assert not d.pump._handles.known
@@ -183,8 +183,8 @@ async def test_the_same_key_gives_the_same_conversation_also_when_it_is_over(sho
         await d.gate.end("console", key, "")
         again = await d.pump.open("console", "mine")
         assert again.id == key
-        assert (await again.send(d.markup(Ask("x")), "a")).code is Unkept.OVER
-        assert (await submit(d, key)).code is Unkept.OVER
+        assert (await again.send(d.markup(Ask("x")), "a")).code is RejectReason.OVER
+        assert (await submit(d, key)).code is RejectReason.OVER
 
 
 async def test_a_watch_of_what_is_closed_gives_what_left_and_ends(shop):
@@ -195,7 +195,7 @@ async def test_a_watch_of_what_is_closed_gives_what_left_and_ends(shop):
         ahead = asyncio.create_task(watched(d, key))
         await asyncio.sleep(0.01)
         await d.gate.end(None, key, "")
-        ended = Ended(WatchEnd.CLOSED, seen[-1].place)
+        ended = WatchStop(WatchEnd.CLOSED, seen[-1].place)
         assert await ahead == [*seen, ended]
         assert await watched(d, key) == [*seen, ended]
         assert await watched(d, key, seen[-1].place) == [ended]

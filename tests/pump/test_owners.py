@@ -9,7 +9,7 @@ import pytest
 
 from agentserver.core.blueprint import Listener
 from agentserver.core.messages import Done, Reply
-from agentserver.ports import EngineError, OtherMessageError, QuotaError, Unkept, UnkeptError, WatchEnd
+from agentserver.ports import EngineError, OtherMessageError, QuotaError, RejectReason, UnkeptError, WatchEnd
 from agentserver.pump import views
 from tests.core.paper import Note
 from tests.machine import HANGS
@@ -153,7 +153,7 @@ async def test_a_message_for_what_is_over_is_said_to_be_too_late():
         key = await opened(two.a)
         await two.b.pump.entrance.end("console", key, "")
         submitted = await two.b.pump.entrance.submit("console", key, two.b.markup(Note("2")), "a", None)
-        assert submitted.code is Unkept.OVER
+        assert submitted.code is RejectReason.OVER
         assert two.a.pump.conversation(key) is None
 
 

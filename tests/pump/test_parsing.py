@@ -14,7 +14,7 @@ import pytest
 
 from agentserver import HandlerResponse
 from agentserver.core.decide import intake
-from agentserver.core.messages import Draft, Drafts, Outside
+from agentserver.core.messages import Draft, Drafts, OutsideMessage
 from agentserver.core.state.budget import Room
 from agentserver.pump import parsing as module
 from agentserver.pump.editions import Editions
@@ -31,7 +31,9 @@ MOST = 24 * MIB
 """What may stay of any number of documents: one that is being read, and what the allocator keeps for the next."""
 
 SHOP = rules(listener("a"))
-STRANGE = Outside(b'<p:Ask xmlns:p="urn:agentserver:payload:Ask:v1"><p:text>hi</p:text></p:Ask>', "r", "a")
+STRANGE = OutsideMessage(
+    b'<p:Ask xmlns:p="urn:agentserver:payload:Ask:v1"><p:text>hi</p:text></p:Ask>', "r", "a"
+)
 
 
 def flood(number, kind):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from agentserver.core.messages import Delivery
 from agentserver.core.records.audit import Event
 from agentserver.engines.memory import MemoryEngine
-from agentserver.ports import NO_PAST, Past
+from agentserver.ports import NO_PREVIOUS_RUN, PreviousRun
 from agentserver.pump.poison_search import NoMarks, Probation, judge
 from agentserver.pump.schedule import Ticket
 from tests.core.paper import Answer, Ask, listener
@@ -20,13 +20,13 @@ from tests.pump.desk import answer, desk, until
 
 
 def past(*running, held="", **ends):
-    return Past(frozenset(running), held, ends)
+    return PreviousRun(frozenset(running), held, ends)
 
 
 @pytest.mark.parametrize(
     ("found", "dead", "alone"),
     [
-        (NO_PAST, "", ""),
+        (NO_PREVIOUS_RUN, "", ""),
         (past("a", "b"), "", "ab"),  # nobody knows yet
         (past("a"), "", "a"),  # it ran alone
         (past("a", "x"), "", "a"),  # x has been dealt with, but it ran beside a
@@ -61,7 +61,7 @@ def test_every_culprit_is_given_up_every_other_is_served_and_the_starts_are_boun
     """Twelve deliveries, some of which end the process: served in any order, after any ends, as the rules want it."""
     random = Random(seed)
     waiting, served, dead = [str(n) for n in range(12)], [], []
-    found, starts, bad = NO_PAST, 0, {str(n) for n in poison}
+    found, starts, bad = NO_PREVIOUS_RUN, 0, {str(n) for n in poison}
     while waiting:
         starts += 1
         assert starts <= 1 + len(bad) * (fatal + 1)
@@ -70,22 +70,22 @@ def test_every_culprit_is_given_up_every_other_is_served_and_the_starts_are_boun
             waiting.remove(key)
             dead.append(key)
         ends = dict(verdict.ends)
-        found = NO_PAST
+        found = NO_PREVIOUS_RUN
         for key in verdict.alone:
             if key in bad:
-                found = Past(frozenset({key}), "", ends)
+                found = PreviousRun(frozenset({key}), "", ends)
                 break
             waiting.remove(key)
             served.append(key)
             del ends[key]
         running = []
         others = [key for key in waiting if key not in verdict.alone]
-        while found is NO_PAST and (others or running):
+        while found is NO_PREVIOUS_RUN and (others or running):
             while others and len(running) < workers:
                 running.append(others.pop(0))
             key = random.choice(running)
             if key in bad:
-                found = Past(frozenset(running), "", ends)
+                found = PreviousRun(frozenset(running), "", ends)
             else:
                 running.remove(key)
                 waiting.remove(key)
@@ -97,7 +97,7 @@ def test_every_culprit_is_given_up_every_other_is_served_and_the_starts_are_boun
 class Noted(NoMarks):
     """Marks in memory, of a server before, and of this one."""
 
-    def __init__(self, found=NO_PAST):
+    def __init__(self, found=NO_PREVIOUS_RUN):
         self.found, self.running, self.ends, self.asked = found, {}, {}, False
 
     async def past(self, previous):
@@ -189,7 +189,7 @@ class Ward:
         self.given[ticket.delivery.id] = ticket.delivery
 
     async def past(self, previous):
-        return self.pasts.get(previous, NO_PAST)
+        return self.pasts.get(previous, NO_PREVIOUS_RUN)
 
     async def begin(self, suspects, calls):
         self.begun = dict(suspects)

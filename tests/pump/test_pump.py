@@ -11,7 +11,7 @@ from agentserver.core.messages import Done, Reply
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
 from agentserver.engines.memory import MemoryEngine
-from agentserver.ports import ConflictError, Unkept
+from agentserver.ports import ConflictError, RejectReason
 from agentserver.testing import FakeClock
 from tests.core.paper import Answer, Ask, Note, listener
 from tests.pump.desk import answer, desk, until
@@ -160,7 +160,7 @@ async def test_closing_a_conversation_stops_what_runs_in_it():
         await handle.close()
         await stopped.wait()
         assert d.pump.conversation(handle.id) is None
-        assert (await handle.send(d.markup(Ask("hi")), "a")).code is Unkept.OVER
+        assert (await handle.send(d.markup(Ask("hi")), "a")).code is RejectReason.OVER
         await handle.close()
         assert d.pump._accounts.pending == 0
 
@@ -265,7 +265,7 @@ async def test_stopping_drains_what_is_in_hand():
         await handle.send(d.markup(Ask("1")), "a")
         asyncio.get_running_loop().call_later(0.01, gate.set)
     assert done == [Ask("1")]
-    assert (await handle.send(d.markup(Ask("2")), "a")).code is Unkept.STOPPING
+    assert (await handle.send(d.markup(Ask("2")), "a")).code is RejectReason.STOPPING
 
 
 async def test_what_does_not_finish_in_time_is_cancelled_and_nobody_waits():

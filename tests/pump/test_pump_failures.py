@@ -10,7 +10,7 @@ import pytest
 from agentserver import HandlerResponse
 from agentserver.core.records.audit import Event
 from agentserver.engines.memory import MemoryEngine
-from agentserver.ports import ConflictError, EngineError, Unkept, UnkeptError
+from agentserver.ports import ConflictError, EngineError, RejectReason, UnkeptError
 from agentserver.pump.boundary import STREAK
 from agentserver.testing import FakeClock
 from tests.core.paper import Answer, Ask, listener
@@ -151,7 +151,7 @@ async def test_nobody_has_to_wait_for_an_engine_that_keeps_nothing():
             with anyio.move_on_after(0.02) as scope:
                 await wait
             assert scope.cancelled_caught
-        assert (await other.send(d.markup(Ask("3")), "a")).code is Unkept.UNKEPT
+        assert (await other.send(d.markup(Ask("3")), "a")).code is RejectReason.UNKEPT
     assert d.pump._accounts.pending == 1
 
 
@@ -169,7 +169,7 @@ async def test_a_conversation_that_ended_elsewhere_is_over_here_too():
             tasks.start_soon(watch)
             await asyncio.sleep(0)
             engine._kept.clear()
-            assert (await handle.send(d.markup(Ask("2")), "a")).code is Unkept.OVER
+            assert (await handle.send(d.markup(Ask("2")), "a")).code is RejectReason.OVER
         assert seen == [[]]
         assert d.pump._handles.known == {}
         assert d.pump._steps.alone.inside == {}

@@ -11,7 +11,7 @@ from agentserver import HandlerResponse
 from agentserver.contract import SystemError as Refused
 from agentserver.core.messages import Done, Reply
 from agentserver.engines.memory import MemoryEngine
-from agentserver.ports import OtherMessageError, Submitted, UnkeptError
+from agentserver.ports import OtherMessageError, SubmitResult, UnkeptError
 from tests.core.paper import Answer, Ask, listener
 from tests.pump.desk import desk, until
 from tests.pump.test_places import killed, left, places, shop
@@ -49,9 +49,9 @@ async def test_the_same_message_under_the_same_id_is_the_same_request(tmp_path):
         handle = await d.open()
         first = await sent(d, handle, "send")
         assert (first.code, first.again) == (None, False)
-        assert await sent(d, handle, "send") == Submitted(first.request, None, again=True)
+        assert await sent(d, handle, "send") == SubmitResult(first.request, None, again=True)
         await until(lambda: d.pump._accounts.pending == 0)
-        assert await sent(d, handle, "send") == Submitted(first.request, None, again=True)
+        assert await sent(d, handle, "send") == SubmitResult(first.request, None, again=True)
         another = await sent(d, handle, "send", request="another")
         assert (another.request != first.request, another.again) == (True, False)
         await until(lambda: d.pump._accounts.pending == 0)
@@ -139,7 +139,7 @@ async def test_it_is_known_though_the_conversation_is_closed(tmp_path):
         await d.pump._boundary.close(handle.id, "over")
     async with shop(tmp_path / "j", (listener("a"), Counting())) as d:
         again = await d.pump.resume("console", handle.id)
-        assert await sent(d, again, "send") == Submitted(first.request, None, again=True)
+        assert await sent(d, again, "send") == SubmitResult(first.request, None, again=True)
         assert await sent(d, again, "ask") == first._replace(redelivered=True)
         with pytest.raises(OtherMessageError):
             await sent(d, again, "ask", text="ho")

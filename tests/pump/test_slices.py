@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from agentserver import HandlerResponse
-from agentserver.core.pieces import prepared, whole
+from agentserver.core.pieces import prepend_work, run_pieces
 from agentserver.pump.slices import PIECES, begin, run_in_slices, run_shielded, run_uncancelled
 from tests.core.paper import Answer, Ask, listener
 from tests.pump.desk import desk, until
@@ -69,12 +69,12 @@ async def test_offered_work_is_done_by_a_thread_before_the_next_piece():
     limiter = anyio.CapacityLimiter(1)
     async with Turns() as turns:
         before = turns.count
-        found = await run_in_slices(prepared(work, decide()), limiter)
+        found = await run_in_slices(prepend_work(work, decide()), limiter)
         assert turns.count > before
     assert len(found) == 1
     assert threading.get_ident() not in found
-    assert whole(prepared(work, decide())) == found
-    assert await run_in_slices(prepared(work, decide())) == found
+    assert run_pieces(prepend_work(work, decide())) == found
+    assert await run_in_slices(prepend_work(work, decide())) == found
 
 
 async def test_a_fan_out_lets_the_event_loop_turn_while_it_is_read_and_decided_about():

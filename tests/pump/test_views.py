@@ -11,7 +11,7 @@ import pytest
 from agentserver import HandlerResponse
 from agentserver.core.blueprint import Listener
 from agentserver.core.messages import UNDECIDED, Done
-from agentserver.ports import Unkept, UnkeptError, WatchEnd
+from agentserver.ports import RejectReason, UnkeptError, WatchEnd
 from tests.core.paper import Answer, Note
 from tests.engines.together.storage import REST
 from tests.machine import HANGS
@@ -81,7 +81,7 @@ async def test_a_message_under_its_senders_id_is_not_told_as_a_request_that_it_m
         owners, data = handle._host.owners, two.b.markup(Note("2"))
         two.engines["a"].still = True
         owners.patience = 0.001  # nobody decides in time: what was handed in twice may be one or the other
-        assert (await handle.send(data, "a", request="mine")).code is Unkept.UNKEPT
+        assert (await handle.send(data, "a", request="mine")).code is RejectReason.UNKEPT
         with pytest.raises(UnkeptError):  # and not: wait for the end of the other one
             async with asyncio.timeout(HANGS):
                 await anext(handle.replies(data, "a", request="mine"))
@@ -140,7 +140,7 @@ async def test_when_the_server_stops_who_waits_for_another_process_is_let_go():
         two.b.pump.entrance.stop()
         assert (await sending).code is None  # it is kept
         after = await two.b.pump.entrance.submit("console", key, two.b.markup(Note("3")), "a", None)
-        assert after.code is Unkept.STOPPING
+        assert after.code is RejectReason.STOPPING
 
 
 async def _happens(two, keys, random, over):
@@ -249,4 +249,4 @@ async def test_a_message_for_a_conversation_that_ends_before_its_owner_came_to_i
         await until(lambda: two.storage.inbox)
         await two.a.pump.entrance.end(None, key, "ada")
         async with asyncio.timeout(HANGS):
-            assert (await sending).code is Unkept.OVER
+            assert (await sending).code is RejectReason.OVER

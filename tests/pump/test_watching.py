@@ -10,7 +10,7 @@ import pytest
 from agentserver.contract import invocation
 from agentserver.core.messages import LAST, Done, EventPlace, Progress, Reply
 from agentserver.engines.memory import MemoryEngine, events
-from agentserver.ports import Claim, ConversationFound, Ended, Lagged, WatchEnd
+from agentserver.ports import Claim, ConversationFound, RecordGap, WatchEnd, WatchStop
 from agentserver.pump import records
 from agentserver.pump import watches as watching
 from agentserver.pump.records import RecordReader
@@ -77,7 +77,7 @@ async def test_one_that_lags_is_ended_and_misses_nothing_when_it_comes_back(monk
             seen = [*first, await waiting]
             seen += [item async for item in items]
         ended = seen.pop()
-        assert ended == Ended(WatchEnd.LAGGED, seen[-1].place)
+        assert ended == WatchStop(WatchEnd.LAGGED, seen[-1].place)
         async with aclosing(d.pump.entrance.watch("console", handle.id, ended.after)) as items:
             seen += await taken(items, 12 - len(seen))
         assert [type(item) for item in seen] == [Reply, Done] * 6
@@ -161,7 +161,7 @@ async def test_progress_and_the_end_of_the_server_reach_a_watcher():
         told.set()
         assert (type(word), word.text) == (Progress, "half way")
         rest = await taken(items, 2)
-    assert [item async for item in items] == [Ended(WatchEnd.STOPPING, rest[-1].place)]
+    assert [item async for item in items] == [WatchStop(WatchEnd.STOPPING, rest[-1].place)]
 
 
 def test_a_slow_reader_of_records_is_told_how_many_steps_it_missed(monkeypatch):
@@ -170,7 +170,7 @@ def test_a_slow_reader_of_records_is_told_how_many_steps_it_missed(monkeypatch):
     for _ in range(10):
         reader.put(())
     assert reader.size[0] == 4
-    assert list(reader._waiting)[-1] == Lagged(7)
+    assert list(reader._waiting)[-1] == RecordGap(7)
 
 
 class JournalOfAnother:

@@ -20,13 +20,13 @@ from agentserver.config.validation import code_of
 from agentserver.contract import Code
 from agentserver.core.records.details import Ground
 from agentserver.core.records.wording import PHRASES
-from agentserver.core.state.approvals import Unasked
+from agentserver.core.state.approvals import NoAnswerReason
 from agentserver.findings import PHRASES as FINDINGS
 from agentserver.gateways.http import parts
 from agentserver.handoff.plans.chain import StepMistake
 from agentserver.handoff.requests import RequestRefusal
 from agentserver.hygiene.rules import RULES
-from agentserver.ports import Unkept, WatchEnd
+from agentserver.ports import RejectReason, WatchEnd
 from agentserver.provenance.policy.declarations import Rule
 from agentserver.remedies import FAMILIES, REMEDIES, find_remedies
 from agentserver.remedies.configuration import ConfigCode
@@ -46,7 +46,7 @@ CODES = {
     "envelope": {*Fault},
     "repair": {refusal.name for refusal in RepairRefusal},
     "completion": {*CompletionFault},
-    "unkept": {*Unkept},
+    "unkept": {*RejectReason},
     "watch": {*WatchEnd},
 }
 
@@ -60,7 +60,7 @@ def test_the_words_of_rules_and_approvals_find_their_entries():
     said = {one.name: one.said for one in REMEDIES if one.family == "rule"}
     assert said == {rule.name.lower(): rule.value for rule in Rule}
     assert {FINDINGS[f"rule {name}"] for name in said} == set(said.values())
-    assert {one.said for one in REMEDIES if one.family == "approval" and one.said} == {*Unasked}
+    assert {one.said for one in REMEDIES if one.family == "approval" and one.said} == {*NoAnswerReason}
     assert {one.said for one in REMEDIES if one.family == "repair"} == {*RepairRefusal}
     assert all(f"answered {one}" in PHRASES for one in ("deny", "undone"))
 

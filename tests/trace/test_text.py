@@ -6,7 +6,7 @@ import pytest
 from lxml import etree
 
 from agentserver.core.records.audit import AuditRecord, Event
-from agentserver.core.records.details import Answered, KeptText
+from agentserver.core.records.details import ApprovalGiven, KeptText
 from agentserver.core.records.wording import WORDING
 from agentserver.trace.html import page
 from agentserver.trace.terminal import Style
@@ -123,7 +123,16 @@ ASKED = [
         "Pay",
         detail="agent wants to pay\n30 came from\n  a \x1b page",
     ),
-    rec(Event.APPROVED, 70.5, "t2", "agent", "till", "Pay", detail=Answered("ada", "always"), delivery="d2"),
+    rec(
+        Event.APPROVED,
+        70.5,
+        "t2",
+        "agent",
+        "till",
+        "Pay",
+        detail=ApprovalGiven("ada", "always"),
+        delivery="d2",
+    ),
     rec(Event.FLAGGED, 70.6, "t1", "agent", "till", detail="look\nhere"),
     rec(
         Event.WITHDRAWN,
@@ -132,7 +141,7 @@ ASKED = [
         "agent",
         "till",
         "Pay",
-        detail=Answered("no answer in time", "deny"),
+        detail=ApprovalGiven("no answer in time", "deny"),
         delivery="d3",
     ),
     rec(Event.ATTEMPTED, 80.6, "t1", "agent", "till", detail="an account of a handoff"),

@@ -7,13 +7,13 @@ import pytest
 from agentserver.contract import Code
 from agentserver.core.records.audit import AuditRecord, Event
 from agentserver.core.records.details import (
-    Answered,
+    ApprovalGiven,
     Failure,
     Ground,
     GuardAsks,
     GuardNote,
     GuardQuestions,
-    Unanswered,
+    NoAnswer,
 )
 from agentserver.findings import FindingFacts, Findings
 from agentserver.remedies import remedy_of
@@ -46,9 +46,9 @@ def record(detail, code="", event=Event.REFUSED):
             "",
             (("ground", "approval"),),
         ),
-        (Answered("ada", "deny"), "", (("approval", "deny"),)),
-        (Answered("ada", "once"), "", ()),
-        (Unanswered("late"), "", (("approval", "late"),)),
+        (ApprovalGiven("ada", "deny"), "", (("approval", "deny"),)),
+        (ApprovalGiven("ada", "once"), "", ()),
+        (NoAnswer("late"), "", (("approval", "late"),)),
         (Failure("boom"), Code.INTERNAL, (("code", "internal"),)),
     ],
 )

@@ -6,7 +6,7 @@ import pytest
 
 from agentserver.contract import Code, Target
 from agentserver.core.decide import decisions
-from agentserver.core.messages import Drafts, Effects, Failed, Returned
+from agentserver.core.messages import Drafts, Effects, HandlerFailure, HandlerReturn
 from agentserver.core.refusals import Refusal
 from agentserver.core.state.growing.logs import LogChange
 from agentserver.worker import reading
@@ -25,7 +25,7 @@ def paper():
 def accepted(paper):
     paper.say(Ask("hi"), "a")
     found = decisions.accept(paper.conversation, paper.waiting[0], paper.rules)
-    assert isinstance(found, decisions.Accepted)
+    assert isinstance(found, decisions.AcceptedDelivery)
     return found
 
 
@@ -52,7 +52,7 @@ def test_a_result_is_as_if_the_handler_had_run_here(paper, accepted):
     stored = {name(paper, Note): markup(paper, Note("kept")), name(paper, Answer): None}
     logged = [(name(paper, Note), 0, [markup(paper, Note("one"))])]
     got = read(paper, accepted, said, stored, logged)
-    assert isinstance(got, Returned)
+    assert isinstance(got, HandlerReturn)
     assert isinstance(got.said, Drafts)
     assert [(draft.to, draft.root) for draft in got.said.drafts] == [
         (Target.CALLER, name(paper, Answer)),
@@ -78,7 +78,7 @@ def test_a_result_is_as_if_the_handler_had_run_here(paper, accepted):
 )
 def test_a_payload_that_is_none_is_refused_as_the_senders_fault(paper, accepted, text):
     got = read(paper, accepted, [SaidFrame(None, True, text)])
-    assert isinstance(got, Returned)
+    assert isinstance(got, HandlerReturn)
     assert isinstance(got.said, Refusal)
     assert got.said.code is Code.VALIDATION
 
@@ -100,7 +100,7 @@ def test_more_messages_than_there_is_room_for_end_the_request(paper, accepted):
 )
 def test_what_no_handler_could_do_breaks_the_worker(paper, accepted, forged):
     got = read(paper, accepted, **forged)
-    assert isinstance(got, Failed)
+    assert isinstance(got, HandlerFailure)
     assert got.code is Code.INTERNAL
 
 
@@ -111,12 +111,12 @@ def test_storage_is_held_against_its_own_schema_and_its_bound(paper, accepted):
         {note: markup(paper, Answer("x"))},
         {answer: markup(paper, Answer("x" * STORAGE))},
     ):
-        assert isinstance(read(paper, accepted, storage=stored), Failed)
+        assert isinstance(read(paper, accepted, storage=stored), HandlerFailure)
     many = [(note, 0, [markup(paper, Note("x" * 50))] * 5)]
-    assert isinstance(read(paper, accepted, logged=many), Failed)
+    assert isinstance(read(paper, accepted, logged=many), HandlerFailure)
     twice = [(note, 0, []), (note, 0, [])]
-    assert isinstance(read(paper, accepted, logged=twice), Failed)
-    assert isinstance(read(paper, accepted, logged=[(note, -1, [])]), Failed)
+    assert isinstance(read(paper, accepted, logged=twice), HandlerFailure)
+    assert isinstance(read(paper, accepted, logged=[(note, -1, [])]), HandlerFailure)
 
 
 OWN = "{urn:agentserver:payload:Blob:v1}Blob"
@@ -126,10 +126,10 @@ BLOB = '<Blob xmlns="urn:agentserver:payload:Blob:v1"><text>x</text></Blob>'
 def test_a_class_of_the_workers_own_is_kept_for_it(paper, accepted):
     """The server never imports the handler's module, so it knows no schema of it."""
     got = read(paper, accepted, storage={OWN: BLOB}, logged=[(OWN, 0, [BLOB])])
-    assert isinstance(got, Returned)
+    assert isinstance(got, HandlerReturn)
     assert got.effects.stored == {OWN: BLOB.encode()}
     assert [change.kind for change in got.effects.logged] == [OWN]
-    assert isinstance(read(paper, accepted, storage={OWN: None}), Returned)
+    assert isinstance(read(paper, accepted, storage={OWN: None}), HandlerReturn)
 
 
 @pytest.mark.parametrize(
@@ -147,16 +147,16 @@ def test_a_class_of_the_workers_own_is_kept_for_it(paper, accepted):
     ],
 )
 def test_what_no_class_of_a_workers_own_could_be_is_not_kept(paper, accepted, name, text):
-    assert isinstance(read(paper, accepted, storage={name: text}), Failed)
+    assert isinstance(read(paper, accepted, storage={name: text}), HandlerFailure)
     logged = [(name, 1, [] if text is None else [text])]
-    assert isinstance(read(paper, accepted, logged=logged), Failed)
+    assert isinstance(read(paper, accepted, logged=logged), HandlerFailure)
 
 
 def test_a_failure_with_faults_is_the_senders_to_correct():
     got = reading.decode_failure(FailedFrame(1, "validation", ("text: is missing",)))
-    assert isinstance(got, Returned)
+    assert isinstance(got, HandlerReturn)
     assert got.said.corrections == ("text: is missing",)
-    assert isinstance(reading.decode_failure(FailedFrame(1, "it broke", ())), Failed)
+    assert isinstance(reading.decode_failure(FailedFrame(1, "it broke", ())), HandlerFailure)
 
 
 @pytest.mark.parametrize(

@@ -9,16 +9,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.contract import Code, TodoUntil
-from agentserver.core.drafts.reserved import overstepped
+from agentserver.core.drafts.reserved import reject_reserved
 from agentserver.core.drafts.routing import Proposal, Route, Sender, resolve
 from agentserver.core.guard import PASSED, Denial
-from agentserver.core.messages import TODO, Returned
-from agentserver.core.pieces import whole
+from agentserver.core.messages import TODO, HandlerReturn
+from agentserver.core.pieces import run_pieces
 from agentserver.core.records.audit import Event
 from agentserver.core.records.details import Ground, GuardAsks, GuardQuestions
 from agentserver.core.refusals import Refusal
 from agentserver.core.state.approvals import WAITING
-from agentserver.core.state.budget import overrun, room
+from agentserver.core.state.budget import find_overrun, room
 from agentserver.core.state.todos import WATCHERS
 from agentserver.payload.codec import SYSTEMS_OWN
 from agentserver.wire.canonical import canonical
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from agentserver.core.guard import Rules
-    from agentserver.core.messages import Delivery, Draft, Finished
+    from agentserver.core.messages import Delivery, Draft, FinishedInvocation
     from agentserver.core.pieces import Pieces
-    from agentserver.core.presenting import Opened
+    from agentserver.core.presenting import ResolvedDraft
     from agentserver.core.records.details import Detail
     from agentserver.core.state.conversation import Conversation
 
@@ -67,11 +67,11 @@ UNRESOLVED: Final = "a reference in it is unknown here, or what it stands for do
 def judge(
     drafts: Sequence[Draft], sender: Sender, rules: Rules, memory: Mapping[str, object], todos: int = 0
 ) -> Admission:
-    """Admit drafts, as ``judging`` does, without a pause."""
-    return whole(judging(drafts, sender, rules, memory, todos))
+    """Admit drafts, as ``judge_in_pieces`` does, without a pause."""
+    return run_pieces(judge_in_pieces(drafts, sender, rules, memory, todos))
 
 
-def judging(
+def judge_in_pieces(
     drafts: Sequence[Draft], sender: Sender, rules: Rules, memory: Mapping[str, object], todos: int = 0
 ) -> Pieces[Admission]:
     """Return all proposals of the drafts, or the refusal of the first that may not be sent; a piece for each draft.
@@ -90,7 +90,7 @@ def judging(
     for place, draft in enumerate(drafts):
         remarked = len(remarks)
         if viewed and (opened := rules.resolved(memory, draft, sender)) is not None:
-            found, memory = _opened(opened, draft, sender, rules, remarks, place)
+            found, memory = _admit_resolved(opened, draft, sender, rules, remarks, place)
         else:
             found = admit(draft, sender, rules, memory, remarks, place)
         if isinstance(found, Refusal):
@@ -116,8 +116,8 @@ def _asks(proposals: Sequence[Proposal]) -> bool:
     return any(one.questions for one in proposals)
 
 
-def _opened(
-    opened: Opened, draft: Draft, sender: Sender, rules: Rules, remarks: list[AuditNote], place: int
+def _admit_resolved(
+    opened: ResolvedDraft, draft: Draft, sender: Sender, rules: Rules, remarks: list[AuditNote], place: int
 ) -> tuple[Sequence[Proposal] | Refusal, Mapping[str, object]]:
     """The proposals of a draft with the values that its references stand for, judged as what it is then.
 
@@ -136,8 +136,12 @@ def _opened(
     return admit(whole, sender, rules, memory, remarks, place, rewritten), memory
 
 
-def admitting(
-    conversation: Conversation, finished: Finished, rules: Rules, memory: Mapping[str, object], at: float
+def admit_result(
+    conversation: Conversation,
+    finished: FinishedInvocation,
+    rules: Rules,
+    memory: Mapping[str, object],
+    at: float,
 ) -> Pieces[Admission]:
     """Admit the messages of a result; a piece for each.
 
@@ -149,10 +153,10 @@ def admitting(
         at: seconds since the epoch.
     """
     delivery, element, result, _ = finished
-    assert isinstance(result, Returned)
+    assert isinstance(result, HandlerReturn)
     said, effects = result
     if isinstance(said, Refusal) or len(said.drafts) > 1:
-        over = overrun(said, room(rules.blueprint.limits, conversation, delivery.request).messages)
+        over = find_overrun(said, room(rules.blueprint.limits, conversation, delivery.request).messages)
         if over is not None:
             return Admission(over=over)
     thread = conversation.tree.nodes[delivery.thread]
@@ -168,7 +172,7 @@ def admitting(
         return reject_unread(said, sender, rules)
     kept = conversation.todos.of(thread.id) if conversation.todos.watchers else ()
     todos = sum([one.watcher_id not in effects.closed for one in kept]) if kept else 0
-    judged = yield from judging(said.drafts, sender, rules, memory, todos)
+    judged = yield from judge_in_pieces(said.drafts, sender, rules, memory, todos)
     return _review(judged, conversation, delivery, rooted=caller.parent is None)
 
 
@@ -240,7 +244,7 @@ def admit(
         memory = memory if rewritten is None else rewritten(draft)
     proposals = resolve(draft, sender, rules.blueprint, place)
     if draft.root.startswith(SYSTEMS_OWN):
-        forged = overstepped(draft, proposals, sender, rules.blueprint.services)
+        forged = reject_reserved(draft, proposals, sender, rules.blueprint.services)
         if forged is not None:
             return forged
     allowed, worst = _ask_guards(proposals, peers, sender.at, rules, memory, remarks)

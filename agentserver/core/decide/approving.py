@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from agentserver.contract import Code
 from agentserver.core.decide.step import Step
 from agentserver.core.notices import notice
-from agentserver.core.records.details import Answered, Unanswered
+from agentserver.core.records.details import ApprovalGiven, NoAnswer
 from agentserver.core.refusals import system_error
 from agentserver.core.state import principals
-from agentserver.core.state.approvals import Answer, Unasked, digest
+from agentserver.core.state.approvals import Answer, NoAnswerReason, digest
 
 if TYPE_CHECKING:
     from agentserver.core.guard import Rules
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from agentserver.core.state.conversation import Conversation
 
 
-def barred(conversation: Conversation, by: str, rules: Rules) -> str:
+def bar_approver(conversation: Conversation, by: str, rules: Rules) -> str:
     """The reason why a person may not approve what waits in a conversation, if there is one; anybody may deny it."""
     if rules.blueprint.limits.approvers == "anyone":
         return ""
     if conversation.principal.partition("-")[0] in principals.NOBODY:
         return "nobody knows who asked for it, and limits.approvers wants somebody else"
-    if not by or principals.same(by, conversation.principal):
+    if not by or principals.is_same_name(by, conversation.principal):
         return f"{conversation.principal} asked for it, and limits.approvers wants somebody else"
     return ""
 
@@ -46,25 +46,25 @@ def decide(
         return None
     delivery = approval.delivery
     if answered.answer is not Answer.DENY and (
-        approval.digest != digest(delivery) or barred(conversation, answered.by, rules)
+        approval.digest != digest(delivery) or bar_approver(conversation, answered.by, rules)
     ):
         return None
     step = Step(conversation, rules, moment, answered)
     if answered.answer is Answer.DENY:
-        step.deny(approval, _answered(answered))
+        step.deny(approval, _describe_answer(answered))
         _tell_sender(step, delivery)
     else:
-        step.approve(approval, _answered(answered))
+        step.approve(approval, _describe_answer(answered))
         if answered.answer is Answer.ALWAYS:
             step.memory = rules.approve(rules.recall(conversation), approval.questions)
     return step.finish()
 
 
-def _answered(answered: ApprovalAnswer) -> Answering:
+def _describe_answer(answered: ApprovalAnswer) -> Answering:
     """The answer as it goes on record."""
-    if isinstance(answered.by, Unasked):
-        return Unanswered(answered.by.name.lower())
-    return Answered(answered.by, "undone" if answered.undone else answered.answer)
+    if isinstance(answered.by, NoAnswerReason):
+        return NoAnswer(answered.by.name.lower())
+    return ApprovalGiven(answered.by, "undone" if answered.undone else answered.answer)
 
 
 def _tell_sender(step: Step, delivery: Delivery) -> None:

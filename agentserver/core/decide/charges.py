@@ -9,12 +9,12 @@ from agentserver.core.state.growing.spending import OPEN
 
 if TYPE_CHECKING:
     from agentserver.core.guard import Rules
-    from agentserver.core.messages import Moment, Reserving, Settling
+    from agentserver.core.messages import Moment, ReserveRequest, SettleRequest
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.conversation import Conversation
 
 
-def objection(conversation: Conversation, asked: Reserving, rules: Rules) -> str:
+def objection(conversation: Conversation, asked: ReserveRequest, rules: Rules) -> str:
     """The reason why a reservation may not be made; empty when it may."""
     delivery, what, most = asked
     if conversation.working_on(delivery) is None:
@@ -27,7 +27,9 @@ def objection(conversation: Conversation, asked: Reserving, rules: Rules) -> str
     return over and f"{what} may cost {most}, which is more than is left of the budget of the {over}"
 
 
-def reserve(conversation: Conversation, asked: Reserving, rules: Rules, moment: Moment) -> Outcome | None:
+def reserve(
+    conversation: Conversation, asked: ReserveRequest, rules: Rules, moment: Moment
+) -> Outcome | None:
     """Charge the most that some work may cost; None when there is an objection to it."""
     if objection(conversation, asked, rules):
         return None
@@ -36,7 +38,7 @@ def reserve(conversation: Conversation, asked: Reserving, rules: Rules, moment: 
     return step.finish()
 
 
-def settle(conversation: Conversation, done: Settling, rules: Rules, moment: Moment) -> Outcome | None:
+def settle(conversation: Conversation, done: SettleRequest, rules: Rules, moment: Moment) -> Outcome | None:
     """Charge what some work has cost. None when nothing is open for it any more: then it was charged in full."""
     delivery, key, cost = done
     reservation = conversation.spending.open.get(key)

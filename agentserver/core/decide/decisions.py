@@ -10,16 +10,24 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.contract import Code, HandlerMetadata, TodoComplete, TodoUntil
 from agentserver.core.decide import intake
-from agentserver.core.decide.admission import Admission, admitting, judge, reject_unread
-from agentserver.core.decide.dismissal import dismissed, excerpted
+from agentserver.core.decide.admission import Admission, admit_result, judge, reject_unread
+from agentserver.core.decide.dismissal import dismiss, make_excerpt
 from agentserver.core.decide.step import Step
 from agentserver.core.drafts.routing import Route, Sender
-from agentserver.core.messages import NO_EFFECTS, Closing, Drafts, Failed, Opening, Returned, TurnedAway
+from agentserver.core.messages import (
+    NO_EFFECTS,
+    ConversationClosing,
+    ConversationOpening,
+    Drafts,
+    HandlerFailure,
+    HandlerReturn,
+    TurnedAway,
+)
 from agentserver.core.notices import notice
-from agentserver.core.pieces import whole
+from agentserver.core.pieces import run_pieces
 from agentserver.core.records import causes
 from agentserver.core.records.audit import Event
-from agentserver.core.records.details import Ground, Repaired
+from agentserver.core.records.details import Ground, RepairNote
 from agentserver.core.refusals import Refusal, system_error
 from agentserver.core.state.budget import Room, room
 from agentserver.core.state.todos import nudge
@@ -34,13 +42,13 @@ if TYPE_CHECKING:
     from agentserver.core.guard import Rules
     from agentserver.core.messages import (
         Call,
-        Cancelling,
+        Cancellation,
         Delivery,
         Draft,
-        Finished,
+        FinishedInvocation,
         GivenUp,
         Moment,
-        Outside,
+        OutsideMessage,
     )
     from agentserver.core.pieces import Pieces
     from agentserver.core.records.outcome import Outcome
@@ -51,7 +59,7 @@ if TYPE_CHECKING:
     from agentserver.payload.codec import Codec
 
 
-class Accepted(NamedTuple):
+class AcceptedDelivery(NamedTuple):
     """A delivery that its listener may be called with.
 
     Args:
@@ -80,7 +88,7 @@ class Accepted(NamedTuple):
 
 def receive(
     conversation: Conversation,
-    outside: Outside,
+    outside: OutsideMessage,
     rules: Rules,
     moment: Moment,
     read: Draft | Refusal | Admission | None = None,
@@ -101,7 +109,7 @@ def receive(
             judged = reject_unread(read, sender, rules)
         else:
             judged = judge((read,), sender, rules, rules.recall(conversation))
-    cause = outside if judged.refusal is None else dismissed(outside, judged, rules.redact)
+    cause = outside if judged.refusal is None else dismiss(outside, judged, rules.redact)
     step = Step(conversation, rules, moment, cause, outside.request)
     step.begin(outside.request)
     if judged.remarks:
@@ -116,10 +124,10 @@ def receive(
 
 
 def turn_away(
-    conversation: Conversation, outside: Outside, code: Code, rules: Rules, moment: Moment
+    conversation: Conversation, outside: OutsideMessage, code: Code, rules: Rules, moment: Moment
 ) -> Outcome:
     """Answer an outside message with a SystemError without looking at it."""
-    kept = excerpted(outside.data, rules.redact)
+    kept = make_excerpt(outside.data, rules.redact)
     cause = TurnedAway(kept, outside.request, outside.to, code, outside.key)
     step = Step(conversation, rules, moment, cause, outside.request)
     step.begin(outside.request)
@@ -129,18 +137,18 @@ def turn_away(
 
 def open_conversation(conversation: Conversation, rules: Rules, moment: Moment) -> Outcome:
     """Begin a conversation in which nothing has been said. Guards remember from here on."""
-    return Step(conversation, rules, moment, Opening()).finish()
+    return Step(conversation, rules, moment, ConversationOpening()).finish()
 
 
 def close(conversation: Conversation, rules: Rules, moment: Moment, reason: str) -> Outcome:
     """End the conversation: drop what is queued and close every thread."""
-    step = Step(conversation, rules, moment, Closing(reason))
+    step = Step(conversation, rules, moment, ConversationClosing(reason))
     step.close(reason)
     return step.finish()
 
 
 def cancel(
-    conversation: Conversation, cancelling: Cancelling, rules: Rules, moment: Moment
+    conversation: Conversation, cancelling: Cancellation, rules: Rules, moment: Moment
 ) -> Outcome | None:
     """Close the threads of a request with all that is under way on them; what it has changed elsewhere stays.
 
@@ -160,7 +168,7 @@ def cancel(
 
 def accept(
     conversation: Conversation, delivery: Delivery, rules: Rules, element: etree._Element | None = None
-) -> Accepted | Failed | None:
+) -> AcceptedDelivery | HandlerFailure | None:
     """Read a delivery for its listener. None when its turn is over: its thread closed meanwhile. Changes nothing.
 
     ``element`` is the payload as the step that made the delivery parsed and validated it; without it the
@@ -173,12 +181,12 @@ def accept(
     if element is None and codec is not None:
         element = intake.read_own(delivery, codec, rules.bounds)
     if element is None or codec is None:
-        return Failed(Code.INTERNAL, Ground.INVALID.of(delivery.root))
+        return HandlerFailure(Code.INTERNAL, Ground.INVALID.of(delivery.root))
     shown = element
     if delivery.to in rules.viewers:
         presented = rules.presented(conversation, delivery, element)
         if isinstance(presented, Refusal):
-            return Failed(presented.code, presented.detail)
+            return HandlerFailure(presented.code, presented.detail)
         shown = presented
     todos: tuple[Todo, ...] = ()
     if conversation.todos.watchers:
@@ -193,21 +201,23 @@ def accept(
     spare = room(rules.blueprint.limits, conversation, delivery.request)
     call = None if delivery.origin == thread.parent else delivery.call
     stored = thread.storage, thread.logs
-    return Accepted(delivery, codec, element, metadata, *stored, todos, spare, shown, call)
+    return AcceptedDelivery(delivery, codec, element, metadata, *stored, todos, spare, shown, call)
 
 
-def conclude(conversation: Conversation, finished: Finished, rules: Rules, moment: Moment) -> Outcome:
-    """Decide what follows from an invocation, as ``concluding`` does, without a pause."""
-    return whole(concluding(conversation, finished, rules, moment))
+def conclude(
+    conversation: Conversation, finished: FinishedInvocation, rules: Rules, moment: Moment
+) -> Outcome:
+    """Decide what follows from an invocation, as ``conclude_in_pieces`` does, without a pause."""
+    return run_pieces(conclude_in_pieces(conversation, finished, rules, moment))
 
 
-def concluding(
-    conversation: Conversation, finished: Finished, rules: Rules, moment: Moment
+def conclude_in_pieces(
+    conversation: Conversation, finished: FinishedInvocation, rules: Rules, moment: Moment
 ) -> Pieces[Outcome]:
     """Decide what follows from an invocation; two pieces for each message of its result but the last."""
     delivery, element, result, took = finished
-    if isinstance(result, Failed) or isinstance(result.said, Refusal):
-        finished = causes.finished(finished, rules.redact)
+    if isinstance(result, HandlerFailure) or isinstance(result.said, Refusal):
+        finished = causes.redact_invocation(finished, rules.redact)
         result = finished.result
     step = Step(conversation, rules, moment, finished, delivery.request, delivery, took)
     thread = conversation.working_on(delivery)
@@ -215,14 +225,20 @@ def concluding(
         step.records.record(Event.DISCARDED, delivery)
         return step.finish()
     listener = rules.blueprint.listeners.get(delivery.to)
-    if isinstance(result, Failed) or listener is None:  # the conversation may be older than the organism
-        failed = result if isinstance(result, Failed) else Failed(Code.INTERNAL, Ground.GONE.of(delivery.to))
+    if (
+        isinstance(result, HandlerFailure) or listener is None
+    ):  # the conversation may be older than the organism
+        failed = (
+            result
+            if isinstance(result, HandlerFailure)
+            else HandlerFailure(Code.INTERNAL, Ground.GONE.of(delivery.to))
+        )
         retries = 0 if listener is None else listener.retries
         _fail(step, finished, thread, failed, retries)
         return step.finish()
     at = step.moment.now
     memory = rules.seen(conversation, delivery, element, at)
-    judged = yield from admitting(conversation, finished, rules, memory, at)
+    judged = yield from admit_result(conversation, finished, rules, memory, at)
     _take(step, finished, thread, judged, memory)
     if judged.over is not None:
         step.exhaust(delivery.request, judged.over)
@@ -235,7 +251,7 @@ def concluding(
 
 def give_up(conversation: Conversation, given_up: GivenUp, rules: Rules, moment: Moment) -> Outcome:
     """End the work of a delivery that could not be decided about, without another look at what came of it."""
-    given_up = causes.given_up(given_up, rules.redact)
+    given_up = causes.redact_given_up(given_up, rules.redact)
     delivery = given_up.delivery
     step = Step(conversation, rules, moment, given_up, delivery.request, delivery)
     thread = conversation.working_on(delivery)
@@ -244,11 +260,13 @@ def give_up(conversation: Conversation, given_up: GivenUp, rules: Rules, moment:
         return step.finish()
     memory = rules.seen(conversation, delivery, given_up.element, step.moment.now)
     step.memory = rules.missed(memory) if given_up.unseen else memory
-    _end_work(step, thread, delivery, Failed(Code.INTERNAL, given_up.detail))
+    _end_work(step, thread, delivery, HandlerFailure(Code.INTERNAL, given_up.detail))
     return step.finish()
 
 
-def _fail(step: Step, finished: Finished, thread: Thread, failed: Failed, retries: int) -> None:
+def _fail(
+    step: Step, finished: FinishedInvocation, thread: Thread, failed: HandlerFailure, retries: int
+) -> None:
     """Have a failed invocation tried again, or end the work of its thread."""
     delivery = finished.delivery
     again = delivery.attempt < retries and failed.code != Code.BUDGET
@@ -261,11 +279,11 @@ def _fail(step: Step, finished: Finished, thread: Thread, failed: Failed, retrie
 
 
 def _take(
-    step: Step, finished: Finished, thread: Thread, judged: Admission, memory: Mapping[str, object]
+    step: Step, finished: FinishedInvocation, thread: Thread, judged: Admission, memory: Mapping[str, object]
 ) -> None:
     """Consume the delivery of an invocation, and keep what guards remember and what its handler has changed."""
     delivery, _, result, _ = finished
-    assert isinstance(result, Returned)
+    assert isinstance(result, HandlerReturn)
     said, effects = result
     step.take(delivery, deprecated=isinstance(said, Drafts) and said.deprecated)
     step.memory = judged.memory or memory
@@ -278,7 +296,7 @@ def _take(
             step.store(thread.id, effects.stored, effects.logged)
     if isinstance(said, Drafts) and said.repairs:
         for repair in said.repairs:
-            step.records.record(Event.REPAIRED, delivery, detail=Repaired(repair))
+            step.records.record(Event.REPAIRED, delivery, detail=RepairNote(repair))
     if judged.remarks:
         _remark(step, judged, thread.id, delivery.to)
 
@@ -335,14 +353,14 @@ def _refuse(step: Step, thread: Thread, delivery: Delivery, refusal: Refusal) ->
         delivery=delivery.id,
     )
     if count > limit:
-        _end_work(step, thread, delivery, Failed(Code.INTERNAL, Ground.REFUSALS.of(count)))
+        _end_work(step, thread, delivery, HandlerFailure(Code.INTERNAL, Ground.REFUSALS.of(count)))
         return
     error = system_error(refusal.code, refusal.corrections, final=count == limit)
     told = notice(error, thread.id, step.rules)._replace(place=refusal.place)
     step.send(told, delivery.request, delivery.hop + 1)
 
 
-def _end_work(step: Step, thread: Thread, delivery: Delivery, failed: Failed) -> None:
+def _end_work(step: Step, thread: Thread, delivery: Delivery, failed: HandlerFailure) -> None:
     """End the work of a thread with a SystemError to its caller."""
     error = system_error(failed.code)
     answer = notice(error, thread.id, step.rules, caller=True, about=delivery.to)

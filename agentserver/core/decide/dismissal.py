@@ -8,26 +8,26 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from agentserver.characters.printing import redact_and_truncate
 from agentserver.core.decide.admission import Admission
 from agentserver.core.messages import Excerpt
-from agentserver.core.records.causes import DETAIL, kept
+from agentserver.core.records.causes import DETAIL, redact_detail
 from agentserver.core.refusals import Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from agentserver.core.messages import Outside, RequestKey
+    from agentserver.core.messages import OutsideMessage, RequestKey
 
 KEPT: Final = 4096
 """Bytes of a refused message, and characters of a refused payload, that are kept."""
 
 
-class Dismissed(NamedTuple):
+class DismissedMessage(NamedTuple):
     """A long outside message that was looked at and refused.
 
     Args:
         data: what is kept of its bytes.
         judged: the refusal, and what was remarked.
 
-    The others are as of ``Outside``.
+    The others are as of ``OutsideMessage``.
     """
 
     data: Excerpt
@@ -37,7 +37,7 @@ class Dismissed(NamedTuple):
     key: RequestKey | None = None
 
 
-def excerpted(data: bytes, redact: Callable[[str], str]) -> bytes | Excerpt:
+def make_excerpt(data: bytes, redact: Callable[[str], str]) -> bytes | Excerpt:
     """The part of a refused message that is kept: of a long one a beginning in which no secret is cut."""
     if len(data) <= KEPT:
         return data
@@ -48,12 +48,16 @@ def excerpted(data: bytes, redact: Callable[[str], str]) -> bytes | Excerpt:
     return Excerpt(beginning, len(data), sha256(data).hexdigest())
 
 
-def dismissed(outside: Outside, judged: Admission, redact: Callable[[str], str]) -> Outside | Dismissed:
+def dismiss(
+    outside: OutsideMessage, judged: Admission, redact: Callable[[str], str]
+) -> OutsideMessage | DismissedMessage:
     """The part of a refused message that is kept: all of it while it is short, so that it can be judged again."""
-    left, refusal = excerpted(outside.data, redact), judged.refusal
+    left, refusal = make_excerpt(outside.data, redact), judged.refusal
     if isinstance(left, bytes) or refusal is None:
         return outside
-    detail, to = kept(refusal.detail, redact), redact_and_truncate(refusal.to, DETAIL, redact)
+    detail, to = redact_detail(refusal.detail, redact), redact_and_truncate(refusal.to, DETAIL, redact)
     short = Refusal(refusal.code, detail, to, refusal.corrections, refusal.root)
-    remarks = [one._replace(detail=kept(one.detail, redact) or one.detail) for one in judged.remarks]
-    return Dismissed(left, outside.request, outside.to, Admission((), short, tuple(remarks)), outside.key)
+    remarks = [one._replace(detail=redact_detail(one.detail, redact) or one.detail) for one in judged.remarks]
+    return DismissedMessage(
+        left, outside.request, outside.to, Admission((), short, tuple(remarks)), outside.key
+    )

@@ -31,7 +31,7 @@ ENVELOPE = 4096
 
 def read_own(delivery: Delivery, codec: Codec, bounds: Bounds) -> etree._Element | None:
     """The payload of a delivery; None when it no longer is what its codec accepts, for it may be older."""
-    read = envelope.read_envelope(delivery.message, _around(bounds))
+    read = envelope.read_envelope(delivery.message, _widen_for_envelope(bounds))
     if (
         isinstance(read, envelope.Malformed)
         or read.payload.tag != codec.name
@@ -41,7 +41,7 @@ def read_own(delivery: Delivery, codec: Codec, bounds: Bounds) -> etree._Element
     return read.payload
 
 
-def _around(bounds: Bounds) -> Bounds:
+def _widen_for_envelope(bounds: Bounds) -> Bounds:
     """Room for the envelope around a payload that may measure up to the bounds."""
     return replace(
         bounds,
@@ -56,13 +56,13 @@ def read_outside(data: bytes, to: str | None, rules: Rules) -> Draft | Refusal:
     """The draft of an outside message, an envelope or a bare payload; ``to`` goes before what an envelope says."""
     read = envelope.read_either(data, rules.bounds)
     if isinstance(read, envelope.Malformed):
-        return _malformed(read.detail, to)
+        return _refuse_malformed(read.detail, to)
     if isinstance(read, envelope.Envelope):
-        return _drafted(read.payload, to or read.to, rules)
-    return _drafted(read, to, rules)
+        return _make_draft(read.payload, to or read.to, rules)
+    return _make_draft(read, to, rules)
 
 
-def _drafted(element: etree._Element, to: str | None, rules: Rules) -> Draft | Refusal:
+def _make_draft(element: etree._Element, to: str | None, rules: Rules) -> Draft | Refusal:
     codec = rules.codecs.for_root(str(element.tag))
     if codec is None:
         name = str(element.tag)
@@ -73,9 +73,9 @@ def _drafted(element: etree._Element, to: str | None, rules: Rules) -> Draft | R
         )
     markup = canonical(element)
     if len(markup) > rules.bounds.bytes:  # references can be longer than what they were written as
-        return _malformed(f"more than {rules.bounds.bytes} bytes", to)
+        return _refuse_malformed(f"more than {rules.bounds.bytes} bytes", to)
     return replies.check(element, markup.decode(), to, codec)
 
 
-def _malformed(detail: str, to: str | None) -> Refusal:
+def _refuse_malformed(detail: str, to: str | None) -> Refusal:
     return Refusal(Code.VALIDATION, Corrections((detail,)), to or "", (f"the document: {detail}",))

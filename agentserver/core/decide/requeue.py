@@ -8,7 +8,7 @@ from agentserver.core.decide import intake
 from agentserver.core.decide.admission import judge
 from agentserver.core.decide.step import Step
 from agentserver.core.drafts.routing import Proposal, Route, Sender
-from agentserver.core.messages import SYSTEM, TODO, Draft, Requeued
+from agentserver.core.messages import SYSTEM, TODO, Draft, RequeuedLetter
 from agentserver.core.records.audit import Event
 from agentserver.core.records.details import RedrivenFrom
 from agentserver.core.records.wording import WORDING
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lxml import etree
 
     from agentserver.core.guard import Rules
-    from agentserver.core.messages import Delivery, Moment, Redriven
+    from agentserver.core.messages import Delivery, Moment, RedrivenLetter
     from agentserver.core.records.details import Detail
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.conversation import Conversation
@@ -50,14 +50,14 @@ def requeue(conversation: Conversation, delivery: Delivery, rules: Rules, moment
     top = thread
     while top.parent is not None and top.parent != conversation.tree.root:
         top = conversation.tree.nodes[top.parent]
-    step = Step(conversation, rules, moment, Requeued(delivery), delivery.request)
+    step = Step(conversation, rules, moment, RequeuedLetter(delivery), delivery.request)
     if delivery.request not in conversation.requests:
         step.begin(delivery.request)
     step.requeue(delivery._replace(attempt=0), top.id if top.resting else None)
     return step.finish()
 
 
-def redrive(conversation: Conversation, redriven: Redriven, rules: Rules, moment: Moment) -> Outcome:
+def redrive(conversation: Conversation, redriven: RedrivenLetter, rules: Rules, moment: Moment) -> Outcome:
     """Give a dead letter to its listener once more, as a request of the principal whose conversation it is from.
 
     A letter that the principal wrote itself, as orders, is judged as when it came. The words of any other are not taken
@@ -77,7 +77,7 @@ def redrive(conversation: Conversation, redriven: Redriven, rules: Rules, moment
     draft = Draft(letter.to, letter.root, canonical(element).decode(), element)
     moment = moment.not_before(conversation.touched)
     own = _is_own(letter, conversation, rules)
-    said = (_own if own else _written)(conversation, letter, draft, rules, moment)
+    said = (_judge_own if own else _judge_foreign)(conversation, letter, draft, rules, moment)
     step = Step(conversation, rules, moment, redriven, redriven.request)
     step.begin(redriven.request)
     if not own:
@@ -92,7 +92,7 @@ def redrive(conversation: Conversation, redriven: Redriven, rules: Rules, moment
     return step.finish()
 
 
-class _Said(NamedTuple):
+class _JudgedLetter(NamedTuple):
     """A letter that is delivered further: its proposals and the notes of guards."""
 
     proposals: tuple[Proposal, ...]
@@ -106,20 +106,22 @@ def _is_own(letter: Delivery, conversation: Conversation, rules: Rules) -> bool:
     return first and orders and letter.sender not in rules.blueprint.listeners
 
 
-def _own(conversation: Conversation, letter: Delivery, draft: Draft, rules: Rules, moment: Moment) -> _Said:
+def _judge_own(
+    conversation: Conversation, letter: Delivery, draft: Draft, rules: Rules, moment: Moment
+) -> _JudgedLetter:
     """Judge a letter as its principal's. Raises LookupError."""
     principal = rules.blueprint.principal(conversation.principal, conversation.rights.may)
     sender = Sender(principal, conversation.tree.root, None, moment.now)
     judged = judge((draft,), sender, rules, rules.recall(conversation))
     if judged.refusal is not None:
-        raise _refused(f"{letter.sender} may not send it any more", judged.refusal.detail)
+        raise _refusal_error(f"{letter.sender} may not send it any more", judged.refusal.detail)
     notes = [note.detail for note in judged.remarks]
-    return _Said(judged.proposals, tuple(notes))
+    return _JudgedLetter(judged.proposals, tuple(notes))
 
 
-def _written(
+def _judge_foreign(
     conversation: Conversation, letter: Delivery, draft: Draft, rules: Rules, moment: Moment
-) -> _Said:
+) -> _JudgedLetter:
     """Judge a letter whose origins are unknown. Raises LookupError."""
     principal, root = conversation.principal, conversation.tree.root
     sender = rules.blueprint.principal(principal)
@@ -129,15 +131,15 @@ def _written(
     if ruling.denied is not None:
         anyway = rules.ruling(memory, proposal._replace(route=Route.PEER), moment.now).denied
         if anyway is not None:  # whoever had written it
-            raise _refused("it may not be a request of its own", anyway.detail)
+            raise _refusal_error("it may not be a request of its own", anyway.detail)
         raise LookupError(
             f"it may not be a request of its own: {letter.sender} wrote it, and what {letter.sender} had read is not"
             f" known outside its conversation, which is over. Send the message anew that led to it"
         )
-    return _Said((proposal._replace(questions=ruling.questions),), ruling.notes)
+    return _JudgedLetter((proposal._replace(questions=ruling.questions),), ruling.notes)
 
 
-def _refused(why: str, detail: Detail | None) -> LookupError:
+def _refusal_error(why: str, detail: Detail | None) -> LookupError:
     """Make the error of a letter that the rules refuse, with a line for each of the reason."""
     return LookupError(f"{why}:", *WORDING.lines(detail))
 

@@ -14,16 +14,16 @@ from agentserver.core.drafts.routing import Route
 from agentserver.core.messages import TODO, Call, Delivery, Done, EventPlace, Reply
 from agentserver.core.notices import notice
 from agentserver.core.records.audit import Event
-from agentserver.core.records.details import Charge, Ground, GuardAsks, GuardQuestions, WhyEnded
+from agentserver.core.records.details import Charge, EndDetail, Ground, GuardAsks, GuardQuestions
 from agentserver.core.records.outcome import Outcome
 from agentserver.core.records.record_builder import RecordBuilder
 from agentserver.core.refusals import system_error
 from agentserver.core.state.approvals import Approval, digest
 from agentserver.core.state.conversation import Conversation
-from agentserver.core.state.growing.logs import changed
+from agentserver.core.state.growing.logs import apply_log_changes
 from agentserver.core.state.growing.spending import Reservation
 from agentserver.core.state.requests import NO_REQUESTS, RequestChange
-from agentserver.core.state.threads import Held, TreeChange, narrowed
+from agentserver.core.state.threads import HeldDelivery, TreeChange, narrow_peers
 from agentserver.payload.names import local
 from agentserver.wire import envelope
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from agentserver.contract import TodoUntil
     from agentserver.core.drafts.routing import Proposal
     from agentserver.core.guard import Rules
-    from agentserver.core.messages import Failed, Moment, Question
+    from agentserver.core.messages import HandlerFailure, Moment, Question
     from agentserver.core.records.details import Answering, Detail
     from agentserver.core.records.outcome import Cause
     from agentserver.core.state.growing.logs import LogChange
@@ -124,12 +124,12 @@ class Step:
             self._todos = self._todos.notice(delivery, self._caller(delivery))
         self._deprecated = deprecated
 
-    def bury(self, delivery: Delivery, failed: Failed) -> None:
+    def bury(self, delivery: Delivery, failed: HandlerFailure) -> None:
         """Make a delivery, running or done, a dead letter."""
         self._consume(delivery, DeliveryMove.FAIL)
         self.records.record(Event.FAILED, delivery, code=failed.code, detail=failed.detail)
 
-    def retry(self, delivery: Delivery, failed: Failed) -> None:
+    def retry(self, delivery: Delivery, failed: HandlerFailure) -> None:
         """Leave the first delivery of a thread's inbox in place for another attempt."""
         self._move(delivery, self._stage(delivery), DeliveryMove.RETRY)
         thread = self._nodes[delivery.thread]
@@ -206,7 +206,7 @@ class Step:
     def cancel(self, request: str, reason: str) -> None:
         """Close the threads of a request with all that is under way on them. ``reason`` is for the record."""
         about = {"thread": self._root, "to": self.before.principal, "request": request}
-        self.records.note(Event.CANCELLED, detail=WhyEnded(reason), **about)
+        self.records.note(Event.CANCELLED, detail=EndDetail(reason), **about)
         self._shut(request)
 
     def exhaust(self, request: str, detail: Detail) -> None:
@@ -239,7 +239,7 @@ class Step:
         """End the conversation: close every thread."""
         self.prune(self._root)
         self._over = True
-        self.records.note(Event.CLOSED, thread=self._root, to=self.before.principal, detail=WhyEnded(reason))
+        self.records.note(Event.CLOSED, thread=self._root, to=self.before.principal, detail=EndDetail(reason))
 
     def count_refusals(self, thread: str, refusals: int) -> None:
         """Set how many refusals in a row a thread has had."""
@@ -253,7 +253,7 @@ class Step:
             merged = {**storage, **values}
             storage = {name: value for name, value in merged.items() if value is not None}
         if logged:
-            logs = changed(logs, logged)
+            logs = apply_log_changes(logs, logged)
         self._threads.put(node._replace(storage=storage, logs=logs))
 
     def reserve(self, delivery: Delivery, what: str, most: Amount) -> None:
@@ -300,7 +300,7 @@ class Step:
             node = self._nodes.get(thread)
             if node is not None and node.inbox:
                 ready.append(node.inbox[0])  # QUEUED becomes RUNNING, which no count tells apart
-        after = self._next()
+        after = self._make_conversation()
         return _new(
             Outcome,
             (
@@ -309,13 +309,13 @@ class Step:
                 self._done,
                 tuple(self._added.values()),
                 tuple(self._dropped),
-                self._still_asked() if self._asked else (),
+                self._list_open_questions() if self._asked else (),
                 self._asking,
                 self._grown,
                 tuple(ready),
                 self._retry,
                 tuple(self._closed),
-                self._placed() if self._replies else (),
+                self._number_replies() if self._replies else (),
                 tuple(self.records.records),
                 self._parsed,
                 self._deprecated,
@@ -325,7 +325,7 @@ class Step:
             ),
         )
 
-    def _next(self) -> Conversation:
+    def _make_conversation(self) -> Conversation:
         """Return the conversation after the step."""
         before = self.before
         memory = self.rules.recall(before) if self.memory is None else self.memory
@@ -435,7 +435,7 @@ class Step:
 
     def _child(self, own: Thread, proposal: Proposal, call: Call) -> Thread:
         """Find the thread for a call below the sender's: one at rest or, for a call to itself, a new one."""
-        allowed = own.allowed if proposal.allowed is None else narrowed(own.allowed, proposal.allowed)
+        allowed = own.allowed if proposal.allowed is None else narrow_peers(own.allowed, proposal.allowed)
         if proposal.route is not Route.SELF:
             child = self._threads.resting(own.id, proposal.to, allowed)
             if child is not None:
@@ -461,12 +461,12 @@ class Step:
             return
         self._move(delivery, before, DeliveryMove.HOLD)
         self._todos = self._todos.keep(thread.id, holder)
-        held = (*thread.held, Held(holder.watcher_id, delivery))
+        held = (*thread.held, HeldDelivery(holder.watcher_id, delivery))
         self._put(thread, ThreadMove.PARK, thread._replace(held=held))
         if holder.kept + 1 == holder.count:
             self._release(thread.id, lambda held: held.watcher == holder.watcher_id)
 
-    def _release(self, thread_id: str, chosen: Callable[[Held], bool]) -> None:
+    def _release(self, thread_id: str, chosen: Callable[[HeldDelivery], bool]) -> None:
         """Queue the chosen of a thread's held deliveries in the order of the calls that they answer."""
         thread = self._nodes[thread_id]
         freed = [held.delivery for held in thread.held if chosen(held)]
@@ -564,13 +564,13 @@ class Step:
 
     # The end of a step
 
-    def _placed(self) -> tuple[Reply | Done, ...]:
+    def _number_replies(self) -> tuple[Reply | Done, ...]:
         version = self.before.version + 1
         return tuple(
             [event._replace(place=EventPlace(version, at)) for at, event in enumerate(self._replies)]
         )
 
-    def _still_asked(self) -> tuple[Approval, ...]:
+    def _list_open_questions(self) -> tuple[Approval, ...]:
         threads = [self._nodes.get(one.delivery.thread) for one in self._asked.values()]
         return tuple(
             [

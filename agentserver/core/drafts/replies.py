@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from agentserver.contract import Code, HandlerResponse, Target
 from agentserver.core.drafts.reserved import forgery
-from agentserver.core.messages import Draft, Drafts, Failed
-from agentserver.core.pieces import whole
+from agentserver.core.messages import Draft, Drafts, HandlerFailure
+from agentserver.core.pieces import run_pieces
 from agentserver.core.records.details import Corrections, Failure, Ground
 from agentserver.core.refusals import Refusal
 from agentserver.payload.codec import UndeclaredPayload, is_system_name
@@ -33,12 +33,14 @@ _new = tuple.__new__
 """Makes a tuple without the call of Python that its class would make of its fields' names."""
 
 
-def normalise(value: object, codecs: Codecs, bounds: Bounds, room: Room) -> Drafts | Refusal | Failed:
-    """Read the result of a handler, as ``reading`` does, without a pause."""
-    return whole(reading(value, codecs, bounds, room))
+def normalise(value: object, codecs: Codecs, bounds: Bounds, room: Room) -> Drafts | Refusal | HandlerFailure:
+    """Read the result of a handler, as ``read_result`` does, without a pause."""
+    return run_pieces(read_result(value, codecs, bounds, room))
 
 
-def reading(value: object, codecs: Codecs, bounds: Bounds, room: Room) -> Pieces[Drafts | Refusal | Failed]:
+def read_result(
+    value: object, codecs: Codecs, bounds: Bounds, room: Room
+) -> Pieces[Drafts | Refusal | HandlerFailure]:
     """Read the result of a handler; a piece for each message.
 
     A payload that its schema refuses is the sender's to correct and gives a Refusal, and so does a result for which
@@ -53,22 +55,22 @@ def reading(value: object, codecs: Codecs, bounds: Bounds, room: Room) -> Pieces
     if isinstance(value, HandlerResponse):
         return single(value, codecs, bounds)
     if not isinstance(value, list | tuple):
-        return Failed(Code.INTERNAL, Ground.NO_RESPONSE.of(type(value).__name__))
+        return HandlerFailure(Code.INTERNAL, Ground.NO_RESPONSE.of(type(value).__name__))
     responses = tuple(islice(value, room.messages + 1))  # its own iteration may be without an end
     if len(responses) > room.messages:
         return overspent(Ground.MESSAGES.of(room.messages))
     return (yield from _collect((_from_response(response, codecs, bounds) for response in responses), room))
 
 
-def single(response: HandlerResponse, codecs: Codecs, bounds: Bounds) -> Drafts | Refusal | Failed:
-    """Read the result of a handler that is one response; see ``reading``."""
+def single(response: HandlerResponse, codecs: Codecs, bounds: Bounds) -> Drafts | Refusal | HandlerFailure:
+    """Read the result of a handler that is one response; see ``read_result``."""
     one = _from_response(response, codecs, bounds)
     return _new(Drafts, ((one,), (), False)) if isinstance(one, Draft) else one
 
 
 def draft(
     payload: object, to: str | Target | None, codecs: Codecs, bounds: Bounds
-) -> Draft | Refusal | Failed:
+) -> Draft | Refusal | HandlerFailure:
     """Encode one payload, read it back and validate it.
 
     What a restart could not read is refused at once: else it would be lost in a crash.
@@ -79,7 +81,7 @@ def draft(
     except UndeclaredPayload as error:
         return Refusal(Code.VALIDATION, Corrections((str(error),)), target)
     except PayloadError as error:
-        return Failed(Code.INTERNAL, Failure(str(error)))
+        return HandlerFailure(Code.INTERNAL, Failure(str(error)))
     try:
         markup = codec.encode(payload)
     except Unencodable as error:
@@ -105,14 +107,14 @@ def _invalid(element: etree._Element, markup: str, to: str | Target | None, code
     return _faulty(faults, target, codec.name, markup)
 
 
-def _from_response(response: object, codecs: Codecs, bounds: Bounds) -> Draft | Refusal | Failed:
+def _from_response(response: object, codecs: Codecs, bounds: Bounds) -> Draft | Refusal | HandlerFailure:
     if not isinstance(response, HandlerResponse):
-        return Failed(Code.INTERNAL, Ground.NO_RESPONSES.of(type(response).__name__))
+        return HandlerFailure(Code.INTERNAL, Ground.NO_RESPONSES.of(type(response).__name__))
     to: object = response.to
     if isinstance(to, str):
         to = str.__str__(to)  # a subclass could look different at every look
     elif not isinstance(to, Target):
-        return Failed(Code.INTERNAL, Ground.NO_TARGET.of(type(to).__name__))
+        return HandlerFailure(Code.INTERNAL, Ground.NO_TARGET.of(type(to).__name__))
     return draft(response.payload, to, codecs, bounds)
 
 
@@ -126,7 +128,9 @@ def overspent(detail: Detail) -> Refusal:
     return Refusal(Code.BUDGET, detail)
 
 
-def _from_text(text: bytes, codecs: Codecs, bounds: Bounds, room: Room) -> Pieces[Drafts | Refusal | Failed]:
+def _from_text(
+    text: bytes, codecs: Codecs, bounds: Bounds, room: Room
+) -> Pieces[Drafts | Refusal | HandlerFailure]:
     parsed = repair.repair_payloads(text, tuple(codecs), bounds, room.messages)
     if isinstance(parsed, repair.Unreadable):
         if parsed.reason is repair.RepairRefusal.MANY:
@@ -157,17 +161,19 @@ def from_markup(markup: str, to: str | Target | None, codecs: Codecs, bounds: Bo
     return check(element, markup, to, codec)
 
 
-def written(
+def read_recorded(
     messages: Iterable[tuple[str, str | Target | None]], codecs: Codecs, bounds: Bounds, room: Room
-) -> Drafts | Refusal | Failed:
+) -> Drafts | Refusal | HandlerFailure:
     """Read a result that another process wrote down: the markup of each message and whom it is for."""
     some = tuple(islice(messages, room.messages + 1))
     if len(some) > room.messages:
         return overspent(Ground.MESSAGES.of(room.messages))
-    return whole(_collect((from_markup(markup, to, codecs, bounds) for markup, to in some), room))
+    return run_pieces(_collect((from_markup(markup, to, codecs, bounds) for markup, to in some), room))
 
 
-def _collect(found: Iterable[Draft | Refusal | Failed], room: Room) -> Pieces[Drafts | Refusal | Failed]:
+def _collect(
+    found: Iterable[Draft | Refusal | HandlerFailure], room: Room
+) -> Pieces[Drafts | Refusal | HandlerFailure]:
     """All of them, or the first that stands in the way."""
     drafts: list[Draft] = []
     size = 0

@@ -28,7 +28,7 @@ TOLD = (
 """The corrections that the sender is told."""
 
 
-def overstepped(
+def reject_reserved(
     draft: Draft, proposals: Sequence[Proposal], sender: Sender, services: Container[str]
 ) -> Refusal | None:
     """The refusal of a draft by which its sender would speak for the system.

@@ -113,7 +113,7 @@ class Changes(NamedTuple):
     entries: Mapping[str, Mapping[str, bytes | None]] = MappingProxyType({})
 
 
-def between(
+def diff(
     before: Conversation, after: Conversation, dump: Callable[[str, object], Mapping[str, bytes]]
 ) -> Changes:
     """The changes from one version of a conversation to the next. ``dump`` gives the parts of a guard's memory."""
@@ -150,10 +150,10 @@ def between(
         memory=memory,
         **_requests(before.requests, after.requests),
     )
-    return Changes(CHANGE.dump(state), values, _logged(before, after, (*changed, *gone)))
+    return Changes(CHANGE.dump(state), values, _diff_logs(before, after, (*changed, *gone)))
 
 
-def _logged(
+def _diff_logs(
     before: Conversation, after: Conversation, threads: Iterable[str]
 ) -> dict[str, Mapping[str, bytes | None]]:
     """The changes of the logs of some threads, and of what was charged, by the owner and the name of each value."""
@@ -256,7 +256,7 @@ def _memories(
     return {**found, **{f"guard {key}": {} for key in gone}}
 
 
-def applied(state: KeptState, changes: Iterable[bytes]) -> KeptState:
+def apply_changes(state: KeptState, changes: Iterable[bytes]) -> KeptState:
     """The state after some steps. Raises ValueError or LookupError for changes to something else."""
     nodes = {one.ordinal: one for one in state.threads}
     todos = {one.thread: one for one in state.todos}
@@ -272,7 +272,7 @@ def applied(state: KeptState, changes: Iterable[bytes]) -> KeptState:
         for ordinal in change.gone:
             del nodes[ordinal]
         for thread in change.threads:
-            nodes[thread.ordinal] = _updated(nodes[thread.ordinal], thread)
+            nodes[thread.ordinal] = _update_thread(nodes[thread.ordinal], thread)
         nodes.update((one.ordinal, one) for one in change.begun)
         for watched in change.todos:
             if watched.todos:
@@ -291,17 +291,17 @@ def applied(state: KeptState, changes: Iterable[bytes]) -> KeptState:
     )
 
 
-def _updated(before: KeptThread, change: ThreadChange) -> KeptThread:
+def _update_thread(before: KeptThread, change: ThreadChange) -> KeptThread:
     """The thread with the fields of the change that are not None."""
     fields: dict[str, Any] = {name: one for name, one in change._asdict().items() if one is not None}
     for name in fields.keys() & {"inbox", "held", "approvals"}:
-        fields[name] = _queued(getattr(before, name), *fields[name])
+        fields[name] = _update_queue(getattr(before, name), *fields[name])
     if change.allowed is not None:
         (fields["allowed"],) = change.allowed
     return before._replace(**fields)
 
 
-def _queued(queue: tuple[T, ...], gone: int | tuple[int, ...], come: tuple[T, ...]) -> tuple[T, ...]:
+def _update_queue(queue: tuple[T, ...], gone: int | tuple[int, ...], come: tuple[T, ...]) -> tuple[T, ...]:
     if isinstance(gone, int):
         return queue[gone:] + come
     without = set(gone)

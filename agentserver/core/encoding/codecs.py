@@ -10,21 +10,21 @@ from agentserver.codec import ValueCodec, ValueStyle
 from agentserver.contract import Code
 from agentserver.core.messages import (
     Call,
-    Cancelling,
-    Closing,
+    Cancellation,
+    ConversationClosing,
+    ConversationOpening,
     Delivery,
     Effects,
     Excerpt,
-    Failed,
-    Opening,
-    Outside,
+    HandlerFailure,
+    OutsideMessage,
     Question,
-    Redriven,
+    RedrivenLetter,
     RequestKey,
     TurnedAway,
 )
 from agentserver.core.records.audit import Event
-from agentserver.core.records.details import NAMES, Detail, HandoffAttempt, More, Unknown
+from agentserver.core.records.details import NAMES, Detail, HandoffAttempt, OmittedCount, Unknown
 from agentserver.core.records.wording import WORDING
 from agentserver.core.refusals import Refusal
 from agentserver.core.state.approvals import ApprovalAnswer
@@ -42,9 +42,9 @@ TYPES: Final[Mapping[str, Any]] = MappingProxyType(
         **{
             one.__name__: one
             for one in (
-                Amount, ApprovalAnswer, Call, Cancelling, Closing, Code, Delivery, Effects, Event, Excerpt, Failed,
-                LogChange, Opening, OpenRequest, Outside, Question, Redriven, Refusal, RequestKey,
-                Rights, Todo, TurnedAway,
+                Amount, ApprovalAnswer, Call, Cancellation, Code, ConversationClosing, ConversationOpening, Delivery,
+                Effects, Event, Excerpt, HandlerFailure, LogChange, OpenRequest, OutsideMessage, Question,
+                RedrivenLetter, Refusal, RequestKey, Rights, Todo, TurnedAway,
             )
         },
         "Detail": Detail,
@@ -69,7 +69,7 @@ def derive_kept(
 
 
 DETAILS: Final[ValueCodec[Detail | None]] = ValueCodec(
-    Detail | None, TYPES, ValueStyle(named=True, tags={**NAMES, Unknown: "", More: ""})
+    Detail | None, TYPES, ValueStyle(named=True, tags={**NAMES, Unknown: "", OmittedCount: ""})
 )
 """Details for programs, by name: the kind and the fields."""
 

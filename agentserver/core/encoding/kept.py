@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from agentserver.core.state.approvals import Approval
     from agentserver.core.state.conversation import Conversation
     from agentserver.core.state.requests import OpenRequest
-    from agentserver.core.state.threads import Held, Thread
+    from agentserver.core.state.threads import HeldDelivery, Thread
     from agentserver.core.state.todos import Todo
 
 
@@ -139,7 +139,7 @@ def kept_inbox(inbox: Iterable[Delivery]) -> tuple[KeptDelivery, ...]:
     return tuple([KeptDelivery(one.id, one.attempt) for one in inbox])
 
 
-def kept_held(held: Iterable[Held]) -> tuple[KeptDelivery, ...]:
+def kept_held(held: Iterable[HeldDelivery]) -> tuple[KeptDelivery, ...]:
     """Give the places of deliveries that todos keep back."""
     return tuple([KeptDelivery(one.id, one.attempt, watcher) for watcher, one in held])
 

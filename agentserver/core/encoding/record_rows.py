@@ -53,11 +53,13 @@ def dump_records(outcome: Outcome) -> bytes:
     # What was made and dropped within the step is kept nowhere else.
     gone = {one.delivery for one in outcome.records if one.event is Event.SENT and one.delivery not in sent}
     return RECORDS.dump(
-        tuple([_kept(one, whole=one.event in NOTED or one.delivery in gone) for one in outcome.records])
+        tuple(
+            [_keep_record(one, whole=one.event in NOTED or one.delivery in gone) for one in outcome.records]
+        )
     )
 
 
-def _kept(record: AuditRecord, *, whole: bool) -> KeptRecord:
+def _keep_record(record: AuditRecord, *, whole: bool) -> KeptRecord:
     about = None
     if whole:
         message = b"" if record.event is Event.ANSWERED else record.message

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from agentserver.core.encoding import record_rows, recording
 from agentserver.core.messages import Reply
 from agentserver.core.records.audit import Event
-from agentserver.core.records.details import Answered, Charge
+from agentserver.core.records.details import ApprovalGiven, Charge
 from agentserver.core.records.wording import WORDING
 from agentserver.spending import Amount
 
@@ -22,7 +22,13 @@ if TYPE_CHECKING:
     from agentserver.core.records.outcome import Cause, Outcome
 
 __all__ = [
-    "Aside", "Charged", "DeadLetter", "DecidedApproval", "RecordedConversation", "RecordedStep", "Summary",
+    "ChargeSum",
+    "DeadLetter",
+    "DecidedApproval",
+    "RecordedConversation",
+    "RecordedStep",
+    "Summary",
+    "SuspendedConversation",
     "UnrecordedError",
 ]  # fmt: skip
 
@@ -103,7 +109,7 @@ class RecordedConversation:
 
     def cause(self, step: RecordedStep, rules: Rules) -> Cause:
         """The cause of a step, read under these rules. Raises UnreadableError."""
-        return recording.load(step.cause, self.deliveries, step.gone_out(), rules)
+        return recording.load_cause(step.cause, self.deliveries, step.gone_out(), rules)
 
 
 class DeadLetter(NamedTuple):
@@ -122,7 +128,7 @@ class DeadLetter(NamedTuple):
     open: bool
 
 
-class Aside(NamedTuple):
+class SuspendedConversation(NamedTuple):
     """A conversation that is set aside.
 
     Args:
@@ -167,7 +173,7 @@ class DecidedApproval(NamedTuple):
     at: float
 
 
-class Charged(NamedTuple):
+class ChargeSum(NamedTuple):
     """The charges for the work that a listener has done with one model for one principal.
 
     Args:
@@ -186,10 +192,14 @@ class Charged(NamedTuple):
     money: int
 
 
-def decided(conversation: str, principal: str, approval: str, record: AuditRecord) -> DecidedApproval:
+def read_decided_approval(
+    conversation: str, principal: str, approval: str, record: AuditRecord
+) -> DecidedApproval:
     """The fate of a message that waited for a person, from the record of it."""
     told = record.detail
-    said = (told.answer, told.by, "") if isinstance(told, Answered) else ("", "", getattr(told, "why", ""))
+    said = (
+        (told.answer, told.by, "") if isinstance(told, ApprovalGiven) else ("", "", getattr(told, "why", ""))
+    )
     parts = (conversation, principal, approval, record.sender, record.to, record.root)
     return DecidedApproval(*parts, record.event is Event.APPROVED, *said, record.at)
 
@@ -213,12 +223,12 @@ class Charges:
         key, _ = self._open.pop(reservation, (("", "", principal), cost))
         self._add(key, cost)
 
-    def sums(self) -> tuple[Charged, ...]:
+    def sums(self) -> tuple[ChargeSum, ...]:
         """The sums, the dearest first."""
         for key, most in self._open.values():
             self._add(key, most)
         self._open.clear()
-        found = [Charged(*key, calls, cost.tokens, cost.money) for key, (calls, cost) in self._sums.items()]
+        found = [ChargeSum(*key, calls, cost.tokens, cost.money) for key, (calls, cost) in self._sums.items()]
         return tuple(sorted(found, key=lambda one: (-one.money, -one.tokens, one[:3])))
 
     def _add(self, key: tuple[str, str, str], cost: Amount) -> None:

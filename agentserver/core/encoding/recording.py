@@ -12,30 +12,30 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from agentserver.contract import Code, Target
 from agentserver.core.decide import approving, charges, decisions, intake
 from agentserver.core.decide.admission import Admission, AuditNote
-from agentserver.core.decide.dismissal import KEPT, Dismissed
+from agentserver.core.decide.dismissal import KEPT, DismissedMessage
 from agentserver.core.decide.requeue import redrive, requeue
 from agentserver.core.drafts import replies
 from agentserver.core.encoding.codecs import UnreadableError, derive_kept
 from agentserver.core.messages import (
     NO_EFFECTS,
-    Cancelling,
-    Closing,
+    Cancellation,
+    ConversationClosing,
+    ConversationOpening,
     Delivery,
     Draft,
     Drafts,
     Effects,
     Excerpt,
-    Failed,
-    Finished,
+    FinishedInvocation,
     GivenUp,
-    Opening,
-    Outside,
-    Redriven,
+    HandlerFailure,
+    HandlerReturn,
+    OutsideMessage,
+    RedrivenLetter,
     Reply,
-    Requeued,
-    Reserving,
-    Returned,
-    Settling,
+    RequeuedLetter,
+    ReserveRequest,
+    SettleRequest,
     TurnedAway,
 )
 from agentserver.core.receipts import Receipt
@@ -86,19 +86,19 @@ class KeptDrafts(NamedTuple):
 
 
 class KeptReturn(NamedTuple):
-    """The result of a handler, as ``Returned`` has it. A refused payload is kept up to a bound."""
+    """The result of a handler, as ``HandlerReturn`` has it. A refused payload is kept up to a bound."""
 
     said: KeptDrafts | Refusal
     effects: Effects = NO_EFFECTS
 
 
-class KeptFinished(NamedTuple):
-    """An invocation that is over, as ``Finished`` has it; ``called`` says whether its listener was."""
+class KeptInvocation(NamedTuple):
+    """An invocation that is over, as ``FinishedInvocation`` has it; ``called`` says whether its listener was."""
 
     delivery: str
     attempt: int
     called: bool
-    result: KeptReturn | Failed
+    result: KeptReturn | HandlerFailure
 
 
 class KeptGivenUp(NamedTuple):
@@ -112,7 +112,7 @@ class KeptGivenUp(NamedTuple):
 
 
 class KeptReserving(NamedTuple):
-    """Work of which the cost is charged before, as ``Reserving`` has it."""
+    """Work of which the cost is charged before, as ``ReserveRequest`` has it."""
 
     delivery: str
     attempt: int
@@ -121,7 +121,7 @@ class KeptReserving(NamedTuple):
 
 
 class KeptSettling(NamedTuple):
-    """The cost of work, as ``Settling`` has it."""
+    """The cost of work, as ``SettleRequest`` has it."""
 
     delivery: str
     attempt: int
@@ -129,7 +129,7 @@ class KeptSettling(NamedTuple):
     cost: Amount
 
 
-class KeptRequeued(NamedTuple):
+class KeptRequeue(NamedTuple):
     """A dead letter that was tried again where it was."""
 
     delivery: str
@@ -143,7 +143,7 @@ class KeptNote(NamedTuple):
     detail: Detail
 
 
-class KeptDismissed(NamedTuple):
+class KeptDismissal(NamedTuple):
     """A long message that was refused: what is kept of it, the refusal and the remarks."""
 
     data: Excerpt
@@ -155,17 +155,17 @@ class KeptDismissed(NamedTuple):
 
 
 KeptCause: TypeAlias = (
-    Outside
+    OutsideMessage
     | TurnedAway
-    | KeptDismissed
-    | KeptFinished
+    | KeptDismissal
+    | KeptInvocation
     | KeptGivenUp
     | ApprovalAnswer
-    | Opening
-    | Closing
-    | Cancelling
-    | KeptRequeued
-    | Redriven
+    | ConversationOpening
+    | ConversationClosing
+    | Cancellation
+    | KeptRequeue
+    | RedrivenLetter
     | KeptReserving
     | KeptSettling
 )
@@ -174,21 +174,21 @@ KeptCause: TypeAlias = (
 _CAUSES: Final[ValueCodec[KeptCause]] = derive_kept(
     KeptCause,
     tags={
-        Outside: "receive",
+        OutsideMessage: "receive",
         TurnedAway: "turn away",
-        KeptDismissed: "dismiss",
-        KeptFinished: "conclude",
+        KeptDismissal: "dismiss",
+        KeptInvocation: "conclude",
         KeptGivenUp: "give up",
         ApprovalAnswer: "decide",
-        Opening: "open",
-        Closing: "close",
-        Cancelling: "cancel",
-        KeptRequeued: "requeue",
-        Redriven: "redrive",
+        ConversationOpening: "open",
+        ConversationClosing: "close",
+        Cancellation: "cancel",
+        KeptRequeue: "requeue",
+        RedrivenLetter: "redrive",
         KeptReserving: "reserve",
         KeptSettling: "settle",
         KeptReturn: "returned",
-        Failed: "failed",
+        HandlerFailure: "failed",
         KeptDrafts: "sent",
         Refusal: "refused",
     },
@@ -219,47 +219,49 @@ class Origin(NamedTuple):
         return Principal(self.principal, *self.rights)
 
 
-def gone_out(outcome: Outcome) -> list[bytes]:
+def sent_messages(outcome: Outcome) -> list[bytes]:
     """The messages that went out with a step, to listeners and then through the gateway, in order.
 
     What was queued again went out long before.
     """
-    added = () if isinstance(outcome.cause, Requeued) else outcome.added
+    added = () if isinstance(outcome.cause, RequeuedLetter) else outcome.added
     return [delivery.message for delivery in added] + [
         event.message for event in outcome.replies if isinstance(event, Reply)
     ]
 
 
-def dump(outcome: Outcome) -> bytes:
+def dump_cause(outcome: Outcome) -> bytes:
     """Write the cause of a decided step. Raises TypeError when it has none."""
     if outcome.cause is None:
         raise TypeError("a step without a cause cannot be recorded")
-    return _CAUSES.dump(_kept(outcome.cause, outcome))
+    return _CAUSES.dump(_keep_cause(outcome.cause, outcome))
 
 
-def _kept(cause: Cause, outcome: Outcome) -> KeptCause:  # noqa: PLR0911 - one for each kind
+def _keep_cause(cause: Cause, outcome: Outcome) -> KeptCause:  # noqa: PLR0911 - one for each kind
     match cause:
-        case Dismissed(data, request, to, judged, key):
+        case DismissedMessage(data, request, to, judged, key):
             assert judged.refusal is not None
             remarks = tuple([KeptNote(*one) for one in judged.remarks])
-            return KeptDismissed(data, request, to, judged.refusal, remarks, key)
-        case Requeued(delivery):
-            return KeptRequeued(delivery.id)
-        case Redriven(letter):
+            return KeptDismissal(data, request, to, judged.refusal, remarks, key)
+        case RequeuedLetter(delivery):
+            return KeptRequeue(delivery.id)
+        case RedrivenLetter(letter):
             return cause._replace(delivery=letter._replace(attempt=0))
-        case Reserving(delivery, what, most):
+        case ReserveRequest(delivery, what, most):
             return KeptReserving(delivery.id, delivery.attempt, what, most)
-        case Settling(delivery, reservation, cost):
+        case SettleRequest(delivery, reservation, cost):
             return KeptSettling(delivery.id, delivery.attempt, reservation, cost)
         case GivenUp(delivery, detail, element, unseen):
             return KeptGivenUp(delivery.id, delivery.attempt, detail, element is not None, unseen)
-        case Finished(delivery, element, result):
-            kept = result if isinstance(result, Failed) else _kept_return(result, gone_out(outcome))
-            return KeptFinished(delivery.id, delivery.attempt, element is not None, kept)
+        case FinishedInvocation(delivery, element, result):
+            kept = (
+                result if isinstance(result, HandlerFailure) else _keep_return(result, sent_messages(outcome))
+            )
+            return KeptInvocation(delivery.id, delivery.attempt, element is not None, kept)
     return cause
 
 
-def _kept_return(result: Returned, messages: Sequence[bytes]) -> KeptReturn:
+def _keep_return(result: HandlerReturn, messages: Sequence[bytes]) -> KeptReturn:
     said = result.said
     if isinstance(said, Refusal):
         return KeptReturn(replace(said, said=said.said[:KEPT]), result.effects)
@@ -301,23 +303,25 @@ def read_cause(data: bytes) -> KeptCause:
 def receipt(data: bytes) -> tuple[str, Receipt] | None:
     """The receipt, but for its code, that the step of this cause has given, under its name. Raises UnreadableError."""
     cause = read_cause(data)
-    key = cause.key if isinstance(cause, Outside | TurnedAway | KeptDismissed) else None
+    key = cause.key if isinstance(cause, OutsideMessage | TurnedAway | KeptDismissal) else None
     return None if key is None else (key.name, Receipt(cause.request, key.content))  # type: ignore[union-attr]
 
 
-def load(data: bytes, deliveries: Mapping[str, Delivery], messages: Sequence[bytes], rules: Rules) -> Cause:
-    """The cause that ``dump`` wrote, with payloads read again under these rules.
+def load_cause(
+    data: bytes, deliveries: Mapping[str, Delivery], messages: Sequence[bytes], rules: Rules
+) -> Cause:
+    """The cause that ``dump_cause`` wrote, with payloads read again under these rules.
 
     Args:
         data: what was written.
         deliveries: those of the conversation, by id.
-        messages: what went out with the step, as ``gone_out`` gave it.
+        messages: what went out with the step, as ``sent_messages`` gave it.
         rules: a payload that they refuse is a refusal in the cause.
 
     Raises UnreadableError when it is not what was written.
     """
     try:
-        return _Loading(deliveries, messages, rules).cause(read_cause(data))
+        return _CauseReader(deliveries, messages, rules).cause(read_cause(data))
     except LookupError as error:
         raise UnreadableError(f"the decision cannot be read: {type(error).__name__}: {error}") from error
 
@@ -325,36 +329,36 @@ def load(data: bytes, deliveries: Mapping[str, Delivery], messages: Sequence[byt
 def decide(conversation: Conversation, cause: Cause, rules: Rules, moment: Moment) -> Outcome:  # noqa: PLR0911 - one for each kind
     """Take a recorded decision again, under these rules."""
     match cause:
-        case Outside() | TurnedAway() | Dismissed():
-            return _received(conversation, cause, rules, moment)
-        case ApprovalAnswer() | Cancelling() | Reserving() | Settling():
-            return _granted(conversation, cause, rules, moment)
-        case Opening():
+        case OutsideMessage() | TurnedAway() | DismissedMessage():
+            return _redecide_outside(conversation, cause, rules, moment)
+        case ApprovalAnswer() | Cancellation() | ReserveRequest() | SettleRequest():
+            return _redecide_optional(conversation, cause, rules, moment)
+        case ConversationOpening():
             return decisions.open_conversation(conversation, rules, moment)
-        case Closing():
+        case ConversationClosing():
             return decisions.close(conversation, rules, moment, cause.reason)
-        case Requeued():
+        case RequeuedLetter():
             return requeue(conversation, cause.delivery, rules, moment)
-        case Redriven():
+        case RedrivenLetter():
             return redrive(conversation, cause, rules, moment)
         case GivenUp():
             return decisions.give_up(conversation, cause, rules, moment)
-        case Finished():
+        case FinishedInvocation():
             return decisions.conclude(conversation, cause, rules, moment)
 
 
-def _granted(
+def _redecide_optional(
     conversation: Conversation,
-    cause: ApprovalAnswer | Cancelling | Reserving | Settling,
+    cause: ApprovalAnswer | Cancellation | ReserveRequest | SettleRequest,
     rules: Rules,
     moment: Moment,
 ) -> Outcome:
     """Take a decision again that need not come about."""
     if isinstance(cause, ApprovalAnswer):
         outcome, why = approving.decide(conversation, cause, rules, moment), "nothing waits for this answer"
-    elif isinstance(cause, Cancelling):
+    elif isinstance(cause, Cancellation):
         outcome, why = decisions.cancel(conversation, cause, rules, moment), "the request is at rest"
-    elif isinstance(cause, Reserving):
+    elif isinstance(cause, ReserveRequest):
         outcome = charges.reserve(conversation, cause, rules, moment)
         why = charges.objection(conversation, cause, rules)
     else:
@@ -364,20 +368,23 @@ def _granted(
     return outcome
 
 
-def _received(
-    conversation: Conversation, cause: Outside | TurnedAway | Dismissed, rules: Rules, moment: Moment
+def _redecide_outside(
+    conversation: Conversation,
+    cause: OutsideMessage | TurnedAway | DismissedMessage,
+    rules: Rules,
+    moment: Moment,
 ) -> Outcome:
-    if isinstance(cause, Outside):
+    if isinstance(cause, OutsideMessage):
         return decisions.receive(conversation, cause, rules, moment)
     # What is not there any more is not judged again: the refusal is on record.
     data = cause.data.beginning if isinstance(cause.data, Excerpt) else cause.data
-    outside = Outside(data, cause.request, cause.to, cause.key)
+    outside = OutsideMessage(data, cause.request, cause.to, cause.key)
     if isinstance(cause, TurnedAway):
         return decisions.turn_away(conversation, outside, cause.code, rules, moment)
     return decisions.receive(conversation, outside, rules, moment, cause.judged)
 
 
-class _Loading:
+class _CauseReader:
     """Reads one cause."""
 
     def __init__(self, deliveries: Mapping[str, Delivery], messages: Sequence[bytes], rules: Rules) -> None:
@@ -387,22 +394,24 @@ class _Loading:
 
     def cause(self, kept: KeptCause) -> Cause:  # noqa: PLR0911 - one for each kind
         match kept:
-            case KeptDismissed(data, request, to, refusal, remarks, key):
+            case KeptDismissal(data, request, to, refusal, remarks, key):
                 notes = tuple([AuditNote(*one) for one in remarks])
-                return Dismissed(data, request, to, Admission((), refusal, notes), key)
-            case KeptRequeued(delivery):
-                return Requeued(self._deliveries[delivery])
+                return DismissedMessage(data, request, to, Admission((), refusal, notes), key)
+            case KeptRequeue(delivery):
+                return RequeuedLetter(self._deliveries[delivery])
             case KeptReserving(delivery, attempt, what, most):
-                return Reserving(self._delivery(delivery, attempt), what, most)
+                return ReserveRequest(self._delivery(delivery, attempt), what, most)
             case KeptSettling(delivery, attempt, reservation, cost):
-                return Settling(self._delivery(delivery, attempt), reservation, cost)
+                return SettleRequest(self._delivery(delivery, attempt), reservation, cost)
             case KeptGivenUp(delivery, attempt, detail, observed, unseen):
                 letter = self._delivery(delivery, attempt)
                 return GivenUp(letter, detail, self._element(letter) if observed else None, unseen)
-            case KeptFinished(delivery, attempt, called, result):
+            case KeptInvocation(delivery, attempt, called, result):
                 done = self._delivery(delivery, attempt)
                 element = self._element(done) if called else None
-                return Finished(done, element, result if isinstance(result, Failed) else self._result(result))
+                return FinishedInvocation(
+                    done, element, result if isinstance(result, HandlerFailure) else self._result(result)
+                )
         return kept
 
     def _delivery(self, key: str, attempt: int) -> Delivery:
@@ -412,11 +421,11 @@ class _Loading:
         codec = self._rules.codecs.for_root(delivery.root)
         return None if codec is None else intake.read_own(delivery, codec, self._rules.bounds)
 
-    def _result(self, kept: KeptReturn) -> Returned:
+    def _result(self, kept: KeptReturn) -> HandlerReturn:
         said = kept.said
-        return Returned(said if isinstance(said, Refusal) else self._said(said), kept.effects)
+        return HandlerReturn(said if isinstance(said, Refusal) else self._drafts(said), kept.effects)
 
-    def _said(self, kept: KeptDrafts) -> Drafts | Refusal:
+    def _drafts(self, kept: KeptDrafts) -> Drafts | Refusal:
         drafts = []
         for one in kept.drafts:
             draft = self._draft(one)

@@ -11,14 +11,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeGuard, runtime_checkable
 
 from agentserver.core.encoding import kept
-from agentserver.core.encoding.changes import applied
+from agentserver.core.encoding.changes import apply_changes
 from agentserver.core.encoding.codecs import UnreadableError
-from agentserver.core.guard import Watchful
+from agentserver.core.guard import WatchfulGuard
 from agentserver.core.state.approvals import Approval
 from agentserver.core.state.conversation import Conversation
-from agentserver.core.state.growing.logs import NO_LOGS, read
+from agentserver.core.state.growing.logs import NO_LOGS, read_logs
 from agentserver.core.state.siblings import NO_SIBLINGS, Siblings
-from agentserver.core.state.threads import NOTHING, Held, Thread, ThreadTree
+from agentserver.core.state.threads import NOTHING, HeldDelivery, Thread, ThreadTree
 from agentserver.core.state.todos import TodoBook
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ __all__ = ["Snapshot", "UnreadableError", "restore", "take"]
 
 
 @runtime_checkable
-class Remembering(Protocol):
+class MemoryKeeper(Protocol):
     """A guard with a memory. Its parts are compared by value: one that has not changed is not written again."""
 
     @property
@@ -88,14 +88,16 @@ def values(conversation: Conversation, guards: Iterable[CoreGuard] = ()) -> dict
         for kind, log in node.logs.items():
             entries = zip(map(str, log.numbers()), log, strict=True)
             owned[kept.log_owner(node.id, kind)] = dict(entries)
-    dump = dumping(guards)
+    dump = memory_dumper(guards)
     for name, memory in conversation.memory.items():
         if memory is not None:
             owned[f"guard {name}"] = dump(name, memory)
     return {(owner, name): data for owner, named in owned.items() for name, data in named.items()}
 
 
-def lasting(conversation: Conversation, guards: Iterable[CoreGuard] = ()) -> dict[tuple[str, str], bytes]:
+def durable_values(
+    conversation: Conversation, guards: Iterable[CoreGuard] = ()
+) -> dict[tuple[str, str], bytes]:
     """The values that are kept after a step: all of an open conversation, of a closed one what was charged in all.
 
     Raises TypeError as ``values`` does.
@@ -111,7 +113,7 @@ def state(conversation: Conversation) -> bytes:
     return kept.STATE.dump(kept.kept_state(conversation))
 
 
-def dumping(guards: Iterable[CoreGuard]) -> Callable[[str, object], Mapping[str, bytes]]:
+def memory_dumper(guards: Iterable[CoreGuard]) -> Callable[[str, object], Mapping[str, bytes]]:
     """The dump of a guard's memory by its name. It raises TypeError for a guard that has none, or is not there."""
     known = {guard.name: guard for guard in guards}
 
@@ -129,19 +131,19 @@ def restore(snapshot: Snapshot, guards: Iterable[CoreGuard] = ()) -> Conversatio
 
     Raises UnreadableError for another format, a part that is missing, and the memory of a guard that is not there.
     """
-    with _reading():
-        return _restored(_state(snapshot), snapshot, guards)
+    with _wrap_errors():
+        return _restore(_state(snapshot), snapshot, guards)
 
 
 def approvals(snapshot: Snapshot) -> tuple[Approval, ...]:
     """The messages that wait for a person, read without the guards of the conversation. Raises UnreadableError."""
-    with _reading():
+    with _wrap_errors():
         threads = [_thread(one, snapshot.waiting, {}, {}, {}, {}) for one in _state(snapshot).threads]
         return tuple([one for thread in threads for one in thread.approvals])
 
 
 @contextmanager
-def _reading() -> Iterator[None]:
+def _wrap_errors() -> Iterator[None]:
     """Turn errors of a state that is not as ``take`` writes it into UnreadableError."""
     try:
         yield
@@ -153,10 +155,10 @@ def _reading() -> Iterator[None]:
 
 def _state(snapshot: Snapshot) -> KeptState:
     whole = kept.STATE.load(snapshot.state)
-    return applied(whole, snapshot.changes) if snapshot.changes else whole
+    return apply_changes(whole, snapshot.changes) if snapshot.changes else whole
 
 
-def _restored(state: KeptState, snapshot: Snapshot, guards: Iterable[CoreGuard]) -> Conversation:
+def _restore(state: KeptState, snapshot: Snapshot, guards: Iterable[CoreGuard]) -> Conversation:
     owned = by_owner(snapshot.values)
     children = _children(state.threads)
     begun = {thread: one.id for one in state.requests for thread in one.threads}
@@ -167,7 +169,7 @@ def _restored(state: KeptState, snapshot: Snapshot, guards: Iterable[CoreGuard])
     memory: Mapping[str, object] = MappingProxyType({})
     if state.version:
         heard = state.rights.trust, state.messages
-        memory = _remembered(state.memory, owned, tuple(guards), heard)
+        memory = _restore_memory(state.memory, owned, tuple(guards), heard)
     return Conversation(
         id=state.id,
         principal=state.principal,
@@ -208,7 +210,7 @@ def _logs(owned: Mapping[str, Mapping[str, bytes]]) -> Mapping[str, Logs]:
         if log is not None:
             thread, kind = log
             found.setdefault(thread, {})[kind] = {int(number): data for number, data in entries.items()}
-    return {thread: read(kinds) for thread, kinds in found.items()}
+    return {thread: read_logs(kinds) for thread, kinds in found.items()}
 
 
 def _thread(
@@ -230,7 +232,7 @@ def _thread(
         one.call,
         children.get(one.id, NO_SIBLINGS),
         tuple(map(delivery, one.inbox)),
-        tuple([Held(each.watcher, delivery(each)) for each in one.held]),
+        tuple([HeldDelivery(each.watcher, delivery(each)) for each in one.held]),
         one.refusals,
         owned.get(f"thread {one.id}", NOTHING),
         logs.get(one.id, NO_LOGS),
@@ -248,7 +250,7 @@ def by_owner(values: Mapping[tuple[str, str], bytes]) -> dict[str, dict[str, byt
     return owned
 
 
-def _remembered(
+def _restore_memory(
     named: Iterable[KeptMemory],
     owned: Mapping[str, Mapping[str, bytes]],
     guards: tuple[CoreGuard, ...],
@@ -267,36 +269,36 @@ def _remembered(
         memory[name] = guard.load(owned.get(f"guard {name}", {}))
     # What a rule has not seen must not count as never said.
     later = [guard for guard in guards if guard.name not in memory]
-    memory.update({guard.name: _late(guard, *heard) for guard in later if _remembers(guard)})
+    memory.update({guard.name: _start_late(guard, *heard) for guard in later if _remembers(guard)})
     return MappingProxyType(memory)
 
 
-def with_later(conversation: Conversation, guards: Iterable[CoreGuard]) -> Conversation:
+def add_new_guards(conversation: Conversation, guards: Iterable[CoreGuard]) -> Conversation:
     """The conversation under guards of which some may have come later than it, as ``restore`` would give it."""
     later = [guard for guard in guards if guard.name not in conversation.memory and _remembers(guard)]
     if not later or not conversation.version:  # one without a step opens under the guards of its first
         return conversation
     heard = conversation.rights.trust, conversation.messages
-    added = {guard.name: _late(guard, *heard) for guard in later}
+    added = {guard.name: _start_late(guard, *heard) for guard in later}
     return conversation._replace(memory=MappingProxyType({**conversation.memory, **added}))
 
 
-def lost(before: Iterable[CoreGuard], after: Iterable[CoreGuard]) -> tuple[str, ...]:
+def find_lost_guards(before: Iterable[CoreGuard], after: Iterable[CoreGuard]) -> tuple[str, ...]:
     """The guards with a memory that are not there any more: they would be off for conversations kept under them."""
-    return tuple(sorted(remembering(before) - remembering(after)))
+    return tuple(sorted(find_memory_keepers(before) - find_memory_keepers(after)))
 
 
-def remembering(guards: Iterable[CoreGuard]) -> frozenset[str]:
+def find_memory_keepers(guards: Iterable[CoreGuard]) -> frozenset[str]:
     """The names of the guards that have a memory."""
     return frozenset(guard.name for guard in guards if _remembers(guard))
 
 
-def _late(guard: Remembering, trust: Trust, messages: int) -> object:
+def _start_late(guard: MemoryKeeper, trust: Trust, messages: int) -> object:
     """Begin the memory of a guard that came after so many messages of the conversation."""
-    if not isinstance(guard, Watchful):
+    if not isinstance(guard, WatchfulGuard):
         return guard.load({})
     return guard.missed(guard.opened(trust)) if messages else guard.opened(trust)
 
 
-def _remembers(guard: object) -> TypeGuard[Remembering]:
-    return isinstance(guard, Remembering)
+def _remembers(guard: object) -> TypeGuard[MemoryKeeper]:
+    return isinstance(guard, MemoryKeeper)

@@ -9,39 +9,39 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agentserver.characters.printing import redact_and_truncate
-from agentserver.core.messages import Failed
-from agentserver.core.records.details import reworded
+from agentserver.core.messages import HandlerFailure
+from agentserver.core.records.details import map_texts
 from agentserver.core.refusals import Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from agentserver.core.messages import Finished, GivenUp
+    from agentserver.core.messages import FinishedInvocation, GivenUp
     from agentserver.core.records.details import Detail
 
 DETAIL = 2000
 """Characters of a text in a detail that are kept."""
 
 
-def kept(detail: Detail | None, redact: Callable[[str], str]) -> Detail | None:
+def redact_detail(detail: Detail | None, redact: Callable[[str], str]) -> Detail | None:
     """A detail without secrets, each of its texts bounded."""
     return (
-        None if detail is None else reworded(detail, lambda text: redact_and_truncate(text, DETAIL, redact))
+        None if detail is None else map_texts(detail, lambda text: redact_and_truncate(text, DETAIL, redact))
     )
 
 
-def finished(one: Finished, redact: Callable[[str], str]) -> Finished:
+def redact_invocation(one: FinishedInvocation, redact: Callable[[str], str]) -> FinishedInvocation:
     """An invocation that is over."""
     result = one.result
-    if isinstance(result, Failed):
-        return one._replace(result=result._replace(detail=kept(result.detail, redact)))
+    if isinstance(result, HandlerFailure):
+        return one._replace(result=result._replace(detail=redact_detail(result.detail, redact)))
     said = result.said
     if not isinstance(said, Refusal):
         return one
-    detail, to = kept(said.detail, redact), redact_and_truncate(said.to, DETAIL, redact)
+    detail, to = redact_detail(said.detail, redact), redact_and_truncate(said.to, DETAIL, redact)
     return one._replace(result=result._replace(said=replace(said, detail=detail, to=to)))
 
 
-def given_up(one: GivenUp, redact: Callable[[str], str]) -> GivenUp:
+def redact_given_up(one: GivenUp, redact: Callable[[str], str]) -> GivenUp:
     """A delivery that could not be decided about."""
-    return one._replace(detail=kept(one.detail, redact) or one.detail)
+    return one._replace(detail=redact_detail(one.detail, redact) or one.detail)

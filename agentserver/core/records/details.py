@@ -92,7 +92,7 @@ class Corrections(NamedTuple):
     faults: tuple[str, ...]
 
 
-class Repaired(NamedTuple):
+class RepairNote(NamedTuple):
     """A repair without which a deprecated text could not be read."""
 
     repair: str
@@ -122,7 +122,7 @@ class GuardQuestions(NamedTuple):
     waits: bool = True
 
 
-class Answered(NamedTuple):
+class ApprovalGiven(NamedTuple):
     """The answer of a person.
 
     Args:
@@ -135,13 +135,13 @@ class Answered(NamedTuple):
     answer: str
 
 
-class Unanswered(NamedTuple):
+class NoAnswer(NamedTuple):
     """No answer: ``nobody`` is there to ask, or it is too ``late`` for one."""
 
     why: str
 
 
-class WhyEnded(NamedTuple):
+class EndDetail(NamedTuple):
     """The end of a conversation or of one request, with the reason of the one who ended it."""
 
     reason: str
@@ -182,7 +182,7 @@ class Unknown(NamedTuple):
     sha256: str
 
 
-class More(NamedTuple):
+class OmittedCount(NamedTuple):
     """Names that are counted in, and not told."""
 
     more: int
@@ -216,7 +216,7 @@ class HandoffAttempt(NamedTuple):
     intent: str | Unknown | None
     result: str
     reason: str | None
-    params_keys: tuple[str | Unknown | More, ...]
+    params_keys: tuple[str | Unknown | OmittedCount, ...]
     raw_len: int | None
     raw_event_len: int | None
     sanitized_event_len: int | None
@@ -237,7 +237,7 @@ def _name(plain: Any) -> Any:
     """A name; an object for one that was not validated, and for those that are only counted."""
     if not isinstance(plain, dict):
         return plain
-    return More(**plain) if "more" in plain else Unknown(**plain)
+    return OmittedCount(**plain) if "more" in plain else Unknown(**plain)
 
 
 Detail: TypeAlias = (
@@ -246,11 +246,11 @@ Detail: TypeAlias = (
     | Failure
     | Grounds
     | Corrections
-    | Repaired
+    | RepairNote
     | GuardQuestions
-    | Answered
-    | Unanswered
-    | WhyEnded
+    | ApprovalGiven
+    | NoAnswer
+    | EndDetail
     | RedrivenFrom
     | Charge
     | Findings
@@ -258,7 +258,7 @@ Detail: TypeAlias = (
 )
 """The kinds of details."""
 
-Answering: TypeAlias = Answered | Unanswered
+Answering: TypeAlias = ApprovalGiven | NoAnswer
 
 NAMES: Final[Mapping[type, str]] = MappingProxyType(
     {
@@ -267,11 +267,11 @@ NAMES: Final[Mapping[type, str]] = MappingProxyType(
         Failure: "failure",
         Grounds: "grounds",
         Corrections: "corrections",
-        Repaired: "repaired",
+        RepairNote: "repaired",
         GuardQuestions: "questions",
-        Answered: "answered",
-        Unanswered: "unanswered",
-        WhyEnded: "ended",
+        ApprovalGiven: "answered",
+        NoAnswer: "unanswered",
+        EndDetail: "ended",
         RedrivenFrom: "dead letter",
         Charge: "charge",
         Findings: "findings",
@@ -284,7 +284,7 @@ NAMES: Final[Mapping[type, str]] = MappingProxyType(
 # Words
 
 
-def reworded(detail: Any, each: Callable[[str], str]) -> Any:
+def map_texts(detail: Any, each: Callable[[str], str]) -> Any:
     """The detail, or a part of one, with every text in it that anybody may have written as ``each`` gives it back.
 
     Everything else is the server's own: kinds, numbers, hashes, and names from closed sets.
@@ -292,7 +292,7 @@ def reworded(detail: Any, each: Callable[[str], str]) -> Any:
     words = WORDS[type(detail)]
     return type(detail)(
         *(
-            _reworded(value, each, words=name in words)
+            _map_texts(value, each, words=name in words)
             for name, value in zip(detail._fields, detail, strict=True)
         )
     )
@@ -307,17 +307,17 @@ def words(detail: Detail | None) -> list[str]:
         return text
 
     if detail is not None:
-        reworded(detail, each)
+        map_texts(detail, each)
     return found
 
 
-def _reworded(value: Any, each: Callable[[str], str], *, words: bool) -> Any:
+def _map_texts(value: Any, each: Callable[[str], str], *, words: bool) -> Any:
     if type(value) is str:
         return each(value) if words else value
     if isinstance(value, tuple):
         if hasattr(value, "_fields"):
-            return reworded(value, each)
-        return tuple([_reworded(one, each, words=words) for one in value])
+            return map_texts(value, each)
+        return tuple([_map_texts(one, each, words=words) for one in value])
     return value
 
 
@@ -328,12 +328,12 @@ WORDS: Final[Mapping[type, frozenset[str]]] = MappingProxyType(
         Failure: frozenset({"text"}),
         Grounds: frozenset({"names"}),
         Corrections: frozenset({"faults"}),
-        Repaired: frozenset({"repair"}),
+        RepairNote: frozenset({"repair"}),
         GuardQuestions: frozenset[str](),
         GuardAsks: frozenset({"guard"}),
-        Answered: frozenset({"by"}),
-        Unanswered: frozenset[str](),
-        WhyEnded: frozenset({"reason"}),
+        ApprovalGiven: frozenset({"by"}),
+        NoAnswer: frozenset[str](),
+        EndDetail: frozenset({"reason"}),
         RedrivenFrom: frozenset({"by"}),
         Charge: frozenset({"what"}),
         Findings: frozenset({"sink"}),
@@ -345,7 +345,7 @@ WORDS: Final[Mapping[type, frozenset[str]]] = MappingProxyType(
         TrailHop: frozenset({"listener", "field"}),
         HandoffAttempt: frozenset({"source", "target", "intent", "params_keys"}),
         Unknown: frozenset[str](),
-        More: frozenset[str](),
+        OmittedCount: frozenset[str](),
     }
 )
 """The fields of each kind, and of each part of one, that are words which anybody may have written."""

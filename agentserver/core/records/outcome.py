@@ -10,22 +10,22 @@ if TYPE_CHECKING:
 
     from lxml import etree
 
-    from agentserver.core.decide.dismissal import Dismissed
+    from agentserver.core.decide.dismissal import DismissedMessage
     from agentserver.core.messages import (
-        Cancelling,
-        Closing,
+        Cancellation,
+        ConversationClosing,
+        ConversationOpening,
         Delivery,
         Done,
-        Finished,
+        FinishedInvocation,
         GivenUp,
         Moment,
-        Opening,
-        Outside,
-        Redriven,
+        OutsideMessage,
+        RedrivenLetter,
         Reply,
-        Requeued,
-        Reserving,
-        Settling,
+        RequeuedLetter,
+        ReserveRequest,
+        SettleRequest,
         TurnedAway,
     )
     from agentserver.core.records.audit import AuditRecord
@@ -33,19 +33,19 @@ if TYPE_CHECKING:
     from agentserver.core.state.conversation import Conversation
 
     Cause: TypeAlias = (
-        Outside
+        OutsideMessage
         | TurnedAway
-        | Dismissed
-        | Finished
+        | DismissedMessage
+        | FinishedInvocation
         | GivenUp
         | ApprovalAnswer
-        | Opening
-        | Closing
-        | Cancelling
-        | Requeued
-        | Redriven
-        | Reserving
-        | Settling
+        | ConversationOpening
+        | ConversationClosing
+        | Cancellation
+        | RequeuedLetter
+        | RedrivenLetter
+        | ReserveRequest
+        | SettleRequest
     )
 
 __all__ = ["Outcome"]

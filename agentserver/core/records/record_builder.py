@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentserver.characters.printing import clean_line, clean_lines
 from agentserver.core.records.audit import CALLED, DETAIL, LINES, NAMED, AuditRecord, Event
-from agentserver.core.records.details import GuardNote, HandoffAttempt, reworded
+from agentserver.core.records.details import GuardNote, HandoffAttempt, map_texts
 from agentserver.payload.names import local
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class RecordBuilder:
             return detail
         if isinstance(detail, GuardNote):
             return detail._replace(text=clean_lines(detail.text, DETAIL, LINES, self._redact))
-        kept: Detail = reworded(detail, self._line)
+        kept: Detail = map_texts(detail, self._line)
         return kept
 
     def _line(self, text: str) -> str:

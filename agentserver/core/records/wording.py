@@ -10,9 +10,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from agentserver.core.records.details import (
-    Answered,
+    ApprovalGiven,
     Charge,
     Corrections,
+    EndDetail,
     Failure,
     Ground,
     Grounds,
@@ -20,11 +21,10 @@ from agentserver.core.records.details import (
     GuardQuestions,
     HandoffAttempt,
     KeptText,
+    NoAnswer,
     RedrivenFrom,
-    Repaired,
-    Unanswered,
+    RepairNote,
     Unknown,
-    WhyEnded,
 )
 from agentserver.findings import PHRASES as FINDINGS
 from agentserver.findings import Findings, Telling
@@ -126,7 +126,7 @@ class DetailWording:
 
 def _told_note(words: DetailWording, note: GuardNote, _: str) -> tuple[str, ...]:
     first, *more = note.text.split("\n")
-    return (*words.say(_spaced("note", note.how), guard=note.guard, text=first), *more)
+    return (*words.say(_join_words("note", note.how), guard=note.guard, text=first), *more)
 
 
 def _told_findings(words: DetailWording, findings: Findings, where: str) -> tuple[str, ...]:
@@ -143,11 +143,11 @@ def _told_questions(words: DetailWording, questions: GuardQuestions, where: str)
 
 def _told_handoff(words: DetailWording, attempt: HandoffAttempt, _: str) -> tuple[str, ...]:
     named = not (attempt.intent is None or isinstance(attempt.intent, Unknown))
-    phrase = _spaced(_spaced("attempt", "of" if named else ""), "refused" if attempt.reason else "")
+    phrase = _join_words(_join_words("attempt", "of" if named else ""), "refused" if attempt.reason else "")
     return words.say(phrase, result=attempt.result, intent=attempt.intent, reason=attempt.reason)
 
 
-def _spaced(phrase: str, more: str) -> str:
+def _join_words(phrase: str, more: str) -> str:
     return f"{phrase} {more}" if more else phrase
 
 
@@ -158,14 +158,14 @@ LINES: Final[Mapping[type, Callable[[DetailWording, Any, str], tuple[str, ...]]]
         Failure: lambda _, told, __: (told.text,),
         Grounds: lambda words, told, _: (words.phrases[told.ground].format(*told.names),),
         Corrections: lambda words, told, _: (words.phrases["fault and fault"].join(told.faults),),
-        Repaired: lambda _, told, __: (told.repair,),
+        RepairNote: lambda _, told, __: (told.repair,),
         GuardQuestions: _told_questions,
-        Answered: lambda words, told, _: words.say(_spaced("answered", told.answer), by=told.by),
-        Unanswered: lambda words, told, _: words.say(_spaced("unanswered", told.why)),
-        WhyEnded: lambda _, told, __: (told.reason,),
+        ApprovalGiven: lambda words, told, _: words.say(_join_words("answered", told.answer), by=told.by),
+        NoAnswer: lambda words, told, _: words.say(_join_words("unanswered", told.why)),
+        EndDetail: lambda _, told, __: (told.reason,),
         RedrivenFrom: lambda words, told, _: words.say("dead letter", **told._asdict()),
         Charge: lambda words, told, _: words.say(
-            _spaced("charge", "for" if told.what else ""),
+            _join_words("charge", "for" if told.what else ""),
             what=told.what,
             cost=Amount(told.tokens, told.money),
         ),

@@ -23,7 +23,7 @@ class Answer(StrEnum):
     DENY = "deny"
 
 
-class Unasked(StrEnum):
+class NoAnswerReason(StrEnum):
     """The reason for a no that no person has said."""
 
     NOBODY = "nobody is there to ask"
@@ -55,7 +55,7 @@ class ApprovalAnswer(NamedTuple):
         approval: id of what it answers.
         digest: of the message that the person was shown.
         answer: what it says.
-        by: who answered, for the record; of a denial without an answer, a member of ``Unasked``.
+        by: who answered, for the record; of a denial without an answer, a member of ``NoAnswerReason``.
         undone: said of a denial in the place of an answer that could not be carried out.
     """
 

@@ -29,7 +29,7 @@ class Room(NamedTuple):
     bytes: int
 
 
-def left(limits: Limits, conversation: int, request: int) -> int:
+def messages_left(limits: Limits, conversation: int, request: int) -> int:
     """Count the messages that a request may still lead to after so many in its conversation, and so many of its own."""
     return max(0, min(limits.messages - request, limits.conversation_messages - conversation))
 
@@ -43,7 +43,7 @@ def room(limits: Limits, conversation: Conversation, request: str) -> Room:
     return _new(Room, (max(1, messages), limits.principal_bytes))
 
 
-def overrun(said: Drafts | Refusal, left: int) -> Detail | None:
+def find_overrun(said: Drafts | Refusal, left: int) -> Detail | None:
     """In what respect a result is more than its request has left; None when it is not.
 
     Others of the request may have spent something since it was read, when there was room for it.

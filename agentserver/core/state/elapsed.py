@@ -76,14 +76,14 @@ class Calendar(NamedTuple):
         return self._jumped(Jump(expected, now))
 
     def _jumped(self, jump: Jump) -> Calendar:
-        return Calendar(_together((*self.jumps, jump)), jump.to)
+        return Calendar(_merge_jumps((*self.jumps, jump)), jump.to)
 
 
 STEADY: Final = Calendar()
 """The calendar of a clock that has never jumped."""
 
 
-def _together(jumps: Sequence[Jump]) -> tuple[Jump, ...]:
+def _merge_jumps(jumps: Sequence[Jump]) -> tuple[Jump, ...]:
     if len(jumps) <= JUMPS:
         return tuple(jumps)
     first, second, *rest = jumps

@@ -89,13 +89,13 @@ class Principal(NamedTuple):
         return Rights(self.trust, self.may)
 
 
-def taken(listeners: Iterable[str]) -> frozenset[str]:
+def reserved_looks(listeners: Iterable[str]) -> frozenset[str]:
     """The looks of the names that no principal may be taken for."""
     return frozenset(map(skeleton, listeners))
 
 
 def unfit(name: str, taken: Collection[str]) -> str:
-    """The reason why no principal can bear a name; empty when one can. ``taken`` as the function gives it."""
+    """The reason why no principal can bear a name; empty when one can. ``reserved_looks`` as the function gives it."""
     if not name or name != name.strip():
         return "is empty, or begins or ends with white space"
     if len(name) > LONGEST:
@@ -112,10 +112,12 @@ def unfit(name: str, taken: Collection[str]) -> str:
 
 def unknown_to_network(name: str) -> str:
     """The reason why no principal with a token can have a name; empty for a permitted name."""
-    own = skeleton(name.rstrip("-0123456789")) in taken(LOCAL)  # one that a listener has gets a number
+    own = skeleton(name.rstrip("-0123456789")) in reserved_looks(
+        LOCAL
+    )  # one that a listener has gets a number
     return unfit(name, ()) or ("is the name of a principal of this machine, or looks like it" if own else "")
 
 
-def same(one: str, other: str) -> bool:
+def is_same_name(one: str, other: str) -> bool:
     """True when two names are of one person, as far as anybody could tell."""
     return skeleton(one) == skeleton(other)

@@ -37,7 +37,7 @@ NOTHING: Mapping[str, bytes] = MappingProxyType({})
 _new = tuple.__new__
 
 
-class Held(NamedTuple):
+class HeldDelivery(NamedTuple):
     """A delivery that a todo keeps back."""
 
     watcher: str
@@ -72,7 +72,7 @@ class Thread(NamedTuple):
     call: Call = NO_CALL
     children: Siblings = NO_SIBLINGS
     inbox: tuple[Delivery, ...] = ()
-    held: tuple[Held, ...] = ()
+    held: tuple[HeldDelivery, ...] = ()
     refusals: int = 0
     storage: Mapping[str, bytes] = NOTHING
     logs: Logs = NO_LOGS
@@ -127,7 +127,7 @@ class ThreadTree(NamedTuple):
         counted.update({thread: nodes[thread]._replace(busy=count) for thread, count in busy.items()})
         for node in nodes.values():
             if node.children.size > siblings.FEW:
-                counted[node.id] = counted[node.id]._replace(children=_indexed(node.children, counted))
+                counted[node.id] = counted[node.id]._replace(children=_index_children(node.children, counted))
         return cls(root, counted, opened)
 
     @classmethod
@@ -228,7 +228,7 @@ class TreeChange:
         if above.children.size < siblings.FEW:
             children = above.children.followed_by(thread)
         else:
-            children = followed(above.children, thread, self.nodes).moved(thread, None, child.resting)
+            children = add_child(above.children, thread, self.nodes).moved(thread, None, child.resting)
         self.nodes[parent] = above.with_children(children, above.busy)
         self._opened += 1
         return child
@@ -282,13 +282,13 @@ class TreeChange:
         self.result()
         gone = self.nodes.pop(thread)
         above = self.nodes[above.id]
-        left = _indexed(Siblings(child for child in above.children if child != thread), self.nodes)
+        left = _index_children(Siblings(child for child in above.children if child != thread), self.nodes)
         busy = above.busy - (gone.resting is None) if above.parent is not None else 0
         self.put(above._replace(children=left, busy=busy))
         return (*below, gone)
 
 
-def followed(children: Siblings, thread: str, nodes: Mapping[str, Thread]) -> Siblings:
+def add_child(children: Siblings, thread: str, nodes: Mapping[str, Thread]) -> Siblings:
     """The children of a thread and one more, which counts as working until it is told otherwise.
 
     Args:
@@ -297,15 +297,21 @@ def followed(children: Siblings, thread: str, nodes: Mapping[str, Thread]) -> Si
         nodes: threads by id.
     """
     more = children.followed_by(thread)
-    return more if more.size <= siblings.FEW or more.resting is not None else _indexed(children, nodes, more)
+    return (
+        more
+        if more.size <= siblings.FEW or more.resting is not None
+        else _index_children(children, nodes, more)
+    )
 
 
-def _indexed(children: Siblings, nodes: Mapping[str, Thread], more: Siblings | None = None) -> Siblings:
+def _index_children(
+    children: Siblings, nodes: Mapping[str, Thread], more: Siblings | None = None
+) -> Siblings:
     """Children, or ``more`` that begin with them, with the index of those at rest if they are many."""
     return (more or children).indexed(nodes[child].resting for child in children)
 
 
-def narrowed(above: frozenset[str] | None, own: frozenset[str] | None) -> frozenset[str] | None:
+def narrow_peers(above: frozenset[str] | None, own: frozenset[str] | None) -> frozenset[str] | None:
     """The peers in force below a thread: what is taken away above is never given back."""
     if own is None or above is None:
         return above if own is None else own

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from agentserver.engines.conformance.process import SharedSubject
-    from agentserver.ports import Marks, Past
+    from agentserver.ports import Marks, PreviousRun
 
 
 async def a_claim_that_is_not_held_commits_nothing(subject: Subject) -> None:
@@ -82,7 +82,7 @@ async def _ends_on_purpose(subject: SharedSubject, d: Process, key: str, poison:
         hold(found.ends == {poison: 2}, "and what is known of suspects stays known")
 
 
-async def _taken(process: Process, key: str, suspects: dict[str, int]) -> Past:
+async def _taken(process: Process, key: str, suspects: dict[str, int]) -> PreviousRun:
     """Have a process take up a conversation; gives what it is told of the owner before."""
     await process.owning(key)
     past = await _marks(process).past(process.gained[key])

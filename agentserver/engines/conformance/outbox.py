@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agentserver.core.messages import Outside
+from agentserver.core.messages import OutsideMessage
 from agentserver.engines.conformance.sample import BrokenPromiseError, SampleConversation, Subject, hold, keep
 from agentserver.ports import ConflictError, RepeatedError
 
@@ -53,7 +53,7 @@ async def a_refused_commit_leaves_nothing(subject: Subject) -> None:
         await _refused(engine, sample.called(now.conversation, "fourth", "mine"), RepeatedError)
         hold(await _outbox(engine, first) == [], "what a refused commit would let go is not in the outbox")
         hold([event async for event in engine.told(first.conversation.id, "first")] == [], "and is not told")
-        assert isinstance(keyed.cause, Outside)
+        assert isinstance(keyed.cause, OutsideMessage)
         assert keyed.cause.key is not None
         found = await engine.receipt(first.conversation.id, keyed.cause.key.name)
         hold(found is None, "a refused commit leaves no receipt")

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Self
 from uuid import uuid4
 
 from agentserver.core.decide import approving, decisions
-from agentserver.core.messages import UNDECIDED, Outside
+from agentserver.core.messages import UNDECIDED, OutsideMessage
 from agentserver.core.receipts import refused_with
 from agentserver.core.state.approvals import ApprovalAnswer
 from agentserver.engines.conformance.sample import BrokenPromiseError, hold
-from agentserver.ports import Arrival, Fate, FencedError, Gained, RepeatedError
-from agentserver.ports.tasks import ended
+from agentserver.ports import Arrival, Fate, FencedError, GainedClaims, RepeatedError
+from agentserver.ports.tasks import cancel_and_wait
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -80,12 +80,12 @@ class Process:
     ) -> None:
         """Close the engine."""
         assert self._following is not None
-        await ended([self._following])
+        await cancel_and_wait([self._following])
         await self.engine.__aexit__(kind, error, trace)
 
     async def _follow(self) -> None:
         async for change in self.engine.changes():
-            if isinstance(change, Gained):
+            if isinstance(change, GainedClaims):
                 self.gained.update(dict.fromkeys(change.claims, change.previous))
             else:
                 for key in change.conversations:
@@ -143,7 +143,7 @@ class Process:
         try:
             yield decided
         finally:
-            await ended([task])
+            await cancel_and_wait([task])
 
     async def _decide(self, sample: SampleConversation, decided: list[Outcome]) -> None:
         async for arrival in self.engine.arrivals():
@@ -171,8 +171,8 @@ class Process:
             await self.engine.commit(claim, outcome)
             decided.append(outcome)
             return Fate()
-        hold(isinstance(content, Outside), "what was handed in comes as it was")
-        assert isinstance(content, Outside)
+        hold(isinstance(content, OutsideMessage), "what was handed in comes as it was")
+        assert isinstance(content, OutsideMessage)
         if content.request in now.requests:  # an owner before this one has decided, and its word was lost
             return Fate(request=content.request)
         outcome = decisions.receive(now, content, sample.rules, sample.moment())
@@ -193,7 +193,7 @@ class Process:
         try:
             yield hearing
         finally:
-            await ended([task])
+            await cancel_and_wait([task])
 
     @asynccontextmanager
     async def asked(self) -> AsyncIterator[set[str]]:
@@ -209,7 +209,7 @@ class Process:
         try:
             yield heard
         finally:
-            await ended([task])
+            await cancel_and_wait([task])
 
 
 class Hearing:
@@ -246,6 +246,6 @@ class Hearing:
         hold(plain == list(events), "what leaves elsewhere is read once, in order")
 
 
-def handed_in(conversation: Conversation, content: Outside | ApprovalAnswer) -> Arrival:
+def handed_in(conversation: Conversation, content: OutsideMessage | ApprovalAnswer) -> Arrival:
     """An arrival for a conversation, from an operator."""
     return Arrival(str(uuid4()), conversation.id, None, content)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agentserver.core.encoding.recorded import UnrecordedError
-from agentserver.core.records.details import Answered
+from agentserver.core.records.details import ApprovalGiven
 from agentserver.core.state.approvals import Answer
 from agentserver.engines.conformance.sample import (
     AskingGuard,
@@ -319,7 +319,7 @@ async def _is_told(engine: Engine, outcomes: list[Outcome], rules: Rules) -> Non
         "the records of a conversation are those that were committed, in order",
     )
     hold(list(found.records()) == then, "a record says all that it said: who, when, which message, why")
-    answered = [record.detail for record in found.records() if isinstance(record.detail, Answered)]
+    answered = [record.detail for record in found.records() if isinstance(record.detail, ApprovalGiven)]
     hold(
         [(each.by, each.answer) for each in answered] == [("somebody", Answer.ONCE)],
         "a record says what a person decided, and which person",

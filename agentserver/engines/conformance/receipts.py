@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agentserver.core.messages import Done, Outside, Reply
+from agentserver.core.messages import Done, OutsideMessage, Reply
 from agentserver.core.receipts import Receipt
 from agentserver.engines.conformance.sample import BrokenPromiseError, SampleConversation, Subject, hold, keep
 from agentserver.ports import RepeatedError
@@ -106,12 +106,12 @@ async def _told(engine: Engine, conversation: str) -> list[Reply | Done]:
 
 
 def _name(outcome: Outcome) -> str:
-    assert isinstance(outcome.cause, Outside)
+    assert isinstance(outcome.cause, OutsideMessage)
     assert outcome.cause.key is not None
     return outcome.cause.key.name
 
 
 def _given(outcome: Outcome) -> Receipt:
-    assert isinstance(outcome.cause, Outside)
+    assert isinstance(outcome.cause, OutsideMessage)
     assert outcome.cause.key is not None
     return Receipt(outcome.cause.request, outcome.cause.key.content)

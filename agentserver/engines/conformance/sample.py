@@ -14,26 +14,26 @@ from agentserver.contract import Code, HandlerResponse, TodoComplete, TodoUntil
 from agentserver.core import receipts
 from agentserver.core.blueprint import Blueprint, Limits, Listener
 from agentserver.core.decide import approving, charges, decisions, requeue
-from agentserver.core.decide.decisions import Accepted
+from agentserver.core.decide.decisions import AcceptedDelivery
 from agentserver.core.drafts.replies import normalise
 from agentserver.core.guard import NeedsApproval, Rules
 from agentserver.core.messages import (
-    Cancelling,
+    Cancellation,
     Drafts,
-    Failed,
-    Finished,
+    FinishedInvocation,
+    HandlerFailure,
+    HandlerReturn,
     Moment,
-    Outside,
-    Reserving,
-    Returned,
-    Settling,
+    OutsideMessage,
+    ReserveRequest,
+    SettleRequest,
 )
-from agentserver.core.state.approvals import Answer, ApprovalAnswer, Unasked
+from agentserver.core.state.approvals import Answer, ApprovalAnswer, NoAnswerReason
 from agentserver.core.state.budget import Room
 from agentserver.core.state.conversation import Conversation
 from agentserver.payload.codec import Codecs
 from agentserver.payload.xmlify import xmlify
-from agentserver.ports import Gained
+from agentserver.ports import GainedClaims
 from agentserver.spending import Amount
 from agentserver.wire.envelope import Bounds
 
@@ -89,8 +89,8 @@ def keep(engine: Engine, outcome: Outcome) -> Awaitable[None]:
 async def at_work(engine: Engine) -> list[str]:
     """The conversations that an engine gives to be taken up at the start."""
     first = await anext(engine.changes())
-    hold(isinstance(first, Gained), "the first change is what is to be taken up")
-    assert isinstance(first, Gained)
+    hold(isinstance(first, GainedClaims), "the first change is what is to be taken up")
+    assert isinstance(first, GainedClaims)
     hold(all(engine.held(key) == claim for key, claim in first.claims.items()), "what is gained is held")
     return list(first.claims)
 
@@ -142,14 +142,14 @@ class SampleConversation:
         """A new conversation."""
         return Conversation.opened(principal, self.moment())
 
-    def outside(self, request: str) -> Outside:
+    def outside(self, request: str) -> OutsideMessage:
         """A message from outside."""
-        return Outside(self.rules.codecs.of(Told).encode(Told(request)).encode(), request, "worker")
+        return OutsideMessage(self.rules.codecs.of(Told).encode(Told(request)).encode(), request, "worker")
 
-    def keyed(self, conversation: Conversation, request: str, own: str, to: str = "worker") -> Outside:
+    def keyed(self, conversation: Conversation, request: str, own: str, to: str = "worker") -> OutsideMessage:
         """The same of a message to which its sender gave an id."""
         data = self.rules.codecs.of(Told).encode(Told("the same each time")).encode()
-        return Outside(
+        return OutsideMessage(
             data, request, to, receipts.key(conversation.principal, conversation.id, own, data, to)
         )
 
@@ -165,18 +165,23 @@ class SampleConversation:
     def answered(self, conversation: Conversation, delivery: Delivery) -> Outcome:
         """The outcome of an invocation that answers: one delivery less."""
         accepted = decisions.accept(conversation, delivery, self.rules)
-        hold(isinstance(accepted, Accepted), "a committed delivery can be accepted")
+        hold(isinstance(accepted, AcceptedDelivery), "a committed delivery can be accepted")
         said = normalise(
             HandlerResponse.respond(Told("done")), self.rules.codecs, self.rules.bounds, Room(1, 1 << 20)
         )
         assert isinstance(said, Drafts)
-        result = Returned(said)
-        return decisions.conclude(conversation, Finished(delivery, None, result), self.rules, self.moment())
+        result = HandlerReturn(said)
+        return decisions.conclude(
+            conversation, FinishedInvocation(delivery, None, result), self.rules, self.moment()
+        )
 
     def failed(self, conversation: Conversation, delivery: Delivery) -> Outcome:
         """The outcome of an invocation that crashed."""
         return decisions.conclude(
-            conversation, Finished(delivery, None, Failed(Code.INTERNAL)), self.rules, self.moment()
+            conversation,
+            FinishedInvocation(delivery, None, HandlerFailure(Code.INTERNAL)),
+            self.rules,
+            self.moment(),
         )
 
     def approved(self, conversation: Conversation, approval: Approval) -> Outcome:
@@ -188,7 +193,7 @@ class SampleConversation:
 
     def denied(self, conversation: Conversation, approval: Approval) -> Outcome:
         """The outcome of a question that no person has answered in time."""
-        answered = ApprovalAnswer(approval.id, approval.digest, Answer.DENY, Unasked.LATE)
+        answered = ApprovalAnswer(approval.id, approval.digest, Answer.DENY, NoAnswerReason.LATE)
         outcome = approving.decide(conversation, answered, self.rules, self.moment())
         assert outcome is not None
         return outcome
@@ -197,13 +202,13 @@ class SampleConversation:
         self, conversation: Conversation, delivery: Delivery, what: str, cost: int | None
     ) -> list[Outcome]:
         """The outcomes of a charge of 100 tokens at most, and of what it has cost, where that is known."""
-        asked = Reserving(delivery, what, Amount(100))
+        asked = ReserveRequest(delivery, what, Amount(100))
         reserved = charges.reserve(conversation, asked, self.rules, self.moment())
         assert reserved is not None
         if cost is None:
             return [reserved]
         key = [*reserved.conversation.spending.open][-1]
-        done = Settling(delivery, key, Amount(cost))
+        done = SettleRequest(delivery, key, Amount(cost))
         settled = charges.settle(reserved.conversation, done, self.rules, self.moment())
         assert settled is not None
         return [reserved, settled]
@@ -214,7 +219,7 @@ class SampleConversation:
 
     def cancelled(self, conversation: Conversation, request: str) -> Outcome:
         """The outcome of cancelling a request."""
-        outcome = decisions.cancel(conversation, Cancelling(request), self.rules, self.moment())
+        outcome = decisions.cancel(conversation, Cancellation(request), self.rules, self.moment())
         assert outcome is not None
         return outcome
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agentserver.core.messages import LAST, UNDECIDED, EventPlace
-from agentserver.core.receipts import given
+from agentserver.core.receipts import issue_receipt
 from agentserver.engines.conformance.sample import SampleConversation, Subject, at_work, hold, keep
 from agentserver.ports import ConversationFound, ForgottenError
 
@@ -198,7 +198,7 @@ async def _outbox(engine: Engine, key: str) -> list[Reply | Done]:
 
 
 async def _receipt(engine: Engine, outcome: Outcome) -> None:
-    found = given(outcome)
+    found = issue_receipt(outcome)
     assert found is not None
     name, receipt = found
     hold(await engine.receipt(outcome.conversation.id, name) == receipt, "a receipt says what became of it")

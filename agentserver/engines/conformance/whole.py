@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING
 from agentserver.contract import Code, HandlerResponse, TodoComplete, TodoUntil
 from agentserver.core.blueprint import Blueprint, Limits, Listener
 from agentserver.core.decide import charges, decisions
-from agentserver.core.decide.decisions import Accepted
+from agentserver.core.decide.decisions import AcceptedDelivery
 from agentserver.core.drafts.replies import normalise
 from agentserver.core.guard import NeedsApproval, Rewrite, Rules
 from agentserver.core.messages import (
     Drafts,
     Effects,
-    Failed,
-    Finished,
+    FinishedInvocation,
+    HandlerFailure,
+    HandlerReturn,
     Moment,
-    Outside,
-    Reserving,
-    Returned,
-    Settling,
+    OutsideMessage,
+    ReserveRequest,
+    SettleRequest,
 )
 from agentserver.core.records.details import GuardNote
 from agentserver.core.state.budget import Room
@@ -142,7 +142,7 @@ class Office:
         found: list[Outcome] = []
         for number, to in enumerate(("boss", "worker")):
             data = self.rules.codecs.of(Told).encode(Told(TEXT)).encode()
-            outside = Outside(data, f"request {number}", to)
+            outside = OutsideMessage(data, f"request {number}", to)
             found.append(decisions.receive(conversation, outside, self.rules, self._moment()))
             conversation = found[-1].conversation
             waiting = deque(found[-1].ready)
@@ -161,12 +161,12 @@ class Office:
     def _charged(self, conversation: Conversation, delivery: Delivery) -> Iterator[Outcome]:
         """Two reservations, of which one is settled; the other never is."""
         for _ in range(2):
-            asked = Reserving(delivery, TEXT, Amount(7, 1 << 40))
+            asked = ReserveRequest(delivery, TEXT, Amount(7, 1 << 40))
             outcome = charges.reserve(conversation, asked, self.rules, self._moment())
             assert outcome is not None
             yield outcome
             conversation = outcome.conversation
-        settled = Settling(delivery, [*conversation.spending.open][-1], Amount(3))
+        settled = SettleRequest(delivery, [*conversation.spending.open][-1], Amount(3))
         outcome = charges.settle(conversation, settled, self.rules, self._moment())
         assert outcome is not None
         yield outcome
@@ -177,17 +177,17 @@ class Office:
 
     def _step(self, conversation: Conversation, delivery: Delivery) -> Outcome:
         accepted = decisions.accept(conversation, delivery, self.rules)
-        hold(isinstance(accepted, Accepted), "a committed delivery can be accepted")
-        assert isinstance(accepted, Accepted)
+        hold(isinstance(accepted, AcceptedDelivery), "a committed delivery can be accepted")
+        assert isinstance(accepted, AcceptedDelivery)
         self._calls[delivery.to] += 1
         said = self._said(delivery.to, self._calls[delivery.to])
-        finished = Finished(delivery, accepted.element, said)
+        finished = FinishedInvocation(delivery, accepted.element, said)
         return decisions.conclude(conversation, finished, self.rules, self._moment())
 
-    def _said(self, listener: str, call: int) -> Returned | Failed:
+    def _said(self, listener: str, call: int) -> HandlerReturn | HandlerFailure:
         """The answer of a listener to its first message, its second, and so on."""
         if (listener, call) == ("worker", 3):
-            return Failed(Code.INTERNAL)
+            return HandlerFailure(Code.INTERNAL)
         answer, secret = HandlerResponse.respond(Told("done")), HandlerResponse(Told(TEXT), "vault")
         watch = TodoUntil("Told", from_listener="worker", description=TEXT, count=3, hold=True)
         said = {
@@ -205,12 +205,14 @@ class Office:
             said.get((listener, call), []), TEXT.encode() if (listener, call) == _STORES else None
         )
 
-    def _returned(self, responses: list[HandlerResponse], stored: bytes | None) -> Returned:
+    def _returned(self, responses: list[HandlerResponse], stored: bytes | None) -> HandlerReturn:
         said = normalise(responses, self.rules.codecs, self.rules.bounds, Room(len(responses), 1 << 20))
         assert isinstance(said, Drafts)
         call = sum(self._calls.values())
         entries = tuple(b"%d %s" % (call, TEXT.encode()) for _ in range(call % 3))
-        return Returned(said, Effects({self._told: stored}, (), (LogChange(self._told, call % 2, entries),)))
+        return HandlerReturn(
+            said, Effects({self._told: stored}, (), (LogChange(self._told, call % 2, entries),))
+        )
 
 
 class CountingGuard:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agentserver.characters.printing import clean_line
-from agentserver.core.aside import REASON, last_words
-from agentserver.core.encoding.recorded import Aside
+from agentserver.core.aside import REASON, end_suspended
+from agentserver.core.encoding.recorded import SuspendedConversation
 from agentserver.core.messages import EventPlace, Reply
 from agentserver.engines.journal import events, seal
 from agentserver.engines.journal.connection import transaction
@@ -54,14 +54,14 @@ def told(connection: Connection) -> int:
     return int(events)
 
 
-def listed(connection: Connection) -> list[Aside]:
+def listed(connection: Connection) -> list[SuspendedConversation]:
     """The conversations that are aside, oldest first."""
     rows = connection.execute(
         "select c.id, c.principal, a.at, a.reason,"
         " (select count(*) from delivery d where d.conversation = c.number and d.state = 0)"
         " from aside a join conversation c on c.number = a.conversation where a.ended is null order by a.number"
     )
-    return [Aside(*row) for row in rows]
+    return [SuspendedConversation(*row) for row in rows]
 
 
 def put(
@@ -83,7 +83,7 @@ def put(
         if row is None:
             return ()
         number, principal, version = row
-        words = last_words(
+        words = end_suspended(
             conversation, principal, _requests(connection, number), _last(connection, number, version)
         )
         first = _next(connection) if draw is None else draw(len(words))

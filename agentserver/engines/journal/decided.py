@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agentserver.core.encoding import record_rows
-from agentserver.core.encoding.recorded import Charged, Charges, DecidedApproval, decided
+from agentserver.core.encoding.recorded import Charges, ChargeSum, DecidedApproval, read_decided_approval
 from agentserver.core.encoding.recording import KeptSettling, read_cause
 from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.core.messages import Moment
@@ -40,11 +40,11 @@ def answers(connection: Connection, most: int, principal: str | None) -> list[De
         answer = read_cause(cause)
         assert isinstance(answer, ApprovalAnswer)
         record = _record(connection, (number, key, at), records, {Event.APPROVED, Event.WITHDRAWN})
-        found.append(decided(key, whose, answer.approval, record))
+        found.append(read_decided_approval(key, whose, answer.approval, record))
     return found
 
 
-def charged(connection: Connection, since: float) -> tuple[Charged, ...]:
+def charged(connection: Connection, since: float) -> tuple[ChargeSum, ...]:
     """The charges of the steps since a time."""
     rows = connection.execute(
         "select c.number, c.id, c.principal, s.at, s.seed, s.cause, s.records from step s"  # noqa: S608 - our own text

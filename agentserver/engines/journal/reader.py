@@ -27,7 +27,7 @@ from agentserver.ports import ConversationFound
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from agentserver.core.encoding.recorded import Aside, Charged, DecidedApproval
+    from agentserver.core.encoding.recorded import ChargeSum, DecidedApproval, SuspendedConversation
     from agentserver.core.guard import CoreGuard
     from agentserver.core.messages import Done, EventPlace, Reply
     from agentserver.core.state.approvals import Approval, ApprovalAnswer
@@ -220,7 +220,7 @@ class Reader:
         """The last answers of people, the latest first. Raises UnreadableError."""
         return journal_decided.answers(self._connection, most, principal)
 
-    def charged(self, since: float = 0.0) -> tuple[Charged, ...]:
+    def charged(self, since: float = 0.0) -> tuple[ChargeSum, ...]:
         """The charges since a time. Raises UnreadableError."""
         return journal_decided.charged(self._connection, since)
 
@@ -257,7 +257,7 @@ class Reader:
             for *row, conversation, principal, reason, at, is_open in reversed(rows)
         ]
 
-    def aside(self) -> list[Aside]:
+    def aside(self) -> list[SuspendedConversation]:
         """The conversations that are set aside, oldest first."""
         return journal_aside.listed(self._connection)
 

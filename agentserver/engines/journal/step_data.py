@@ -9,12 +9,19 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from agentserver.core.decide.dismissal import Dismissed
+from agentserver.core.decide.dismissal import DismissedMessage
 from agentserver.core.encoding import changes, kept, record_rows, recording, snapshot
 from agentserver.core.encoding.recorded import given_up
 from agentserver.core.encoding.recording import Origin
-from agentserver.core.messages import Opening, Outside, Redriven, Reply, Requeued, TurnedAway
-from agentserver.core.receipts import given
+from agentserver.core.messages import (
+    ConversationOpening,
+    OutsideMessage,
+    RedrivenLetter,
+    Reply,
+    RequeuedLetter,
+    TurnedAway,
+)
+from agentserver.core.receipts import issue_receipt
 from agentserver.engines.journal.stored import row_delivery
 from agentserver.ports import EngineError, UnfitError
 
@@ -154,14 +161,14 @@ class StepMaker:
     def adopt(self, guards: Sequence[CoreGuard]) -> None:
         """Keep the memories of these guards from now on."""
         self._guards = tuple(guards)
-        self._dump = snapshot.dumping(self._guards)
+        self._dump = snapshot.memory_dumper(self._guards)
 
     def encode(self, outcome: Outcome) -> Encoded | EngineError:
         """The part of an outcome that does not depend on what is stored, or why it cannot be kept."""
         if outcome.moment is None:
             return UnfitError("an outcome that no step has decided cannot be kept")
         try:
-            cause, records = recording.dump(outcome), record_rows.dump_records(outcome)
+            cause, records = recording.dump_cause(outcome), record_rows.dump_records(outcome)
             changed = self._changes(outcome)
         except (TypeError, ValueError) as error:
             return UnfitError(f"an outcome that cannot be written: {error}")
@@ -170,7 +177,7 @@ class StepMaker:
     def _changes(self, outcome: Outcome) -> Changes | None:
         if outcome.since is None or outcome.conversation.closed:
             return None
-        return changes.between(outcome.since, outcome.conversation, self._dump)
+        return changes.diff(outcome.since, outcome.conversation, self._dump)
 
     def step(self, encoded: Encoded) -> StepData:
         """The step of an outcome, if what is known to be stored is. Raises TypeError and ValueError."""
@@ -193,10 +200,10 @@ class StepMaker:
             _receipt(outcome),
             outcome.done,
             given_up(outcome) if outcome.done is not None else None,
-            () if isinstance(cause, Requeued) else [*map(row_delivery, outcome.added)],
+            () if isinstance(cause, RequeuedLetter) else [*map(row_delivery, outcome.added)],
             [one.id for one in outcome.dropped],
-            row_delivery(cause.delivery) if isinstance(cause, Requeued) else None,
-            (cause.delivery.conversation, cause.delivery.id) if isinstance(cause, Redriven) else None,
+            row_delivery(cause.delivery) if isinstance(cause, RequeuedLetter) else None,
+            (cause.delivery.conversation, cause.delivery.id) if isinstance(cause, RedrivenLetter) else None,
             [*map(_event, outcome.replies)],
             *self._state(encoded),
         )
@@ -205,7 +212,7 @@ class StepMaker:
         after, changed = encoded.outcome.conversation, encoded.changes
         known = None if changed is None else self._stored(encoded.outcome)
         if changed is None or known is None:
-            everything = snapshot.by_owner(snapshot.lasting(after, self._guards))
+            everything = snapshot.by_owner(snapshot.durable_values(after, self._guards))
             state = b"" if after.closed else snapshot.state(after)
             return b"", state, True, everything, {}
         made, values, entries = changed
@@ -245,7 +252,7 @@ class StepMaker:
 
 
 def _receipt(outcome: Outcome) -> GivenReceipt | None:
-    found = given(outcome)
+    found = issue_receipt(outcome)
     return None if found is None else GivenReceipt(found[0], found[1].content, found[1].request)
 
 
@@ -257,4 +264,4 @@ def _event(event: Reply | Done) -> LeavingEvent:
 
 def from_outside(outcome: Outcome) -> bool:
     """True when an outcome takes something from outside, which is refused when nothing new can be kept."""
-    return isinstance(outcome.cause, Opening | Outside | TurnedAway | Dismissed)
+    return isinstance(outcome.cause, ConversationOpening | OutsideMessage | TurnedAway | DismissedMessage)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from itertools import takewhile
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from agentserver.core.aside import last_words
-from agentserver.core.messages import EventPlace, Finished
-from agentserver.core.receipts import given
+from agentserver.core.aside import end_suspended
+from agentserver.core.messages import EventPlace, FinishedInvocation
+from agentserver.core.receipts import issue_receipt
 from agentserver.core.state.elapsed import STEADY, Calendar
 from agentserver.engines.memory.events import EACH, LeftEvents
 from agentserver.engines.memory.record import MemoryReader, MemoryRecord
@@ -70,7 +70,7 @@ class MemoryEngine(SinglePartition):
         if (0 if before is None else before.version) != outcome.before or claim != self._mine:
             raise self.fenced(claim) or ConflictError(after.id)
         step = None if self._record is None else self._record.encoded(outcome)
-        if type(outcome.cause) is not Finished:  # as of most steps; no receipt is given for one
+        if type(outcome.cause) is not FinishedInvocation:  # as of most steps; no receipt is given for one
             self._keep_receipt(outcome)
         if self._record is not None and step is not None:
             self._record.keep(outcome, step)
@@ -109,7 +109,7 @@ class MemoryEngine(SinglePartition):
             del self._claimed[forgotten]
 
     def _keep_receipt(self, outcome: Outcome) -> None:
-        found = given(outcome)
+        found = issue_receipt(outcome)
         if found is None:
             return
         name, receipt = found
@@ -136,7 +136,7 @@ class MemoryEngine(SinglePartition):
         gone = self._kept.pop(conversation, None)
         if gone is None:
             return ()
-        events = last_words(conversation, gone.principal, gone.requests, EventPlace(gone.version + 1, -1))
+        events = end_suspended(conversation, gone.principal, gone.requests, EventPlace(gone.version + 1, -1))
         self._left.waiting.setdefault(conversation, {}).update({event.place: event for event in events})
         self._end(gone)
         return events

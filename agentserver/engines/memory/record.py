@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.core.encoding import record_rows, recording
 from agentserver.core.encoding.recorded import (
-    Charged,
     Charges,
+    ChargeSum,
     DeadLetter,
     DecidedApproval,
     RecordedConversation,
     RecordedStep,
     Summary,
     UnrecordedError,
-    decided,
     given_up,
+    read_decided_approval,
 )
 from agentserver.core.encoding.recording import Origin
-from agentserver.core.messages import Redriven, Requeued, Reserving, Settling
+from agentserver.core.messages import RedrivenLetter, RequeuedLetter, ReserveRequest, SettleRequest
 from agentserver.core.records.audit import Event
 from agentserver.core.state.approvals import ApprovalAnswer
 from agentserver.ports import UnfitError
@@ -31,7 +31,7 @@ from agentserver.ports import UnfitError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sized
 
-    from agentserver.core.encoding.recorded import Aside
+    from agentserver.core.encoding.recorded import SuspendedConversation
     from agentserver.core.messages import Delivery
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.approvals import Approval
@@ -56,14 +56,14 @@ class MemoryRecord:
         """A step as it is recorded. Raises UnfitError, and nothing is recorded then."""
         if outcome.moment is None:
             raise UnfitError("an outcome that no step has decided cannot be kept")
-        again = outcome.cause.delivery if isinstance(outcome.cause, Requeued | Redriven) else None
+        again = outcome.cause.delivery if isinstance(outcome.cause, RequeuedLetter | RedrivenLetter) else None
         if again is not None and again.id not in self._dead:
             raise UnfitError("what is no dead letter cannot be queued again")
         try:
-            cause, records = recording.dump(outcome), record_rows.dump_records(outcome)
+            cause, records = recording.dump_cause(outcome), record_rows.dump_records(outcome)
         except (TypeError, ValueError) as error:
             raise UnfitError(f"an outcome that cannot be written: {error}") from error
-        added = () if isinstance(outcome.cause, Requeued) else outcome.added
+        added = () if isinstance(outcome.cause, RequeuedLetter) else outcome.added
         version = outcome.conversation.version
         return RecordedStep(version, outcome.moment, cause, records, added, tuple(outcome.replies))
 
@@ -73,7 +73,7 @@ class MemoryRecord:
         self._steps.setdefault(after.id, []).append(step)
         self._latest[after.id] = after._replace(touched=float(after.touched))
         deliveries.update({delivery.id: delivery for delivery in step.added})
-        if isinstance(outcome.cause, Requeued | Redriven):
+        if isinstance(outcome.cause, RequeuedLetter | RedrivenLetter):
             del self._dead[outcome.cause.delivery.id]
         self._note(outcome)
         reason = given_up(outcome)
@@ -86,25 +86,25 @@ class MemoryRecord:
     def _note(self, outcome: Outcome) -> None:
         """Record what a person has decided, and what was charged."""
         after, cause = outcome.conversation, outcome.cause
-        if isinstance(cause, Reserving | Settling):
+        if isinstance(cause, ReserveRequest | SettleRequest):
             self._priced.append(outcome)
         elif isinstance(cause, ApprovalAnswer):
             record = next(one for one in outcome.records if one.event in {Event.APPROVED, Event.WITHDRAWN})
-            self._decided.append(decided(after.id, after.principal, cause.approval, record))
+            self._decided.append(read_decided_approval(after.id, after.principal, cause.approval, record))
 
     def decided(self, most: int, principal: str | None) -> list[DecidedApproval]:
         """The last decisions of people, the latest first."""
         found = (one for one in reversed(self._decided) if principal in {None, one.principal})
         return list(islice(found, most))
 
-    def charged(self, since: float) -> tuple[Charged, ...]:
+    def charged(self, since: float) -> tuple[ChargeSum, ...]:
         """The charges since a time."""
         charges = Charges()
         for outcome in self._priced:
             principal, cause = outcome.conversation.principal, outcome.cause
             if outcome.moment is None or outcome.moment.now < since:
                 continue
-            if isinstance(cause, Settling):
+            if isinstance(cause, SettleRequest):
                 charges.settle(principal, cause.reservation, cause.cost)
             else:
                 charges.reserve(principal, outcome.moment, outcome.records[0])
@@ -187,7 +187,7 @@ class MemoryReader(NamedTuple):
         """The last decisions of people, the latest first."""
         return [] if self.record is None else self.record.decided(most, principal)
 
-    def charged(self, since: float = 0.0) -> tuple[Charged, ...]:
+    def charged(self, since: float = 0.0) -> tuple[ChargeSum, ...]:
         """The charges since a time."""
         return () if self.record is None else self.record.charged(since)
 
@@ -205,7 +205,7 @@ class MemoryReader(NamedTuple):
         """The dead letters, oldest first; of more than ``most`` the latest."""
         return [] if self.record is None else self.record.dead(most, prefix)
 
-    def aside(self) -> tuple[Aside, ...]:
+    def aside(self) -> tuple[SuspendedConversation, ...]:
         """None: what is set aside is gone."""
         return ()
 

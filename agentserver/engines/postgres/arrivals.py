@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.core.encoding.codecs import derive_kept
-from agentserver.core.messages import Cancelling, Closing, Done, EventPlace, Outside, Reply, Requeued
+from agentserver.core.messages import (
+    Cancellation,
+    ConversationClosing,
+    Done,
+    EventPlace,
+    OutsideMessage,
+    Reply,
+    RequeuedLetter,
+)
 from agentserver.core.state.approvals import ApprovalAnswer
 from agentserver.ports import Arrival, Fate
 
@@ -48,8 +56,8 @@ class Tail(NamedTuple):
 
 
 _ARRIVING: Final = {
-    "Arriving": Outside | Cancelling | Closing | ApprovalAnswer | Requeued,
-    "Requeued": Requeued,
+    "Arriving": OutsideMessage | Cancellation | ConversationClosing | ApprovalAnswer | RequeuedLetter,
+    "RequeuedLetter": RequeuedLetter,
 }
 _ARRIVALS: Final[ValueCodec[KeptArrival]] = derive_kept(KeptArrival, _ARRIVING)
 _FATES: Final[ValueCodec[Fate]] = derive_kept(Fate)

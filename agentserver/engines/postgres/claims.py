@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from agentserver.engines.postgres.connection import DRIVER, AwayError, refused
 from agentserver.engines.postgres.hints import EVERYBODY, Topic
-from agentserver.ports import Claim, EngineError, Gained, Lost
+from agentserver.ports import Claim, EngineError, GainedClaims, LostClaims
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection
@@ -90,7 +90,7 @@ class Claims:
     ) -> None:
         self._link, self._lease, self._hints, self._forget = link, lease, hints, forget
         self._held: dict[str, Claim] = {}
-        self._changes: asyncio.Queue[Gained | Lost | None] = asyncio.Queue()
+        self._changes: asyncio.Queue[GainedClaims | LostClaims | None] = asyncio.Queue()
         self._claiming = asyncio.Lock()
         self._unsure_until = 0.0
         self._over = False
@@ -161,7 +161,7 @@ class Claims:
 
     # What comes and goes
 
-    async def changes(self) -> AsyncIterator[Gained | Lost]:
+    async def changes(self) -> AsyncIterator[GainedClaims | LostClaims]:
         """Give every change. The first is what was left over when this process began, up to a bound."""
         while (change := await self._changes.get()) is not None:
             yield change
@@ -169,7 +169,7 @@ class Claims:
     async def begin_taking(self) -> None:
         """Take over a first share of what is left over, so that ``changes`` gives something at once."""
         if not await self.take():
-            self._changes.put_nowait(Gained({}))
+            self._changes.put_nowait(GainedClaims({}))
 
     async def take_over(self) -> None:
         """Take over what servers that are gone have left, for ever."""
@@ -198,7 +198,7 @@ class Claims:
             if self._hold(conversation, Claim(owner, epoch)) is not None:
                 gained[previous][conversation] = Claim(owner, epoch)
         for previous, claims in gained.items():
-            self._changes.put_nowait(Gained(claims, previous))
+            self._changes.put_nowait(GainedClaims(claims, previous))
         return len(rows)
 
     def lose(self, conversation: str, claim: Claim) -> None:
@@ -221,7 +221,7 @@ class Claims:
             del self._held[conversation]
         self._forget(conversations)
         if conversations:
-            self._changes.put_nowait(Lost(frozenset(conversations)))
+            self._changes.put_nowait(LostClaims(frozenset(conversations)))
 
     async def release(self, conversations: Collection[str]) -> None:
         """Give back conversations at rest. Those with unread arrivals stay."""

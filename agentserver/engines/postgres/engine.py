@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from agentserver.core.state.conversation import Conversation
     from agentserver.engines.journal.stored import RowCache
     from agentserver.engines.postgres.options import PostgresOptions
-    from agentserver.ports import Answers, Arrival, Claim, Fate, Gained, Lost, News
+    from agentserver.ports import Answers, Arrival, Claim, Fate, GainedClaims, LostClaims, News
 
 logger = logging.getLogger("agentserver.journal")
 
@@ -234,7 +234,7 @@ class PostgresEngine(DatabaseReads):
         """Claim a conversation that begins here."""
         return self._claims.begin(conversation)
 
-    def changes(self) -> AsyncIterator[Gained | Lost]:
+    def changes(self) -> AsyncIterator[GainedClaims | LostClaims]:
         """Give the conversations that this process gains and loses."""
         return self._claims.changes()
 

@@ -11,7 +11,7 @@ import logging
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agentserver.core.messages import LAST, Cancelling, EventPlace, Outside, Reply
+from agentserver.core.messages import LAST, Cancellation, EventPlace, OutsideMessage, Reply
 from agentserver.engines.postgres import arrivals as form
 from agentserver.engines.postgres.claims import FREE
 from agentserver.engines.postgres.connection import DRIVER, AwayError, Trouble, classify, refused
@@ -291,7 +291,7 @@ class Inbox:
 
     def _note_asker(self, arrival: Arrival, asker: int) -> None:
         """Remember the server that waits for what leaves for a request."""
-        if isinstance(arrival.content, Outside | Cancelling):
+        if isinstance(arrival.content, OutsideMessage | Cancellation):
             askers = self._askers[arrival.conversation]
             askers[arrival.content.request] = asker
             if len(askers) > ASKED:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from agentserver.engines.postgres.connection import DRIVER
-from agentserver.ports import NO_PAST, EngineError, Past
+from agentserver.ports import NO_PREVIOUS_RUN, EngineError, PreviousRun
 from agentserver.supervision import run_errand
 
 if TYPE_CHECKING:
@@ -67,24 +67,24 @@ class ServerMarks:
         self._acquitting: asyncio.Task[None] | None = None
         self._slot = 0
 
-    async def past(self, previous: int) -> Past:
+    async def past(self, previous: int) -> PreviousRun:
         """The end of an incarnation: what it marked, or else everything that was queued under it."""
         if not previous:
-            return NO_PAST
+            return NO_PREVIOUS_RUN
         try:
             servers = await self._link.fetch(_SERVER, previous)
             suspects = await self._link.fetch(_SUSPECTS, previous)
             queued = await self._link.fetch(_QUEUED, self._lease.incarnation)
         except (EngineError, *DRIVER) as error:
             logger.warning("the end of server number %d cannot be read: %s", previous, error)
-            return NO_PAST
+            return NO_PREVIOUS_RUN
         ends = {key: number for key, number, _ in suspects}
         alone = frozenset(key for key, _, marked in suspects if marked)
         blameless, held = (servers[0]["blameless"], servers[0]["held"]) if servers else (False, "")
         if blameless:
-            return Past(frozenset(), "", ends)
+            return PreviousRun(frozenset(), "", ends)
         running = alone or frozenset({SEVERAL, *(key for (key,) in queued)})
-        return Past(running, held, ends)
+        return PreviousRun(running, held, ends)
 
     async def begin(self, suspects: Mapping[str, int], calls: int) -> None:  # noqa: ARG002 - a port's signature
         """Keep suspects with their ends. Where they cannot be kept, they are only forgotten by the next owner."""

@@ -11,7 +11,7 @@ import math
 from bisect import bisect, insort
 from typing import TYPE_CHECKING
 
-from agentserver.core.receipts import given
+from agentserver.core.receipts import issue_receipt
 from agentserver.engines.journal.rows import Rows
 from agentserver.engines.journal.step_rows import StepRows
 from agentserver.engines.postgres.batch import Prepared
@@ -72,7 +72,7 @@ class ClaimedRows:
         self._found.pop(step.conversation, None)
         (row,) = rows.steps
         (number,) = rows.states
-        receipt = given(encoded.outcome)
+        receipt = issue_receipt(encoded.outcome)
         name = None if receipt is None else receipt[0]
         key = step.conversation, claim, step.before
         return Prepared(*key, number, row[0], row[-1], name, rows.fold())  # type: ignore[arg-type]

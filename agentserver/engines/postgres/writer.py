@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from agentserver.core.encoding.snapshot import UnreadableError
-from agentserver.core.messages import Redriven, Requeued
+from agentserver.core.messages import RedrivenLetter, RequeuedLetter
 from agentserver.core.receipts import Receipt
 from agentserver.engines.journal.rows import Left, make_gone_test
 from agentserver.engines.journal.step_data import StepMaker, from_outside
@@ -261,7 +261,7 @@ class Writer:
                 if one.encoded.outcome.before and not self._rows.knows(one.conversation, one.claim):
                     kept = await self._read(partial(self._find, one.conversation))
                     self._rows.learn(one.conversation, one.claim, kept)
-                if isinstance(cause, Requeued | Redriven):
+                if isinstance(cause, RequeuedLetter | RedrivenLetter):
                     await self._learn_letter(one, cause)
             except UnreadableError as error:
                 self._fail(one, DamagedError(str(error)))
@@ -271,9 +271,9 @@ class Writer:
     def _find(self, conversation: str) -> RowCache | None:
         return find_rows(self._ties.thread.connection, conversation)
 
-    async def _learn_letter(self, one: Waiting, cause: Requeued | Redriven) -> None:
+    async def _learn_letter(self, one: Waiting, cause: RequeuedLetter | RedrivenLetter) -> None:
         letter = cause.delivery
-        key = letter.conversation if isinstance(cause, Redriven) else one.conversation
+        key = letter.conversation if isinstance(cause, RedrivenLetter) else one.conversation
         row = await self._read(lambda: find_dead_row(self._ties.thread.connection, key, letter.id))
         if row is None:
             raise UnfitError("only a dead letter can be queued again")

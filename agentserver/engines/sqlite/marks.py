@@ -17,7 +17,7 @@ import stat
 import struct
 from typing import TYPE_CHECKING, Final
 
-from agentserver.ports import NO_PAST, Past
+from agentserver.ports import NO_PREVIOUS_RUN, PreviousRun
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,14 +51,14 @@ class MarkFile:
     def __init__(self, journal: Path) -> None:
         self._path = journal.with_name(f"{journal.name}.marks")
         self._map: mmap.mmap | None = None
-        self._past: Past | None = None
+        self._past: PreviousRun | None = None
         self._begun = False
         self._suspects: dict[str, int] = {}
         self._first = 0
         self._free: list[int] = []
         self._entered: set[int] = set()
 
-    async def past(self, previous: int) -> Past:  # noqa: ARG002 - a port's signature
+    async def past(self, previous: int) -> PreviousRun:  # noqa: ARG002 - a port's signature
         """The marks of the last server. After ``begin`` it is asked for another pump."""
         if self._begun:
             self._unmap()
@@ -66,7 +66,7 @@ class MarkFile:
             try:
                 self._past = read(await asyncio.to_thread(_content, self._path))
             except OSError:
-                self._past = NO_PAST
+                self._past = NO_PREVIOUS_RUN
         return self._past
 
     async def begin(self, suspects: Mapping[str, int], calls: int) -> None:
@@ -168,22 +168,22 @@ def blank(suspects: Mapping[str, int], calls: int) -> bytes:
     return HEADER.pack(MAGIC, len(suspects), calls, 0, NONE) + slots + NONE * calls
 
 
-def read(data: bytes) -> Past:
+def read(data: bytes) -> PreviousRun:
     """The content of a file; NO_PAST when it is torn, foreign or of another version. Never raises."""
     if len(data) < HEADER.size:
-        return NO_PAST
+        return NO_PREVIOUS_RUN
     magic, suspects, calls, ours, held = HEADER.unpack_from(data)
     if (
         magic != MAGIC
         or max(suspects, calls) > MOST
         or len(data) != HEADER.size + SLOT.size * (suspects + calls)
     ):
-        return NO_PAST
+        return NO_PREVIOUS_RUN
     slots = [(_key(key), ends) for key, ends in SLOT.iter_unpack(data[HEADER.size :])]
     ends = {key: number for key, number in slots[:suspects] if key}
     if ours:
-        return Past(frozenset(), "", ends)
-    return Past(frozenset(key for key, _ in slots[suspects:] if key), _key(held), ends)
+        return PreviousRun(frozenset(), "", ends)
+    return PreviousRun(frozenset(key for key, _ in slots[suspects:] if key), _key(held), ends)
 
 
 def _key(field: bytes) -> str:

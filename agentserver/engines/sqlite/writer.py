@@ -12,7 +12,7 @@ import sqlite3
 from functools import partial
 from typing import TYPE_CHECKING
 
-from agentserver.core.receipts import given
+from agentserver.core.receipts import issue_receipt
 from agentserver.engines.journal import aside
 from agentserver.engines.journal.rows import LEFT, Left, Rows
 from agentserver.engines.journal.step_data import Encoded, StepMaker, from_outside
@@ -186,7 +186,7 @@ class Writer:
     def _prepare(self, encoded: Encoded, rows: Rows) -> EngineError | None:
         """Add an outcome's rows, or say why it cannot be kept. Nothing of it is added then."""
         outcome = encoded.outcome
-        receipt = given(outcome)
+        receipt = issue_receipt(outcome)
         name = None if receipt is None else receipt[0]
         objection = self._rows.objection(outcome.conversation.id, outcome.before, name, rows)
         if objection is not None:

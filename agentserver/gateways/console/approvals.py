@@ -182,7 +182,9 @@ class Approvals:
             pages = format_amount(len(unseen), "page")
             return f"{pages} of it {were} not shown: /approvals {key} {page} shows the next"
         conversation = self._host.conversation(approval.delivery.conversation)
-        return "" if conversation is None else approving.barred(conversation, self._by, self._host.rules)
+        return (
+            "" if conversation is None else approving.bar_approver(conversation, self._by, self._host.rules)
+        )
 
     async def answer(self, words: str, answer: Answer, *, unnamed: bool = False) -> str:
         """Answer an approval; returns the mistake in the command.

@@ -36,7 +36,7 @@ from agentserver.gateways.http.parts import (
     unknown,
 )
 from agentserver.gateways.http.streams import EventStream, OverSocket, ServerSent
-from agentserver.ports import Ended, EngineError, OtherMessageError, Submitted, Unkept
+from agentserver.ports import EngineError, OtherMessageError, RejectReason, SubmitResult, WatchStop
 from agentserver.trace.traceparent import link_requests
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class ConversationRoutes:
             raise unknown() from None
         except OtherMessageError:
             raise ProblemAnswer(422, "Another message was sent under this Idempotency-Key.") from None
-        if isinstance(submitted.code, Unkept):
+        if isinstance(submitted.code, RejectReason):
             raise not_stored(submitted.code)
         found = await _find_answer(server, who, key, submitted) if submitted.again else None
         if found is None and (wanted.wait or submitted.code is not None):
@@ -138,7 +138,7 @@ class ConversationRoutes:
         return _answer(found, submitted, key, wanted, server)
 
     async def _first(
-        self, request: Request, who: Caller, submitted: Submitted, wait: float
+        self, request: Request, who: Caller, submitted: SubmitResult, wait: float
     ) -> Reply | Done | None:
         """Wait for the first event of a request; None if it does not come in time, or no wait is allowed."""
         if not self.holding.room(who):
@@ -220,7 +220,7 @@ class ConversationRoutes:
 
 
 async def _find_answer(
-    server: DoorHost, who: Caller, conversation: str, submitted: Submitted
+    server: DoorHost, who: Caller, conversation: str, submitted: SubmitResult
 ) -> Reply | Done | None:
     """Find the first answer to an earlier message; None before it has one."""
     with suppress(EngineError, LookupError):
@@ -231,7 +231,7 @@ async def _find_answer(
 async def _first_of(events: AsyncIterator[Item], request: str) -> Reply | Done | None:
     """Wait for the first reply of a request, or its end; None if the events end."""
     async for event in events:
-        if isinstance(event, Ended):
+        if isinstance(event, WatchStop):
             return None
         if not isinstance(event, Progress) and event.request == request:
             return event
@@ -303,7 +303,7 @@ def _json(found: Mapping[str, Any], status: int = 200, headers: Mapping[str, str
     return Response(forms.dump_json(found), status, headers, media_type=forms.JSON)
 
 
-def _accept(conversation: str, submitted: Submitted, server: DoorHost) -> Response:
+def _accept(conversation: str, submitted: SubmitResult, server: DoorHost) -> Response:
     place = forms.place_id(submitted.after)
     headers = {
         "location": f"/v1/conversations/{conversation}/events?after={place}",
@@ -315,7 +315,7 @@ def _accept(conversation: str, submitted: Submitted, server: DoorHost) -> Respon
     return _json(found, 202, headers)
 
 
-def _list_waiting(conversation: str, submitted: Submitted, server: DoorHost) -> list[Approval]:
+def _list_waiting(conversation: str, submitted: SubmitResult, server: DoorHost) -> list[Approval]:
     """Find the messages of a request that wait for a person."""
     state = server.conversation(conversation)
     asked = () if state is None else state.approvals()
@@ -324,7 +324,7 @@ def _list_waiting(conversation: str, submitted: Submitted, server: DoorHost) -> 
 
 def _answer(
     found: Reply | Done | None,
-    submitted: Submitted,
+    submitted: SubmitResult,
     conversation: str,
     wanted: _SendOptions,
     server: DoorHost,
@@ -346,7 +346,7 @@ def _answer(
             return _json(value, headers=told)
 
 
-def _headers(submitted: Submitted, event: Reply | Done | None = None) -> Mapping[str, str]:
+def _headers(submitted: SubmitResult, event: Reply | Done | None = None) -> Mapping[str, str]:
     """Build the headers of the answer to a message."""
     told = {
         "agentserver-request": submitted.request,

@@ -128,7 +128,7 @@ async def answer(request: Request) -> Response:
     digest, said = _decision(read_json(await request.body(), JsonLimits(values=10)))
     one = _find_approval(request)
     conversation = server.conversation(one.delivery.conversation)
-    barred = "" if conversation is None else approving.barred(conversation, who.name, server.rules)
+    barred = "" if conversation is None else approving.bar_approver(conversation, who.name, server.rules)
     if barred and said is not Answer.DENY:
         raise ProblemAnswer(403, f"{barred}.")
     if not await server.answer(one.delivery.conversation, ApprovalAnswer(one.id, digest, said, who.name)):

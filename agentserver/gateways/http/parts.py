@@ -13,9 +13,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar, cast
 
 from agentserver.contract import Code
-from agentserver.core.refusals import WORDINGS
+from agentserver.core.refusals import ERROR_WORDINGS
 from agentserver.gateways.principals import Role
-from agentserver.ports import Ingress, Unkept, UnkeptError
+from agentserver.ports import Ingress, RejectReason, UnkeptError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -84,7 +84,7 @@ class ProblemAnswer(Exception):  # noqa: N818 - an answer, and no mistake of any
 
 def by_code(code: Code, detail: str = "", *, retry: bool | None = None, **more: Any) -> ProblemAnswer:
     """Build the answer for a code, with the text of its SystemError or the given one."""
-    wording = WORDINGS[code]
+    wording = ERROR_WORDINGS[code]
     again = wording.retry_allowed if retry is None else retry
     headers = {"retry-after": AGAIN} if code is Code.BUSY else {}
     return ProblemAnswer(
@@ -146,14 +146,14 @@ def connections_crowded() -> ProblemAnswer:
     return ProblemAnswer(503, told, {"retry-after": AGAIN, "connection": "close"})
 
 
-def not_stored(why: Unkept) -> ProblemAnswer:
+def not_stored(why: RejectReason) -> ProblemAnswer:
     """Build the answer for a message that was not stored."""
     match why:
-        case Unkept.STOPPING:
+        case RejectReason.STOPPING:
             return server_stopping()
-        case Unkept.OVER:
+        case RejectReason.OVER:
             return conversation_closed()
-        case Unkept.UNKEPT:
+        case RejectReason.UNKEPT:
             return unavailable()
 
 

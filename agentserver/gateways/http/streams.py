@@ -19,7 +19,7 @@ from agentserver.foreign_json.reading import JsonLimits
 from agentserver.gateways.http import forms
 from agentserver.gateways.http.connections import STOPPING
 from agentserver.payload.json.values import JsonRefusal, read_json
-from agentserver.ports import Ended
+from agentserver.ports import WatchStop
 from agentserver.supervision import Ending, start_errand
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from agentserver.gateways.http.connections import HeldConnection, HeldConnections
     from agentserver.gateways.principals import Caller
 
-    Item: TypeAlias = Reply | Done | Progress | Ended
+    Item: TypeAlias = Reply | Done | Progress | WatchStop
     Shown: TypeAlias = Callable[[Reply | Done | Progress], Mapping[str, Any]]
 
 BEAT: Final = b": \n\n"
@@ -113,7 +113,7 @@ class EventStream:
     ) -> None:
         async with aclosing(found) as events:  # type: ignore[type-var]
             async for item in events:
-                if isinstance(item, Ended):
+                if isinstance(item, WatchStop):
                     self.why, self.after = str(item.reason), item.after
                     return
                 await say(self.shown(item))

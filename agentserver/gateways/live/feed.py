@@ -13,7 +13,7 @@ import anyio
 from agentserver.core.records.audit import Event
 from agentserver.gateways.live import views
 from agentserver.payload.names import local
-from agentserver.ports import Lagged, UnkeptError
+from agentserver.ports import RecordGap, UnkeptError
 from agentserver.supervision import Ending, start_errand
 from agentserver.trace.redact import redact_records
 
@@ -41,7 +41,7 @@ class LiveHost(Protocol):
         """Current rules of the decisions."""
         ...
 
-    def records(self) -> AsyncIterator[tuple[AuditRecord, ...] | Lagged]:
+    def records(self) -> AsyncIterator[tuple[AuditRecord, ...] | RecordGap]:
         """Iterate over the records of each committed step, until the server stops, with a count of missed ones."""
         ...
 
@@ -227,7 +227,7 @@ class Feed:
     async def _read(self) -> None:
         with suppress(UnkeptError):  # the server stops
             async for step in self._host.records():
-                if isinstance(step, Lagged):
+                if isinstance(step, RecordGap):
                     self._news.miss(step.missed)
                 else:
                     self._news.add(step)

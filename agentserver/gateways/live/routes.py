@@ -301,7 +301,9 @@ class LiveView:
         told = {
             **self._describe_approval(one, caller),
             **views.question(one, rules.codecs, self._redaction(caller), known, whole=not caller.redacted),
-            "barred": "" if conversation is None else approving.barred(conversation, caller.name, rules),
+            "barred": ""
+            if conversation is None
+            else approving.bar_approver(conversation, caller.name, rules),
             "digest": one.digest if caller.decides else "",
         }
         return self._respond(told)
@@ -321,7 +323,7 @@ class LiveView:
             return _refuse(400, "it wants an answer and the digest that was shown")
         conversation = self._host.conversation(one.delivery.conversation)
         if conversation is not None and said != Answer.DENY:
-            barred = approving.barred(conversation, caller.name, self._host.rules)
+            barred = approving.bar_approver(conversation, caller.name, self._host.rules)
             if barred:
                 return _refuse(403, barred)
         answered = ApprovalAnswer(one.id, digest, Answer(said), caller.name)

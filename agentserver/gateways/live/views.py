@@ -15,13 +15,13 @@ from agentserver.characters.printing import escape_unseen
 from agentserver.contract import Code
 from agentserver.core.records.audit import AuditRecord, Event
 from agentserver.core.records.details import (
-    Answered,
+    ApprovalGiven,
     Charge,
     Grounds,
     GuardAsks,
     GuardQuestions,
     KeptText,
-    Unanswered,
+    NoAnswer,
 )
 from agentserver.core.records.wording import WORDING
 from agentserver.findings import PHRASES, Findings
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from agentserver.core.blueprint import Blueprint
-    from agentserver.core.encoding.recorded import Charged, DeadLetter, Summary
+    from agentserver.core.encoding.recorded import ChargeSum, DeadLetter, Summary
     from agentserver.core.messages import Question
     from agentserver.core.records.details import Detail
     from agentserver.core.state.approvals import Approval
@@ -107,7 +107,7 @@ def list_decisions(reader: EngineReader, most: int = MOST) -> list[dict[str, Any
             "conversation": one.conversation,
             "granted": one.granted,
             "answer": escape_unseen(
-                WORDING.first(Unanswered(one.why) if one.why else Answered(one.by, one.answer))[:NAME]
+                WORDING.first(NoAnswer(one.why) if one.why else ApprovalGiven(one.by, one.answer))[:NAME]
             ),
             "by": escape_unseen(one.by[:NAME]),
         }
@@ -147,7 +147,7 @@ def _sum(costs: Iterable[Amount]) -> dict[str, int]:
     return {"tokens": total.tokens, "money": total.money}
 
 
-def _sort_charges(found: Iterable[tuple[str, Charged]]) -> list[dict[str, Any]]:
+def _sort_charges(found: Iterable[tuple[str, ChargeSum]]) -> list[dict[str, Any]]:
     """Sort the charges by name, most expensive first."""
     calls: dict[str, int] = {}
     costs: dict[str, Amount] = {}

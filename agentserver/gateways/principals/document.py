@@ -138,7 +138,7 @@ def add_entry(known: Sequence[PrincipalEntry], new: PrincipalEntry) -> tuple[Pri
     why = principals.unknown_to_network(name)
     if why:
         raise ValueError(f"{name!r} {why}, so no principal can bear it")
-    other = next((each for each in known if principals.same(each.caller.name, name)), None)
+    other = next((each for each in known if principals.is_same_name(each.caller.name, name)), None)
     if other is not None and (other.revoked is None or other.caller.name != name):
         raise KnownError(f"{other.caller.name} is there already, or was")
     return (*(each for each in known if each is not other), new)

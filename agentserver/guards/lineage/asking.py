@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from agentserver.contract import Code
-from agentserver.core.guard import Denied, NeedsApproval, Noted
+from agentserver.core.guard import DenyVerdict, NeedsApproval, NoteVerdict
 from agentserver.provenance.evidence.leaves import text_of
 from agentserver.provenance.explanation import MOST, export_findings, redact_verdict
 from agentserver.provenance.policy.declarations import Effect
@@ -36,16 +36,16 @@ def answered(
         verdict = replace(verdict, reported=verdict.noticed)
     found = export_findings(redact_verdict(verdict, redact), most=MOST)._replace(exposed=exposed)
     if verdict.decision is Decision.DENY:
-        return Denied(Code.DENIED, found)
+        return DenyVerdict(Code.DENIED, found)
     if verdict.decision is Decision.ASK:
         serious = [finding for finding in verdict.findings if finding.effect in _SERIOUS]
         record = verdict.delegation.value
         by_value = (_digest(verdict, finding) for finding in serious)
         about = tuple(dict.fromkeys(by_value)) if record is None else (_delegated(verdict.call, record),)
         if approved.issuperset(about):
-            return Noted(found._replace(became="permitted"))
+            return NoteVerdict(found._replace(became="permitted"))
         return NeedsApproval(found, about)
-    return Noted(found)
+    return NoteVerdict(found)
 
 
 def _delegated(call: Call, record: Delegation) -> str:

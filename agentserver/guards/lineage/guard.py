@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from agentserver.contract import Code
 from agentserver.core.drafts.routing import Route
-from agentserver.core.guard import Denied, Noted
+from agentserver.core.guard import DenyVerdict, NoteVerdict
 from agentserver.core.handoffs import TASK
-from agentserver.core.messages import SYSTEM, TODO, Drafts, Returned
+from agentserver.core.messages import SYSTEM, TODO, Drafts, HandlerReturn
 from agentserver.core.records.details import Ground
 from agentserver.findings import Exposed
 from agentserver.guards.lineage import memory as lineage_memory
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 
     from agentserver.core.drafts.routing import Proposal
     from agentserver.core.guard import Verdict
-    from agentserver.core.messages import Delivery, Draft, Finished
+    from agentserver.core.messages import Delivery, Draft, FinishedInvocation
     from agentserver.core.pieces import Work
-    from agentserver.core.presenting import Resolved
+    from agentserver.core.presenting import ResolvedPayload
     from agentserver.core.refusals import Refusal
     from agentserver.core.state.principals import Trust
     from agentserver.findings import Origins
@@ -117,7 +117,7 @@ class LineageGuard:
         """The payload with references in place of untrusted values, or why it cannot be shown."""
         return self._viewer.present(_recalled(memory), delivery, element)
 
-    def resolve(self, memory: object, draft: Draft, thread: str, room: int) -> Resolved | None:
+    def resolve(self, memory: object, draft: Draft, thread: str, room: int) -> ResolvedPayload | None:
         """Put the values into a message; None for one without references."""
         return self._viewer.resolve(_recalled(memory), draft, thread, room)
 
@@ -254,10 +254,10 @@ class LineageGuard:
 
     # What is done early
 
-    def prepare(self, memory: object, finished: Finished) -> Work | None:
+    def prepare(self, memory: object, finished: FinishedInvocation) -> Work | None:
         """Give the work of indexing what is long; None where there is little to index."""
         delivery, element, result, _ = finished
-        said = result.said if isinstance(result, Returned) else None
+        said = result.said if isinstance(result, HandlerReturn) else None
         drafts = said.drafts if isinstance(said, Drafts) else ()
         size = len(delivery.message)
         for draft in drafts:
@@ -301,7 +301,7 @@ class LineageGuard:
         known = _recalled(memory)
         if proposal.to not in self._classes:
             text = self._reach.outward(known, proposal)
-            return None if text is None else Noted(told_outside(text, proposal.to))
+            return None if text is None else NoteVerdict(told_outside(text, proposal.to))
         if proposal.to in self.viewers:
             unfit = self._viewer.unshowable(known, proposal)
             if unfit is not None:
@@ -312,7 +312,7 @@ class LineageGuard:
         planned, found = self._planning.judged(known, proposal), self._weighed(known, proposal, at)
         if planned is not None:
             return both(planned, found)
-        return Noted(COUNTED) if found is None and self._planning.counts(known, proposal) else found
+        return NoteVerdict(COUNTED) if found is None and self._planning.counts(known, proposal) else found
 
     def sent(self, memory: object, proposal: Proposal, at: float) -> object:
         """The memory after a message was admitted.
@@ -335,7 +335,7 @@ class LineageGuard:
     def _weighed(self, known: Memory, proposal: Proposal, at: float) -> Verdict:
         redriven = proposal.route is Route.REDRIVEN
         confined = self._confined(proposal)
-        if isinstance(confined, Denied) or not self._consequential(known, proposal):
+        if isinstance(confined, DenyVerdict) or not self._consequential(known, proposal):
             return confined
         known = known.stepped()
         said = self._proposed(proposal)
@@ -399,7 +399,7 @@ class LineageGuard:
             return None
         name = local(proposal.root)
         told = Ground.QUARANTINED.of(proposal.sender.name, name, channel)
-        return Noted(told) if self._policy.mode is Mode.AUDIT else Denied(Code.DENIED, told)
+        return NoteVerdict(told) if self._policy.mode is Mode.AUDIT else DenyVerdict(Code.DENIED, told)
 
     def silences(self, memory: object, listener: str, thread: str) -> bool:
         """True for who was given untrusted text: what it tells a gateway would be an exit."""

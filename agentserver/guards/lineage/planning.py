@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from agentserver.contract import Code
-from agentserver.core.guard import Denied, NeedsApproval, Noted
+from agentserver.core.guard import DenyVerdict, NeedsApproval, NoteVerdict
 from agentserver.guards.lineage import plan as lineage_plan
 from agentserver.guards.lineage.reading import words
 from agentserver.provenance.evidence.folding import fold_bytes
@@ -89,13 +89,13 @@ class Planning:
         if proposal.root != lineage_plan.ROOT or sender not in self._trusted.planners:
             return None
         if lost := self._lost(memory, sender, proposal.thread):
-            return Noted(f"{LOST}{lost}")
+            return NoteVerdict(f"{LOST}{lost}")
         policy, plan = self._trusted.policy, memory.ledger.plan
         if policy.plan is PlanSource.CONFIRMED:
             steps = lineage_plan.steps(self._readings[proposal.root].codec.decode(proposal.element))
             return self._question(steps)
         if plan is not None and plan.queries >= len(memory.ledger.queries):
-            return Noted(f"{LOST}the principal has said nothing new since the one before it")
+            return NoteVerdict(f"{LOST}the principal has said nothing new since the one before it")
         return None
 
     def counts(self, memory: Memory, proposal: Proposal) -> bool:
@@ -108,7 +108,7 @@ class Planning:
     def _question(self, steps: tuple[AllowedStep, ...]) -> Verdict:
         told = "\n".join((HEAD, *describe_steps(steps, self._redact))) if steps else EMPTY
         if self._trusted.policy.mode is Mode.AUDIT:
-            return Noted(told)
+            return NoteVerdict(told)
         about = sha256(repr(describe_steps(steps)).encode("utf-8", "surrogatepass"))
         return NeedsApproval(told, (about.hexdigest(),))
 
@@ -129,7 +129,7 @@ def both(planned: Verdict, found: Verdict) -> Verdict:
     would count for two questions.
     """
     if isinstance(planned, NeedsApproval) and isinstance(found, NeedsApproval):
-        return Denied(Code.DENIED, "a plan that waits for a person drives nothing itself")
-    if isinstance(found, Denied | NeedsApproval):
+        return DenyVerdict(Code.DENIED, "a plan that waits for a person drives nothing itself")
+    if isinstance(found, DenyVerdict | NeedsApproval):
         return found
     return planned if isinstance(planned, NeedsApproval) or found is None else found

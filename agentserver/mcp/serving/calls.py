@@ -21,7 +21,7 @@ from agentserver.payload.json.elements import element_of, value_of
 from agentserver.payload.json.schema import json_schema
 from agentserver.payload.json.values import JsonRefusal
 from agentserver.payload.names import local
-from agentserver.ports import Ingress, Unkept, UnkeptError
+from agentserver.ports import Ingress, RejectReason, UnkeptError
 from agentserver.supervision import Ending, start_errand
 from agentserver.wire import envelope
 from agentserver.wire.canonical import canonical
@@ -433,7 +433,7 @@ class Calls:
         own = call.request or known.find(told, call.host) or known.begin(told)
         words = handle.progress() if call.progress else None  # from now on, so that the first is not missed
         submitted = await handle.send(call.message, call.tool.listener, request=own)
-        if isinstance(submitted.code, Unkept):
+        if isinstance(submitted.code, RejectReason):
             raise UnkeptError(submitted.code)
         again = submitted.again and not call.request
         waiting = _PendingCall(self.server, handle.id, submitted.request, call.leaving and not call.request)

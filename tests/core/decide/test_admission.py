@@ -7,7 +7,7 @@ from agentserver.contract import Code
 from agentserver.core.decide.admission import judge
 from agentserver.core.drafts.replies import draft
 from agentserver.core.drafts.routing import Sender
-from agentserver.core.guard import Denied
+from agentserver.core.guard import DenyVerdict
 from agentserver.core.records.details import GuardNote
 from agentserver.core.refusals import Refusal
 from agentserver.core.state.todos import WATCHERS
@@ -30,7 +30,7 @@ class Denies:
     def judge(self, memory, proposal, at):
         self.asked.append((memory, proposal.to))
         code = self.codes.get(proposal.to)
-        return None if code is None else Denied(code, f"no {proposal.to}")
+        return None if code is None else DenyVerdict(code, f"no {proposal.to}")
 
 
 def shop(*guards):

@@ -141,7 +141,7 @@ def test_a_refusal_names_the_message_and_that_nothing_was_sent():
 def test_each_refusal_has_a_place(said, place):
     paper = desk(lambda call: said if call.payload == Ask("hi") else None).run()
     assert paper.calls[-1][1].answering == Answering(paper.calls[0][1].key, place, refused=True)
-    again = [recording.load(*recorded(paper, outcome)) for outcome in paper.outcomes]
+    again = [recording.load_cause(*recorded(paper, outcome)) for outcome in paper.outcomes]
     for outcome, cause in zip(paper.outcomes, again, strict=True):
         decided = recording.decide(outcome.since, cause, paper.rules, outcome.moment)
         assert decided.conversation == outcome.conversation
@@ -149,7 +149,7 @@ def test_each_refusal_has_a_place(said, place):
 
 def recorded(paper, outcome):
     known = {delivery.id: delivery for each in paper.outcomes for delivery in each.added}
-    return recording.dump(outcome), known, recording.gone_out(outcome), paper.rules
+    return recording.dump_cause(outcome), known, recording.sent_messages(outcome), paper.rules
 
 
 def test_what_the_todo_service_answers_names_the_message_that_asked():

@@ -11,10 +11,10 @@ from agentserver.contract import Code
 from agentserver.core.decide import approving, decisions
 from agentserver.core.encoding import recording
 from agentserver.core.encoding.snapshot import restore, take
-from agentserver.core.guard import Denial, Denied, NeedsApproval, Noted, Rewrite
+from agentserver.core.guard import Denial, DenyVerdict, NeedsApproval, NoteVerdict, Rewrite
 from agentserver.core.messages import Done
 from agentserver.core.records.audit import Event
-from agentserver.core.records.details import Answered, Failure, GuardNote
+from agentserver.core.records.details import ApprovalGiven, Failure, GuardNote
 from agentserver.core.records.wording import WORDING
 from agentserver.core.state.approvals import Answer as Said
 from agentserver.core.state.approvals import ApprovalAnswer, digest
@@ -303,7 +303,9 @@ def test_an_answer_is_recorded_and_decided_again(answer):
     before, (approval,) = p.conversation, p.conversation.approvals()
     outcome = p.decide(answer)
     known = {approval.delivery.id: approval.delivery}
-    cause = recording.load(recording.dump(outcome), known, recording.gone_out(outcome), p.rules)
+    cause = recording.load_cause(
+        recording.dump_cause(outcome), known, recording.sent_messages(outcome), p.rules
+    )
     again = recording.decide(before, cause, p.rules, outcome.moment)
     assert (again.conversation, again.records) == (outcome.conversation, outcome.records)
 
@@ -316,10 +318,10 @@ def test_a_denial_in_the_place_of_an_answer_keeps_the_person_apart_from_the_reas
         ApprovalAnswer(approval.id, approval.digest, Said.DENY, "ada", undone=True),
     )
     outcome = approving.decide(before, answered, p.rules, p.moment())
-    cause = recording.load(recording.dump(outcome), {}, recording.gone_out(outcome), p.rules)
+    cause = recording.load_cause(recording.dump_cause(outcome), {}, recording.sent_messages(outcome), p.rules)
     assert cause == answered
     (withdrawn,) = (record for record in outcome.records if record.event is Event.WITHDRAWN)
-    assert withdrawn.detail == Answered("ada", "undone")
+    assert withdrawn.detail == ApprovalGiven("ada", "undone")
 
 
 def test_an_answer_to_nothing_is_no_decision():
@@ -368,13 +370,13 @@ def test_what_two_guards_ask_is_one_question_and_one_answer():
 
 
 def test_a_denial_is_the_last_word():
-    p = waiting(None, guards=[Says("x", NeedsApproval("one?")), Says("y", Denied(Code.DENIED, "no"))])
+    p = waiting(None, guards=[Says("x", NeedsApproval("one?")), Says("y", DenyVerdict(Code.DENIED, "no"))])
     assert p.conversation.approvals() == ()
     assert errors(p.seen("a")) == ["denied"]
 
 
 def test_what_a_guard_notes_is_on_record_and_the_message_goes_on():
-    p = waiting(None, guards=[Says("x", Noted("look\nhere"))])
+    p = waiting(None, guards=[Says("x", NoteVerdict("look\nhere"))])
     assert len(p.seen("sink")) == 1
     flagged = next(record for record in p.records if record.event is Event.FLAGGED)
     assert (flagged.to, flagged.sender, WORDING.whole(flagged.detail)) == ("sink", "a", "look\nhere")

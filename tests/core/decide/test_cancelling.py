@@ -8,7 +8,7 @@ from agentserver import HandlerResponse
 from agentserver.contract import Code
 from agentserver.core.decide import decisions
 from agentserver.core.encoding import recording
-from agentserver.core.messages import Cancelling, Done, Outside, Reply
+from agentserver.core.messages import Cancellation, Done, OutsideMessage, Reply
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
 from agentserver.history.replay import describe_step
@@ -31,13 +31,13 @@ def paper():
 def two():
     """A conversation in which two requests are under way."""
     one = paper()
-    first = decisions.receive(one.conversation, Outside(ASK, "1", "agent"), SHOP, one.moment())
-    second = decisions.receive(first.conversation, Outside(ASK, "2", "tool"), SHOP, one.moment())
+    first = decisions.receive(one.conversation, OutsideMessage(ASK, "1", "agent"), SHOP, one.moment())
+    second = decisions.receive(first.conversation, OutsideMessage(ASK, "2", "tool"), SHOP, one.moment())
     return one, second.conversation
 
 
 def cancelled(one, conversation, by="", request="1"):
-    return decisions.cancel(conversation, Cancelling(request, by), SHOP, one.moment())
+    return decisions.cancel(conversation, Cancellation(request, by), SHOP, one.moment())
 
 
 @pytest.mark.parametrize("by", ["", "ada"])
@@ -62,7 +62,7 @@ def test_its_threads_close_its_principal_is_told_and_the_other_request_stays(by)
 def test_it_is_recorded_and_decided_again_as_it_was(by):
     one, before = two()
     outcome = cancelled(one, before, by)
-    cause = recording.load(recording.dump(outcome), {}, recording.gone_out(outcome), SHOP)
+    cause = recording.load_cause(recording.dump_cause(outcome), {}, recording.sent_messages(outcome), SHOP)
     assert cause == outcome.cause
     assert recording.decide(before, cause, SHOP, outcome.moment) == outcome
     assert describe_step(cause) == f"the end of a request, by {by or 'its principal'}"
@@ -74,4 +74,4 @@ def test_what_is_at_rest_or_unknown_is_not_cancelled():
     for request in ("1", "unknown", ""):
         assert cancelled(one, after, request=request) is None
     with pytest.raises(LookupError):
-        recording.decide(after, Cancelling("1"), SHOP, one.moment())
+        recording.decide(after, Cancellation("1"), SHOP, one.moment())

@@ -7,8 +7,8 @@ import pytest
 from agentserver import HandlerResponse, SystemError, TodoClosed, TodoComplete, TodoRegistered, TodoUntil
 from agentserver.contract import Code
 from agentserver.core.decide import decisions
-from agentserver.core.guard import Denied
-from agentserver.core.messages import Failed
+from agentserver.core.guard import DenyVerdict
+from agentserver.core.messages import HandlerFailure
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
 from agentserver.core.refusals import system_error
@@ -124,11 +124,11 @@ def test_an_invalid_outside_payload_is_told_what_to_correct():
 
 def test_turning_away_tells_the_gateway_busy():
     paper = solo(answer)
-    from agentserver.core.messages import Outside
+    from agentserver.core.messages import OutsideMessage
 
     paper.apply(
         decisions.turn_away(
-            paper.conversation, Outside(b"", "r", "a"), Code.BUSY, paper.rules, paper.moment()
+            paper.conversation, OutsideMessage(b"", "r", "a"), Code.BUSY, paper.rules, paper.moment()
         )
     )
     assert errors(paper.replies) == ["busy"]
@@ -300,7 +300,7 @@ def test_a_delivery_that_no_longer_satisfies_its_schema_fails_without_a_call():
         delivery.message.replace(b"Ask", b"Ark"),
     ):
         accepted = decisions.accept(paper.conversation, delivery._replace(message=message), paper.rules)
-        assert isinstance(accepted, Failed)
+        assert isinstance(accepted, HandlerFailure)
         assert accepted.code == "internal"
     assert paper.calls == []
 
@@ -579,7 +579,7 @@ class Nobody:
         return memory
 
     def judge(self, memory, proposal, at):
-        return Denied(Code.ROUTING, "test")
+        return DenyVerdict(Code.ROUTING, "test")
 
 
 def test_broadcast_with_no_permitted_member_is_undeliverable():

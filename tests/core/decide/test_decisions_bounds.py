@@ -10,7 +10,7 @@ import pytest
 from agentserver import HandlerResponse, SystemError
 from agentserver.contract import Code
 from agentserver.core.decide import decisions
-from agentserver.core.messages import Done, Failed, Reply
+from agentserver.core.messages import Done, HandlerFailure, Reply
 from agentserver.core.records.audit import DETAIL, Event
 from agentserver.core.records.wording import WORDING
 from agentserver.core.refusals import system_error
@@ -83,7 +83,7 @@ def test_a_document_as_deep_and_wide_as_the_bounds_is_read_back_from_an_engine()
     delivery = delivery._replace(
         message=write("p" * 256, "l" * 256, "t" * 36, shop.codecs.of(Ask).encode(Ask("x")))
     )
-    assert not isinstance(decisions.accept(paper.conversation, delivery, shop), Failed)
+    assert not isinstance(decisions.accept(paper.conversation, delivery, shop), HandlerFailure)
 
 
 # Turns

@@ -13,7 +13,7 @@ from agentserver import HandlerResponse, SystemError, TodoComplete, TodoUntil
 from agentserver.contract import Code
 from agentserver.core.decide import decisions
 from agentserver.core.encoding.snapshot import restore, take
-from agentserver.core.messages import Cancelling, Done, Outside
+from agentserver.core.messages import Cancellation, Done, OutsideMessage
 from agentserver.core.state.approvals import Answer as Answered
 from agentserver.guards.approval import ApprovalGuard
 from tests.core.paper import Answer, Ask, Note, Paper, listener, rules
@@ -238,12 +238,12 @@ def test_time_never_runs_backwards_within_a_conversation_whatever_clocks_say(see
     for _ in range(60):
         choice = random.random()
         if choice < 0.05 and requests:
-            said = Cancelling(requests.pop())
+            said = Cancellation(requests.pop())
             outcome = decisions.cancel(paper.conversation, said, paper.rules, paper.moment())
             if outcome is not None:
                 paper.apply(outcome)
         elif choice < 0.1:
-            outside = Outside(b"no message", f"r{random.random()}")
+            outside = OutsideMessage(b"no message", f"r{random.random()}")
             paper.apply(
                 decisions.turn_away(paper.conversation, outside, Code.BUSY, paper.rules, paper.moment())
             )

@@ -9,10 +9,10 @@ import pytest
 from agentserver import HandlerResponse
 from agentserver.contract import Code
 from agentserver.core.decide import decisions
-from agentserver.core.decide.dismissal import KEPT, Dismissed, excerpted
+from agentserver.core.decide.dismissal import KEPT, DismissedMessage, make_excerpt
 from agentserver.core.encoding import recording
-from agentserver.core.messages import Excerpt, Outside, RequestKey, TurnedAway
-from agentserver.core.receipts import given
+from agentserver.core.messages import Excerpt, OutsideMessage, RequestKey, TurnedAway
+from agentserver.core.receipts import issue_receipt
 from tests.core.paper import Answer, Ask, Paper, listener, rules
 
 SHOP = rules(listener("agent"), payload=1 << 20)
@@ -26,12 +26,12 @@ def paper():
 def received(data, to="agent", key=None):
     one = paper()
     return one.conversation, decisions.receive(
-        one.conversation, Outside(data, "1", to, key), SHOP, one.moment()
+        one.conversation, OutsideMessage(data, "1", to, key), SHOP, one.moment()
     )
 
 
 def again(before, outcome, shop=SHOP):
-    cause = recording.load(recording.dump(outcome), {}, recording.gone_out(outcome), shop)
+    cause = recording.load_cause(recording.dump_cause(outcome), {}, recording.sent_messages(outcome), shop)
     return recording.decide(before, cause, shop, outcome.moment)
 
 
@@ -49,18 +49,18 @@ ASK = SHOP.codecs.of(Ask).encode(Ask("x")).encode()
 )
 def test_of_a_long_message_that_is_refused_the_beginning_is_kept(data, to):
     before, outcome = received(data, to, RequestKey("name", "content"))
-    written = recording.dump(outcome)
+    written = recording.dump_cause(outcome)
     assert len(written) < 4 * KEPT
     assert outcome.cause.data == Excerpt(data[:KEPT], len(data), sha256(data).hexdigest())
     decided = again(before, outcome)
     assert decided._replace(cause=None) == outcome._replace(cause=None)
-    name, receipt = given(outcome)
+    name, receipt = issue_receipt(outcome)
     assert recording.receipt(written) == (name, receipt._replace(code=""))
 
 
 def test_a_short_one_is_kept_and_can_be_judged_by_other_rules():
     before, outcome = received(ASK, "other")
-    assert isinstance(outcome.cause, Outside)
+    assert isinstance(outcome.cause, OutsideMessage)
     assert not outcome.added
     other = rules(listener("agent"), listener("other"), payload=1 << 20)
     assert again(before, outcome, other).added
@@ -75,7 +75,7 @@ def test_one_that_is_admitted_is_kept_whole():
 
 def test_a_refusal_that_is_on_record_stays_one_under_other_rules():
     before, outcome = received(ASK + b" " * 9000, "other")
-    assert isinstance(outcome.cause, Dismissed)
+    assert isinstance(outcome.cause, DismissedMessage)
     other = rules(listener("agent"), listener("other"), payload=1 << 20)
     assert not again(before, outcome, other).added
 
@@ -83,13 +83,13 @@ def test_a_refusal_that_is_on_record_stays_one_under_other_rules():
 @pytest.mark.parametrize("size", [10, 900_000])
 def test_one_that_is_turned_away_unseen_is_not_kept_whole_either(size):
     one, data = paper(), b"y" * size
-    outside = Outside(data, "1", "agent", RequestKey("name", "content"))
+    outside = OutsideMessage(data, "1", "agent", RequestKey("name", "content"))
     outcome = decisions.turn_away(one.conversation, outside, Code.BUSY, SHOP, one.moment())
     assert isinstance(outcome.cause, TurnedAway)
-    assert len(recording.dump(outcome)) < 2 * KEPT
+    assert len(recording.dump_cause(outcome)) < 2 * KEPT
     assert again(one.conversation, outcome)._replace(cause=None) == outcome._replace(cause=None)
-    name, receipt = given(outcome)
-    assert recording.receipt(recording.dump(outcome)) == (name, receipt._replace(code=""))
+    name, receipt = issue_receipt(outcome)
+    assert recording.receipt(recording.dump_cause(outcome)) == (name, receipt._replace(code=""))
     assert receipt.code == Code.BUSY
 
 
@@ -97,7 +97,7 @@ def test_one_that_is_turned_away_unseen_is_not_kept_whole_either(size):
 def test_the_beginning_that_is_kept_cuts_no_secret(at):
     secret = "".join(chr(0x4E00 + number) for number in range(100))  # 300 bytes
     data = f"{'x' * at}{secret}{'y' * KEPT}".encode()
-    kept = excerpted(data, lambda text: text.replace(secret, "[redacted]"))
+    kept = make_excerpt(data, lambda text: text.replace(secret, "[redacted]"))
     assert (kept.length, kept.digest) == (len(data), sha256(data).hexdigest())
     assert len(kept.beginning) == KEPT
     assert secret[0] not in kept.beginning.decode(errors="replace")

@@ -6,7 +6,7 @@ import pytest
 
 from agentserver import HandlerResponse
 from agentserver.core.decide import decisions
-from agentserver.core.guard import Noted
+from agentserver.core.guard import NoteVerdict
 from tests.core.paper import Answer, Ask, Paper, errors, listener, rules
 
 
@@ -72,7 +72,7 @@ class Remarking:
 
     def judge(self, memory, proposal, at):
         self.judged += 1
-        return Noted("seen")
+        return NoteVerdict("seen")
 
     def approve(self, memory, about):
         return memory
@@ -99,5 +99,5 @@ def test_there_is_a_pause_between_two_messages_and_none_for_one(many, pieces):
     )
     paper.say(Ask("go"), "a")
     finished = paper.invoke(paper.waiting[0])
-    found = decisions.concluding(paper.conversation, finished, paper.rules, paper.moment())
+    found = decisions.conclude_in_pieces(paper.conversation, finished, paper.rules, paper.moment())
     assert sum(1 for _ in found) == pieces

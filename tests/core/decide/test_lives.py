@@ -18,7 +18,7 @@ from agentserver.core.decide.lives import (
     ThreadStage,
 )
 from agentserver.core.messages import Delivery
-from agentserver.core.state.threads import Held, Thread
+from agentserver.core.state.threads import HeldDelivery, Thread
 
 ROOT = Path(__file__).parents[3]
 DELIVERED = Delivery("d", "c", "r", "t", "t", "a", "b", "{u}x", b"", 1)
@@ -27,7 +27,7 @@ STANDS = {
     ThreadStage.NEW: [None],
     ThreadStage.RESTING: [EMPTY],
     ThreadStage.WAITING: [
-        EMPTY._replace(held=(Held("w", DELIVERED),)),
+        EMPTY._replace(held=(HeldDelivery("w", DELIVERED),)),
         EMPTY._replace(approvals=(DELIVERED,)),
     ],
     ThreadStage.WORKING: [

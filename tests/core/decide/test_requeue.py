@@ -6,7 +6,7 @@ from agentserver import HandlerResponse, SystemError
 from agentserver.core.decide import decisions
 from agentserver.core.decide.requeue import redrive, requeue
 from agentserver.core.encoding import recording
-from agentserver.core.messages import Done, Redriven
+from agentserver.core.messages import Done, RedrivenLetter
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
 from agentserver.core.state.conversation import Conversation
@@ -130,7 +130,7 @@ def driven(letter, works, shop=SHOP):
     """The letter in a new conversation."""
     paper = Paper(shop, works)
     paper.conversation = Conversation.opened("console", paper.moment())
-    return paper, redrive(paper.conversation, Redriven(letter, "again", "ada"), shop, paper.moment())
+    return paper, redrive(paper.conversation, RedrivenLetter(letter, "again", "ada"), shop, paper.moment())
 
 
 def test_a_letter_of_a_closed_conversation_is_answered_to_its_principal(paper, works):
@@ -156,7 +156,7 @@ def test_a_letter_of_a_closed_conversation_is_answered_to_its_principal(paper, w
 def test_it_is_recorded_with_all_that_it_needs_and_decided_again(paper, works):
     paper.say(Ask("x"), "agent")
     new, outcome = driven(dead(paper, "agent"), works)
-    cause = recording.load(recording.dump(outcome), {}, recording.gone_out(outcome), SHOP)
+    cause = recording.load_cause(recording.dump_cause(outcome), {}, recording.sent_messages(outcome), SHOP)
     assert cause == outcome.cause
     again_ = recording.decide(new.conversation, cause, SHOP, outcome.moment)
     assert again_._replace(parsed={}) == outcome._replace(parsed={})

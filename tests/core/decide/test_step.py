@@ -12,7 +12,7 @@ from agentserver.contract import Code
 from agentserver.core.decide.lives import ImpossibleError
 from agentserver.core.decide.step import Step
 from agentserver.core.drafts.routing import Proposal, Route
-from agentserver.core.messages import Closing, Failed, Moment
+from agentserver.core.messages import ConversationClosing, HandlerFailure, Moment
 from agentserver.core.records.audit import Event
 from agentserver.core.records.details import Failure
 from agentserver.core.state.conversation import Conversation
@@ -20,7 +20,7 @@ from tests.core.paper import Answer, Ask, Paper, listener, rules
 
 SHOP = rules(listener("a"), listener("b"), messages=5, hops=3)
 OPENED = Conversation.opened("console", Moment(1.0, b"0" * 16))
-FAILED = Failed(Code.INTERNAL, Failure("x"))
+FAILED = HandlerFailure(Code.INTERNAL, Failure("x"))
 
 
 def asks(to, origin=OPENED.tree.root, route=Route.PEER, text="x", element=None, hop=1):
@@ -31,7 +31,7 @@ def asks(to, origin=OPENED.tree.root, route=Route.PEER, text="x", element=None, 
 
 
 def step(*changes, before=OPENED):
-    made = Step(before, SHOP, Moment(2.0, bytes([1 + before.version]) * 16), Closing("a test"))
+    made = Step(before, SHOP, Moment(2.0, bytes([1 + before.version]) * 16), ConversationClosing("a test"))
     if "r" not in before.requests:
         made.begin("r")
     for change in changes:
@@ -191,7 +191,7 @@ def test_pruning_a_thread_takes_back_what_it_held_from_below():
     paper.step([d.to for d in paper.waiting].index("b"))
     thread = paper.calls[0][1].metadata.thread_id
     assert len(paper.conversation.tree.nodes[thread].held) == 1
-    made = Step(paper.conversation, shop, paper.moment(), Closing("a test"))
+    made = Step(paper.conversation, shop, paper.moment(), ConversationClosing("a test"))
     made.prune(thread)
     outcome = made.finish()
     assert outcome.conversation.tree.nodes[thread].held == ()

@@ -7,7 +7,7 @@ import pytest
 from agentserver import HandlerResponse
 from agentserver.contract import Code, Target
 from agentserver.core.drafts.replies import normalise
-from agentserver.core.messages import Drafts, Failed
+from agentserver.core.messages import Drafts, HandlerFailure
 from agentserver.core.records.wording import WORDING
 from agentserver.core.refusals import Refusal
 from agentserver.core.state.budget import Room
@@ -84,7 +84,7 @@ def test_a_payload_beyond_the_bounds_is_told_the_bound():
 )
 def test_what_is_no_result_is_a_defect(value):
     found = read(value)
-    assert isinstance(found, Failed)
+    assert isinstance(found, HandlerFailure)
     assert found.code is Code.INTERNAL
     assert WORDING.whole(found.detail)
 

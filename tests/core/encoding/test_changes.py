@@ -6,11 +6,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentserver.core.encoding.changes import _queue, _queued, between
-from agentserver.core.encoding.snapshot import Snapshot, UnreadableError, by_owner, dumping, restore, take
+from agentserver.core.encoding.changes import _queue, _update_queue, diff
+from agentserver.core.encoding.snapshot import (
+    Snapshot,
+    UnreadableError,
+    by_owner,
+    memory_dumper,
+    restore,
+    take,
+)
 from agentserver.core.state import overlay
 from agentserver.core.state.approvals import Approval
-from agentserver.core.state.threads import Held
+from agentserver.core.state.threads import HeldDelivery
 from agentserver.core.state.todos import TodoBook
 from tests.core.decide.test_decisions_laws import SHOP
 from tests.core.encoding.test_snapshot import lived
@@ -18,7 +25,7 @@ from tests.core.paper import Ask, Paper, listener, rules
 from tests.core.test_sizes import FEW, MANY, pingpong
 from tests.fuzzing import examples
 
-DUMP = dumping(SHOP.guards)
+DUMP = memory_dumper(SHOP.guards)
 
 
 def stored(owned):
@@ -37,7 +44,7 @@ def test_a_state_and_the_changes_since_are_the_conversation(few, seed, start):
     base = take(outcomes[0].since, SHOP.guards)
     owned, changes = by_owner(base.values), []
     for outcome in outcomes:
-        changed = between(outcome.since, outcome.conversation, DUMP)
+        changed = diff(outcome.since, outcome.conversation, DUMP)
         changes.append(changed.state)
         owned.update(changed.values)
         for owner, entries in changed.entries.items():
@@ -55,7 +62,7 @@ def test_changes_to_another_version_are_refused():
     paper.say(Ask("x"), "a")
     paper.say(Ask("y"), "a")
     first, second = paper.outcomes
-    changes = [between(one.since, one.conversation, dumping(())).state for one in (first, second)]
+    changes = [diff(one.since, one.conversation, memory_dumper(())).state for one in (first, second)]
     base, whole = take(first.since), take(second.conversation)
     assert restore(Snapshot(base.state, whole.waiting, whole.values, changes)) == second.conversation
     for wrong in (changes[1:], changes[::-1], [changes[0], changes[0]], [b"[]"], [b""]):
@@ -70,7 +77,7 @@ def test_a_step_of_a_large_conversation_has_no_more_to_keep(what):
         for _ in range(6):
             paper.step()
         return max(
-            len(between(each.since, each.conversation, dumping(())).state) for each in paper.outcomes[1:]
+            len(diff(each.since, each.conversation, memory_dumper(())).state) for each in paper.outcomes[1:]
         )
 
     assert one(MANY) <= one(FEW) + len(str(MANY))
@@ -78,7 +85,7 @@ def test_a_step_of_a_large_conversation_has_no_more_to_keep(what):
 
 QUEUES = {
     "inbox": lambda delivery: delivery,
-    "held": lambda delivery: Held("watcher", delivery),
+    "held": lambda delivery: HeldDelivery("watcher", delivery),
     "approvals": lambda delivery: Approval(f"of {delivery.id}", delivery, (), 0.0, "digest"),
 }
 TURNS = {
@@ -110,7 +117,7 @@ def queueing(name, turn):
 @pytest.mark.parametrize("name", QUEUES)
 def test_of_much_that_waits_on_a_thread_what_comes_and_goes_is_kept_alone(name, turn):
     before, after = queueing(name, turn)
-    changed = between(before, after, dumping(())).state
+    changed = diff(before, after, memory_dumper(())).state
     assert len(changed) < 320
     base, whole = take(before), take(after)
     assert restore(Snapshot(base.state, whole.waiting, whole.values, [changed])) == after
@@ -119,7 +126,7 @@ def test_of_much_that_waits_on_a_thread_what_comes_and_goes_is_kept_alone(name, 
 @given(st.lists(st.integers(0, 4)), st.lists(st.integers(0, 4)))
 def test_any_queue_becomes_any_other(before, now):
     before, now = tuple(before), tuple(now)
-    assert _queued(before, *_queue(before, now, tuple)) == now
+    assert _update_queue(before, *_queue(before, now, tuple)) == now
 
 
 def test_a_thread_whose_todos_went_and_came_back_stands_at_the_end():
@@ -132,7 +139,7 @@ def test_a_thread_whose_todos_went_and_came_back_stands_at_the_end():
     again[first] = (*again[first], again[first][0])
     after = before._replace(todos=TodoBook(again), version=before.version + 1)
     base, whole = take(before), take(after)
-    changes = [between(before, after, DUMP).state]
+    changes = [diff(before, after, DUMP).state]
     back = restore(Snapshot(base.state, whole.waiting, whole.values, changes))
     assert list(back.todos.watchers) == [*others, first]
     assert back == after

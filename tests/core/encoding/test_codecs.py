@@ -11,21 +11,21 @@ from agentserver.codec import ValueRefusedError
 from agentserver.core.encoding.codecs import derive_kept
 from agentserver.core.records.audit import AuditRecord, Event
 from agentserver.core.records.details import (
-    Answered,
+    ApprovalGiven,
     Corrections,
     Detail,
+    EndDetail,
     Failure,
     Ground,
     GuardAsks,
     GuardNote,
     GuardQuestions,
     KeptText,
-    More,
+    NoAnswer,
+    OmittedCount,
     RedrivenFrom,
-    Repaired,
-    Unanswered,
+    RepairNote,
     Unknown,
-    WhyEnded,
 )
 from agentserver.core.records.wording import WORDING
 from agentserver.findings import Delegation, Exposed, FindingFacts, Findings, RecordText, Trail, TrailHop
@@ -47,8 +47,8 @@ ATTEMPT = handoff(
 )
 DETAILS = [
     KeptText("a\nb"), GuardNote("hours", "closed", "denies"), Failure("oops"), Ground.NO_PEER.of("a", "b"),
-    Corrections(("one", "two")), Repaired("closed an element"), Answered("ada", "once"), Unanswered("late"),
-    GuardQuestions((GuardAsks("hours", GuardNote("hours", "may it?")), GuardAsks("lineage", FOUND))), WhyEnded("done"),
+    Corrections(("one", "two")), RepairNote("closed an element"), ApprovalGiven("ada", "once"), NoAnswer("late"),
+    GuardQuestions((GuardAsks("hours", GuardNote("hours", "may it?")), GuardAsks("lineage", FOUND))), EndDetail("done"),
     RedrivenFrom("d", "c", "ada"), FOUND, ATTEMPT,
 ]  # fmt: skip
 
@@ -73,7 +73,7 @@ def test_a_detail_comes_back_as_it_was(detail):
 
 
 def test_an_attempt_keeps_what_is_unknown_of_it():
-    assert (ATTEMPT.target, ATTEMPT.params_keys) == (Unknown(3, "00"), ("a", More(2)))
+    assert (ATTEMPT.target, ATTEMPT.params_keys) == (Unknown(3, "00"), ("a", OmittedCount(2)))
     assert load(dump(ATTEMPT)).raw_len is None
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from agentserver.codec import ValueRefusedError, fields_of
 from agentserver.core.encoding import changes, kept, record_rows, recording
 from agentserver.core.encoding.codecs import DETAILS
-from agentserver.core.records.details import Charge, KeptText, Repaired
+from agentserver.core.records.details import Charge, KeptText, RepairNote
 from agentserver.engines.postgres import arrivals
 from agentserver.worker import frames
 from tests.fuzzing import examples
@@ -33,7 +33,7 @@ CODECS = {
     "spoken": frames._SPOKEN,
     "answers": frames._ANSWER,
 }
-DETAIL = st.sampled_from([KeptText("a\nb"), Repaired("closed"), Charge("", 1, 2)])
+DETAIL = st.sampled_from([KeptText("a\nb"), RepairNote("closed"), Charge("", 1, 2)])
 """Details have checks of their own; tests/core/records/test_details.py keeps one of each kind."""
 
 SCALARS = {

@@ -16,8 +16,8 @@ from agentserver.core.decide.requeue import requeue
 from agentserver.core.encoding import record_rows, recording
 from agentserver.core.encoding.recording import Origin
 from agentserver.core.encoding.snapshot import Snapshot, UnreadableError, restore, take
-from agentserver.core.guard import Denied
-from agentserver.core.messages import Failed, Finished, Moment, Outside, Reply
+from agentserver.core.guard import DenyVerdict
+from agentserver.core.messages import FinishedInvocation, HandlerFailure, Moment, OutsideMessage, Reply
 from agentserver.core.records.details import Failure
 from agentserver.core.state.conversation import Conversation
 from tests.core.decide.test_decisions_laws import SHOP, whims
@@ -61,7 +61,9 @@ def test_a_conversation_survives_its_snapshot(seed):
 
 def again(story, outcome, deliveries, known=SHOP):
     """One recorded step, read and decided again."""
-    cause = recording.load(recording.dump(outcome), deliveries, recording.gone_out(outcome), known)
+    cause = recording.load_cause(
+        recording.dump_cause(outcome), deliveries, recording.sent_messages(outcome), known
+    )
     return recording.decide(story, cause, known, outcome.moment)
 
 
@@ -109,7 +111,7 @@ class Counting:
         return (memory or 0) + 1
 
     def judge(self, memory, proposal, at):
-        return Denied(Code.DENIED, "enough") if (memory or 0) > 2 else None
+        return DenyVerdict(Code.DENIED, "enough") if (memory or 0) > 2 else None
 
     def dump(self, memory):
         return {"seen": str(memory).encode()}
@@ -175,30 +177,30 @@ def test_a_snapshot_without_a_delivery_that_waits_is_refused():
 )
 def test_what_is_no_decision_is_refused(data):
     with pytest.raises(UnreadableError):
-        recording.load(data, {}, [], SHOP)
+        recording.load_cause(data, {}, [], SHOP)
 
 
 def test_a_step_without_a_cause_is_no_record():
     paper = Paper(rules(listener("a")), {})
     paper.say(Ask("x"), "a")
     with pytest.raises(TypeError, match="cause"):
-        recording.dump(paper.outcomes[0]._replace(cause=None))
+        recording.dump_cause(paper.outcomes[0]._replace(cause=None))
 
 
 def test_text_that_is_no_unicode_is_recorded_as_it_was():
     paper = Paper(rules(listener("a")), {})
     paper.say(b"\xff\xfe\x00", "a")
     (outcome,) = paper.outcomes
-    cause = recording.load(recording.dump(outcome), {}, [], paper.rules)
-    assert cause == Outside(b"\xff\xfe\x00", "r1", "a")
+    cause = recording.load_cause(recording.dump_cause(outcome), {}, [], paper.rules)
+    assert cause == OutsideMessage(b"\xff\xfe\x00", "r1", "a")
     turned = decisions.turn_away(
         Conversation.opened("console", paper.moment()),
-        Outside(b"x", "r", None),
+        OutsideMessage(b"x", "r", None),
         Code.BUSY,
         paper.rules,
         paper.moment(),
     )
-    assert recording.load(recording.dump(turned), {}, [], paper.rules) == turned.cause
+    assert recording.load_cause(recording.dump_cause(turned), {}, [], paper.rules) == turned.cause
 
 
 def test_markup_that_was_refused_is_recorded_and_refused_again():
@@ -207,7 +209,7 @@ def test_markup_that_was_refused_is_recorded_and_refused_again():
     paper.say(Ask("go"), "a")
     before = paper.conversation
     outcome = paper.step()
-    assert b"<Ask" in recording.dump(outcome)
+    assert b"<Ask" in recording.dump_cause(outcome)
     deliveries = {d.id: d for o in paper.outcomes for d in o.added}
     assert again(before, outcome, deliveries, shop).conversation == outcome.conversation
 
@@ -238,7 +240,10 @@ def test_a_dead_letter_runs_again_under_its_own_id_and_its_answer_goes_where_the
     paper.run()
     assert paper.replies[-1] == Answer("at last")
     assert [event.request for event in paper.events] == ["r"] * 4
-    assert recording.load(recording.dump(outcome), {letter.id: letter}, [], paper.rules) == outcome.cause
+    assert (
+        recording.load_cause(recording.dump_cause(outcome), {letter.id: letter}, [], paper.rules)
+        == outcome.cause
+    )
 
 
 def test_a_dead_letter_that_waits_or_that_nobody_waits_for_stays_dead():
@@ -256,5 +261,7 @@ def test_a_delivery_for_a_listener_that_is_gone_fails():
     paper.say(Ask("x"), "a")
     paper.rules = rules(listener("b"))
     finished = paper.waiting.pop()
-    paper.conclude(Finished(finished, None, Failed(Code.INTERNAL, Failure("no listener is called a"))))
+    paper.conclude(
+        FinishedInvocation(finished, None, HandlerFailure(Code.INTERNAL, Failure("no listener is called a")))
+    )
     assert [reply.code for reply in paper.replies] == ["internal"]

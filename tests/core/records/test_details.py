@@ -17,7 +17,7 @@ from agentserver.core.records.details import (
     Detail,
     Ground,
     GuardNote,
-    reworded,
+    map_texts,
     words,
 )
 from agentserver.core.records.wording import LINES, PHRASES, WORDING
@@ -83,15 +83,15 @@ def test_programs_get_names_and_json(detail):
 @pytest.mark.parametrize("detail", SAMPLES, ids=lambda one: NAMES[type(one)])
 def test_cleaning_changes_words_and_nothing_else(detail):
     """No name of a kind, no token and no hash goes, whatever a secret happens to be."""
-    assert reworded(detail, str) == detail
-    gone = reworded(detail, lambda text: text and "[gone]")
+    assert map_texts(detail, str) == detail
+    gone = map_texts(detail, lambda text: text and "[gone]")
     assert set(words(gone)) <= {"[gone]", ""}
     assert len(WORDING.lines(gone)) <= len(WORDING.lines(detail))
     assert KEPT.load(KEPT.dump(gone)) == gone
 
 
 def test_a_secret_that_is_a_token_of_ours_leaves_the_layout():
-    assert len(WORDING.lines(reworded(FOUND, lambda text: text.replace("deny", "*")))) == len(
+    assert len(WORDING.lines(map_texts(FOUND, lambda text: text.replace("deny", "*")))) == len(
         WORDING.lines(FOUND)
     )
 

@@ -15,7 +15,7 @@ from agentserver.core.messages import Drafts
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
 from agentserver.core.refusals import Refusal, system_error
-from agentserver.core.state.budget import Room, left
+from agentserver.core.state.budget import Room, messages_left
 from tests.core.paper import Answer, Ask, Paper, listener, rules
 
 respond = HandlerResponse.respond
@@ -60,9 +60,9 @@ def test_what_is_left_is_never_negative_and_shrinks_by_one_with_each_message(
     conversation, request, own, all_
 ):
     limits = Limits(messages=own, conversation_messages=all_)
-    now = left(limits, conversation, request)
+    now = messages_left(limits, conversation, request)
     assert now == max(0, min(own - request, all_ - conversation))
-    assert left(limits, conversation + 1, request + 1) == max(0, now - 1)
+    assert messages_left(limits, conversation + 1, request + 1) == max(0, now - 1)
 
 
 @pytest.mark.parametrize("kind", [list, tuple])
@@ -113,8 +113,8 @@ def test_a_result_beyond_the_budget_ends_its_request_and_is_decided_again(result
     assert [WORDING.whole(r.detail) for r in outcome.records if r.event is Event.REFUSED] == [
         "a result of more than 1999 messages"
     ]
-    cause = recording.load(
-        recording.dump(outcome), {delivery.id: delivery}, recording.gone_out(outcome), paper.rules
+    cause = recording.load_cause(
+        recording.dump_cause(outcome), {delivery.id: delivery}, recording.sent_messages(outcome), paper.rules
     )
     again = recording.decide(before, cause, paper.rules, outcome.moment)
     assert (again.conversation, again.records) == (outcome.conversation, outcome.records)
@@ -172,6 +172,6 @@ def test_a_long_result_is_recorded_with_one_look_at_each_message():
     paper.say(Ask("hi"), "a")
     outcome = paper.step()
     result = outcome.cause.result
-    kept = recording._kept_return(result, [Looked(message) for message in recording.gone_out(outcome)])
+    kept = recording._keep_return(result, [Looked(message) for message in recording.sent_messages(outcome)])
     assert [draft.place[0] for draft in kept.said.drafts] == list(range(300))
     assert Looked.looks == 300

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from agentserver import TodoUntil, xmlify
 from agentserver.core.messages import Delivery, Effects
 from agentserver.core.state.effects import ThreadStorage, ThreadTodos, collect
-from agentserver.core.state.growing.logs import NO_LOGS, LogChange, ThreadLog, changed
+from agentserver.core.state.growing.logs import NO_LOGS, LogChange, ThreadLog, apply_log_changes
 from agentserver.core.state.todos import TodoBook
 from agentserver.payload.codec import Codecs
 from agentserver.payload.fields.field_table import PayloadError
@@ -115,7 +115,9 @@ def test_what_no_longer_satisfies_its_schema_is_not_given_out(data):
 
 
 def logged(*values, limit=1000):
-    logs = changed(NO_LOGS, [LogChange(NOTE, 0, tuple(CODECS.of(Note).encode(v).encode() for v in values))])
+    logs = apply_log_changes(
+        NO_LOGS, [LogChange(NOTE, 0, tuple(CODECS.of(Note).encode(v).encode() for v in values))]
+    )
     return ThreadStorage({}, CODECS, Bounds(bytes=2000), limit, logs)
 
 
@@ -160,7 +162,7 @@ def test_a_log_is_trimmed_to_its_latest_entries_and_counted_as_they_are(there, s
     assert kept.taken == sum(len(CODECS.of(Note).encode(note)) for note in expected)
     changes = collect(kept, todos()).logged
     assert [CODECS.of(Note).encode(note).encode() for note in expected] == [
-        data for log in changed(kept._logs, changes).values() for data in log
+        data for log in apply_log_changes(kept._logs, changes).values() for data in log
     ]
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from agentserver.core.state import principals
 
-TAKEN = principals.taken(["clerk", "web.search", "till-1"])
+TAKEN = principals.reserved_looks(["clerk", "web.search", "till-1"])
 
 
 @pytest.mark.parametrize(
@@ -56,6 +56,6 @@ def test_a_name_that_is_fit_is_stable_and_can_be_seen(name):
 
 
 def test_names_that_look_alike_are_of_one_person():
-    assert principals.same("ada", "ADA")
-    assert principals.same("ada", "аdа")
-    assert not principals.same("ada", "bob")
+    assert principals.is_same_name("ada", "ADA")
+    assert principals.is_same_name("ada", "аdа")
+    assert not principals.is_same_name("ada", "bob")

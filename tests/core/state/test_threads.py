@@ -6,7 +6,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from agentserver.core.messages import Delivery
 from agentserver.core.state import siblings
-from agentserver.core.state.threads import Held, ThreadTree, TreeChange
+from agentserver.core.state.threads import HeldDelivery, ThreadTree, TreeChange
 
 
 def delivery(number=1, thread="t", origin="root"):
@@ -80,7 +80,7 @@ def test_a_thread_with_work_on_it_or_below_it_is_not_at_rest():
     for thread in ("t1", "t3"):
         for working in (
             busy(tree.get(thread)),
-            tree.get(thread)._replace(held=(Held("w", delivery()),)),
+            tree.get(thread)._replace(held=(HeldDelivery("w", delivery()),)),
         ):
             change = TreeChange(tree)
             change.put(working)

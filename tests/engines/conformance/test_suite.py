@@ -11,7 +11,7 @@ from typing import ClassVar
 import pytest
 
 from agentserver.core.encoding import recorded
-from agentserver.core.messages import Finished, Requeued
+from agentserver.core.messages import FinishedInvocation, RequeuedLetter
 from agentserver.core.state.principals import FULL
 from agentserver.core.state.todos import TodoBook
 from agentserver.engines.conformance import suite
@@ -219,7 +219,7 @@ class Receiving(MemoryEngine):
         try:
             await super().commit(claim, outcome)
         except ConflictError:
-            if not isinstance(outcome.cause, Finished):
+            if not isinstance(outcome.cause, FinishedInvocation):
                 self._keep_receipt(outcome)
             raise
 
@@ -459,7 +459,8 @@ async def test_what_cannot_be_recorded_is_not_kept():
         await keep(engine, said)
         with pytest.raises(UnfitError, match="no dead letter"):
             await keep(
-                engine, said._replace(before=1, cause=Requeued(said.ready[0]), conversation=said.conversation)
+                engine,
+                said._replace(before=1, cause=RequeuedLetter(said.ready[0]), conversation=said.conversation),
             )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agentserver.core.decide.requeue import redrive
-from agentserver.core.messages import Redriven
+from agentserver.core.messages import RedrivenLetter
 from agentserver.engines.conformance.sample import SampleConversation
 from agentserver.engines.journal.rows import DeliveryEnd, DeliveryRow, Rows
 from agentserver.engines.journal.step_data import StepMaker
@@ -73,7 +73,7 @@ def test_a_dead_letter_that_becomes_a_request_is_ended_within_the_conversation_o
     story = SampleConversation()
     said = story.said(story.opened(), "1")
     failed = story.failed(said.conversation, said.ready[0])
-    letter = Redriven(said.ready[0], "again", "ada")
+    letter = RedrivenLetter(said.ready[0], "again", "ada")
     again = redrive(story.opened(), letter, story.rules, story.moment())
     stored, made = Empty(), StepMaker()
     steps = StepRows(stored)

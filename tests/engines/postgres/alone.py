@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agentserver.engines.postgres import PostgresEngine
-from agentserver.ports import Claim, Gained
+from agentserver.ports import Claim, GainedClaims
 
 UNCLAIMED = Claim(1 << 40, 0)
 
@@ -28,7 +28,7 @@ class AloneEngine(PostgresEngine):
             await self._claims.take()
             for key in active:
                 await self.claim(key)
-        yield Gained({key: self.held(key) for key in active})
+        yield GainedClaims({key: self.held(key) for key in active})
 
     async def set_aside(self, conversation, reason, at):
         await self.claim(conversation)

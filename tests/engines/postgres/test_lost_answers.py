@@ -9,11 +9,11 @@ from dataclasses import replace
 import anyio
 import pytest
 
-from agentserver.core.messages import Cancelling
+from agentserver.core.messages import Cancellation
 from agentserver.engines.conformance.sample import SampleConversation
 from agentserver.engines.postgres import PostgresEngine, PostgresOptions
 from agentserver.engines.postgres.connection import AwayError
-from agentserver.ports import Arrival, EngineError, Fate, Gained, UnfitError
+from agentserver.ports import Arrival, EngineError, Fate, GainedClaims, UnfitError
 from tests.engines.postgres.test_trouble import run, talk, until
 from tests.machine import HANGS
 
@@ -67,7 +67,7 @@ async def test_an_arrival_for_a_claim_without_an_answer_is_given(options):
         lose(engine._link, "update @conversation c set owner = $1")
         with suppress(EngineError):
             await engine.claim(key)
-        fate = await other.hand_in(Arrival("id", key, None, Cancelling("request", "somebody")))
+        fate = await other.hand_in(Arrival("id", key, None, Cancellation("request", "somebody")))
         async with asyncio.timeout(HANGS):
             arrival = await anext(engine.arrivals())
         assert engine.held(key) is not None
@@ -86,7 +86,7 @@ async def test_a_take_over_without_an_answer_is_done_again(options):
             left = lose(engine._link, "with left_over as")
         changes = engine.changes()
         async with asyncio.timeout(HANGS):
-            while not isinstance(change := await anext(changes), Gained) or not change.claims:
+            while not isinstance(change := await anext(changes), GainedClaims) or not change.claims:
                 pass
         assert not left
         claim = change.claims[said.conversation.id]
@@ -108,7 +108,7 @@ async def test_a_release_without_an_answer_holds_nothing(options):
 async def test_an_arrival_that_is_read_while_its_conversation_is_released_is_given_once_more(options):
     async with PostgresEngine(options) as engine:
         key = (await talk(engine, SampleConversation(), 2)).conversation.id
-        await engine.hand_in(Arrival("id", key, None, Cancelling("request", "somebody")))
+        await engine.hand_in(Arrival("id", key, None, Cancellation("request", "somebody")))
         fetch, read = engine._link.fetch, asyncio.Event()
 
         async def fetch_slowly(text, *values):
@@ -136,7 +136,7 @@ async def test_an_arrival_that_is_read_while_its_conversation_is_released_is_giv
 async def test_who_hands_in_with_others_may_be_cancelled(options):
     async with PostgresEngine(options) as engine:
         key = (await talk(engine, SampleConversation(), 2)).conversation.id
-        arrivals = [Arrival(str(number), key, None, Cancelling("r", "s")) for number in range(3)]
+        arrivals = [Arrival(str(number), key, None, Cancellation("r", "s")) for number in range(3)]
         fetch, sent = engine._inbox._writing.fetch, []
 
         async def fetch_and_cancel(text, *values):
@@ -156,7 +156,7 @@ async def test_an_arrival_is_sent_again_until_it_is_known_to_be_kept(options):
     async with PostgresEngine(options) as engine:
         key = (await talk(engine, SampleConversation(), 2)).conversation.id
         left = lose(engine._inbox._writing, "insert into @inbox", [AwayError, AwayError])
-        await engine.hand_in(Arrival("id", key, None, Cancelling("request", "somebody")))
+        await engine.hand_in(Arrival("id", key, None, Cancellation("request", "somebody")))
         assert not left
         rows = await run(options.url, "select count(*) from agentserver.inbox")
         assert rows[0][0] == 1
@@ -165,7 +165,7 @@ async def test_an_arrival_is_sent_again_until_it_is_known_to_be_kept(options):
 async def test_a_fate_that_nobody_waits_for_is_not_asked_for(options):
     async with PostgresEngine(options) as engine:
         key = (await talk(engine, SampleConversation(), 2)).conversation.id
-        fate = await engine.hand_in(Arrival("id", key, None, Cancelling("request", "somebody")))
+        fate = await engine.hand_in(Arrival("id", key, None, Cancellation("request", "somebody")))
         assert [*engine._inbox._asked] == ["id"]
         fate.cancel()
         await until(lambda: not engine._inbox._asked)
@@ -235,7 +235,7 @@ async def test_a_conversation_that_is_put_back_is_taken_up_while_its_owner_lives
         await engine.commit(engine.begin_claim(key), said)
         await engine.set_aside(key, "it cannot be read", 5000.0)
         changes = engine.changes()
-        assert await anext(changes) == Gained({})
+        assert await anext(changes) == GainedClaims({})
         await run(options.url, "update agentserver.aside set ended = 1")
         async with asyncio.timeout(HANGS):
             assert [*(await anext(changes)).claims] == [key]

@@ -7,10 +7,10 @@ import asyncio
 import asyncpg
 import pytest
 
-from agentserver.core.messages import Outside
+from agentserver.core.messages import OutsideMessage
 from agentserver.engines.conformance.sample import SampleConversation
 from agentserver.engines.postgres import PostgresEngine, PostgresOptions, claims, inbox
-from agentserver.ports import Arrival, Gained
+from agentserver.ports import Arrival, GainedClaims
 from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
@@ -50,7 +50,7 @@ async def test_what_waits_is_taken_over_at_the_end_of_the_lease(options):
     async with PostgresEngine(options) as engine, asyncio.timeout(HANGS):
         key = await leave(options, sample.said(sample.opened(), "1"))
         async for change in engine.changes():
-            if isinstance(change, Gained) and key in change.claims:
+            if isinstance(change, GainedClaims) and key in change.claims:
                 return
 
 
@@ -59,7 +59,7 @@ async def test_what_was_handed_in_is_adopted_at_the_end_of_the_lease(options):
     said = sample.said(sample.opened(), "1")
     key = await leave(options, said, sample.answered(said.conversation, said.ready[0]))
     async with PostgresEngine(options) as engine, asyncio.timeout(HANGS):
-        await engine.hand_in(Arrival("1", key, "console", Outside(b"<a/>", "r", "a")))
+        await engine.hand_in(Arrival("1", key, "console", OutsideMessage(b"<a/>", "r", "a")))
         async for arrival in engine.arrivals():
             assert (arrival.conversation, engine.held(key) is None) == (key, False)
             return

@@ -13,7 +13,14 @@ from agentserver.cli import cli
 from agentserver.contract import Code
 from agentserver.core.decide import decisions
 from agentserver.core.encoding.snapshot import UnreadableError
-from agentserver.core.messages import Drafts, Effects, Failed, Finished, RequestKey, Returned
+from agentserver.core.messages import (
+    Drafts,
+    Effects,
+    FinishedInvocation,
+    HandlerFailure,
+    HandlerReturn,
+    RequestKey,
+)
 from agentserver.core.records.details import Failure
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.core.state.elapsed import Calendar, Jump
@@ -62,7 +69,7 @@ KEYS = {
 
 
 def conclude(story, outcome, result):
-    finished = Finished(outcome.ready[0], None, result)
+    finished = FinishedInvocation(outcome.ready[0], None, result)
     return decisions.conclude(outcome.conversation, finished, story.rules, story.moment())
 
 
@@ -93,10 +100,10 @@ def everything(tmp_path_factory):
             if number % 4 == 1:
                 outcomes.append(story.answered(said.conversation, said.ready[0]))
             elif number % 4 == 2:
-                outcomes.append(conclude(story, said, Failed(Code.INTERNAL, Failure("went wrong"))))
+                outcomes.append(conclude(story, said, HandlerFailure(Code.INTERNAL, Failure("went wrong"))))
             elif number % 4 == 3:
                 stored = {"name": b"value %d" % number, "other": bytes(99)}
-                outcomes.append(conclude(story, said, Returned(Drafts(), Effects(stored))))
+                outcomes.append(conclude(story, said, HandlerReturn(Drafts(), Effects(stored))))
             if number == 0:
                 outcomes[-1] = said._replace(since=None)  # so that the state is kept whole
                 outcomes.append(story.said(said.conversation, "more"))

@@ -13,7 +13,7 @@ import pytest
 from agentserver.contract import Code
 from agentserver.core.decide import decisions
 from agentserver.core.decide.requeue import requeue
-from agentserver.core.messages import Done, Failed, Finished, Outside
+from agentserver.core.messages import Done, FinishedInvocation, HandlerFailure, OutsideMessage
 from agentserver.core.records.details import Failure
 from agentserver.engines.conformance.sample import going, idle, keep
 from agentserver.engines.conformance.suite import CHECKS, BrokenPromiseError, SampleConversation, Subject
@@ -171,7 +171,9 @@ def test_a_conflict_in_a_group_leaves_the_others_alone(tmp_path):
 def test_an_outcome_that_cannot_be_written_leaves_the_others_alone(tmp_path):
     story = SampleConversation()
     fine = story.said(story.opened(), "1").cause.data
-    bad = decisions.receive(story.opened(), Outside(fine, "\ud800", "worker"), story.rules, story.moment())
+    bad = decisions.receive(
+        story.opened(), OutsideMessage(fine, "\ud800", "worker"), story.rules, story.moment()
+    )
     good = story.said(story.opened(), "1")
     found = writer(tmp_path / "j").commit([story.said(story.opened(), "1"), bad, good])
     assert [type(error) for error in found] == [type(None), UnfitError, type(None)]
@@ -404,7 +406,7 @@ def test_an_acknowledgement_that_shares_a_commit_with_what_cannot_be_kept_is_wri
         assert writer.commit([one, answered]) == [None, None]
         key = one.conversation.id
         bad = decisions.receive(
-            story.opened(), Outside(one.cause.data, "\ud800", "worker"), story.rules, story.moment()
+            story.opened(), OutsideMessage(one.cause.data, "\ud800", "worker"), story.rules, story.moment()
         )
         fine, refused = writer.commit(
             [story.said(story.opened(), "2"), bad], [Left(key, *answered.replies[0].place)]
@@ -418,7 +420,7 @@ def test_an_acknowledgement_that_shares_a_commit_with_what_cannot_be_kept_is_wri
 
 
 def failed(story, conversation, delivery):
-    finished = Finished(delivery, None, Failed(Code.INTERNAL, Failure("boom")))
+    finished = FinishedInvocation(delivery, None, HandlerFailure(Code.INTERNAL, Failure("boom")))
     return decisions.conclude(conversation, finished, story.rules, story.moment())
 
 

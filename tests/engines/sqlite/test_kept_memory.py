@@ -16,9 +16,9 @@ from agentserver.contract import Code
 from agentserver.core.decide import approving, decisions
 from agentserver.core.decide.requeue import requeue
 from agentserver.core.encoding import recording
-from agentserver.core.encoding.snapshot import restore, take, with_later
-from agentserver.core.guard import opening
-from agentserver.core.messages import Failed, Finished, GivenUp, Outside, Question
+from agentserver.core.encoding.snapshot import add_new_guards, restore, take
+from agentserver.core.guard import open_memories
+from agentserver.core.messages import FinishedInvocation, GivenUp, HandlerFailure, OutsideMessage, Question
 from agentserver.core.records.details import Failure
 from agentserver.core.state.approvals import Answer as Said
 from agentserver.core.state.approvals import ApprovalAnswer
@@ -69,7 +69,9 @@ class Kept:
         self.paper.apply(outcome)
         assert self.writer.commit([outcome]) == [None]
         self.deliveries.update({one.id: one for one in outcome.added})
-        cause = recording.load(recording.dump(outcome), self.deliveries, recording.gone_out(outcome), WATCHED)
+        cause = recording.load_cause(
+            recording.dump_cause(outcome), self.deliveries, recording.sent_messages(outcome), WATCHED
+        )
         self.again = recording.decide(self.again, cause, WATCHED, outcome.moment).conversation
         now = self.paper.conversation
         assert self.again == now
@@ -106,11 +108,11 @@ class Kept:
         to = self.random.choice(["a", "b", "c.d", "c", "e", None])
         payload = Note("go") if to in {"e", None} else Ask("go")
         data = WATCHED.codecs.of(type(payload)).encode(payload).encode()
-        outside = Outside(data, f"r{self.paper.seeds}", to)
+        outside = OutsideMessage(data, f"r{self.paper.seeds}", to)
         return decisions.receive(self.paper.conversation, outside, WATCHED, self.paper.moment())
 
     def turn_away(self, _):
-        outside = Outside(b"?", f"r{self.paper.seeds}", None)
+        outside = OutsideMessage(b"?", f"r{self.paper.seeds}", None)
         return decisions.turn_away(self.paper.conversation, outside, Code.BUSY, WATCHED, self.paper.moment())
 
     def conclude(self, verb):
@@ -124,7 +126,9 @@ class Kept:
             given_up = GivenUp(delivery, Failure("odd"), None if unseen else finished.element, unseen)
             return decisions.give_up(self.paper.conversation, given_up, WATCHED, moment)
         if verb == "crash":
-            finished = Finished(delivery, finished.element, Failed(Code.INTERNAL, Failure("crash")))
+            finished = FinishedInvocation(
+                delivery, finished.element, HandlerFailure(Code.INTERNAL, Failure("crash"))
+            )
         return decisions.conclude(self.paper.conversation, finished, WATCHED, moment)
 
 
@@ -166,10 +170,10 @@ def test_a_guard_that_comes_before_anything_was_said_has_missed_nothing():
     paper = Paper(SHOP, {"a": lambda call: None})
     paper.apply(decisions.open_conversation(paper.conversation, SHOP, paper.moment()))
     kept = take(paper.conversation, SHOP.guards)
-    assert restore(kept, GUARDS).memory["lineage"] == opening(GUARDS)["lineage"]
-    assert with_later(paper.conversation, GUARDS).memory["lineage"] == opening(GUARDS)["lineage"]
+    assert restore(kept, GUARDS).memory["lineage"] == open_memories(GUARDS)["lineage"]
+    assert add_new_guards(paper.conversation, GUARDS).memory["lineage"] == open_memories(GUARDS)["lineage"]
     paper.say(Ask("go"), "a")
-    assert with_later(paper.conversation, GUARDS).memory["lineage"].ledger.overflow
+    assert add_new_guards(paper.conversation, GUARDS).memory["lineage"].ledger.overflow
 
 
 @pytest.mark.parametrize("kept", [True, False], ids=["after a restart", "without one"])
@@ -189,7 +193,7 @@ def test_an_approval_before_anything_was_seen_makes_no_guard_a_later_one(kept):
 def test_no_verb_drops_what_a_guard_remembers_that_is_not_there():
     paper = Paper(WATCHED, {"a": lambda call: None})
     paper.say(Ask("go"), "a")
-    memory = {**opening(GUARDS), "gone": "something"}
+    memory = {**open_memories(GUARDS), "gone": "something"}
     fewer = replace(WATCHED, guards=GUARDS[:1])
     finished = paper.invoke(paper.waiting[0])
     seen = fewer.observe(memory, finished.delivery, finished.element, 1.0)

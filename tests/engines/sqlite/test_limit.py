@@ -12,7 +12,7 @@ from agentserver.engines.conformance.suite import SampleConversation
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions
 from agentserver.engines.sqlite.maintenance import held
-from agentserver.ports import EngineError, UnfitError, Unkept
+from agentserver.ports import EngineError, RejectReason, UnfitError
 from tests.core.paper import Answer, Ask, listener
 from tests.pump.desk import desk
 
@@ -82,7 +82,7 @@ async def test_a_gateway_is_told_that_nothing_can_be_kept_and_handlers_go_on(tmp
         handle = await d.open()
         events = [event async for event in handle.replies(d.markup(Ask("x")), "a")]
         assert [d.decode(event) for event in events if isinstance(event, Reply)] == [Answer("done")]
-        assert (await handle.send(d.markup(Ask("more")), "a")).code is Unkept.UNKEPT
+        assert (await handle.send(d.markup(Ask("more")), "a")).code is RejectReason.UNKEPT
         assert "its limit is 1 " in caplog.text
         engine._writer._limit = LIMIT
         assert await d.ask(Ask("again"), "b", handle) == Answer("there")

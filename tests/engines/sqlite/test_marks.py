@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentserver.engines.sqlite.marks import HEADER, MAGIC, MarkFile, blank, read
-from agentserver.ports import NO_PAST, Past
+from agentserver.ports import NO_PREVIOUS_RUN, PreviousRun
 
 KEY = "7c9e6679-7425-40de-944b-e07fc1f90ae7"
 OTHER = "00000000-7425-40de-944b-e07fc1f90ae7"
@@ -41,7 +41,7 @@ os._exit(1)
 
 
 def test_what_ran_is_known_when_the_process_is_gone(journal):
-    assert left_by(journal, "marks.leave(slots[1]); marks.acquit('t')") == Past(
+    assert left_by(journal, "marks.leave(slots[1]); marks.acquit('t')") == PreviousRun(
         frozenset({KEY}), "", {"s": 2}
     )
 
@@ -49,10 +49,13 @@ def test_what_ran_is_known_when_the_process_is_gone(journal):
 @pytest.mark.parametrize(
     ("code", "found"),
     [
-        ("marks.end()", Past(frozenset(), "", {"s": 2, "t": 0})),
-        ("marks.close()", Past(frozenset({KEY, OTHER}), "", {"s": 2, "t": 0})),  # taken down, and none asked
-        ("marks.end(); marks.close()", Past(frozenset(), "", {"s": 2, "t": 0})),
-        (f"marks.hold({KEY!r})", Past(frozenset({KEY, OTHER}), KEY, {"s": 2, "t": 0})),
+        ("marks.end()", PreviousRun(frozenset(), "", {"s": 2, "t": 0})),
+        (
+            "marks.close()",
+            PreviousRun(frozenset({KEY, OTHER}), "", {"s": 2, "t": 0}),
+        ),  # taken down, and none asked
+        ("marks.end(); marks.close()", PreviousRun(frozenset(), "", {"s": 2, "t": 0})),
+        (f"marks.hold({KEY!r})", PreviousRun(frozenset({KEY, OTHER}), KEY, {"s": 2, "t": 0})),
     ],
 )
 def test_whose_fault_an_end_was_is_known(journal, code, found):
@@ -65,7 +68,7 @@ def seen(journal):
 
 def test_there_are_as_many_marks_as_there_is_room_for(journal):
     marks = MarkFile(journal)
-    assert asyncio.run(marks.past(1)) == NO_PAST
+    assert asyncio.run(marks.past(1)) == NO_PREVIOUS_RUN
     asyncio.run(marks.begin({}, 2))
     slots = [marks.enter(f"{number}", "c") for number in range(3)]
     assert seen(journal).running == {"0", "1"}
@@ -82,10 +85,10 @@ def test_there_are_as_many_marks_as_there_is_room_for(journal):
 
 @given(st.binary(max_size=400))
 def test_any_file_can_be_read(data):
-    assert isinstance(read(data), Past)
-    assert isinstance(read(MAGIC + data), Past)
+    assert isinstance(read(data), PreviousRun)
+    assert isinstance(read(MAGIC + data), PreviousRun)
     whole = blank({"s": 1}, 2)
-    assert isinstance(read(whole[: len(data)] + data[: len(whole) - len(data)]), Past)
+    assert isinstance(read(whole[: len(data)] + data[: len(whole) - len(data)]), PreviousRun)
 
 
 @pytest.mark.parametrize(
@@ -101,13 +104,13 @@ def test_any_file_can_be_read(data):
 )
 def test_what_is_torn_foreign_or_of_another_version_says_nothing(journal, data):
     (journal.parent / "journal.sqlite.marks").write_bytes(data)
-    assert asyncio.run(MarkFile(journal).past(1)) == NO_PAST
+    assert asyncio.run(MarkFile(journal).past(1)) == NO_PREVIOUS_RUN
 
 
 def test_what_is_no_file_says_nothing_and_is_done_without(journal, caplog):
     (journal.parent / "journal.sqlite.marks").mkdir()
     marks = MarkFile(journal)
-    assert asyncio.run(marks.past(1)) == NO_PAST
+    assert asyncio.run(marks.past(1)) == NO_PREVIOUS_RUN
     asyncio.run(marks.begin({}, 1))
     assert "no marks are kept" in caplog.text
     marks.leave(marks.enter("x", "c"))
@@ -127,9 +130,9 @@ def test_what_has_no_end_says_nothing_and_gives_way(journal, made):
     path = journal.parent / "journal.sqlite.marks"
     made(path)
     marks = MarkFile(journal)
-    assert asyncio.run(marks.past(1)) == NO_PAST
+    assert asyncio.run(marks.past(1)) == NO_PREVIOUS_RUN
     asyncio.run(marks.begin({"s": 1}, 1))
-    assert seen(journal) == Past(frozenset(), "", {"s": 1})
+    assert seen(journal) == PreviousRun(frozenset(), "", {"s": 1})
     assert path.is_file()
     assert not path.is_symlink()
 
@@ -140,7 +143,7 @@ def test_a_directory_that_cannot_be_written_is_done_without(journal):
     marks = MarkFile(journal)
     asyncio.run(marks.begin({}, 1))
     journal.parent.chmod(0o700)
-    assert asyncio.run(marks.past(1)) == NO_PAST
+    assert asyncio.run(marks.past(1)) == NO_PREVIOUS_RUN
 
 
 def test_marks_that_begin_anew_are_asked_for_what_the_server_before_has_left(journal):
@@ -154,7 +157,7 @@ def test_marks_that_begin_anew_are_asked_for_what_the_server_before_has_left(jou
     marks.acquit("s")
     marks.leave(one)
     marks.leave(one)
-    left = Past(frozenset({"other"}), "", {"t": 0})
+    left = PreviousRun(frozenset({"other"}), "", {"t": 0})
     assert seen(journal) == asyncio.run(marks.past(1)) == left
     asyncio.run(marks.begin({}, 4))
     assert len({marks.enter(f"{number}", "c") for number in range(5)}) == 5

@@ -8,8 +8,8 @@ from contextlib import closing
 import pytest
 
 from agentserver.core.decide import decisions
-from agentserver.core.decide.decisions import Accepted
-from agentserver.core.messages import Drafts, Effects, Finished, Returned
+from agentserver.core.decide.decisions import AcceptedDelivery
+from agentserver.core.messages import Drafts, Effects, FinishedInvocation, HandlerReturn
 from agentserver.engines.conformance.suite import SampleConversation
 from agentserver.engines.journal import retention
 from agentserver.engines.journal.reader import Reader
@@ -27,9 +27,11 @@ def connection(tmp_path):
 def storing(story, conversation, stored):
     """The next message handled with these changes of what its thread stores; it is not answered."""
     delivery = next(node.inbox[0] for node in conversation.tree.nodes.values() if node.inbox)
-    assert isinstance(decisions.accept(conversation, delivery, story.rules), Accepted)
-    returned = Returned(Drafts(), Effects(stored))
-    return decisions.conclude(conversation, Finished(delivery, None, returned), story.rules, story.moment())
+    assert isinstance(decisions.accept(conversation, delivery, story.rules), AcceptedDelivery)
+    returned = HandlerReturn(Drafts(), Effects(stored))
+    return decisions.conclude(
+        conversation, FinishedInvocation(delivery, None, returned), story.rules, story.moment()
+    )
 
 
 def test_values_are_written_when_they_change_and_removed_when_they_go(connection, tmp_path):

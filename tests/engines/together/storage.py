@@ -15,16 +15,16 @@ from agentserver.core.messages import UNDECIDED
 from agentserver.core.records.audit import Event
 from agentserver.engines.memory import MemoryEngine
 from agentserver.ports import (
-    NO_PAST,
+    NO_PREVIOUS_RUN,
     Arrival,
     Claim,
     EngineError,
     Fate,
     FencedError,
-    Gained,
-    Lost,
+    GainedClaims,
+    LostClaims,
     News,
-    Past,
+    PreviousRun,
 )
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ class SharedEngine(MemoryEngine):
         self.number, self.marks = 0, self
         self.mine: dict[str, Claim] = {}
         self._given_up = False
-        self._changes: asyncio.Queue[Gained | Lost] = asyncio.Queue()
+        self._changes: asyncio.Queue[GainedClaims | LostClaims] = asyncio.Queue()
         self._news: asyncio.Queue[News | None] = asyncio.Queue()
         self._wanted: Callable[[], Collection[str]] = tuple
         self._stirred = asyncio.Event()
@@ -178,7 +178,7 @@ class SharedEngine(MemoryEngine):
         lost = {key for key, claim in self.mine.items() if not self._has(key, claim)}
         if lost:
             self.mine = {key: claim for key, claim in self.mine.items() if key not in lost}
-            self._changes.put_nowait(Lost(frozenset(lost)))
+            self._changes.put_nowait(LostClaims(frozenset(lost)))
         for group in self._left_over().values():
             self.gain({key: self.storage.give(key, self.number) for key in group})
         for handed in self.storage.inbox.values():
@@ -202,7 +202,7 @@ class SharedEngine(MemoryEngine):
         """Have conversations that the pump is to take up."""
         self.mine.update(claims)
         previous = self.storage.rows[next(iter(claims))].previous
-        self._changes.put_nowait(Gained(claims, 0 if self.storage.living(previous) else previous))
+        self._changes.put_nowait(GainedClaims(claims, 0 if self.storage.living(previous) else previous))
 
     def _reach(self) -> None:
         if self.storage.away:
@@ -238,10 +238,10 @@ class SharedEngine(MemoryEngine):
     def begin_claim(self, conversation: str) -> Claim:
         return self.mine.setdefault(conversation, Claim(self.number, 1))
 
-    async def changes(self) -> AsyncIterator[Gained | Lost]:
+    async def changes(self) -> AsyncIterator[GainedClaims | LostClaims]:
         self.stir()
         if self._changes.empty():
-            yield Gained({})
+            yield GainedClaims({})
         while True:
             yield await self._changes.get()
 
@@ -380,11 +380,11 @@ class SharedEngine(MemoryEngine):
 
     # Marks
 
-    async def past(self, previous: int) -> Past:
+    async def past(self, previous: int) -> PreviousRun:
         lease = self.storage.leases.get(previous)
         if lease is None or lease.ended:
-            return NO_PAST._replace(ends=dict(self.storage.ends))
-        return Past(frozenset(lease.running.values()), lease.held, dict(self.storage.ends))
+            return NO_PREVIOUS_RUN._replace(ends=dict(self.storage.ends))
+        return PreviousRun(frozenset(lease.running.values()), lease.held, dict(self.storage.ends))
 
     async def begin(self, suspects: Mapping[str, int], calls: int) -> None:
         self.storage.ends.update(suspects)

@@ -7,7 +7,7 @@ from agentserver.contract import Code, SystemError
 from agentserver.core.messages import Delivery, Reply
 from agentserver.core.state.conversation import Conversation
 from agentserver.core.state.siblings import Siblings
-from agentserver.core.state.threads import Held, Thread, ThreadTree
+from agentserver.core.state.threads import HeldDelivery, Thread, ThreadTree
 from agentserver.gateways.console.view import help_lines, listener_lines, reply_lines, state, thread_lines
 from agentserver.payload.codec import Codecs
 from agentserver.trace.terminal import paint
@@ -85,7 +85,7 @@ def delivery(thread):
 def test_threads_show_owner_state_and_queue():
     threads = [
         Thread("t0", "console", None, 0, children=Siblings(["t1", "t3"])),
-        Thread("t1", "agent", "t0", 1, children=Siblings(["t2"]), held=(Held("w", delivery("t1")),)),
+        Thread("t1", "agent", "t0", 1, children=Siblings(["t2"]), held=(HeldDelivery("w", delivery("t1")),)),
         Thread("t2", "tool", "t1", 2, inbox=(delivery("t2"), delivery("t2"))),
         Thread("t3", "idle", "t0", 3),
     ]

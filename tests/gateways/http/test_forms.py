@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agentserver.contract import Code
 from agentserver.core.messages import EventPlace
-from agentserver.core.refusals import WORDINGS
+from agentserver.core.refusals import ERROR_WORDINGS
 from agentserver.gateways.http import forms
 from agentserver.gateways.http.options import names
 from agentserver.gateways.http.parts import STATUS, by_code
@@ -48,7 +48,7 @@ def test_secrets_are_taken_out_of_names_and_no_value_is_lost_by_it():
 def test_each_code_has_a_status_and_the_words_of_its_system_error(code):
     problem = by_code(code)
     told = json.loads(problem.body)
-    assert told["detail"] == WORDINGS[code].message
+    assert told["detail"] == ERROR_WORDINGS[code].message
     assert told["status"] == STATUS[code] == problem.status
     assert ("retry-after" in problem.headers) == (code is Code.BUSY)
 

@@ -17,7 +17,7 @@ from agentserver.core.decide.requeue import redrive
 from agentserver.core.drafts.routing import Proposal, Route
 from agentserver.core.encoding.snapshot import restore, take
 from agentserver.core.handoffs import Param
-from agentserver.core.messages import Redriven
+from agentserver.core.messages import RedrivenLetter
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
 from agentserver.core.state.approvals import Answer as Said
@@ -949,7 +949,7 @@ def test_a_redriven_letter_to_a_sink_is_no_order_of_the_principals(mode):
     letter = p.outcomes[-1].added[0]._replace(sender="agent", hop=2)
     assert p.replies == []
     new = story(replace(BASE, mode=mode))
-    redriven = Redriven(letter, "again", "ada")
+    redriven = RedrivenLetter(letter, "again", "ada")
     if mode is Mode.ENFORCE:
         with pytest.raises(LookupError, match="agent wrote it, and what agent had read is not known outside"):
             redrive(new.conversation, redriven, new.rules, new.moment())
@@ -965,7 +965,9 @@ def test_a_redriven_letter_that_the_principal_wrote_is_judged_as_when_it_came(mo
     p.say(Letter("ada@corp.example", "hello"), "post")
     first = p.outcomes[-1]
     new = story(replace(BASE, mode=mode))
-    outcome = redrive(new.conversation, Redriven(first.added[0], "again", "ada"), new.rules, new.moment())
+    outcome = redrive(
+        new.conversation, RedrivenLetter(first.added[0], "again", "ada"), new.rules, new.moment()
+    )
     assert [(one.to, one.hop, one.message) for one in outcome.added] == [
         (one.to, one.hop, one.message.replace(one.thread.encode(), again.thread.encode()))
         for one, again in zip(first.added, outcome.added, strict=True)
@@ -982,7 +984,7 @@ def test_a_redriven_letter_of_a_principal_whose_words_are_no_orders_stays_nobody
     new = story(BASE)
     stranger = new.conversation._replace(rights=Principal("console", Trust.RELAY).rights)
     with pytest.raises(LookupError, match="may not be a request of its own"):
-        redrive(stranger, Redriven(p.outcomes[-1].added[0], "again", "ada"), new.rules, new.moment())
+        redrive(stranger, RedrivenLetter(p.outcomes[-1].added[0], "again", "ada"), new.rules, new.moment())
 
 
 def test_what_a_redriven_letter_leads_to_reaches_no_sink():
@@ -995,7 +997,7 @@ def test_what_a_redriven_letter_leads_to_reaches_no_sink():
     p.run()
     assert p.seen("post"), "the principal's own words are orders"
     new = story(policy, writes)
-    new.apply(redrive(new.conversation, Redriven(letter, "again", "ada"), new.rules, new.moment()))
+    new.apply(redrive(new.conversation, RedrivenLetter(letter, "again", "ada"), new.rules, new.moment()))
     new.run()
     assert new.seen("post") == []
     kept = memory(new)

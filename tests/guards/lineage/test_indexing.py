@@ -6,7 +6,7 @@ import pytest
 
 from agentserver import HandlerResponse
 from agentserver.core.decide import decisions
-from agentserver.core.pieces import whole
+from agentserver.core.pieces import run_pieces
 from agentserver.provenance.evidence import authority
 from agentserver.provenance.evidence.labels import Mode
 from agentserver.provenance.judging import authority as judging
@@ -38,7 +38,7 @@ class Once(Paper):
         self.early.append([*self.indexed])
         self.indexed.clear()
         outcome = self.apply(
-            whole(decisions.concluding(self.conversation, finished, self.rules, self.moment()))
+            run_pieces(decisions.conclude_in_pieces(self.conversation, finished, self.rules, self.moment()))
         )
         self.late.append([*self.indexed])
         return outcome

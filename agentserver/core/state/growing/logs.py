@@ -109,7 +109,7 @@ Logs = Mapping[str, ThreadLog]
 NO_LOGS: Logs = MappingProxyType({})
 
 
-def changed(logs: Logs, changes: Iterable[LogChange]) -> Logs:
+def apply_log_changes(logs: Logs, changes: Iterable[LogChange]) -> Logs:
     """The logs of a thread after changes of some. One of which nothing is left is none any more."""
     made = dict(logs)
     for change in changes:
@@ -121,7 +121,7 @@ def changed(logs: Logs, changes: Iterable[LogChange]) -> Logs:
     return made
 
 
-def read(entries: Mapping[str, Mapping[int, bytes]]) -> Logs:
+def read_logs(entries: Mapping[str, Mapping[int, bytes]]) -> Logs:
     """The logs of a thread from their entries by number. Raises ValueError when numbers are missing between others."""
     logs = {}
     for kind, numbered in entries.items():

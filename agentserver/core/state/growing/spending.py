@@ -64,10 +64,10 @@ class Spending(NamedTuple):
 
     def reserve(self, one: Reservation) -> Spending:
         """Charge a reservation in full."""
-        requests = _corrected(self.requests, one.request, NOTHING_SPENT, one.most)
+        requests = _correct(self.requests, one.request, NOTHING_SPENT, one.most)
         return Spending(
             self.total + one.most,
-            _corrected(self.agents, one.agent, NOTHING_SPENT, one.most),
+            _correct(self.agents, one.agent, NOTHING_SPENT, one.most),
             requests,
             {**self.open, one.id: one},
         )
@@ -76,10 +76,10 @@ class Spending(NamedTuple):
         """Charge what the work of an open reservation has cost in place of what was reserved for it."""
         requests = self.requests
         if one.request in requests:
-            requests = _corrected(requests, one.request, one.most, cost)
+            requests = _correct(requests, one.request, one.most, cost)
         return Spending(
             self.total - one.most + cost,
-            _corrected(self.agents, one.agent, one.most, cost),
+            _correct(self.agents, one.agent, one.most, cost),
             requests,
             {key: other for key, other in self.open.items() if key != one.id},
         )
@@ -97,7 +97,7 @@ class Spending(NamedTuple):
         )
 
 
-def _corrected(amounts: Mapping[str, Amount], key: str, before: Amount, now: Amount) -> dict[str, Amount]:
+def _correct(amounts: Mapping[str, Amount], key: str, before: Amount, now: Amount) -> dict[str, Amount]:
     return {**amounts, key: amounts.get(key, NOTHING_SPENT) - before + now}
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 from lxml import etree
 
 from agentserver.contract import Code
-from agentserver.core.guard import Denied
-from agentserver.core.presenting import Resolved
+from agentserver.core.guard import DenyVerdict
+from agentserver.core.presenting import ResolvedPayload
 from agentserver.core.records.details import GuardNote
 from agentserver.core.refusals import Refusal
 from agentserver.guards.lineage.view.hiding import bits_of, facts_of, tainted, written_by_server
@@ -95,14 +95,14 @@ class Viewer:
         )
         return self._told(memory, cover.bits) if cover.bits else memory
 
-    def unshowable(self, memory: Memory, proposal: Proposal) -> Denied | None:
+    def unshowable(self, memory: Memory, proposal: Proposal) -> DenyVerdict | None:
         """Refuse a message that cannot be shown to its listener: a field has to be there and takes no reference."""
         said = self._hiding.proposed(proposal)
         cover = self._hiding.cover(memory, said, proposal.element)
         names = {place.path: SAMPLE for place in self._hiding.places(said.root, proposal.element)}
         if not cover.places or self._covered(said.root, proposal.element, cover, names) is not None:
             return None
-        return Denied(Code.DENIED, self._unfit(proposal.to, said.root))
+        return DenyVerdict(Code.DENIED, self._unfit(proposal.to, said.root))
 
     def _unfit(self, to: str, root: str) -> str:
         return f"{to} is shown references, and a field of {local(root)} that must be there takes none"
@@ -152,7 +152,7 @@ class Viewer:
 
     # What is put in
 
-    def resolve(self, memory: Memory, draft: Draft, thread: str, room: int) -> Resolved | None:
+    def resolve(self, memory: Memory, draft: Draft, thread: str, room: int) -> ResolvedPayload | None:
         """Put in the values that a message of a viewer has references to; None when it has none.
 
         All that is put in fits into ``room`` bytes. A value is put in as it is, whatever it looks like itself.
@@ -171,7 +171,7 @@ class Viewer:
             values = {name: memory.references.opened(name, thread) for name in names}
             room -= sum(len(values[name] or "") for name in names)
             if room < 0 or None in values.values() or memory.references.full:
-                return Resolved(None, memory, _note(REFUSED))
+                return ResolvedPayload(None, memory, _note(REFUSED))
             place.write(FORM.sub(lambda match: values[match[0]] or "", text))  # noqa: B023 - used at once
             paths.append(place.path)
             told.update({name: _origin(memory.references.known[name]) for name in names})
@@ -180,7 +180,7 @@ class Viewer:
         stamped = stamp(thread, draft.root, (place.text for place in found))
         source = memory.references.known[next(iter(told))].source
         memory = self._told(memory.putting_in(stamped, PutIn(source, tuple(paths))), ATTEMPT)
-        return Resolved(element, memory, _note(_listed(told)))
+        return ResolvedPayload(element, memory, _note(_listed(told)))
 
     def rewritten(self, memory: Memory, before: Draft, after: Draft, thread: str) -> Memory:
         """The memory when another message was made of one that values were put into: all in it may be of them.

@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentserver.core.state.growing.logs import COMPACT, NO_LOGS, LogChange, ThreadLog, changed, read
+from agentserver.core.state.growing.logs import (
+    COMPACT,
+    NO_LOGS,
+    LogChange,
+    ThreadLog,
+    apply_log_changes,
+    read_logs,
+)
 
 ENTRY = st.binary(max_size=3)
 CHANGES = st.lists(st.tuples(st.integers(0, 5), st.lists(ENTRY, max_size=4)), max_size=60)
@@ -74,19 +81,19 @@ def test_they_are_equal_by_their_entries_and_the_numbers_of_these():
 
 
 def test_one_of_which_nothing_is_left_is_none_any_more():
-    logs = changed(NO_LOGS, [LogChange("k", 0, (b"x",)), LogChange("l", 3, ())])
+    logs = apply_log_changes(NO_LOGS, [LogChange("k", 0, (b"x",)), LogChange("l", 3, ())])
     assert logs == {"k": ThreadLog([b"x"])}
-    assert changed(logs, [LogChange("k", 1, ())]) == NO_LOGS
-    assert changed(logs, [LogChange("k", 1, (b"y",))]) == {"k": ThreadLog([b"y"], 1)}
+    assert apply_log_changes(logs, [LogChange("k", 1, ())]) == NO_LOGS
+    assert apply_log_changes(logs, [LogChange("k", 1, (b"y",))]) == {"k": ThreadLog([b"y"], 1)}
 
 
 def test_logs_are_read_from_their_entries_in_any_order():
-    assert read({"k": {11: b"b", 9: b"z", 10: b"a"}}) == {"k": ThreadLog([b"z", b"a", b"b"], 9)}
-    assert read({}) is NO_LOGS
+    assert read_logs({"k": {11: b"b", 9: b"z", 10: b"a"}}) == {"k": ThreadLog([b"z", b"a", b"b"], 9)}
+    assert read_logs({}) is NO_LOGS
 
 
 @pytest.mark.parametrize("missing", [1, 2])
 def test_a_log_with_a_gap_is_not_read(missing):
     entries = {number: b"x" for number in range(4) if number != missing}
     with pytest.raises(ValueError, match="entries of the log k are missing"):
-        read({"k": entries})
+        read_logs({"k": entries})

@@ -11,7 +11,7 @@ import pytest
 
 from agentserver import Attribute, HandlerResponse, Pattern, SystemError, TodoUntil, xmlify
 from agentserver.core.encoding.snapshot import restore, take
-from agentserver.core.messages import Finished
+from agentserver.core.messages import FinishedInvocation
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
 from agentserver.guards.lineage.guard import LineageGuard, Trusted
@@ -495,7 +495,7 @@ def test_the_journal_has_the_value_in_the_message_and_the_reference_in_what_was_
     returned = [
         draft.markup
         for outcome in p.outcomes
-        if isinstance(outcome.cause, Finished) and outcome.cause.delivery.to == "planner"
+        if isinstance(outcome.cause, FinishedInvocation) and outcome.cause.delivery.to == "planner"
         for draft in outcome.cause.result.said.drafts
     ]
     assert any(mail_of(p).subject in markup for markup in returned)

@@ -74,7 +74,7 @@ def test_no_length_survives_what_is_made_of_a_text():
 def told(value: str) -> Verdict:
     call = Call("pay", (Leaf("to", value),), 1, 0.0)
     found = (Finding(Rule.DESTINATION, Effect.BLOCK, "to", f"for {value}"),)
-    return Verdict(call, Mode.CONFIRM, Decision.ASK, Lazy.of(found))
+    return Verdict(call, Mode.CONFIRM, Decision.ASK, Lazy.ready(found))
 
 
 def test_no_length_survives_an_explanation():

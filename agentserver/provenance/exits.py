@@ -12,19 +12,25 @@ from agentserver.characters.printing import truncate
 from agentserver.provenance.confidentiality.bits import (
     CALL,
     Choice,
-    case,
-    choice,
-    number,
-    order,
-    spelling,
-    total,
+    case_bits,
+    choice_bits,
+    number_bits,
+    order_bits,
+    spelling_bits,
+    sum_bits,
 )
-from agentserver.provenance.confidentiality.origin import ANYWHERE, record_of, same_site, site
+from agentserver.provenance.confidentiality.origin import ANYWHERE, is_same_site, record_of, site_of
 from agentserver.provenance.confidentiality.readers import admits
-from agentserver.provenance.evidence.authority import matching as entry_for
-from agentserver.provenance.evidence.destinations import PlaceForm, destination, leads_out, listed, recipients
+from agentserver.provenance.evidence.authority import find_entry
+from agentserver.provenance.evidence.destinations import (
+    PlaceForm,
+    find_recipients,
+    leads_out,
+    parse_destination,
+    parse_list,
+)
 from agentserver.provenance.evidence.folding import fold_bytes
-from agentserver.provenance.evidence.inventory import exact, spelled
+from agentserver.provenance.evidence.inventory import place_hash, spelling_hash
 from agentserver.provenance.evidence.labels import Leaf, Role, Standing, Text
 from agentserver.provenance.evidence.leaves import text_of
 from agentserver.provenance.policy.declarations import ArgumentRule, Effect, Rule
@@ -94,7 +100,7 @@ def find_breaches(
     parts = list_choices(ledger, policy, call, ruled)
     if not parts:
         return
-    bits, spent = total(parts), ledger.exit_bits
+    bits, spent = sum_bits(parts), ledger.exit_bits
     told = f"{bits:.1f} bits ({', '.join(f'{part.what} {part.bits:.1f}' for part in parts)}); "
     sums = f"{spent + bits:.1f} of {policy.exit_budget:g} with those before"
     if spent + bits > policy.exit_budget:
@@ -116,7 +122,7 @@ def count_bits(ledger: Ledger, policy: Policy, call: Call) -> float:
         return 0.0
     leaves = (leaf for leaf in call.arguments if text_of(leaf.value).strip())
     said = tuple((leaf, policy.argument_rule(call, leaf)) for leaf in leaves)
-    return total(list_choices(ledger, policy, call, apply_exit_rules(policy.classify(call.sink), said)))
+    return sum_bits(list_choices(ledger, policy, call, apply_exit_rules(policy.classify(call.sink), said)))
 
 
 def apply_exit_rules(kind: ListenerClass, said: Sequence[RuledArgument]) -> Sequence[RuledArgument]:
@@ -161,14 +167,14 @@ def list_choices(
     }
     if others and restricted:
         known = ledger.records.places
-        parts.append(Choice("which receivers", CALL + choice(known, len(others))))
-        parts.append(Choice("their order", order(len(others))))
+        parts.append(Choice("which receivers", CALL + choice_bits(known, len(others))))
+        parts.append(Choice("their order", order_bits(len(others))))
     return tuple(part for part in parts if part.bits)
 
 
 def _is_allowed(policy: Policy, place: Destination) -> bool:
     """Check whether the operator allows a receiver, so that choices may reveal anything to it."""
-    return entry_for(policy.allow, place) is not None
+    return find_entry(policy.allow, place) is not None
 
 
 def _is_requested(ledger: Ledger, policy: Policy, place: Destination) -> bool:
@@ -179,19 +185,19 @@ def _link_choices(ledger: Ledger, policy: Policy, place: Destination) -> Iterato
     """List the choices in one link, unless the operator allows it."""
     if _is_requested(ledger, policy, place):
         if place.written != place.key and not ledger.asked.mentions(place.written):
-            yield Choice("spelling", spelling(place))
+            yield Choice("spelling", spelling_bits(place))
     elif is_link_offered(ledger, place):
-        yield Choice("which link", CALL + choice(_count_alternatives(ledger, place)))
-        if not ledger.untrusted.has_place(spelled(place.written)):
+        yield Choice("which link", CALL + choice_bits(_count_alternatives(ledger, place)))
+        if not ledger.untrusted.has_place(spelling_hash(place.written)):
             yield Choice("spelling", 1.0)
     elif any(_find_place_records(ledger, place)):
-        yield Choice("which place", CALL + choice(ledger.records.places))
-        yield Choice("spelling", spelling(place))
+        yield Choice("which place", CALL + choice_bits(ledger.records.places))
+        yield Choice("spelling", spelling_bits(place))
 
 
 def _count_alternatives(ledger: Ledger, place: Destination) -> int:
     """Count the links that this one was chosen from: all links of every place that holds it."""
-    texts = ledger.untrusted.find_texts_with(exact(place.written), LINK_TEXTS)
+    texts = ledger.untrusted.find_texts_with(place_hash(place.written), LINK_TEXTS)
     return sum(map(ledger.untrusted.offers, {text.origin.place for text in texts}))
 
 
@@ -201,13 +207,13 @@ def _argument_choice(ledger: Ledger, leaf: Leaf) -> Choice:
     if isinstance(leaf.value, bool):
         return Choice(leaf.path, CALL)
     if body.isascii() and body.isdecimal() and len(body) <= DIGITS:
-        return Choice(leaf.path, CALL + number(int(body)) + (body != str(int(body))))
+        return Choice(leaf.path, CALL + number_bits(int(body)) + (body != str(int(body))))
     words = len(ledger.asked.shapes)
     if ledger.asked.mentions(body):
-        return Choice(leaf.path, CALL + choice(words))
+        return Choice(leaf.path, CALL + choice_bits(words))
     if ledger.asked.mentions(body, any_case=True):
-        return Choice(leaf.path, CALL + choice(words) + case(body))
-    return Choice(leaf.path, CALL + choice(len(ledger.records.entries)))
+        return Choice(leaf.path, CALL + choice_bits(words) + case_bits(body))
+    return Choice(leaf.path, CALL + choice_bits(len(ledger.records.entries)))
 
 
 def list_receivers(ruled: Iterable[RuledArgument]) -> tuple[tuple[Leaf, Destination], ...]:
@@ -216,7 +222,7 @@ def list_receivers(ruled: Iterable[RuledArgument]) -> tuple[tuple[Leaf, Destinat
         (leaf, place)
         for leaf, rule in ruled
         if rule.role is Role.DESTINATION
-        for place in recipients(text_of(leaf.value))
+        for place in find_recipients(text_of(leaf.value))
     )
 
 
@@ -238,7 +244,7 @@ def find_leaks(ledger: Ledger, ruled: Sequence[RuledArgument]) -> Iterator[Breac
         leaf for leaf, rule in ruled if rule.role in _DISCLOSING_ROLES and not _is_chosen(ledger, leaf, rule)
     ]
     told: set[tuple[int, str, str, int]] = set()
-    for found in ledger.private.found([text_of(leaf.value) for leaf in said], pools):
+    for found in ledger.private.find_matches([text_of(leaf.value) for leaf in said], pools):
         origin = found.text.origin
         key = (found.piece, origin.source, origin.path, origin.step)
         if key not in told and not ledger.asked.says(fold_bytes(found.excerpt)):
@@ -270,7 +276,7 @@ def _is_chosen(ledger: Ledger, leaf: Leaf, rule: ArgumentRule) -> bool:
     if rule.role is not Role.DESTINATION:
         return False
     text = text_of(leaf.value)
-    places = recipients(text)
+    places = find_recipients(text)
     bare = b"".join(fold_bytes(place.written) for place in places) == fold_bytes(text)
     return (
         bool(places)
@@ -292,9 +298,9 @@ def is_link_offered(ledger: Ledger, place: Destination) -> bool:
 
     Changed letter case, a fragment or a port that no text contains could carry information out.
     """
-    if not ledger.untrusted.has_place(exact(place.written)):
+    if not ledger.untrusted.has_place(place_hash(place.written)):
         return False
-    return place.written == place.key or ledger.untrusted.has_place(spelled(place.written))
+    return place.written == place.key or ledger.untrusted.has_place(spelling_hash(place.written))
 
 
 def may_follow(ledger: Ledger, policy: Policy, place: Destination) -> bool:
@@ -305,14 +311,14 @@ def may_follow(ledger: Ledger, policy: Policy, place: Destination) -> bool:
     """
     if not policy.follow_links or place.scheme not in {"http", "https"} or not is_link_offered(ledger, place):
         return False
-    home = destination(site(place))
+    home = parse_destination(site_of(place))
     if policy.query_authorises and ledger.asked.names(home):
         return True
     if any(True for _ in ledger.records.find_directory(home)):
         return True
-    texts = ledger.untrusted.find_texts_with(exact(place.written), LINK_TEXTS)
+    texts = ledger.untrusted.find_texts_with(place_hash(place.written), LINK_TEXTS)
     return any(
-        text.asked if text.origin.place == ANYWHERE else same_site(text.origin, place) for text in texts
+        text.asked if text.origin.place == ANYWHERE else is_same_site(text.origin, place) for text in texts
     )
 
 
@@ -322,9 +328,9 @@ def is_in_selected_record(ledger: Ledger, selectors: Iterable[Leaf], place: Dest
     This lets a reply go to the participants of its thread. The author of a message decides who they are, so the content
     is left to the checks of readers and evidence.
     """
-    named = ledger.untrusted.find_texts_with(exact(place.written), LINK_TEXTS)
+    named = ledger.untrusted.find_texts_with(place_hash(place.written), LINK_TEXTS)
     fields = [text.origin for text in _find_place_records(ledger, place)]
-    fields += [text.origin for text in named if place in listed(text.body)]
+    fields += [text.origin for text in named if place in parse_list(text.body)]
     records = {record_of(origin) for origin in fields if not origin.via}
     chosen = (text_of(leaf.value).strip() for leaf in selectors)
     keys = {f"name {form}" for body in chosen for form in (body, body.lower())} if records else set()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from agentserver.provenance import matching
 from agentserver.provenance.evidence.labels import Mode, Role
-from agentserver.provenance.evidence.leaves import amounts
+from agentserver.provenance.evidence.leaves import amount_keys
 from agentserver.provenance.exits import drop_idle_choices, find_breaches
 from agentserver.provenance.judging.authority import may_choose
 from agentserver.provenance.judging.case import Case
@@ -75,7 +75,7 @@ def _find_in_other_units(case: Case, argument: Argument) -> Evidence | None:
 
     An amount in cents is thus found in a text that gives dollars; the principal's own amount counts in either unit.
     """
-    kinds = amounts(argument.leaf.value)
+    kinds = amount_keys(argument.leaf.value)
     if not case.ledger.asked.kinds.isdisjoint(kinds):
         return None
     found = (matching.find_number(case.ledger, argument.body, kind) for kind in kinds)

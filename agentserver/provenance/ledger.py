@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from agentserver.provenance.confidentiality.origin import fetched_from, item_of, linked
-from agentserver.provenance.confidentiality.private import Private
-from agentserver.provenance.confidentiality.readers import confided
-from agentserver.provenance.evidence.destinations import destination
+from agentserver.provenance.confidentiality.origin import find_fetched_site, find_link_site, item_of
+from agentserver.provenance.confidentiality.private import PrivateTexts
+from agentserver.provenance.confidentiality.readers import find_private_texts
+from agentserver.provenance.evidence.destinations import parse_destination
 from agentserver.provenance.evidence.folding import fold
 from agentserver.provenance.evidence.labels import Hop, Leaf, Observation, Standing, Text, TextOrigin
 from agentserver.provenance.evidence.leaves import text_of
@@ -65,7 +65,7 @@ class Ledger:
     dismissed: frozenset[str] = frozenset()
     """Planners that have read anything but the principal's words."""
     foreign: bool = False
-    private: Private = field(default=Private(), repr=False)
+    private: PrivateTexts = field(default=PrivateTexts(), repr=False)
     exit_bits: float = 0.0
 
     @property
@@ -208,7 +208,7 @@ class Ledger:
             if parts is seen
             else replace(seen, leaves=tuple(dict.fromkeys((*seen.leaves, *parts.leaves))))
         )
-        private = confided(policy.readers, both)
+        private = find_private_texts(policy.readers, both)
         return replace(self, private=self.private.add(private, policy.limit)) if private else self
 
     def relay(self, listener: str, leaves: Iterable[Leaf], step: int) -> Ledger:
@@ -249,7 +249,7 @@ class Ledger:
             "records": [text.dump() for text in self.records.entries[len(before.records.entries) :]],
             "relayed": [one.dump() for one in self.relays.entries[len(before.relays.entries) :]],
             "sayings": self.recorded.dump_since(before.recorded),
-            "private": self.private.since(before.private),
+            "private": self.private.dump_since(before.private),
         }
 
     def state(self) -> dict[str, Any]:
@@ -280,7 +280,7 @@ class Ledger:
             dismissed=frozenset(data["dismissed"]),
             overflow=data["overflow"],
             spent=data["spent"],
-            private=Private.load(data["private"], overflow=data["private overflow"]),
+            private=PrivateTexts.load(data["private"], overflow=data["private overflow"]),
             exit_bits=data["exit bits"],
         )
 
@@ -338,7 +338,7 @@ def _assess(asked: TrustedWords, policy: Policy, seen: Observation) -> AssessedO
         formed = worth is None and listener.source
         prose = telling or standing is Standing.PROSE
         found.append(AssessedLeaf(leaf.path, body, prose, record, kind, formed))
-    place = fetched_from(seen.arguments) if listener.source else ""
+    place = find_fetched_site(seen.arguments) if listener.source else ""
     return AssessedOutput(tuple(found), _names_document(seen.arguments, named), place)
 
 
@@ -371,14 +371,14 @@ def _names_document(arguments: tuple[Leaf, ...], asked: Sequence[Leaf]) -> bool:
         arguments: the arguments of the call.
         asked: those of them that the principal's words hold.
     """
-    links = tuple(leaf for leaf in arguments if linked(text_of(leaf.value)))
+    links = tuple(leaf for leaf in arguments if find_link_site(text_of(leaf.value)))
     return all(any(leaf is one for one in asked) for leaf in links) if links else bool(asked)
 
 
 def _is_requested(asked: TrustedWords, leaf: Leaf) -> bool:
     """Check whether the trusted query names the document that this argument requests."""
     body = text_of(leaf.value)
-    if linked(body) and asked.names(destination(body)):
+    if find_link_site(body) and asked.names(parse_destination(body)):
         return True
     if len(body) >= 4 and asked.chooses(body):  # noqa: PLR2004  a shorter name is in every text
         return True

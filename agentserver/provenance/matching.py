@@ -13,13 +13,13 @@ from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Final
 
 from agentserver.characters.printing import CUT, truncate
-from agentserver.provenance.evidence.commands import simple_commands
-from agentserver.provenance.evidence.encodings import turned, unwrapped
+from agentserver.provenance.evidence.commands import find_commands
+from agentserver.provenance.evidence.encodings import apply_involutions, unwrap
 from agentserver.provenance.evidence.folding import fold_bytes, unfold
 from agentserver.provenance.evidence.index import SPAN
 from agentserver.provenance.evidence.inventory import SCHEME, ValueKind, values
-from agentserver.provenance.evidence.leaves import typed, yearless
-from agentserver.provenance.evidence.words import HEAD, lead_of, standing
+from agentserver.provenance.evidence.leaves import day_key, typed_key
+from agentserver.provenance.evidence.words import HEAD, lead_of, matches_at
 from agentserver.provenance.observations.untrusted_texts import kind_key, whole_key
 from agentserver.provenance.request.spellings import join_groups
 from agentserver.provenance.verdict import Evidence
@@ -87,7 +87,7 @@ class _Place:
 
     def find_offsets(self, form: bytes) -> Iterator[int]:
         """Find the offsets in this text at which words begin with an evidence form."""
-        return (offset for number, offset in self.words.starting(form, PLACES) if number == self.number)
+        return (offset for number, offset in self.words.find_words(form, PLACES) if number == self.number)
 
 
 def find_content(ledger: Ledger, body: str) -> Iterator[Match]:
@@ -96,8 +96,8 @@ def find_content(ledger: Ledger, body: str) -> Iterator[Match]:
     Raises:
         TooManyValues: ``body`` holds more values than are looked up, or untrusted texts more than are tracked.
     """
-    plain = ((body, ""), *((decoded.body, decoded.via) for decoded in unwrapped(body)))
-    readings = (*plain, *((decoded.body, decoded.via) for decoded in turned(body)))
+    plain = ((body, ""), *((decoded.body, decoded.via) for decoded in unwrap(body)))
+    readings = (*plain, *((decoded.body, decoded.via) for decoded in apply_involutions(body)))
     forms = [fold_bytes(text) for text, _ in readings]
     for number, hit, inner in _find_hits(ledger, forms):
         text, via = readings[number]
@@ -174,7 +174,7 @@ def _lookup_keys(value: Value) -> Iterator[tuple[int, str]]:
     """Hash a value for look-up: as it is, and decoded, with and without a link's scheme."""
     yield value.key, ""
     for text in dict.fromkeys((value.text, SCHEME.sub("", value.text))):
-        yield from ((whole_key(decoded.body), decoded.via) for decoded in turned(text))
+        yield from ((whole_key(decoded.body), decoded.via) for decoded in apply_involutions(text))
 
 
 def find_across(ledger: Ledger, left: str, right: str) -> Iterator[Evidence]:
@@ -195,9 +195,9 @@ def find_origin(ledger: Ledger, body: str) -> Evidence | None:
     Raises:
         TooManyValues: no text is known, and untrusted texts hold more than is tracked.
     """
-    if (kind := typed(body)) is not None:
+    if (kind := typed_key(body)) is not None:
         return find_number(ledger, body, kind)
-    readings = ((body, ""), *((decoded.body, decoded.via) for decoded in turned(body)))
+    readings = ((body, ""), *((decoded.body, decoded.via) for decoded in apply_involutions(body)))
     for inner in (False, True):
         for text, via in readings:
             number, offset = _find_place(ledger, text, exactly=not via, inner=inner)
@@ -218,7 +218,7 @@ def find_command(ledger: Ledger, body: str, listed: tuple[str, ...] = ()) -> Evi
     Raises:
         TooManyValues: there are more commands than are looked up, or untrusted texts hold more than is tracked.
     """
-    commands = simple_commands(body, VALUES + 1)
+    commands = find_commands(body, VALUES + 1)
     if len(commands) > VALUES:
         raise TooManyValues
     unsaid = (each for each in commands if each not in listed and not ledger.asked.says(fold_bytes(each)))
@@ -227,7 +227,7 @@ def find_command(ledger: Ledger, body: str, listed: tuple[str, ...] = ()) -> Evi
 
 def find_number(ledger: Ledger, body: str, kind: str) -> Evidence | None:
     """Find one untrusted text that holds a number or a date, in any spelling."""
-    keys = [kind_key(kind), *([kind_key(day)] if (day := yearless(kind)) else [])]
+    keys = [kind_key(kind), *([kind_key(day)] if (day := day_key(kind)) else [])]
     for inner, held in ((False, ledger.untrusted.kinds), (True, ledger.untrusted.wrapped.kinds)):
         numbers = (held.table.first(key) for key in keys)
         number = next((number for number in numbers if number is not None), None)
@@ -245,7 +245,7 @@ def _find_grouped(ledger: Ledger, body: str) -> tuple[int, int] | None:
     digits = body.strip().lstrip("+")
     if len(digits) < LONG or not (digits.isascii() and digits.isdecimal()):
         return None
-    for number, offset in ledger.words.starting(fold_bytes(digits), PLACES):
+    for number, offset in ledger.words.find_words(fold_bytes(digits), PLACES):
         if digits in join_groups(ledger.texts[number].body[offset : offset + 2 * len(digits)]):
             return number, offset
     return None
@@ -307,12 +307,12 @@ def _find_place(ledger: Ledger, body: str, *, exactly: bool, inner: bool) -> tup
 def _find_word(held: UntrustedTexts | WrappedTexts, body: str, form: bytes) -> tuple[int | None, int | None]:
     """Find a short value where it occurs as a whole word."""
     name = body.strip()
-    places = held.words.starting(form, PLACES)
+    places = held.words.find_words(form, PLACES)
     if not places:
         return None, None
     pattern, lead = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)", re.IGNORECASE), lead_of(name)
     for number, offset in places:
-        if standing(held.body(number), offset, pattern, lead, len(name)):
+        if matches_at(held.body(number), offset, pattern, lead, len(name)):
             return number, offset
     return None, None
 
@@ -322,13 +322,13 @@ def _find_beginning(held: UntrustedTexts | WrappedTexts, form: bytes) -> tuple[i
     begun = next(_find_beginnings(held, form), None)
     if begun is not None:
         return begun
-    places = held.words.starting(form, PLACES)
+    places = held.words.find_words(form, PLACES)
     return places[0] if len(places) == PLACES else (None, None)
 
 
 def _find_beginnings(held: UntrustedTexts | WrappedTexts, form: bytes) -> Iterator[tuple[int, int]]:
     """Find the texts, and offsets in them, at which a value starts at the beginning of a word."""
-    for number, offset in held.words.starting(form, PLACES):
+    for number, offset in held.words.find_words(form, PLACES):
         if fold_bytes(held.body(number)[offset : offset + 8 * len(form) + 64]).startswith(form):
             yield number, offset
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from agentserver.findings import AnsweredText, Origins, RecordText, ValueOrigin
 from agentserver.provenance import matching
 from agentserver.provenance.confidentiality.origin import record_of
-from agentserver.provenance.evidence.authority import matching as entry_for
+from agentserver.provenance.evidence.authority import find_entry
 from agentserver.provenance.evidence.destinations import PlaceForm
 from agentserver.provenance.evidence.labels import Role, Standing
 from agentserver.provenance.judging.authority import find_records, is_requested
@@ -92,7 +92,7 @@ def _find_place_holders(case: Case, argument: Argument) -> Iterator[tuple[str, T
     places = [place for place in read_places(case, argument) if place.form is not PlaceForm.NONE]
     if any(case.ledger.asked.names(place) for place in places):
         yield "request", None
-    if any(entry_for(case.policy.allow, place) or place.written in argument.rule.values for place in places):
+    if any(find_entry(case.policy.allow, place) or place.written in argument.rule.values for place in places):
         yield "operator", None
     held = (text for place in places for text in case.ledger.records.find_directory(place))
     yield from (("directory", text) for text in islice(held, 1))

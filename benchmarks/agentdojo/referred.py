@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from agentserver.guards.lineage.view.hiding import vouched
-from agentserver.provenance.evidence.authority import mention
-from agentserver.provenance.evidence.leaves import leaves, text_of, typed, typed_in
+from agentserver.provenance.evidence.authority import mention_pattern
+from agentserver.provenance.evidence.leaves import find_typed_keys, leaves, text_of, typed_key
 from agentserver.provenance.observations.untrusted_texts import whole_key
 from benchmarks.agentdojo.defences import Planned
 from benchmarks.agentdojo.variations.authors import shape
@@ -60,11 +60,11 @@ class Referred(Planned):
 
     def _behind(self, value: Any) -> bool:
         """True for a number or a date that stands in a hidden text alone: it has no place for a reference."""
-        kind = typed(value)
-        if kind is None or any(kind in typed_in(text) for text in self.shown):
+        kind = typed_key(value)
+        if kind is None or any(kind in find_typed_keys(text) for text in self.shown):
             return False
-        return any(kind in typed_in(text) for text in self.hidden)
+        return any(kind in find_typed_keys(text) for text in self.hidden)
 
 
 def _holds(text: str, body: str) -> bool:
-    return text == body or mention(body.strip(), any_case=True).search(text) is not None
+    return text == body or mention_pattern(body.strip(), any_case=True).search(text) is not None

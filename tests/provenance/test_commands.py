@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentserver.provenance import Decision, Mode, Policy
-from agentserver.provenance.evidence.commands import simple_commands
+from agentserver.provenance.evidence.commands import find_commands
 from agentserver.provenance.policy.declarations import Rule
 from tests.fuzzing import examples
 from tests.provenance.scenes import Scenario, desk
@@ -102,7 +102,7 @@ def test_a_choice_of_prose_is_no_command():
         "Lunch (with Alice Miller): team",
     ):
         assert scene.call("delete_record", record=name).decision is Decision.ALLOW
-        assert simple_commands(name, 10) == ()
+        assert find_commands(name, 10) == ()
 
 
 PIECES = st.lists(
@@ -115,14 +115,14 @@ PIECES = st.lists(
 @settings(max_examples=examples(300))
 @given(PIECES.map("".join) | PIECES.map(" ".join))
 def test_every_text_is_parted(text):
-    found = simple_commands(text, 1000)
+    found = find_commands(text, 1000)
     assert all(len(one.split()) > 1 for one in found)
 
 
 def test_more_commands_than_are_looked_up_are_beyond_what_is_tracked():
     command = ";".join(f"touch {number}.txt" for number in range(600))
     assert Rule.BOUND in read().rules("run_command", command=command)
-    assert sum(map(len, simple_commands("a -b c " * 2_000, 513))) < 513 * 64 * 7
+    assert sum(map(len, find_commands("a -b c " * 2_000, 513))) < 513 * 64 * 7
 
 
 def test_a_command_after_many_repetitions_of_another_is_found():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agentserver.guards.lineage.asking import digest_call
 from agentserver.provenance.evidence.labels import Call, Mode, Observation, Role
-from agentserver.provenance.evidence.leaves import leaves, typed_in
+from agentserver.provenance.evidence.leaves import find_typed_keys, leaves
 from agentserver.provenance.explanation import explain
 from agentserver.provenance.judgement import judge
 from agentserver.provenance.ledger import Ledger
@@ -71,4 +71,4 @@ def test_no_text_makes_it_raise(seed: int) -> None:
 
 
 def test_a_long_s_is_an_s() -> None:
-    assert next(typed_in("ſeptember 5, 2020")) == "date 2020-09-05"
+    assert next(find_typed_keys("ſeptember 5, 2020")) == "date 2020-09-05"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentserver.provenance import Call, Ledger, Mode, Observation, Policy, explain, judge, leaves
-from agentserver.provenance.evidence.authority import mention
+from agentserver.provenance.evidence.authority import mention_pattern
 from agentserver.provenance.evidence.folding import fold_bytes
 from agentserver.provenance.evidence.labels import Leaf, Role, Standing
 from agentserver.provenance.evidence.words import WordIndex
@@ -150,7 +150,7 @@ def test_what_is_found_does_not_depend_on_how_the_texts_were_added() -> None:
         one_by_one = one_by_one.add([body])
     at_once = WordIndex().add(bodies)
     for form in (b"word", b"wordl", b"wordy", b"and", b"x", b""):
-        assert one_by_one.starting(form, 64) == at_once.starting(form, 64)
+        assert one_by_one.find_words(form, 64) == at_once.find_words(form, 64)
     assert one_by_one.nbytes == at_once.nbytes == 16 * sum(len(body.split()) for body in bodies)
 
 
@@ -159,7 +159,7 @@ def test_words_are_named_where_a_search_would_find_them(said: list[str], name: s
     """Of names that begin with a letter or a digit: any other begins in the middle of nothing."""
     told = TrustedWords().add(*said)
     if name.strip()[:1].isalnum() and fold_bytes(name.strip()[:1]):
-        assert told.mentions(name) == any(mention(name.strip()).search(words) for words in said)
+        assert told.mentions(name) == any(mention_pattern(name.strip()).search(words) for words in said)
 
 
 @given(st.lists(st.sampled_from("ab ,.1é"), max_size=60).map("".join), st.integers(0, 50), st.integers(1, 20))

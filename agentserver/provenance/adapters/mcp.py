@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from agentserver.provenance.adapters.decorator import EngineHolder, ErrorLabels, engine_of
-from agentserver.provenance.evidence.leaves import plain
+from agentserver.provenance.evidence.leaves import simplify
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -45,7 +45,7 @@ class TrackedSession:
         with ErrorLabels(engine, tool, given):
             result = await self._session.call_tool(name, arguments, **more)
         structured = getattr(result, "structuredContent", None) or getattr(result, "structured_content", None)
-        texts = [getattr(block, "text", None) or plain(block) for block in getattr(result, "content", [])]
+        texts = [getattr(block, "text", None) or simplify(block) for block in getattr(result, "content", [])]
         said = {"structured": structured, "content": texts} if structured else texts
         engine.on_tool_result(tool, said, arguments=given)
         return result
@@ -65,5 +65,5 @@ class TrackedSession:
         engine, tool = engine_of(self._holder), self._prefix + source
         with ErrorLabels(engine, tool, given):
             result = await asked
-        engine.on_tool_result(tool, plain(result), arguments=given)
+        engine.on_tool_result(tool, simplify(result), arguments=given)
         return result

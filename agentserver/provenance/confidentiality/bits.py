@@ -34,40 +34,40 @@ class Choice(NamedTuple):
     bits: float
 
 
-def total(parts: Iterable[Choice]) -> float:
+def sum_bits(parts: Iterable[Choice]) -> float:
     """The bits of several choices."""
     return math.fsum(part.bits for part in parts)
 
 
-def choice(offered: int, taken: int = 1) -> float:
+def choice_bits(offered: int, taken: int = 1) -> float:
     """The bits in which of ``offered`` things were taken, without their order."""
     offered = max(offered, taken)
     return max(0.0, _log2(offered) - _log2(taken) - _log2(offered - taken))
 
 
-def order(count: int) -> float:
+def order_bits(count: int) -> float:
     """The bits in the order of so many things."""
     return _log2(count)
 
 
-def number(value: int) -> float:
+def number_bits(value: int) -> float:
     """The bits of a number from 0 on: the length of its Elias gamma code. Small numbers are cheap, none is free."""
     return 2.0 * (value + 1).bit_length() - 1
 
 
-def case(letters: str) -> float:
+def case_bits(letters: str) -> float:
     """The bits in the case of letters."""
     return float(sum(char.upper() != char.lower() for char in letters))
 
 
-def spelling(place: Destination) -> float:
+def spelling_bits(place: Destination) -> float:
     """The bits in a link's spelling beyond its authority form: case, port, last slash, scheme and fragment."""
     if place.written == place.key:
         return 0.0
     plain, _, fragment = place.written.partition("#")
     head = plain[: len(plain) - len(place.path) - len(place.query)]
     bits = 1.0 + FRAGMENT * len(fragment) + bool(fragment)
-    return bits + (case(head) if head != head.lower() else 0.0)
+    return bits + (case_bits(head) if head != head.lower() else 0.0)
 
 
 def _log2(count: int) -> float:

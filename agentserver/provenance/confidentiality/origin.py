@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from agentserver.provenance.evidence.destinations import LONGEST, PlaceForm, destination
+from agentserver.provenance.evidence.destinations import LONGEST, PlaceForm, parse_destination
 from agentserver.provenance.evidence.inventory import is_file
 from agentserver.provenance.evidence.leaves import text_of
 
@@ -27,31 +27,31 @@ ANYWHERE: Final = ""
 _WEB: Final = {"http", "https"}
 
 
-def site(place: Destination) -> str:
+def site_of(place: Destination) -> str:
     """The origin of a link: ``https://news.example``. Empty for what is no link on a host."""
     if place.form is not PlaceForm.LINK or not place.host:
         return ""
     return f"{place.scheme}://{place.host}{':' * bool(place.port)}{place.port}"
 
 
-def fetched_from(arguments: Iterable[Leaf]) -> str:
+def find_fetched_site(arguments: Iterable[Leaf]) -> str:
     """The site that a call with these arguments fetched from; empty unless they name exactly one."""
-    sites = {where for leaf in arguments if (where := linked(text_of(leaf.value)))}
+    sites = {where for leaf in arguments if (where := find_link_site(text_of(leaf.value)))}
     return sites.pop() if len(sites) == 1 else ""
 
 
-def linked(text: str) -> str:
+def find_link_site(text: str) -> str:
     """The site of a link to a page; empty for any other text, the name of a file included."""
     body = text.strip()
     if "." not in body or len(body) > LONGEST or is_file(body):
         return ""
-    place = destination(body)
-    return site(place) if place.scheme in _WEB else ""
+    place = parse_destination(body)
+    return site_of(place) if place.scheme in _WEB else ""
 
 
-def same_site(origin: TextOrigin, place: Destination) -> bool:
+def is_same_site(origin: TextOrigin, place: Destination) -> bool:
     """True when a link leads back to the very scheme, host and port that a text was fetched from."""
-    return bool(origin.place) and origin.place == site(place)
+    return bool(origin.place) and origin.place == site_of(place)
 
 
 def record_of(origin: TextOrigin) -> tuple[str, int, str]:

@@ -15,12 +15,12 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from agentserver.provenance.arrays import np
-from agentserver.provenance.evidence.encodings import turned, unwrapped
+from agentserver.provenance.evidence.encodings import apply_involutions, unwrap
 from agentserver.provenance.evidence.folding import fold_bytes, fold_map
 from agentserver.provenance.evidence.index import SPAN, Index
-from agentserver.provenance.evidence.inventory import SCHEME, scanned
+from agentserver.provenance.evidence.inventory import SCHEME, scan_values
 from agentserver.provenance.evidence.labels import Text
-from agentserver.provenance.evidence.leaves import typed
+from agentserver.provenance.evidence.leaves import typed_key
 from agentserver.provenance.evidence.values import Table
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Pool:
         folded = tuple(fold_bytes(text.body) for text in texts)
         found: dict[bytes, int] = {}
         for number, (text, form) in enumerate(zip(texts, folded, strict=True), len(self.texts)):
-            for one in (form, *map(fold_bytes, _values(text.body))):
+            for one in (form, *map(fold_bytes, _find_values(text.body))):
                 if SHORTEST <= len(one) < SPAN:
                     found.setdefault(one, number)
         first = len(self.forms)
@@ -102,7 +102,7 @@ class Pool:
             self.lengths.union(map(len, found)),
         )
 
-    def within(self, form: bytes, offsets: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    def find_stretches(self, form: bytes, offsets: Sequence[int]) -> Iterator[tuple[int, int, int]]:
         """The stretches of an evidence form that the pool holds: begin, end, and the number of a text.
 
         Args:
@@ -111,23 +111,23 @@ class Pool:
         """
         for hit in self.index.hits(form):
             yield hit.start, hit.end, max(hit.text, 0)
-        hashes = _rolled(form, self.lengths)
+        hashes = _hash_windows(form, self.lengths)
         for length, found in hashes.items():
             known = self.short.find(found.tolist())
             for begin in (at for at, number in enumerate(known) if number is not None):
                 piece = form[begin : begin + length]
                 owner = self._owner(piece)
-                if owner is not None and (length >= INSIDE or _alone(offsets, begin, begin + length)):
+                if owner is not None and (length >= INSIDE or _is_whole_word(offsets, begin, begin + length)):
                     yield begin, begin + length, owner
 
     def _owner(self, form: bytes) -> int | None:
         """The number of a text with this short value."""
-        numbers = self.short.all(_key(form), _PLACES)
+        numbers = self.short.find_all(_key(form), _PLACES)
         return next((self.owners[number] for number in numbers if self.forms[number] == form), None)
 
 
 @dataclass(frozen=True, slots=True)
-class Private:
+class PrivateTexts:
     """Everything with readers that a conversation has seen. ``overflow``: more than is tracked."""
 
     pools: tuple[Pool, ...] = ()
@@ -140,7 +140,7 @@ class Private:
         """True when anything has readers."""
         return bool(self.pools) or self.overflow
 
-    def add(self, more: Sequence[tuple[Text, Groups]], limit: int) -> Private:
+    def add(self, more: Sequence[tuple[Text, Groups]], limit: int) -> PrivateTexts:
         """The same with more texts, and what is wrapped in them, unless they are too many bytes or pieces."""
         if not more:
             return self
@@ -149,68 +149,70 @@ class Private:
             return replace(self, overflow=True)
         pools = {pool.readers: pool for pool in self.pools}
         for groups in dict.fromkeys(groups for _, groups in more):
-            texts = [inner for text, mine in more if mine == groups for inner in (text, *_inner(text))]
+            texts = [inner for text, mine in more if mine == groups for inner in (text, *_unwrap_text(text))]
             pools[groups] = pools.get(groups, Pool(groups)).add(texts)
-        return Private(tuple(pools.values()), size, self.overflow, (*self.entries, *more))
+        return PrivateTexts(tuple(pools.values()), size, self.overflow, (*self.entries, *more))
 
-    def since(self, before: Private) -> list[list[Any]]:
+    def dump_since(self, before: PrivateTexts) -> list[list[Any]]:
         """The texts and their readers that came after those of an earlier value, for JSON."""
         more = self.entries[len(before.entries) :]
         return [[text.dump(), [list(group) for group in groups]] for text, groups in more]
 
     @classmethod
-    def load(cls, entries: Iterable[Sequence[Any]], *, overflow: bool) -> Private:
-        """The texts of which ``since`` gave these."""
+    def load(cls, entries: Iterable[Sequence[Any]], *, overflow: bool) -> PrivateTexts:
+        """The texts of which ``dump_since`` gave these."""
         loaded = [(Text.load(text), tuple(map(tuple, groups))) for text, groups in entries]
         return replace(cls().add(loaded, sys.maxsize), overflow=overflow)
 
-    def found(self, pieces: Sequence[str], pools: Iterable[Pool]) -> Iterator[PrivateMatch]:
+    def find_matches(self, pieces: Sequence[str], pools: Iterable[Pool]) -> Iterator[PrivateMatch]:
         """Everything of some pools that stands in pieces of text which are said together, one after the other."""
         asked = tuple(pools)
         if not asked:
             return
         starts = list(accumulate((len(piece) + 1 for piece in pieces), initial=0))
-        for match in _standing("\n".join(pieces), asked, ""):
+        for match in _match_text("\n".join(pieces), asked, ""):
             yield match._replace(piece=bisect_right(starts, match.piece) - 1)
         for number, piece in enumerate(pieces):
-            for reading in (*unwrapped(piece), *turned(piece)):
-                for match in _standing(reading.body, asked, reading.via):
+            for reading in (*unwrap(piece), *apply_involutions(piece)):
+                for match in _match_text(reading.body, asked, reading.via):
                     yield match._replace(piece=number)
 
 
-def _standing(said: str, pools: Iterable[Pool], via: str) -> Iterator[PrivateMatch]:
+def _match_text(said: str, pools: Iterable[Pool], via: str) -> Iterator[PrivateMatch]:
     """Everything of some pools that stands in one text; ``piece`` is the place at which it begins."""
     form, offsets = fold_map(said)
     for pool in pools:
-        for begin, end, number in pool.within(form, offsets):
+        for begin, end, number in pool.find_stretches(form, offsets):
             excerpt = said[offsets[begin] : offsets[end - 1] + 1]
             yield PrivateMatch(offsets[begin], excerpt, pool.texts[number], pool.readers, via)
 
 
-def _inner(text: Text) -> Iterator[Text]:
-    for decoded in unwrapped(text.body):
+def _unwrap_text(text: Text) -> Iterator[Text]:
+    for decoded in unwrap(text.body):
         yield replace(text, origin=replace(text.origin, via=decoded.via), body=decoded.body)
 
 
-def _values(body: str) -> Iterator[str]:
+def _find_values(body: str) -> Iterator[str]:
     """The values in a text, links without their scheme; and what codes are: words and groups with digits, but dates."""
-    yield from (SCHEME.sub("", value.text) for value in scanned(body))
+    yield from (SCHEME.sub("", value.text) for value in scan_values(body))
     for match in _CODE.finditer(body):
-        if len(fold_bytes(match.group())) >= INSIDE and not (typed(match.group()) or "").startswith("date "):
+        if len(fold_bytes(match.group())) >= INSIDE and not (typed_key(match.group()) or "").startswith(
+            "date "
+        ):
             yield match.group()
 
 
-def _alone(offsets: Sequence[int], begin: int, end: int) -> bool:
+def _is_whole_word(offsets: Sequence[int], begin: int, end: int) -> bool:
     """True when a stretch is a word, or words, of its own: what is folded away stands on both sides."""
     before = begin == 0 or offsets[begin] - offsets[begin - 1] > 1
     return before and (end == len(offsets) or offsets[end] - offsets[end - 1] > 1)
 
 
 def _key(form: bytes) -> int:
-    return int(_rolled(form, frozenset({len(form)}))[len(form)][0])
+    return int(_hash_windows(form, frozenset({len(form)}))[len(form)][0])
 
 
-def _rolled(form: bytes, lengths: frozenset[int]) -> dict[int, _U64]:
+def _hash_windows(form: bytes, lengths: frozenset[int]) -> dict[int, _U64]:
     """For each length a hash of each window of it."""
     base, data = np.uint64(_BASE), np.frombuffer(form, dtype=np.uint8).astype(np.uint64)
     found: dict[int, _U64] = {}

@@ -47,7 +47,7 @@ class Readers:
     """The payload's schema says nothing about it."""
 
     def __init__(self, *entries: str) -> None:
-        wrong = next((entry for entry in entries if not sound(entry)), None)
+        wrong = next((entry for entry in entries if not is_sound(entry)), None)
         if wrong is not None:
             raise ValueError(f"'{wrong}' names no reader")
         self.entries = entries
@@ -62,7 +62,7 @@ class ReaderRule:
     readers: tuple[str, ...]
 
 
-def sound(entry: str) -> bool:
+def is_sound(entry: str) -> bool:
     """True when there can be a receiver that an entry means."""
     if entry.startswith(_DIRECTORY):
         return bool(entry.removeprefix(_DIRECTORY).strip())
@@ -74,7 +74,7 @@ def directory_of(entry: str) -> str | None:
     return entry.removeprefix(_DIRECTORY) if entry.startswith(_DIRECTORY) else None
 
 
-def required(rules: Iterable[ReaderRule], source: str, leaf: Leaf) -> Groups:
+def required_readers(rules: Iterable[ReaderRule], source: str, leaf: Leaf) -> Groups:
     """The groups of readers of one leaf: those of its type, then those of every rule that covers it."""
     path = re.sub(r"\[\d+\]", "", leaf.path).lstrip(".")
     declared = (
@@ -85,13 +85,13 @@ def required(rules: Iterable[ReaderRule], source: str, leaf: Leaf) -> Groups:
     return tuple(dict.fromkeys((*leaf.readers, *declared)))
 
 
-def confided(rules: Sequence[ReaderRule], seen: Observation) -> list[tuple[Text, Groups]]:
+def find_private_texts(rules: Sequence[ReaderRule], seen: Observation) -> list[tuple[Text, Groups]]:
     """The texts of a listener's output that have readers, with these."""
     if not rules and not any(leaf.readers for leaf in seen.leaves):
         return []
     found: list[tuple[Text, Groups]] = []
     for leaf in seen.leaves:
-        groups, body = required(rules, seen.source, leaf), text_of(leaf.value)
+        groups, body = required_readers(rules, seen.source, leaf), text_of(leaf.value)
         if groups and body:
             origin = TextOrigin(seen.source, leaf.path, seen.step, seen.time, seen.trace)
             found.append((Text(origin, body, Standing.RECORD), groups))
@@ -112,13 +112,13 @@ def admits(groups: Groups, place: Destination, known: Sequence[Text]) -> bool:
         return False
     vouched = [text.origin for text in known if text.standing in _NAMES_PLACES]
     directories = {origin.source for origin in vouched} | {
-        _field(origin.source, origin.path) for origin in vouched
+        _qualify_field(origin.source, origin.path) for origin in vouched
     }
     own = any(text.standing is Standing.OWN for text in known)
-    return all(any(_means(entry, place, directories, own=own) for entry in group) for group in groups)
+    return all(any(_matches(entry, place, directories, own=own) for entry in group) for group in groups)
 
 
-def _means(entry: str, place: Destination, directories: set[str], *, own: bool) -> bool:
+def _matches(entry: str, place: Destination, directories: set[str], *, own: bool) -> bool:
     if entry == PRINCIPAL:
         return own
     directory = directory_of(entry)
@@ -127,6 +127,6 @@ def _means(entry: str, place: Destination, directories: set[str], *, own: bool) 
     return DestinationPattern(entry).matches(place)
 
 
-def _field(source: str, path: str) -> str:
+def _qualify_field(source: str, path: str) -> str:
     bare = re.sub(r"\[\d+\]", "", path).lstrip(".")
     return f"{source}.{bare}".rstrip(".")

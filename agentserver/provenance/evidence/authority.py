@@ -15,11 +15,11 @@ from agentserver.provenance.evidence.destinations import (
     ACCOUNT,
     Destination,
     PlaceForm,
-    decoded,
-    destination,
+    decode_labels,
+    decode_percent,
     host_key,
-    loosened,
-    shown,
+    loosen,
+    parse_destination,
 )
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ _PORT: Final = re.compile(r"(?<=[\w\]]):\d{1,5}(?![\w.])")
 _SCHEMES: Final = re.compile(r"\b[a-z][a-z0-9+.-]{0,30}:(?:/+|(?=[^\d/]))")
 
 
-def named(text: str) -> Iterator[tuple[str, int]]:
+def find_tokens(text: str) -> Iterator[tuple[str, int]]:
     """The tokens of a trusted text that could name a destination, without punctuation around them, and their places."""
     for match in _WORDS.finditer(text):
         for piece in _PIECES.finditer(match.group()):
@@ -48,17 +48,17 @@ def named(text: str) -> Iterator[tuple[str, int]]:
             if token:
                 start = match.start() + piece.start() + piece.group().index(token)
                 yield token, start
-                yield from ((inner, start + at) for inner, at in _glued(token))
+                yield from ((inner, start + at) for inner, at in _find_embedded(token))
     yield from ((match.group(), match.start()) for match in ACCOUNT.finditer(text))
 
 
-def _glued(token: str) -> Iterator[tuple[str, int]]:
+def _find_embedded(token: str) -> Iterator[tuple[str, int]]:
     """The address or the host that letters stand around of a script which parts no words, and its place.
 
     What goes on behind such letters, and a link with a path, which they may be a part of, is not taken apart.
     """
     for match in _WITHIN.finditer(token):
-        place = destination(match.group())
+        place = parse_destination(match.group())
         if not match.group()[-1].isalnum():
             continue
         if place.form is PlaceForm.ADDRESS or (
@@ -67,7 +67,7 @@ def _glued(token: str) -> Iterator[tuple[str, int]]:
             yield match.group(), match.start()
 
 
-def mention(name: str, *, any_case: bool = False, marked: bool = False) -> re.Pattern[str]:
+def mention_pattern(name: str, *, any_case: bool = False, marked: bool = False) -> re.Pattern[str]:
     """The pattern of a name as a whole token: ``bob@corp.co`` is not in ``bob@corp.com``, nor ``1`` in ``1,000``.
 
     ``marked``: the mark of a person may stand before it, as in ``@bob``.
@@ -101,15 +101,15 @@ class DestinationPattern:
         body = self.text.removeprefix("listener:").strip()
         if place.form is PlaceForm.NONE:
             return False
-        if body == "*" or destination(body) == place:
+        if body == "*" or parse_destination(body) == place:
             return True
         if place.form in {PlaceForm.ADDRESS, PlaceForm.LINK} and not place.host:
             return False
         if body.startswith(("*.", ".")) and "@" not in body and "/" not in body:
-            return _below(body, place)
+            return _is_below(body, place)
         if "*" in body or "?" in body:
-            return _glob(body, place)
-        return _around(body, place)
+            return _matches_glob(body, place)
+        return _is_at_or_under(body, place)
 
     @property
     def sound(self) -> bool:
@@ -119,15 +119,15 @@ class DestinationPattern:
             return True
         if body.startswith(("*.", ".", "@")) and "/" not in body:
             return bool(host_key(body.removeprefix("*").lstrip(".@")))
-        return destination(body).form is not PlaceForm.NONE
+        return parse_destination(body).form is not PlaceForm.NONE
 
 
-def matching(patterns: Iterable[str], place: Destination) -> str | None:
+def find_entry(patterns: Iterable[str], place: Destination) -> str | None:
     """The first entry that means ``place``."""
     return next((text for text in patterns if DestinationPattern(text).matches(place)), None)
 
 
-def barred(patterns: Iterable[str], text: str) -> str | None:
+def find_barring_entry(patterns: Iterable[str], text: str) -> str | None:
     """The first entry of a deny list that means anything in ``text``, read as loosely as a reader might.
 
     Scheme, port, letter case, escapes, width of letters and unseen characters do not save a place, and what
@@ -137,7 +137,7 @@ def barred(patterns: Iterable[str], text: str) -> str | None:
     patterns = tuple(patterns)
     if not patterns:
         return None
-    loose = dict.fromkeys(loosened(shown(form)) for form in (decoded(text), text))
+    loose = dict.fromkeys(loosen(decode_labels(form)) for form in (decode_percent(text), text))
     spelled = [form.strip() for each in loose for form in (_SCHEMES.sub(" ", each), each)]
     pieces = [piece for form in spelled for piece in _APART.split(form.replace("%", "@"))]
     words = [word for word in pieces if "." in word or "@" in word]
@@ -148,24 +148,24 @@ def barred(patterns: Iterable[str], text: str) -> str | None:
     found = dict.fromkeys(
         (*whole, *(word for each in whole for word in each.split(" ")), *words, *hosts, *others)
     )
-    places = [destination(one.strip(".")) for one in found]
-    crooked = destination(text).form is PlaceForm.NONE
+    places = [parse_destination(one.strip(".")) for one in found]
+    crooked = parse_destination(text).form is PlaceForm.NONE
     for entry in patterns:
-        body = loosened(shown(entry)).rpartition("://")[2].rstrip("/")
+        body = loosen(decode_labels(entry)).rpartition("://")[2].rstrip("/")
         meant = DestinationPattern(body.partition("/")[0] if crooked else body)
         if any(meant.matches(place) for place in places):
             return entry
     return None
 
 
-def _below(body: str, place: Destination) -> bool:
+def _is_below(body: str, place: Destination) -> bool:
     host = host_key(body.lstrip("*."))
-    if not host or not _open(place):
+    if not host or not _is_open(place):
         return False
     return place.host.endswith("." + host) or (body.startswith(".") and place.host == host)
 
 
-def _glob(body: str, place: Destination) -> bool:
+def _matches_glob(body: str, place: Destination) -> bool:
     """Globs compare part by part, so that ``*`` stays on its side of ``@`` and within one path step."""
     scheme, mark, rest = body.rpartition("://")
     meant = place.key
@@ -176,17 +176,17 @@ def _glob(body: str, place: Destination) -> bool:
     if (mark and place.form is not PlaceForm.LINK) or (scheme or "https") != (place.scheme or "https"):
         return False
     if "xn--" in rest or not rest.isascii():  # a label that is a glob has no A-label
-        rest, meant = shown(rest), shown(meant)
+        rest, meant = decode_labels(rest), decode_labels(meant)
     wanted = re.split(r"([@/])", rest)
     given = re.split(r"([@/])", meant)
     return len(wanted) == len(given) and all(map(fnmatchcase, given, wanted))
 
 
-def _around(body: str, place: Destination) -> bool:
+def _is_at_or_under(body: str, place: Destination) -> bool:
     """True when a place lies at a host, or at or below a link."""
     if body.startswith("@"):
         return place.form is PlaceForm.ADDRESS and place.host == host_key(body[1:])
-    entry = destination(body)
+    entry = parse_destination(body)
     if entry.form is not PlaceForm.LINK or entry.host != place.host or not entry.host or entry.query:
         return False
     if place.form is PlaceForm.ADDRESS:
@@ -196,7 +196,7 @@ def _around(body: str, place: Destination) -> bool:
     return place.path == entry.path or place.path.startswith(f"{entry.path}/")
 
 
-def _open(place: Destination) -> bool:
+def _is_open(place: Destination) -> bool:
     """True when an entry that tells no scheme and no port can mean a place of many."""
     plain = place.form is PlaceForm.ADDRESS or (place.scheme == "https" and not place.port)
     return bool(place.host) and plain

@@ -54,12 +54,12 @@ _LEAST: Final = 3
 """Words from which on a command counts whose operands are words of prose."""
 
 
-def simple_commands(text: str, most: int) -> tuple[str, ...]:
+def find_commands(text: str, most: int) -> tuple[str, ...]:
     """The simple commands of a shell text, at most so many. A quoted text is data, but where a shell is given it."""
-    return tuple(islice(_different(_commands(text[:READ], inside=False)), most))
+    return tuple(islice(_drop_repeats(_split_commands(text[:READ], inside=False)), most))
 
 
-def _different(commands: Iterator[str]) -> Iterator[str]:
+def _drop_repeats(commands: Iterator[str]) -> Iterator[str]:
     """Each command once: repetitions take the place of no other command."""
     seen: set[str] = set()
     for command in commands:
@@ -68,31 +68,31 @@ def _different(commands: Iterator[str]) -> Iterator[str]:
             yield command
 
 
-def _commands(text: str, *, inside: bool) -> Iterator[str]:
-    pieces = [*_pieces(text)]
+def _split_commands(text: str, *, inside: bool) -> Iterator[str]:
+    pieces = [*_split_words(text)]
     parted = inside or bool(_PARTED.search(text))
     for words in pieces:
         while words and _SET.fullmatch(words[0]):
             words = words[1:]  # noqa: PLW2901  the same command without what it is given to know
         if parted or len(pieces) > 1:
-            yield from _counted(words[:WORDS], parted=parted)
+            yield from _format_command(words[:WORDS], parted=parted)
         for at in range(1, len(words)):
             after = words[at - 1].rpartition("/")[2] in _HANDS_ON
             if after or (words[at + 1 : at + 2] and words[at + 1].startswith("-")):
-                yield from _counted(words[at : at + WORDS], parted=after)
+                yield from _format_command(words[at : at + WORDS], parted=after)
         if not inside:
-            yield from _given(words)
+            yield from _find_shell_arguments(words)
 
 
-def _given(words: list[str]) -> Iterator[str]:
+def _find_shell_arguments(words: list[str]) -> Iterator[str]:
     """The commands in the words that a shell is given to run, or that are put in for."""
     runs = any(_RUNS.fullmatch(word.rpartition("/")[2]) for word in words)
     for word in words:
         if (runs and " " in word) or "$(" in word or "`" in word:
-            yield from _commands(word, inside=True)
+            yield from _split_commands(word, inside=True)
 
 
-def _counted(words: list[str], *, parted: bool) -> Iterator[str]:
+def _format_command(words: list[str], *, parted: bool) -> Iterator[str]:
     """A command as a text, and without what follows its first operand; none that prose may be."""
     name = words[0].rpartition("/")[2] if words else ""
     if len(words) < 2 or not _NAME.fullmatch(name):  # noqa: PLR2004  a name and what it is done to
@@ -105,7 +105,7 @@ def _counted(words: list[str], *, parted: bool) -> Iterator[str]:
             yield " ".join((name, *words[1:_LEAST]))
 
 
-def _pieces(text: str) -> Iterator[list[str]]:
+def _split_words(text: str) -> Iterator[list[str]]:
     """The words between the marks that stand in no quotes. Where quotes do not end, they are none."""
     tokens = [*_TOKEN.finditer(text)]
     if any(token["open"] for token in tokens):
@@ -117,10 +117,10 @@ def _pieces(text: str) -> Iterator[list[str]]:
             yield words
             words = []
         else:
-            words.append(_QUOTED.sub(_inside, token["word"]))
+            words.append(_QUOTED.sub(_unquote, token["word"]))
     yield words
 
 
-def _inside(quoted: re.Match[str]) -> str:
+def _unquote(quoted: re.Match[str]) -> str:
     """The text in quotes, or behind a backslash."""
     return quoted[0][1:] if quoted[0].startswith("\\") else quoted[0][1:-1]

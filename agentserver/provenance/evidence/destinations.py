@@ -80,9 +80,9 @@ class Destination:
         """
         plain = self.key
         if self.form is PlaceForm.ADDRESS:
-            plain = mailbox(self.key)
+            plain = fold_mailbox(self.key)
         elif self.form is PlaceForm.NAME:
-            plain = handle(unmarked(self.key))
+            plain = fold_handle(strip_mark(self.key))
         return (self.key,) if plain == self.key else (self.key, plain)
 
 
@@ -129,46 +129,46 @@ _HOSTED: Final = re.compile(r"(?<![\w./-])[\w-]+(?:\.[\w-]+)*\.[^\W\d_]{2,}(?![\
 """Something like a host, inside of a name."""
 
 
-def destination(text: str) -> Destination:
+def parse_destination(text: str) -> Destination:
     """The place that ``text`` names as a whole, or none."""
     body = text.strip(" ")
     sound = body.isprintable() and 0 < len(body) <= LONGEST
-    return replace((sound and _parsed(body)) or _none(body), written=body)
+    return replace((sound and _parse(body)) or _no_destination(body), written=body)
 
 
-def recipients(text: str) -> tuple[Destination, ...]:
+def find_recipients(text: str) -> tuple[Destination, ...]:
     """Every place that one argument names, each of which needs its own authority.
 
     ``Bob <bob@corp.com>, eve@evil.com`` names two. An address anywhere in the text is one of them, also one in a
     display name, in the parameters of a link or behind percent-encoding. A link stands alone: a list with one is none.
     """
-    own = listed(text)
+    own = parse_list(text)
     known = {place.key for place in own}
-    return (*own, *(place for place in _mentioned(text) if place.key not in known))
+    return (*own, *(place for place in _find_addresses(text) if place.key not in known))
 
 
-def listed(text: str) -> tuple[Destination, ...]:
+def parse_list(text: str) -> tuple[Destination, ...]:
     """The one place that a text names, or those of a list of addresses and names; a single none for anything else."""
     if not text.strip():
         return ()
-    whole = destination(text)
+    whole = parse_destination(text)
     if whole.form is not PlaceForm.NONE or "@" not in text or "://" in text or len(text) > LISTED:
         return (whole,)
-    found = tuple(map(_element, _split(whole.written))) if whole.written.isprintable() else ()
+    found = tuple(map(_parse_element, _split_list(whole.written))) if whole.written.isprintable() else ()
     return (whole,) if not found or any(one.form is PlaceForm.NONE for one in found) else found
 
 
-def mailbox(address: str) -> str:
+def fold_mailbox(address: str) -> str:
     """An address in the letter case that all spellings of a mailbox share; one beyond ASCII has no other spelling."""
     return address.lower() if address.isascii() else address
 
 
-def handle(name: str) -> str:
+def fold_handle(name: str) -> str:
     """A name in the letter case that all its spellings share; with a digit in it, it is an identifier."""
     return name.lower() if name.isascii() and not any(map(str.isdigit, name)) else name
 
 
-def unmarked(name: str) -> str:
+def strip_mark(name: str) -> str:
     """A name without the one mark of a channel or a person that may stand before it, as in ``#general``."""
     return name[1:] if name[:1] in MARKS and name[1:2].isalnum() else name
 
@@ -200,33 +200,35 @@ def leads_out(text: str) -> bool:
     if _leads_out(text):
         return True
     glued = text.strip().translate(_ENDINGS)
-    return glued != text.strip() and bool(_SLASHED.match(glued) or destination(glued).host)
+    return glued != text.strip() and bool(_SLASHED.match(glued) or parse_destination(glued).host)
 
 
 def _leads_out(text: str) -> bool:
     body = text.strip()
-    body = body if body.startswith("[") and destination(body).external else body.strip("<>\"'()[]").strip()
-    place = destination(body)
+    body = (
+        body if body.startswith("[") and parse_destination(body).external else body.strip("<>\"'()[]").strip()
+    )
+    place = parse_destination(body)
     if place.form is not PlaceForm.NONE:
-        return place.form is PlaceForm.LINK or _numbered(body)
+        return place.form is PlaceForm.LINK or _is_numeric_host(body)
     if _BEGINS.match(body):
         return True
     first, *others = _BETWEEN.split(body[:LONGEST])
     if not others:
-        return not {*"./:"}.isdisjoint(loosened(first))
-    begun = destination(first)
+        return not {*"./:"}.isdisjoint(loosen(first))
+    begun = parse_destination(first)
     return begun.form is PlaceForm.LINK and (
         bool(begun.path or begun.query)
-        or all(destination(other).form is PlaceForm.LINK for other in others if other)
+        or all(parse_destination(other).form is PlaceForm.LINK for other in others if other)
     )
 
 
-def _numbered(body: str) -> bool:
+def _is_numeric_host(body: str) -> bool:
     """True for the number of a host: an IPv6 address without brackets, an IPv4 address with a part in hex."""
     return bool(_ipv6(f"[{body}]") or _HEXED.fullmatch(body.lower()))
 
 
-def joined(place: Destination, piece: str) -> tuple[Destination, ...]:
+def join_link(place: Destination, piece: str) -> tuple[Destination, ...]:
     """The places that a link and another text may make together, as a host and a path do. Prose makes none."""
     piece = piece.strip()
     prose = piece[:1].isalnum() and len(piece.split(maxsplit=1)) > 1 and {*"/\\%"}.isdisjoint(piece)
@@ -235,10 +237,10 @@ def joined(place: Destination, piece: str) -> tuple[Destination, ...]:
     tail = re.sub(r"[\s,;|\"'<>^`{}]", "%20", piece)
     seamless = not tail[:1].isalnum() or not {*".:@"}.isdisjoint(tail.partition("/")[0])
     keys = [place.key + tail] * seamless + [f"{place.key}/{tail}"] * tail[:1].isalnum()
-    return tuple(map(destination, keys))
+    return tuple(map(parse_destination, keys))
 
 
-def decoded(text: str) -> str:
+def decode_percent(text: str) -> str:
     """A text without its percent-encoding, however often it was applied; a few rounds that leave some are enough."""
     for _ in range(4):
         if "%" not in text:
@@ -247,7 +249,7 @@ def decoded(text: str) -> str:
     return text
 
 
-def loosened(text: str) -> str:
+def loosen(text: str) -> str:
     """A text as a lenient reader might take it: for refusing only, never for allowing."""
     shown = (
         text if text.isascii() else "".join(char for char in text if not is_unseen(char) or char.isspace())
@@ -255,48 +257,48 @@ def loosened(text: str) -> str:
     return normalize("NFKC", shown).casefold().translate(_DOTS)
 
 
-def shown(text: str) -> str:
+def decode_labels(text: str) -> str:
     """A text with its A-labels in letters, where they stand for some: one spelling for both sides of a comparison."""
-    return _ENCODED.sub(_letters, text) if "xn--" in text.lower() else text
+    return _ENCODED.sub(_decode_label, text) if "xn--" in text.lower() else text
 
 
-def _letters(label: re.Match[str]) -> str:
+def _decode_label(label: re.Match[str]) -> str:
     try:
         return idna.ulabel(label[0].lower())
     except UnicodeError:
         return label[0]
 
 
-def _none(body: str) -> Destination:
+def _no_destination(body: str) -> Destination:
     return Destination(PlaceForm.NONE, body)
 
 
-def _parsed(body: str) -> Destination | None:
+def _parse(body: str) -> Destination | None:
     """The place that a printable text names; None when it is none."""
     if _BARE.fullmatch(body) and "://" not in body.partition("/")[0]:
-        return _link("https", body)
+        return _parse_link("https", body)
     scheme = _SCHEME.match(body)
     if scheme is not None:
-        return _of_scheme(scheme[1].lower(), body[scheme.end() :])
+        return _parse_scheme(scheme[1].lower(), body[scheme.end() :])
     if "@" in body and not _HANDLE.fullmatch(body):
-        return _address(body)
+        return _parse_address(body)
     if ACCOUNT.fullmatch(body) and any(map(str.isdigit, body[4:])):
         return Destination(PlaceForm.ACCOUNT, body.replace(" ", ""))
-    unclear = _NO_NAME.search(body.removeprefix("@")) or _HOSTED.search(loosened(body))
+    unclear = _NO_NAME.search(body.removeprefix("@")) or _HOSTED.search(loosen(body))
     return None if unclear else Destination(PlaceForm.NAME, body)
 
 
-def _of_scheme(scheme: str, rest: str) -> Destination | None:
+def _parse_scheme(scheme: str, rest: str) -> Destination | None:
     """The place that a scheme and what follows it name. Without a host, only an identical entry means it."""
     if scheme == "mailto":
-        return _address(rest)
+        return _parse_address(rest)
     if rest.startswith("//"):
-        return _link(scheme, rest[2:])
+        return _parse_link(scheme, rest[2:])
     unclear = "@" in rest or "//" in rest or _NO_LINK.search(rest)
     return None if unclear else Destination(PlaceForm.LINK, f"{scheme}:{rest}", scheme=scheme)
 
 
-def _address(body: str) -> Destination | None:
+def _parse_address(body: str) -> Destination | None:
     local, _, host = body.rpartition("@")
     key = host_key(host)
     if not key or key[0] == "[" or len(local) > LABEL + 1 or not _LOCAL.fullmatch(local):
@@ -305,14 +307,14 @@ def _address(body: str) -> Destination | None:
     return Destination(PlaceForm.ADDRESS, f"{local}@{key}", key if plain else "")
 
 
-def _link(scheme: str, rest: str) -> Destination | None:
+def _parse_link(scheme: str, rest: str) -> Destination | None:
     if _NO_LINK.search(rest):
         return None
     cut = re.search(r"[/?#]", rest)
     site, tail = (rest[: cut.start()], rest[cut.start() :]) if cut else (rest, "")
     before, _, _fragment = tail.partition("#")
     path, mark, query = before.partition("?")
-    if (not path and "@" in tail) or not _straight(path, tail):  # old readers end a host at a slash alone
+    if (not path and "@" in tail) or not _is_straight(path, tail):  # old readers end a host at a slash alone
         return None
     path = path.removesuffix("/")
     if not site and scheme == "file":
@@ -329,16 +331,16 @@ def _link(scheme: str, rest: str) -> Destination | None:
     return Destination(PlaceForm.LINK, key, host, scheme, port, path, f"{mark}{query}")
 
 
-def _straight(path: str, tail: str) -> bool:
+def _is_straight(path: str, tail: str) -> bool:
     """True when a link leads where it says: no climbing, no second authority, nothing hidden behind escapes."""
     if _MALFORMED.search(tail) or _TWISTED.search(path):
         return False
-    plain = decoded(tail)
+    plain = decode_percent(tail)
     if "%" in plain and re.search(r"%[0-9a-f]{2}", plain, re.IGNORECASE):
         return False
     if not plain.isprintable() or "\ufffd" in plain or "\\" in plain or "//" in plain:
         return False
-    return not any(step.strip() in {".", ".."} for step in decoded(path).split("/"))
+    return not any(step.strip() in {".", ".."} for step in decode_percent(path).split("/"))
 
 
 def _ascii_label(label: str) -> str:
@@ -366,7 +368,7 @@ def _ipv6(host: str) -> str:
         return ""
 
 
-def _split(body: str) -> Iterator[str]:
+def _split_list(body: str) -> Iterator[str]:
     """The elements of a list, parted by commas and semicolons outside of quotation marks."""
     begin, quoted = 0, False
     for at, char in enumerate(body):
@@ -378,25 +380,25 @@ def _split(body: str) -> Iterator[str]:
     yield body[begin:]
 
 
-def _element(text: str) -> Destination:
+def _parse_element(text: str) -> Destination:
     """One element of a list. A display name is never a destination, so it cannot help the address behind it."""
     body = text.strip(" ")
     shown = _DISPLAY.fullmatch(body) or _COMMENTED.fullmatch(body)
     if shown is None:
-        return destination(text)
-    return replace(_address(shown[1]) or _none(text), written=shown[1])
+        return parse_destination(text)
+    return replace(_parse_address(shown[1]) or _no_destination(text), written=shown[1])
 
 
-def _mentioned(text: str) -> Iterator[Destination]:
+def _find_addresses(text: str) -> Iterator[Destination]:
     """Every address in a text, wherever it stands; of one that cannot be parsed, none."""
-    plain = decoded(text[:LISTED])
+    plain = decode_percent(text[:LISTED])
     around = pairwise(plain.split("@"))
     for left, right in islice(around, PLACES):
         local, host = _RUN.match(left[:-129:-1]), _RUN.match(right[: HOST + 2])
         if local is None or host is None:
             continue
         before, behind = local[0][::-1].lstrip(_ENDS), host[0].rstrip(_ENDS)
-        labels = loosened(behind).split(".")
+        labels = loosen(behind).split(".")
         if len(labels) > 1 and any(map(str.isalpha, labels[-1])):
             written = f"{before}@{behind}"
-            yield replace(_address(written) or _none(written), written=written)
+            yield replace(_parse_address(written) or _no_destination(written), written=written)

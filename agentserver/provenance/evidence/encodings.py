@@ -50,20 +50,20 @@ _SPOKEN_AS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
+class DecodedText:
     """A text that was wrapped, and in what."""
 
     body: str
     via: str
 
 
-def unwrapped(text: str) -> tuple[Decoded, ...]:
+def unwrap(text: str) -> tuple[DecodedText, ...]:
     """The texts wrapped inside ``text``, outermost first, without repeats."""
     seen = {text}
-    found: list[Decoded] = []
-    layer = [Decoded(text, "")]
+    found: list[DecodedText] = []
+    layer = [DecodedText(text, "")]
     for _ in range(DEPTH):
-        layer = [inner for outer in layer for inner in _layer(outer) if inner.body not in seen]
+        layer = [inner for outer in layer for inner in _unwrap_layer(outer) if inner.body not in seen]
         for decoded in layer:
             if decoded.body not in seen:
                 seen.add(decoded.body)
@@ -71,17 +71,17 @@ def unwrapped(text: str) -> tuple[Decoded, ...]:
     return tuple(found)
 
 
-def turned(text: str) -> tuple[Decoded, ...]:
+def apply_involutions(text: str) -> tuple[DecodedText, ...]:
     """The readings of ``text`` that undo themselves, so that asking for them finds what was turned."""
-    return (Decoded(codecs.encode(text, "rot13"), "rot13"), Decoded(text[::-1], "reversed"))
+    return (DecodedText(codecs.encode(text, "rot13"), "rot13"), DecodedText(text[::-1], "reversed"))
 
 
-def _layer(outer: Decoded) -> Iterator[Decoded]:
+def _unwrap_layer(outer: DecodedText) -> Iterator[DecodedText]:
     for name, decoder in _DECODERS:
         pieces = [piece for piece in decoder(outer.body) if piece.strip()]
         via = f"{name} in {outer.via}" if outer.via else name
         if pieces:
-            yield Decoded("\n".join(pieces), via)
+            yield DecodedText("\n".join(pieces), via)
 
 
 def _base64(text: str) -> Iterator[str]:
@@ -90,14 +90,14 @@ def _base64(text: str) -> Iterator[str]:
         if len(body) % 4 == 1:
             body = body[:-1]
         padded = (body + "=" * (-len(body) % 4)).replace("-", "+").replace("_", "/")
-        yield from _readable(binascii.a2b_base64(padded))
+        yield from _keep_readable(binascii.a2b_base64(padded))
 
 
 def _base32(text: str) -> Iterator[str]:
     for match in _BASE32.finditer(text):
         body = match.group().rstrip("=")
         try:
-            yield from _readable(base64.b32decode(body + "=" * (-len(body) % 8)))
+            yield from _keep_readable(base64.b32decode(body + "=" * (-len(body) % 8)))
         except binascii.Error:
             continue
 
@@ -105,33 +105,33 @@ def _base32(text: str) -> Iterator[str]:
 def _hex(text: str) -> Iterator[str]:
     for match in _HEX.finditer(text):
         digits = _HEX_NOISE.sub("", match.group())
-        yield from _readable(bytes.fromhex(digits[: len(digits) & ~1]))
+        yield from _keep_readable(bytes.fromhex(digits[: len(digits) & ~1]))
 
 
 def _codes(text: str) -> Iterator[str]:
     for match in _CODES.finditer(text):
         numbers = [int(number) for number in re.findall(r"\d+", match.group())]
         if all(number < 256 for number in numbers):  # noqa: PLR2004  a byte
-            yield from _readable(bytes(numbers))
+            yield from _keep_readable(bytes(numbers))
 
 
 def _percent(text: str) -> Iterator[str]:
-    return _changed(text, "%", unquote)
+    return _decode_words(text, "%", unquote)
 
 
 def _entities(text: str) -> Iterator[str]:
-    return _changed(text, "&", html.unescape)
+    return _decode_words(text, "&", html.unescape)
 
 
 def _escapes(text: str) -> Iterator[str]:
-    return _changed(text, "\\", _unescape)
+    return _decode_words(text, "\\", _unescape)
 
 
 def _unescape(word: str) -> str:
     return _ESCAPE.sub(lambda match: chr(int(match[1] or match[2], 16)), word)
 
 
-def _changed(text: str, mark: str, decode: Callable[[str], str]) -> Iterator[str]:
+def _decode_words(text: str, mark: str, decode: Callable[[str], str]) -> Iterator[str]:
     """The words that decoding changes; the others are known as they are."""
     if mark in text:
         for word in text.split():
@@ -140,7 +140,7 @@ def _changed(text: str, mark: str, decode: Callable[[str], str]) -> Iterator[str
                 yield plain
 
 
-def _spoken(text: str) -> Iterator[str]:
+def _join_spoken(text: str) -> Iterator[str]:
     """Only stretches that read as an address: ``bob at evil dot com``. Prose is full of ``at``."""
     if _DOT.search(text):
         for match in _ADDRESS_LIKE.finditer(text):
@@ -148,7 +148,7 @@ def _spoken(text: str) -> Iterator[str]:
                 yield _SPOKEN.sub(lambda word: _SPOKEN_AS[word[1].casefold()], match.group())
 
 
-def _invisible(text: str) -> Iterator[str]:
+def _drop_invisible(text: str) -> Iterator[str]:
     """Words that unseen characters were put into: the span index skips them, the inventory does not."""
     if _UNSEEN.search(text):
         for word in text.split():
@@ -157,13 +157,13 @@ def _invisible(text: str) -> Iterator[str]:
                 yield plain
 
 
-def _spelled(text: str) -> Iterator[str]:
+def _join_letters(text: str) -> Iterator[str]:
     """``b o b @ c o r p . c o m``, put together."""
     for match in _SINGLE.finditer(text):
         yield _GAP.sub("", match.group())
 
 
-def _readable(data: bytes) -> Iterator[str]:
+def _keep_readable(data: bytes) -> Iterator[str]:
     """Text, not noise: nearly all of a real message prints."""
     text = data.decode("utf-8", "ignore")
     if len(text) < 4 or len(text) * 10 < len(data) * 9:  # noqa: PLR2004 - shorter than any evidence
@@ -183,7 +183,7 @@ _DECODERS: Final[tuple[tuple[str, Callable[[str], Iterator[str]]], ...]] = (
     ("base32", _base32),
     ("hexadecimal", _hex),
     ("character codes", _codes),
-    ("spoken punctuation", _spoken),
-    ("invisible characters", _invisible),
-    ("spelled out", _spelled),
+    ("spoken punctuation", _join_spoken),
+    ("invisible characters", _drop_invisible),
+    ("spelled out", _join_letters),
 )

@@ -53,7 +53,7 @@ def fold_map(text: str) -> tuple[bytes, list[int]]:
     return fold_bytes(text), offsets
 
 
-def fold_places(text: str) -> tuple[bytes, npt.NDArray[np.uint32]]:
+def fold_array(text: str) -> tuple[bytes, npt.NDArray[np.uint32]]:
     """The same as ``fold_map``, with the offsets as an array."""
     if text.isascii():
         kept = np.frombuffer(text.encode("ascii").translate(_ASCII_KEPT), dtype=np.bool_)

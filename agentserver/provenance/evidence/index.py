@@ -100,7 +100,7 @@ class Index:
         order = np.argsort(hashes)
         covered = np.zeros(len(hashes), dtype=bool)
         for segment in self.segments:
-            covered |= _present(segment, asked, hashes, order)
+            covered |= _find_windows(segment, asked, hashes, order)
         edges = np.flatnonzero(np.diff(covered, prepend=False, append=False)).tolist()
         pairs = zip(edges[::2], edges[1::2], strict=True)
         return tuple(self._hit(asked, hashes, start, end) for start, end in pairs)
@@ -113,7 +113,7 @@ class Index:
         room = dict.fromkeys(range(len(hashes)), _CANDIDATES)
         for segment in self.segments:
             places: set[int] = set()
-            for window in np.flatnonzero(_present(segment, asked, hashes, order)).tolist():
+            for window in np.flatnonzero(_find_windows(segment, asked, hashes, order)).tolist():
                 first = _places(segment, hashes[window])[: room[window]]
                 room[window] -= len(first)
                 places.update(first)
@@ -129,13 +129,13 @@ class Index:
         for segment in self.segments:
             if segment.first >= before:
                 return False
-            found = np.flatnonzero(_present(segment, asked, hashes, order))
+            found = np.flatnonzero(_find_windows(segment, asked, hashes, order))
             if segment.first + len(segment.starts) <= before and len(found):
                 return True
             end = (
                 segment.starts[before - segment.first] if before - segment.first < len(segment.starts) else 0
             )
-            if any(_among(segment, asked, window, hashes[window], end) for window in found.tolist()):
+            if any(_occurs_before(segment, asked, window, hashes[window], end) for window in found.tolist()):
                 return True
         return False
 
@@ -143,7 +143,7 @@ class Index:
         """Names one place for the stretch of windows ``start`` to ``end``: the longest seen at its start."""
         best = Hit(start, end + SPAN - 1, -1, 0, 0)
         for segment, place in self._candidates(hashes[start]):
-            length = _agree(asked, start, segment.blob, place, end + SPAN - 1 - start)
+            length = _common_length(asked, start, segment.blob, place, end + SPAN - 1 - start)
             if length >= SPAN and length > best.length:
                 number = bisect_right(segment.starts, place) - 1
                 offset = place - segment.starts[number]
@@ -209,7 +209,7 @@ def _places(segment: Segment, value: np.uint64) -> list[int]:
     return [int(place) for place in segment.places[low:high]]
 
 
-def _present(
+def _find_windows(
     segment: Segment, asked: bytes, hashes: _U64, order: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.bool_]:
     """Which windows of ``asked`` occur in the segment. Bytes are compared, not hashes alone.
@@ -230,25 +230,25 @@ def _present(
     for shift in range(0, SPAN, 8):
         same &= mine[hit + shift] == theirs[place + shift]
     for window in hit[~same].tolist():
-        found[window] = _collided(segment, asked, window, hashes[window])
+        found[window] = _compare_collisions(segment, asked, window, hashes[window])
     return found
 
 
-def _collided(segment: Segment, asked: bytes, window: int, value: np.uint64) -> bool:
+def _compare_collisions(segment: Segment, asked: bytes, window: int, value: np.uint64) -> bool:
     """The first place with this hash holds other bytes: look at the rest; too many of them mean yes."""
     places = _places(segment, value)
     piece = asked[window : window + SPAN]
     return len(places) > _CANDIDATES or any(segment.blob[at : at + SPAN] == piece for at in places)
 
 
-def _among(segment: Segment, asked: bytes, window: int, value: np.uint64, end: int) -> bool:
+def _occurs_before(segment: Segment, asked: bytes, window: int, value: np.uint64, end: int) -> bool:
     """True when a window begins before a place of the segment's text; too many candidates before it mean yes."""
     places = [place for place in _places(segment, value) if place < end]
     piece = asked[window : window + SPAN]
     return len(places) > _CANDIDATES or any(segment.blob[at : at + SPAN] == piece for at in places)
 
 
-def _agree(asked: bytes, start: int, blob: bytes, place: int, limit: int) -> int:
+def _common_length(asked: bytes, start: int, blob: bytes, place: int, limit: int) -> int:
     """Count the bytes that agree from ``asked[start]`` and ``blob[place]`` on, at most ``limit``."""
     length, step = 0, 64
     while step:

@@ -11,7 +11,7 @@ from enum import StrEnum
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from agentserver.provenance.evidence.destinations import destination, mailbox
+from agentserver.provenance.evidence.destinations import fold_mailbox, parse_destination
 from agentserver.provenance.evidence.folding import fold_bytes
 
 if TYPE_CHECKING:
@@ -81,10 +81,10 @@ _FILE: Final = re.compile(
 
 def values(text: str) -> Iterator[Value]:
     """Every value of the inventory in ``text``, in order, without overlaps."""
-    return (value for value in scanned(text) if value.kind is not ValueKind.FILE)
+    return (value for value in scan_values(text) if value.kind is not ValueKind.FILE)
 
 
-def scanned(text: str) -> Iterator[Value]:
+def scan_values(text: str) -> Iterator[Value]:
     """The same with the names of files, which are as good as hosts for who looks them up."""
     for region in _LIKELY.finditer(text):
         yield from _values(text, *region.span())
@@ -95,36 +95,38 @@ def is_file(text: str) -> bool:
     return "/" not in text and ":" not in text and _FILE.search(text.strip().lower()) is not None
 
 
-def exact(text: str) -> int:
+def place_hash(text: str) -> int:
     """The hash of a destination as a place: two spellings are equal only where they are the same place."""
-    digest = blake2b(destination(text).key.encode("utf-8", "surrogatepass"), digest_size=8, person=b"place")
+    digest = blake2b(
+        parse_destination(text).key.encode("utf-8", "surrogatepass"), digest_size=8, person=b"place"
+    )
     return int.from_bytes(digest.digest(), "little")
 
 
-def spelled(text: str) -> int:
+def spelling_hash(text: str) -> int:
     """The hash of a destination as it is spelled: letter case, a fragment and a last slash tell two apart."""
     digest = blake2b(text.strip(" ").encode("utf-8", "surrogatepass"), digest_size=8, person=b"spelled")
     return int.from_bytes(digest.digest(), "little")
 
 
-def written(text: str, value: Value) -> frozenset[int]:
+def place_hashes(text: str, value: Value) -> frozenset[int]:
     """The places that a value stands for, as a reader may take them out of their sentence or their markup.
 
     Of a link its spelling is one of them.
     """
     if value.kind is ValueKind.ADDRESS:
-        return frozenset({exact(value.text), exact(mailbox(value.text))})
+        return frozenset({place_hash(value.text), place_hash(fold_mailbox(value.text))})
     if value.kind is ValueKind.ACCOUNT:
-        return frozenset({exact(value.text)})
+        return frozenset({place_hash(value.text)})
     if value.kind not in {ValueKind.LINK, ValueKind.FILE}:
         return frozenset()
-    behind = closing(text, value)
+    behind = trailing_brackets(text, value)
     found = [value.text + behind[:number] for number in range(len(behind) + 1)]
     links = dict.fromkeys((*found, _QUOTE.split(value.text, maxsplit=1)[0]))
-    return frozenset(key for link in links for key in (exact(link), spelled(link)))
+    return frozenset(key for link in links for key in (place_hash(link), spelling_hash(link)))
 
 
-def closing(text: str, value: Value) -> str:
+def trailing_brackets(text: str, value: Value) -> str:
     """The brackets behind a value that may be a part of it."""
     end = value.start + len(value.text)
     behind = text[end : end + 8]

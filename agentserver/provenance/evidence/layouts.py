@@ -171,14 +171,14 @@ def _lines(text: str) -> Laid:
         match = _LINE.fullmatch(line.strip())
         if match is None:
             raise _NoLayout
-        _more(records[-1], match[1], _scalar((match[2] or "").strip()))
+        _add_value(records[-1], match[1], _scalar((match[2] or "").strip()))
     found = [record for record in records if record]
     if sum(map(len, found)) < 2:  # noqa: PLR2004  one line with a colon is a sentence
         raise _NoLayout
     return found if len(found) > 1 else found[0]
 
 
-def _more(record: dict[str, Any], key: str, value: Any) -> None:
+def _add_value(record: dict[str, Any], key: str, value: Any) -> None:
     """A value of a record, beside those that stand under its key already."""
     if key in record:
         known = record[key]

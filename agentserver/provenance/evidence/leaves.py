@@ -79,7 +79,7 @@ def leaves(value: Any, path: str = "") -> tuple[Leaf, ...]:
     return tuple(found)
 
 
-def plain(value: Any) -> Any:
+def simplify(value: Any) -> Any:
     """A model, a dataclass or an enumeration as mappings, sequences and scalars; anything else as it is."""
     return value if isinstance(value, str) else _plain(value)
 
@@ -178,7 +178,7 @@ def _digits(value: Scalar) -> str:
         return str(Decimal(value))
 
 
-def typed(value: Scalar) -> str | None:
+def typed_key(value: Scalar) -> str | None:
     """A key that two spellings of one number, date or moment share; ``None`` for words."""
     if isinstance(value, bool | time) or value is None:
         return None
@@ -195,7 +195,7 @@ def typed(value: Scalar) -> str | None:
 def _day_of(body: str) -> str | None:
     """The key of a date in words or in the digits of a country, with or without a weekday and a time."""
     plain = _CLOCK.sub("", _WEEKDAY.sub("", body))
-    if (spoken := spoken_date(plain)) is not None:
+    if (spoken := parse_spoken_date(plain)) is not None:
         return f"date {spoken.isoformat()}"
     written = _LOCAL.fullmatch(plain)
     return _local_date(written) if written else None
@@ -209,22 +209,22 @@ def _local_date(written: re.Match[str]) -> str | None:
     return _date(year, first, second) if second > _MONTHS_A_YEAR else None
 
 
-def amounts(value: Scalar) -> tuple[str, ...]:
+def amount_keys(value: Scalar) -> tuple[str, ...]:
     """The keys of a number without its sign, and of a hundredth of it; none for what is no number."""
-    kind = typed(value) or ""
+    kind = typed_key(value) or ""
     if not kind.startswith("number "):
         return ()
     number = abs(Decimal(kind.removeprefix("number ")))
-    keys = (typed(str(each)) for each in (number, number.scaleb(-2)) if number)
+    keys = (typed_key(str(each)) for each in (number, number.scaleb(-2)) if number)
     return tuple(dict.fromkeys(key for key in keys if key and key != kind))
 
 
-def yearless(kind: str) -> str:
+def day_key(kind: str) -> str:
     """The key of a date that is said without its year; empty for a number."""
     return f"day {kind[-5:]}" if kind.startswith("date ") else ""
 
 
-def typed_in(text: str) -> Iterator[str]:
+def find_typed_keys(text: str) -> Iterator[str]:
     """The typed keys of the numbers and dates in a text. A date without a year gives its day alone."""
     for iso in _ISO.finditer(text):
         if key := _date(*map(int, iso.groups())):
@@ -242,7 +242,7 @@ def typed_in(text: str) -> Iterator[str]:
             yield key
 
 
-def spoken_date(text: str) -> date | None:
+def parse_spoken_date(text: str) -> date | None:
     """The date that a text is, with its month as a word and its year: ``2 January 2025``."""
     spoken = _SPOKEN.fullmatch(text.strip())
     if spoken is None or not spoken[5]:

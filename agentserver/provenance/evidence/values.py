@@ -52,7 +52,7 @@ class Table:
             found[here] = texts[at[here]]
         return [None if number < 0 else number for number in found.tolist()]
 
-    def all(self, key: int, most: int) -> list[int]:
+    def find_all(self, key: int, most: int) -> list[int]:
         """The numbers of the texts that hold the value with this hash, at most so many, in order."""
         found: list[int] = []
         for hashes, texts in self.runs:  # in a run the texts with one hash are in order
@@ -63,7 +63,7 @@ class Table:
 
     def holds(self, keys: Sequence[int], before: int) -> bool:
         """True when one of the first ``before`` texts holds a value with one of these hashes."""
-        return any(number < before for key in keys for number in self.all(key, 1))
+        return any(number < before for key in keys for number in self.find_all(key, 1))
 
     def first(self, key: int) -> int | None:
         """The number of one text that holds the value with this hash."""

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from agentserver.provenance.arrays import np
-from agentserver.provenance.evidence.folding import fold_bytes, fold_places
+from agentserver.provenance.evidence.folding import fold_array, fold_bytes
 
 if TYPE_CHECKING:
     import re
@@ -51,25 +51,25 @@ class WordIndex:
             return WordIndex(self.runs, self.texts + len(bodies))
         numbers = np.repeat(np.arange(self.texts, self.texts + len(bodies), dtype=np.uint32), counts)
         keys = np.concatenate([keys for keys, _ in found])
-        runs = [*self.runs, _sorted(keys, numbers, np.concatenate([offsets for _, offsets in found]))]
+        runs = [*self.runs, _sort_run(keys, numbers, np.concatenate([offsets for _, offsets in found]))]
         while len(runs) > 1 and _mergeable(len(runs[-2][0]), len(runs[-1][0])):
             newer, older = runs.pop(), runs.pop()
             keys, texts, offsets = (np.concatenate((older[part], newer[part])) for part in range(3))
-            runs.append(_sorted(keys, texts, offsets))
+            runs.append(_sort_run(keys, texts, offsets))
         return WordIndex(tuple(runs), self.texts + len(bodies))
 
-    def starting(self, form: bytes, most: int) -> tuple[tuple[int, int], ...]:
+    def find_words(self, form: bytes, most: int) -> tuple[tuple[int, int], ...]:
         """Find where words begin like an evidence form: text numbers and offsets, at most so many.
 
         Which they are does not depend on how the texts were added.
         """
         low = np.uint64(int.from_bytes(form[:HEAD].ljust(HEAD, b"\0"), "big"))
         high = np.uint64(int.from_bytes(form[:HEAD].ljust(HEAD, b"\xff"), "big"))
-        rows = merge(*(_between(run, low, high, most) for run in self.runs)) if form else iter(())
+        rows = merge(*(_slice_run(run, low, high, most) for run in self.runs)) if form else iter(())
         return tuple((number, offset) for _, number, offset in islice(rows, most))
 
 
-def standing(body: str, offset: int, name: re.Pattern[str], lead: int, length: int) -> bool:
+def matches_at(body: str, offset: int, name: re.Pattern[str], lead: int, length: int) -> bool:
     """True when a pattern matches where a word begins, ``lead`` characters after what is looked for begins."""
     begin = max(0, offset - lead - BEFORE)
     piece = body[begin : offset + 4 * length + 64]
@@ -78,7 +78,7 @@ def standing(body: str, offset: int, name: re.Pattern[str], lead: int, length: i
 
 
 def head_of(name: str) -> bytes:
-    """Fold as much of a name as its words are sorted by: ``starting`` finds the same by it as by the whole form."""
+    """Fold as much of a name as its words are sorted by: ``find_words`` finds the same by it as by the whole form."""
     for end in (8 * HEAD, len(name)):
         form = fold_bytes(name[:end])
         if len(form) >= HEAD or end >= len(name):
@@ -92,7 +92,7 @@ def lead_of(name: str) -> int:
 
 
 def _heads(body: str) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32]]:
-    form, offsets = fold_places(body)
+    form, offsets = fold_array(body)
     if not len(offsets):
         return np.zeros(0, dtype=np.uint64), offsets
     begins = np.concatenate(([0], np.flatnonzero(offsets[1:] > offsets[:-1] + 1) + 1))
@@ -100,7 +100,7 @@ def _heads(body: str) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32]]:
     return letters[begins].astype(np.uint64), offsets[begins]
 
 
-def _sorted(
+def _sort_run(
     keys: npt.NDArray[np.uint64], texts: npt.NDArray[np.uint32], offsets: npt.NDArray[np.uint32]
 ) -> _Run:
     """Sort a run. Words of one beginning are in the order of their places already, which a stable sort keeps."""
@@ -112,7 +112,7 @@ def _mergeable(older: int, newer: int) -> bool:
     return older <= 2 * newer and older + newer <= RUN
 
 
-def _between(run: _Run, low: np.uint64, high: np.uint64, most: int) -> Iterator[tuple[int, int, int]]:
+def _slice_run(run: _Run, low: np.uint64, high: np.uint64, most: int) -> Iterator[tuple[int, int, int]]:
     begin = int(np.searchsorted(run[0], low, side="left"))
     end = min(int(np.searchsorted(run[0], high, side="right")), begin + most)
     return zip(*(part[begin:end].tolist() for part in run), strict=True)

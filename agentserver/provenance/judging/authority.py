@@ -8,13 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance import matching
-from agentserver.provenance.evidence.authority import matching as entry_for
-from agentserver.provenance.evidence.authority import mention
-from agentserver.provenance.evidence.destinations import PlaceForm, unmarked
-from agentserver.provenance.evidence.inventory import exact
+from agentserver.provenance.evidence.authority import find_entry, mention_pattern
+from agentserver.provenance.evidence.destinations import PlaceForm, strip_mark
+from agentserver.provenance.evidence.inventory import place_hash
 from agentserver.provenance.evidence.labels import Role, Standing
-from agentserver.provenance.evidence.leaves import typed, yearless
-from agentserver.provenance.evidence.words import head_of, lead_of, standing
+from agentserver.provenance.evidence.leaves import day_key, typed_key
+from agentserver.provenance.evidence.words import head_of, lead_of, matches_at
 from agentserver.provenance.exits import is_in_selected_record
 from agentserver.provenance.observations.untrusted_texts import kind_key
 from agentserver.provenance.policy.paths import means, strip_indices
@@ -33,7 +32,7 @@ _NAMES_THINGS: Final = {Standing.RECORD, Standing.DIRECTORY, Standing.OWN}
 
 def may_receive(case: Case, rule: ArgumentRule, place: Destination) -> bool:
     """Check whether the operator, the principal, a directory or an accepted field names a destination."""
-    if entry_for(case.policy.allow, place):
+    if find_entry(case.policy.allow, place):
         return True
     if place.form is PlaceForm.NONE:
         return False
@@ -49,7 +48,7 @@ def is_listed(case: Case, place: Destination) -> bool:
 
 def is_ordered(case: Case, place: Destination) -> bool:
     """Check whether the operator or the principal named a destination, or it is the principal's own."""
-    if entry_for(case.policy.allow, place) or case.ledger.asked.names(place):
+    if find_entry(case.policy.allow, place) or case.ledger.asked.names(place):
         return True
     return any(text.standing is Standing.OWN for text in case.ledger.records.find_directory(place))
 
@@ -67,10 +66,10 @@ def may_choose(case: Case, argument: Argument) -> bool:
 
 def is_requested(case: Case, argument: Argument) -> bool:
     """Check whether the principal's words hold a value, in any letter case or spelling of a number or date."""
-    asked, kind = case.ledger.asked, typed(argument.leaf.value)
+    asked, kind = case.ledger.asked, typed_key(argument.leaf.value)
     if asked.chooses(argument.body):
         return True
-    return kind is not None and not asked.kinds.isdisjoint({kind, yearless(kind) or kind})
+    return kind is not None and not asked.kinds.isdisjoint({kind, day_key(kind) or kind})
 
 
 def is_recorded(case: Case, argument: Argument) -> bool:
@@ -97,8 +96,8 @@ def is_recorded_by_form(case: Case, argument: Argument) -> bool:
 def find_records(case: Case, argument: Argument) -> Iterator[Text]:
     """Find the certain records that hold a value, of the kind that the argument selects."""
     body, wanted = argument.body.strip(), argument.rule.id
-    bodies = dict.fromkeys(form for each in (body, unmarked(body)) for form in (each.lower(), each))
-    keys = (*(f"name {form}" for form in bodies), typed(argument.leaf.value) or "")
+    bodies = dict.fromkeys(form for each in (body, strip_mark(body)) for form in (each.lower(), each))
+    keys = (*(f"name {form}" for form in bodies), typed_key(argument.leaf.value) or "")
     for text in (text for key in keys for text in case.ledger.records.find(key)):
         if text.standing in _NAMES_THINGS and (not wanted or text.id == wanted):
             yield text
@@ -130,13 +129,13 @@ def is_accepted(case: Case, rule: ArgumentRule, body: str, place: Destination | 
 
 def _find_amounts(case: Case, rule: ArgumentRule, body: str) -> Iterator[Text]:
     """Find the texts of requested documents that hold a quantity or a time, in any spelling."""
-    kind = typed(body) if rule.role in {Role.QUANTITY, Role.TIME} else None
+    kind = typed_key(body) if rule.role in {Role.QUANTITY, Role.TIME} else None
     if kind is None:
         return
     table, texts = case.ledger.untrusted.kinds.table, case.ledger.texts
-    for key in filter(None, (kind, yearless(kind))):
+    for key in filter(None, (kind, day_key(kind))):
         yield from (
-            text for number in table.all(kind_key(key), matching.PLACES) if (text := texts[number]).asked
+            text for number in table.find_all(kind_key(key), matching.PLACES) if (text := texts[number]).asked
         )
 
 
@@ -144,9 +143,9 @@ def _find_holders(case: Case, body: str, place: Destination | None) -> Iterator[
     """Find the texts and records that hold a value verbatim as a whole token, up to a bound."""
     ledger = case.ledger
     if place is not None and place.external:
-        for key in map(exact, place.alike):
+        for key in map(place_hash, place.alike):
             yield from ledger.records.find(f"within {key}")
-            yield from (ledger.texts[number] for number in ledger.places.all(key, matching.PLACES))
+            yield from (ledger.texts[number] for number in ledger.places.find_all(key, matching.PLACES))
         return
     yield from _find_whole_tokens(case, ledger.words, ledger.texts, body)
     yield from _find_whole_tokens(case, ledger.records.words, ledger.records.entries, body)
@@ -154,13 +153,15 @@ def _find_holders(case: Case, body: str, place: Destination | None) -> Iterator[
 
 def _find_whole_tokens(case: Case, words: WordIndex, texts: tuple[Text, ...], body: str) -> Iterator[Text]:
     name = body.strip()
-    places = words.starting(head_of(name), matching.PLACES)
+    places = words.find_words(head_of(name), matching.PLACES)
     if not places:
         return
-    pattern, lead = mention(name), lead_of(name)
+    pattern, lead = mention_pattern(name), lead_of(name)
     for number, offset in places:
         text = texts[number]
-        if standing(text.body, offset, pattern, lead, len(name)) and case.ledger.records.is_independent(text):
+        if matches_at(text.body, offset, pattern, lead, len(name)) and case.ledger.records.is_independent(
+            text
+        ):
             yield text
 
 

@@ -6,7 +6,7 @@ from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance import matching
-from agentserver.provenance.evidence.authority import matching as entry_for
+from agentserver.provenance.evidence.authority import find_entry
 from agentserver.provenance.evidence.folding import fold_bytes
 from agentserver.provenance.evidence.labels import Role
 from agentserver.provenance.judging.authority import (
@@ -77,7 +77,7 @@ def check_prose(case: Case) -> Iterator[Finding]:
     """Find a recipient that only the request's prose authorises, when the call carries untrusted content."""
     for argument in case.arguments:
         for place in read_places(case, argument) if argument.rule.role is Role.DESTINATION else ():
-            if not is_listed(case, place) and not entry_for(case.policy.allow, place):
+            if not is_listed(case, place) and not find_entry(case.policy.allow, place):
                 yield case.make_finding(Rule.PROSE, argument, "only the wording of the request names it")
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from agentserver.findings import Delegation, RecordText
 from agentserver.provenance.confidentiality.origin import record_of
-from agentserver.provenance.evidence.destinations import PlaceForm, destination
-from agentserver.provenance.evidence.leaves import text_of, typed
+from agentserver.provenance.evidence.destinations import PlaceForm, parse_destination
+from agentserver.provenance.evidence.leaves import text_of, typed_key
 from agentserver.provenance.policy.declarations import Effect
 from agentserver.provenance.policy.paths import strip_indices
 
@@ -53,9 +53,9 @@ def is_same_value(value: str, field: str) -> bool:
     """Check whether an argument equals a whole field, in any spelling of a place, number or date."""
     if value.strip() == field.strip():
         return True
-    kind, place = typed(value), destination(value)
+    kind, place = typed_key(value), parse_destination(value)
     known = place.form not in {PlaceForm.NONE, PlaceForm.NAME}
-    return (kind is not None and kind == typed(field)) or (known and place == destination(field))
+    return (kind is not None and kind == typed_key(field)) or (known and place == parse_destination(field))
 
 
 def _show_field(call: Call, name: str, body: str) -> RecordText:

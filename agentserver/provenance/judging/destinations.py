@@ -9,16 +9,16 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance import matching
-from agentserver.provenance.evidence.authority import barred
+from agentserver.provenance.evidence.authority import find_barring_entry
 from agentserver.provenance.evidence.destinations import (
     HOST,
     LISTED,
     Destination,
     PlaceForm,
-    destination,
-    joined,
+    find_recipients,
+    join_link,
     leads_out,
-    recipients,
+    parse_destination,
 )
 from agentserver.provenance.evidence.folding import fold
 from agentserver.provenance.evidence.inventory import SCHEME, is_file
@@ -81,11 +81,11 @@ def read_places(case: Case, argument: Argument) -> tuple[Destination, ...]:
 
 
 def _split_recipients(case: Case, argument: Argument) -> tuple[Destination, ...]:
-    whole = recipients(argument.body)
+    whole = find_recipients(argument.body)
     if len(whole) != 1 or whole[0].form is not PlaceForm.NAME or may_receive(case, argument.rule, whole[0]):
         return whole
     names = [name.strip() for name in re.split(r"[,;]", whole[0].written) if name.strip()]
-    return tuple(map(destination, names)) if len(names) > 1 else whole
+    return tuple(map(parse_destination, names)) if len(names) > 1 else whole
 
 
 def _check_place(case: Case, argument: Argument, place: Destination) -> Iterator[Finding]:
@@ -114,8 +114,10 @@ def _check_place(case: Case, argument: Argument, place: Destination) -> Iterator
 def find_denied(case: Case, text: str) -> str | None:
     """Find the deny entry for a text. Lookalikes are denied too: folding is safe for refusing, not for allowing."""
     deny = case.policy.deny
-    shapes = {fold(place.written) for place in recipients(text)} if deny else set()
-    return barred(deny, text) or next((entry for entry in deny if fold(entry) in shapes - {""}), None)
+    shapes = {fold(place.written) for place in find_recipients(text)} if deny else set()
+    return find_barring_entry(deny, text) or next(
+        (entry for entry in deny if fold(entry) in shapes - {""}), None
+    )
 
 
 def describe_lookalike(case: Case, place: Destination) -> str:
@@ -123,7 +125,7 @@ def describe_lookalike(case: Case, place: Destination) -> str:
     shape = fold(place.written)
     alike = (entry for entry in case.policy.allow if fold(entry) == shape)
     known = (*alike, *filter(None, (case.ledger.asked.shapes.get(shape),)))
-    like = next((entry for entry in known if destination(entry) != place), None)
+    like = next((entry for entry in known if parse_destination(entry) != place), None)
     return f"looks like '{like}' and is another place" if like else ""
 
 
@@ -186,14 +188,14 @@ def check_halves(case: Case) -> Iterator[Finding]:
 
 def _leads_to_unknown_host(case: Case, body: str) -> bool:
     """Check whether a text leads to a host that nothing allows. A file name leads nowhere."""
-    place = destination(body)
+    place = parse_destination(body)
     known = may_follow(case.ledger, case.policy, place) or may_receive(case, _UNDECLARED, place)
     return leads_out(body) and not is_file(body) and not known
 
 
 def _is_chosen_name(case: Case, argument: Argument) -> bool:
     """Check whether an apparent host is a chosen file name, or a chosen id with a scheme of its own."""
-    own = destination(argument.body).scheme not in _SCHEMES
+    own = parse_destination(argument.body).scheme not in _SCHEMES
     return (is_file(argument.body) or own) and may_choose(case, argument)
 
 
@@ -209,7 +211,7 @@ def _carries(case: Case, argument: Argument, place: Destination, other: Argument
     if not may_receive(case, argument.rule, place):
         telling = not (isinstance(other.leaf.value, bool) or other.body in _COUNTS)
         return telling and not may_choose(case, other)
-    return any(not may_receive(case, other.rule, each) for each in joined(place, other.body))
+    return any(not may_receive(case, other.rule, each) for each in join_link(place, other.body))
 
 
 def _is_checked_alone(case: Case, argument: Argument) -> bool:

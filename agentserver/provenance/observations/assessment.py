@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.provenance.evidence.folding import fold
 from agentserver.provenance.evidence.layouts import TextLayout, parse_layout
-from agentserver.provenance.evidence.leaves import leaves, text_of, typed
+from agentserver.provenance.evidence.leaves import leaves, text_of, typed_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -133,7 +133,7 @@ class Echoes:
 
 def _comparison_key(body: str) -> str:
     """Normalize a number by value and anything else by evidence form, since two moments of a day differ."""
-    kind = typed(body) or ""
+    kind = typed_key(body) or ""
     return kind if kind.startswith("number") else fold(body)
 
 

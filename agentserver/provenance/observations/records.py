@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from agentserver.provenance.evidence.destinations import PlaceForm, handle, listed
-from agentserver.provenance.evidence.inventory import scanned, written
+from agentserver.provenance.evidence.destinations import PlaceForm, fold_handle, parse_list
+from agentserver.provenance.evidence.inventory import place_hashes, scan_values
 from agentserver.provenance.evidence.labels import Standing
-from agentserver.provenance.evidence.leaves import typed
+from agentserver.provenance.evidence.leaves import typed_key
 from agentserver.provenance.evidence.words import WordIndex
 from agentserver.provenance.observations.lazy import Incremental
 from agentserver.provenance.observations.untrusted_texts import UntrustedTexts
@@ -170,16 +170,16 @@ def _index_key(text: Text) -> tuple[object, ...]:
 def keys_of(body: str) -> frozenset[str]:
     """Build the lookup keys of a value: as a destination, as written, as a number or date, and by its parts."""
     known = {f"name {body.strip().lower() if body.isascii() else body.strip()}"}
-    kind = typed(body)
+    kind = typed_key(body)
     if kind is not None:
         known.add(kind)
-    known.update(f"place {key}" for place in listed(body) for key in _place_keys(place))
-    known.update(f"within {key}" for value in scanned(body) for key in written(body, value))
+    known.update(f"place {key}" for place in parse_list(body) for key in _place_keys(place))
+    known.update(f"within {key}" for value in scan_values(body) for key in place_hashes(body, value))
     return frozenset(known)
 
 
 def _place_keys(place: Destination) -> tuple[str, ...]:
     """Build the keys of a place in a record. A leading mark in the record is part of the name."""
     if place.form is PlaceForm.NAME:
-        return place.key, handle(place.key)
+        return place.key, fold_handle(place.key)
     return () if place.form is PlaceForm.NONE else place.alike

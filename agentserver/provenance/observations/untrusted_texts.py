@@ -16,11 +16,18 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance.confidentiality.origin import Offers, count_offers
-from agentserver.provenance.evidence.encodings import unwrapped
+from agentserver.provenance.evidence.encodings import unwrap
 from agentserver.provenance.evidence.folding import fold_bytes
 from agentserver.provenance.evidence.index import SPAN, Index
-from agentserver.provenance.evidence.inventory import Value, ValueKind, closing, scanned, values, written
-from agentserver.provenance.evidence.leaves import typed_in
+from agentserver.provenance.evidence.inventory import (
+    Value,
+    ValueKind,
+    place_hashes,
+    scan_values,
+    trailing_brackets,
+    values,
+)
+from agentserver.provenance.evidence.leaves import find_typed_keys
 from agentserver.provenance.evidence.values import Table
 from agentserver.provenance.evidence.words import WordIndex
 from agentserver.provenance.observations.lazy import Incremental
@@ -28,7 +35,7 @@ from agentserver.provenance.observations.lazy import Incremental
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from agentserver.provenance.evidence.encodings import Decoded
+    from agentserver.provenance.evidence.encodings import DecodedText
     from agentserver.provenance.evidence.labels import Text
 
 MOST_VALUES: Final = 100_000
@@ -69,7 +76,7 @@ class ValueIndex:
 
     def add_places(self, bodies: Sequence[str]) -> ValueIndex:
         """Add the values of further texts by the places that they denote."""
-        return self._add_scanned(bodies, scanned, written, MOST_PLACES)
+        return self._add_scanned(bodies, scan_values, place_hashes, MOST_PLACES)
 
     def add_kinds(self, bodies: Sequence[str]) -> ValueIndex:
         """Add the numbers and dates of further texts by value."""
@@ -77,7 +84,7 @@ class ValueIndex:
         count, beyond = self.count, self.beyond
         for number, body in enumerate(bodies, self.texts):
             kinds = islice(
-                dict.fromkeys(typed_in(body)) if count < MOST_VALUES else (), MOST_VALUES - count + 1
+                dict.fromkeys(find_typed_keys(body)) if count < MOST_VALUES else (), MOST_VALUES - count + 1
             )
             keys = [(kind_key(kind), number) for kind in kinds]
             count += len(keys)
@@ -98,7 +105,7 @@ class ValueIndex:
         for number, body in enumerate(bodies, self.texts):
             here: set[tuple[ValueKind, str, str]] = set()
             for value in scan(body) if count < most else ():
-                about = value.kind, value.text, closing(body, value)
+                about = value.kind, value.text, trailing_brackets(body, value)
                 if about in here:
                     continue
                 if count >= most:
@@ -133,7 +140,7 @@ class WrappedTexts:
         over: whether some texts were not searched.
     """
 
-    inner: tuple[Decoded, ...] = ()
+    inner: tuple[DecodedText, ...] = ()
     outer: tuple[int, ...] = ()
     index: Index = field(default=Index())
     values: ValueIndex = field(default=ValueIndex())
@@ -153,7 +160,7 @@ class WrappedTexts:
     def add(self, texts: Sequence[Text]) -> WrappedTexts:
         """Add the texts that are wrapped in further texts."""
         read, over = self.read, self.over
-        found: list[Decoded] = []
+        found: list[DecodedText] = []
         outer: list[int] = []
         offered: list[tuple[str, str]] = []
         for number, text in enumerate(texts, self.seen):
@@ -161,7 +168,7 @@ class WrappedTexts:
             if read > MOST_CHARACTERS:
                 over = True
                 break
-            inner = unwrapped(text.body)
+            inner = unwrap(text.body)
             found += inner
             outer += [number] * len(inner)
             offered += [(text.origin.place, decoded.body) for decoded in inner]
@@ -337,8 +344,10 @@ class UntrustedTexts:
 
     def find_texts_with(self, place: int, most: int) -> list[Text]:
         """Find the texts and wrapped texts that contain a place, up to a number of each."""
-        found = [self.texts[number] for number in self.places.table.all(place, most)]
-        return found + [self.unwrap_text(number) for number in self.wrapped.places.table.all(place, most)]
+        found = [self.texts[number] for number in self.places.table.find_all(place, most)]
+        return found + [
+            self.unwrap_text(number) for number in self.wrapped.places.table.find_all(place, most)
+        ]
 
     def has_place(self, place: int) -> bool:
         """Return whether a text or a wrapped text contains a place."""

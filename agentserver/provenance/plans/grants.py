@@ -13,9 +13,15 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol
 from unicodedata import normalize
 
-from agentserver.provenance.evidence.authority import mention
-from agentserver.provenance.evidence.destinations import PlaceForm, destination, handle, recipients, unmarked
-from agentserver.provenance.evidence.leaves import text_of, typed, typed_in
+from agentserver.provenance.evidence.authority import mention_pattern
+from agentserver.provenance.evidence.destinations import (
+    PlaceForm,
+    find_recipients,
+    fold_handle,
+    parse_destination,
+    strip_mark,
+)
+from agentserver.provenance.evidence.leaves import find_typed_keys, text_of, typed_key
 from agentserver.provenance.plans.arguments import (
     DEPTH,
     AllowedStep,
@@ -78,7 +84,7 @@ class PlanGrounds:
         Display names before addresses are ignored here: the judge treats them as content.
         """
         found = self.match_kind(kind, value)
-        places = recipients(text_of(value)) if found is None and isinstance(value, str) else ()
+        places = find_recipients(text_of(value)) if found is None and isinstance(value, str) else ()
         if not places or places[0].written == text_of(value).strip():
             return found
         each = [self.match_kind(kind, place.written) for place in places]
@@ -149,10 +155,10 @@ class _Query:
         at = parse_moment(value)
         if at is not None:
             return _names_moment(asked, at)
-        kind = typed(value)
+        kind = typed_key(value)
         if kind is not None:
             return kind in asked.kinds
-        place = destination(body)
+        place = parse_destination(body)
         if place.form is not PlaceForm.NONE:
             return asked.names(place)
         return bool(body) and asked.mentions(body, any_case=True)
@@ -259,18 +265,18 @@ def is_same_value(value: Scalar, text: str) -> bool:
     one, other = parse_moment(value), parse_moment(text)
     if one is not None or other is not None:
         return one is not None and other is not None and is_same_moment(one, other)
-    kind = typed(value)
+    kind = typed_key(value)
     if kind is not None:
-        return kind == typed(text)
-    place = destination(body)
-    return place.external and not {*place.alike}.isdisjoint(destination(text).alike)
+        return kind == typed_key(text)
+    place = parse_destination(body)
+    return place.external and not {*place.alike}.isdisjoint(parse_destination(text).alike)
 
 
 def _names_moment(asked: TrustedWords, at: Moment) -> bool:
     """Return whether the request names a date and, if there is one, its time of day in a usual spelling."""
     if isinstance(at, time):
         return any(asked.mentions(form, any_case=True) for form in _spell_clock(at))
-    kind = typed(at) or ""
+    kind = typed_key(at) or ""
     if asked.kinds.isdisjoint({kind, f"day {kind[-5:]}"}):
         return False
     clock = at.time() if isinstance(at, datetime) else time()
@@ -299,25 +305,25 @@ def _contains_value(value: Scalar, text: str) -> bool:
 
     A number in a text may be an id, so only a typed number is found in any spelling.
     """
-    body, kind = text_of(value).strip(), None if isinstance(value, str) else typed(value)
+    body, kind = text_of(value).strip(), None if isinstance(value, str) else typed_key(value)
     if not body:
         return False
-    if any(mention(form, any_case=loose).search(text) for form, loose in _spellings(body)):
+    if any(mention_pattern(form, any_case=loose).search(text) for form, loose in _spellings(body)):
         return True
     at = parse_moment(value)
     if isinstance(at, date):
         return _contains_date(at, text)
-    return kind is not None and kind in typed_in(text)
+    return kind is not None and kind in find_typed_keys(text)
 
 
 def _spellings(body: str) -> Iterator[tuple[str, bool]]:
     """List the spellings of a value in a text, each with whether its letter case is ignored."""
     yield body, False
     text = normalize("NFC", body)
-    place = destination(text)
+    place = parse_destination(text)
     if not place.external:
-        name = unmarked(text)
-        yield name, handle(name) == name.lower()
+        name = strip_mark(text)
+        yield name, fold_handle(name) == name.lower()
         return
     yield place.key, place.form is PlaceForm.ADDRESS and place.key.isascii()
     if place.form is PlaceForm.LINK:
@@ -327,11 +333,13 @@ def _spellings(body: str) -> Iterator[tuple[str, bool]]:
 
 def _contains_date(at: date, text: str) -> bool:
     """Return whether a text has a date, with or without its year, and its time of day if there is one."""
-    kind = typed(at) or ""
-    if {kind, f"day {kind[-5:]}"}.isdisjoint(typed_in(text)):
+    kind = typed_key(at) or ""
+    if {kind, f"day {kind[-5:]}"}.isdisjoint(find_typed_keys(text)):
         return False
     clock = at.time() if isinstance(at, datetime) else time()
-    return clock == time() or any(mention(form, any_case=True).search(text) for form in _spell_clock(clock))
+    return clock == time() or any(
+        mention_pattern(form, any_case=True).search(text) for form in _spell_clock(clock)
+    )
 
 
 def _contains_words(body: str, text: str) -> bool:
@@ -343,7 +351,7 @@ def _contains_words(body: str, text: str) -> bool:
     if not words:
         return False
     if not all(map(str.isalnum, words)) or "@" in body or "/" in body:
-        return mention(text.strip(), any_case=True).search(body) is not None
+        return mention_pattern(text.strip(), any_case=True).search(body) is not None
     spaced = r"\s+".join(words)
     return re.search(rf"(?<!\w){spaced}(?!\w)", body, re.IGNORECASE) is not None
 

@@ -10,7 +10,7 @@ import re
 from datetime import date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from agentserver.provenance.evidence.leaves import spoken_date
+from agentserver.provenance.evidence.leaves import parse_spoken_date
 
 if TYPE_CHECKING:
     from agentserver.provenance.evidence.labels import Scalar
@@ -67,7 +67,7 @@ def parse_moment(value: Scalar) -> Moment | None:
         if len(body) > LONGEST:
             return None
         if not _DATED.match(body):
-            return spoken_date(body)
+            return parse_spoken_date(body)
         return date.fromisoformat(body) if len(body) == len("2000-01-03") else datetime.fromisoformat(body)
     except ValueError:
         return None

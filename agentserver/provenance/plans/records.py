@@ -15,9 +15,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, overload
 from unicodedata import normalize
 
-from agentserver.provenance.evidence.destinations import LONGEST, destination, handle, unmarked
+from agentserver.provenance.evidence.destinations import LONGEST, fold_handle, parse_destination, strip_mark
 from agentserver.provenance.evidence.folding import fold
-from agentserver.provenance.evidence.leaves import text_of, typed
+from agentserver.provenance.evidence.leaves import text_of, typed_key
 from agentserver.provenance.evidence.values import Table
 from agentserver.provenance.observations.lazy import Incremental
 from agentserver.provenance.plans.moments import parse_moment
@@ -164,7 +164,7 @@ class RecordIndex:
         return self.outputs[leaf.output]
 
     def _look_up(self, key: int) -> tuple[RecordedLeaf, ...] | None:
-        numbers = self.table.all(key, MOST + 1)
+        numbers = self.table.find_all(key, MOST + 1)
         return None if len(numbers) > MOST else tuple(self.leaves[number] for number in numbers)
 
     def dump_since(self, before: RecordIndex) -> list[Any]:
@@ -230,7 +230,7 @@ def record_observation(
 
 def _comparison_key(body: str) -> str:
     """Normalize a value for comparison; numbers and dates compare by value, so ``10.0`` does not repeat ``100``."""
-    return typed(body) or fold(body)
+    return typed_key(body) or fold(body)
 
 
 def group_by_observation(texts: Iterable[Text]) -> dict[tuple[str, int, str], list[tuple[str, str]]]:
@@ -248,21 +248,21 @@ def canonicalize(body: str) -> str:
     text = normalize("NFC", body.strip())
     if len(text) > LONGEST:
         return text.casefold()
-    kind = typed(text)
+    kind = typed_key(text)
     if kind is not None:
         return kind
     at = parse_moment(text)
     if at is not None:
-        return typed(at) or at.isoformat()
-    place = destination(text) if not _PLACED.isdisjoint(text) or text[:2].isupper() else None
+        return typed_key(at) or at.isoformat()
+    place = parse_destination(text) if not _PLACED.isdisjoint(text) or text[:2].isupper() else None
     if place is not None and place.external:
         return f"{place.form.value} {place.alike[-1]}"
-    return unmarked(text.removeprefix("./")).casefold()
+    return strip_mark(text.removeprefix("./")).casefold()
 
 
 def normalize_name(name: str) -> str:
     """Normalize a name: composed accents, no leading mark or ``./``, lower case unless it is an id."""
-    return handle(unmarked(normalize("NFC", name.strip()).removeprefix("./")))
+    return fold_handle(strip_mark(normalize("NFC", name.strip()).removeprefix("./")))
 
 
 def record_path(path: str, own: str, other: str) -> str:

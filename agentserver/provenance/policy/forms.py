@@ -10,7 +10,7 @@ import re
 from datetime import date, time
 from typing import TYPE_CHECKING, Final
 
-from agentserver.provenance.evidence.destinations import PlaceForm, destination, listed, loosened
+from agentserver.provenance.evidence.destinations import PlaceForm, loosen, parse_destination, parse_list
 from agentserver.provenance.evidence.inventory import is_file
 from agentserver.provenance.evidence.labels import Role, Standing
 from agentserver.provenance.evidence.leaves import text_of
@@ -65,10 +65,10 @@ def names_receiver(text: str) -> bool:
     body = text.strip()
     if is_file(body):
         return False
-    if any(places and all(map(_receives, places)) for places in map(listed, (body, loosened(body)))):
+    if any(places and all(map(_receives, places)) for places in map(parse_list, (body, loosen(body)))):
         return True
     words = [word for word in _BETWEEN.split(body) if word]
-    if words and all(_receives(destination(word)) for word in words):
+    if words and all(_receives(parse_destination(word)) for word in words):
         return True
     slashed = "://" in body or (
         "//" in body and len(body) <= CHOICE
@@ -95,8 +95,8 @@ def has_prose(text: str) -> bool:
     """
     words = [word for word in _BETWEEN.split(text.strip()) if word]
     if len(text.split()) > WORDS and len(words) > WORDS:
-        return not all(_receives(destination(word)) for word in words)
-    return 0 < sum(_receives(destination(word)) for word in words) < len(words)
+        return not all(_receives(parse_destination(word)) for word in words)
+    return 0 < sum(_receives(parse_destination(word)) for word in words) < len(words)
 
 
 def is_long(text: str) -> bool:

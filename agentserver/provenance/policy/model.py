@@ -22,7 +22,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from agentserver.provenance.confidentiality.readers import sound
+from agentserver.provenance.confidentiality.readers import is_sound
 from agentserver.provenance.evidence.authority import DestinationPattern
 from agentserver.provenance.evidence.labels import Mode, Role, Standing
 from agentserver.provenance.evidence.layouts import TextLayout
@@ -64,7 +64,7 @@ def _check_place(value: str) -> str:
 
 def _check_reader(value: str) -> str:
     """Check that an entry can match a receiver."""
-    if not sound(value):
+    if not is_sound(value):
         raise PydanticCustomError("no_reader", "{value}", {"value": value})
     return value
 

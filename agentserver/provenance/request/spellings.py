@@ -10,7 +10,7 @@ import re
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
-from agentserver.provenance.evidence.destinations import unmarked
+from agentserver.provenance.evidence.destinations import strip_mark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,7 @@ _SCHEME: Final = re.compile(r"^[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 
 def list_spellings(body: str) -> Iterator[str]:
     """List the spellings in which a principal may have written a value, first the value without leading marks."""
-    yield unmarked(body)
+    yield strip_mark(body)
     here = body.removeprefix("./")
     if here != body and here[:1].isalnum():
         yield here

@@ -10,12 +10,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 from unicodedata import normalize
 
-from agentserver.provenance.evidence.authority import mention, named
-from agentserver.provenance.evidence.destinations import MARKS, PlaceForm, destination, mailbox
+from agentserver.provenance.evidence.authority import find_tokens, mention_pattern
+from agentserver.provenance.evidence.destinations import MARKS, PlaceForm, fold_mailbox, parse_destination
 from agentserver.provenance.evidence.folding import fold, fold_bytes
 from agentserver.provenance.evidence.index import SPAN, Index
-from agentserver.provenance.evidence.leaves import typed_in
-from agentserver.provenance.evidence.words import WordIndex, head_of, lead_of, standing
+from agentserver.provenance.evidence.leaves import find_typed_keys
+from agentserver.provenance.evidence.words import WordIndex, head_of, lead_of, matches_at
 from agentserver.provenance.request.speech import find_ignored_spans
 from agentserver.provenance.request.spellings import find_digit_runs, join_digits, list_spellings, split_path
 
@@ -65,7 +65,7 @@ class TrustedWords:
             dict.fromkeys(token for pair in zip(said, silent, strict=True) for token in _list_tokens(*pair))
         )
         audible = [_strip_ignored(*pair) for pair in zip(said, silent, strict=True)]
-        parsed = (place for place in map(destination, tokens) if place.form is not PlaceForm.NONE)
+        parsed = (place for place in map(parse_destination, tokens) if place.form is not PlaceForm.NONE)
         index = self.index
         for words in said:
             index = index.add((fold_bytes(words),))
@@ -94,7 +94,7 @@ class TrustedWords:
             return name in self.digits or self.mentions(name, any_case=True)
         return (
             place.form,
-            mailbox(place.key) if place.form is PlaceForm.ADDRESS else place.key,
+            fold_mailbox(place.key) if place.form is PlaceForm.ADDRESS else place.key,
         ) in self.places
 
     def mentions(self, name: str, *, any_case: bool = False) -> bool:
@@ -107,13 +107,13 @@ class TrustedWords:
 
     def _mentions(self, name: str, *, any_case: bool) -> bool:
         body = normalize("NFC", name.strip())
-        places = self.words.starting(head_of(body), LOOKED_AT)
+        places = self.words.find_words(head_of(body), LOOKED_AT)
         if not places:
             return False
-        pattern = mention(body, any_case=any_case, marked=True)
+        pattern = mention_pattern(body, any_case=any_case, marked=True)
         lead, length = lead_of(body), len(body)
         return any(
-            standing(self.queries[number], offset, pattern, lead, length)
+            matches_at(self.queries[number], offset, pattern, lead, length)
             and self.ignored[number].may_order(offset - lead, offset - lead + length)
             for number, offset in places
         )
@@ -136,7 +136,7 @@ class TrustedWords:
         if len(form) >= SPAN:
             return any(hit.length == len(form) for hit in self.index.hits(form))
         reach = 8 * len(form) + 64
-        found = self.words.starting(form, LOOKED_AT)
+        found = self.words.find_words(form, LOOKED_AT)
         pieces = (self.queries[number][offset : offset + reach] for number, offset in found)
         return any(fold_bytes(piece).startswith(form) for piece in pieces)
 
@@ -151,7 +151,7 @@ def _cache(known: dict[Any, bool], about: str | bytes | tuple[str, bool], answer
 
 def _list_tokens(words: str, silent: IgnoredSpans) -> Iterator[str]:
     """List the tokens that may be an order."""
-    return (token for token, start in named(words) if silent.may_order(start, start + len(token)))
+    return (token for token, start in find_tokens(words) if silent.may_order(start, start + len(token)))
 
 
 def _list_numbers(words: str, silent: IgnoredSpans) -> Iterator[str]:
@@ -173,17 +173,17 @@ def _strip_ignored(words: str, silent: IgnoredSpans) -> str:
 
 def _list_kinds(words: str) -> Iterator[str]:
     """List the numbers and dates of a text, and its long numbers in any grouping."""
-    yield from typed_in(words)
+    yield from find_typed_keys(words)
     yield from (f"number {digits.lstrip('0') or '0'}" for digits in join_digits(words))
 
 
 def _list_own_keys(place: Destination) -> Iterator[str]:
     """List the keys of a place that the principal named. A given scheme is never weakened."""
     if place.form is PlaceForm.ADDRESS:
-        yield mailbox(place.key)
+        yield fold_mailbox(place.key)
         return
     yield place.key
     if place.form is PlaceForm.LINK and place.scheme == "http" and not place.port:
         yield place.key.replace("http:", "https:", 1)
     elif place.form is PlaceForm.LINK and "://" not in place.written and place.scheme == "https":
-        yield destination(f"http://{place.written}").key
+        yield parse_destination(f"http://{place.written}").key

@@ -24,16 +24,16 @@ from agentserver.provenance import (
 from agentserver.provenance.confidentiality.bits import (
     CALL,
     Choice,
-    case,
-    choice,
-    number,
-    order,
-    spelling,
-    total,
+    case_bits,
+    choice_bits,
+    number_bits,
+    order_bits,
+    spelling_bits,
+    sum_bits,
 )
 from agentserver.provenance.confidentiality.origin import ANYWHERE, Offers, count_offers
 from agentserver.provenance.confidentiality.readers import ReaderRule
-from agentserver.provenance.evidence.destinations import destination
+from agentserver.provenance.evidence.destinations import parse_destination
 from agentserver.provenance.evidence.labels import Role, Standing
 from agentserver.provenance.exits import count_bits
 from agentserver.provenance.policy.declarations import (
@@ -47,7 +47,7 @@ from agentserver.provenance.policy.declarations import (
 from tests.provenance.scenes import Scenario
 
 HOME = "https://news.example/"
-PAGE = " ".join(f"{HOME}p{number}" for number in range(16))
+PAGE = " ".join(f"{HOME}p{number_bits}" for number_bits in range(16))
 
 
 def scene(query: str = "read the news", **more: Any) -> Scenario:
@@ -130,7 +130,7 @@ def test_a_secret_in_the_case_of_the_principals_own_link_is_counted() -> None:
     assert told.rules("web", url=varied) == {Rule.EXIT_BUDGET}
 
 
-BOOK = [{"email": f"n{number}@corp.com"} for number in range(8)]
+BOOK = [{"email": f"n{number_bits}@corp.com"} for number_bits in range(8)]
 SEND = SinkRule("send", (ArgumentRule("to", Role.DESTINATION), ArgumentRule("body", Role.PAYLOAD)))
 
 
@@ -205,15 +205,15 @@ COUNTS = st.integers(0, 500)
 def test_more_to_choose_from_or_more_that_is_chosen_is_never_cheaper(
     offered: int, more: int, count: int
 ) -> None:
-    assert choice(offered + more) >= choice(offered) - 1e-6 >= -1e-6
-    assert order(count + more) >= order(count) - 1e-6 >= -1e-6
-    assert number(count + more) >= number(count) >= 1
+    assert choice_bits(offered + more) >= choice_bits(offered) - 1e-6 >= -1e-6
+    assert order_bits(count + more) >= order_bits(count) - 1e-6 >= -1e-6
+    assert number_bits(count + more) >= number_bits(count) >= 1
 
 
 @given(st.integers(1, 60), st.data())
 def test_an_ordered_choice_costs_what_its_count_says(offered: int, data: st.DataObject) -> None:
     taken = data.draw(st.integers(1, offered))
-    assert choice(offered, taken) + order(taken) == pytest.approx(
+    assert choice_bits(offered, taken) + order_bits(taken) == pytest.approx(
         math.log2(math.perm(offered, taken)), abs=1e-6
     )
 
@@ -221,7 +221,7 @@ def test_an_ordered_choice_costs_what_its_count_says(offered: int, data: st.Data
 @given(st.lists(st.floats(0, 100), max_size=8), st.floats(0, 100))
 def test_the_sum_of_bits_only_grows(told: list[float], more: float) -> None:
     parts = [Choice("x", bits_) for bits_ in told]
-    assert total([*parts, Choice("y", more)]) >= total(parts)
+    assert sum_bits([*parts, Choice("y", more)]) >= sum_bits(parts)
     ledger = Ledger()
     for bits_ in (*told, more):
         after = ledger.carry(bits_)
@@ -231,17 +231,17 @@ def test_the_sum_of_bits_only_grows(told: list[float], more: float) -> None:
 
 def test_numbers_are_a_prefix_code() -> None:
     """Kraft: the code words of all numbers fit into one tree."""
-    assert sum(2 ** -number(value) for value in range(100_000)) <= 1
+    assert sum(2 ** -number_bits(value) for value in range(100_000)) <= 1
 
 
 @given(st.text("aB./:#?é1", max_size=12))
 def test_two_spellings_of_one_place_are_never_both_free(tail: str) -> None:
-    place = destination(f"https://news.example{tail}")
-    assert (spelling(place) == 0) == (place.written == place.key)
+    place = parse_destination(f"https://news.example{tail}")
+    assert (spelling_bits(place) == 0) == (place.written == place.key)
 
 
 def test_letters_without_case_carry_nothing() -> None:
-    assert case("a1-B") == 2
+    assert case_bits("a1-B") == 2
 
 
 @given(st.lists(st.dictionaries(st.sampled_from("abc"), st.integers(1, 9), max_size=3), max_size=20))

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from agentserver.provenance import Decision, Mode, Policy
-from agentserver.provenance.confidentiality.origin import fetched_from, record_of, same_site, site
-from agentserver.provenance.evidence.destinations import destination
+from agentserver.provenance.confidentiality.origin import find_fetched_site, is_same_site, record_of, site_of
+from agentserver.provenance.evidence.destinations import parse_destination
 from agentserver.provenance.evidence.labels import Leaf, Role, Standing, TextOrigin
 from agentserver.provenance.policy.declarations import ArgumentRule, FieldRule, PlanSource, SinkRule
 from tests.provenance.scenes import Scenario
@@ -82,12 +82,12 @@ def test_links_are_not_followed_where_the_policy_says_so() -> None:
     ],
 )
 def test_where_a_call_fetched_from(arguments: dict[str, Any], expected: str) -> None:
-    assert fetched_from(tuple(Leaf(name, value) for name, value in arguments.items())) == expected
+    assert find_fetched_site(tuple(Leaf(name, value) for name, value in arguments.items())) == expected
 
 
 def test_a_text_from_nowhere_is_of_no_site() -> None:
-    assert not same_site(TextOrigin("mail", "", 1), destination("bob"))
-    assert site(destination("bob@corp.com")) == ""
+    assert not is_same_site(TextOrigin("mail", "", 1), parse_destination("bob"))
+    assert site_of(parse_destination("bob@corp.com")) == ""
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentserver.provenance import Call, Decision, Ledger, Mode, Observation, Policy, judge
-from agentserver.provenance.confidentiality.private import Private
-from agentserver.provenance.confidentiality.readers import ReaderRule, Readers, admits, required
-from agentserver.provenance.evidence.destinations import destination
+from agentserver.provenance.confidentiality.private import PrivateTexts
+from agentserver.provenance.confidentiality.readers import ReaderRule, Readers, admits, required_readers
+from agentserver.provenance.evidence.destinations import parse_destination
 from agentserver.provenance.evidence.labels import Leaf, Role, Standing, Text, TextOrigin
 from agentserver.provenance.policy.declarations import (
     ArgumentRule,
@@ -307,7 +307,7 @@ ENTRIES = st.sampled_from(
 )
 GROUPS = st.lists(st.lists(ENTRIES, max_size=3).map(tuple), max_size=3).map(tuple)
 PLACES = st.sampled_from(["bob@corp.com", "eve@evil.example", "https://corp.com/x", "Kim", "a@b@c"]).map(
-    destination
+    parse_destination
 )
 BOOK = (Text(TextOrigin("book", "email", 1), "bob@corp.com", Standing.DIRECTORY),)
 
@@ -323,11 +323,11 @@ def test_more_readers_declared_never_let_more_out(
 def test_each_rule_that_covers_a_field_counts(rules: list[tuple[str, str]]) -> None:
     declared_ = tuple(ReaderRule("s", name, (entry,)) for name, entry in rules)
     leaf = Leaf("[0].a", "x", readers=(("Kim",),))
-    assert set(required(declared_, "s", leaf)) == {
+    assert set(required_readers(declared_, "s", leaf)) == {
         ("Kim",),
         *((entry,) for name, entry in rules if name in "a*"),
     }
-    assert required(declared_, "other", Leaf("a", "x")) == ()
+    assert required_readers(declared_, "other", Leaf("a", "x")) == ()
 
 
 TEXTS = st.lists(st.text("abcd 12.", min_size=1, max_size=40), max_size=4)
@@ -340,8 +340,8 @@ def test_more_private_text_never_allows_more(first: list[str], more: list[str], 
             (Text(TextOrigin("s", "", n), body, Standing.RECORD), (("principal",),))
             for n, body in enumerate(bodies)
         ]
-        private = Private().add(texts, 1 << 20)
-        return len(list(private.found([said], private.pools)))
+        private = PrivateTexts().add(texts, 1 << 20)
+        return len(list(private.find_matches([said], private.pools)))
 
     assert bool(after(first)) <= bool(after(first + more))
 
@@ -350,6 +350,6 @@ def test_more_private_text_never_allows_more(first: list[str], more: list[str], 
 def test_a_private_text_is_found_wherever_it_stands(body: str, before: str, behind: str) -> None:
     from agentserver.provenance.evidence.folding import fold_bytes
 
-    private = Private().add([(Text(TextOrigin("s", "", 1), body, Standing.RECORD), ())], 1 << 20)
-    found = list(private.found([before, body, behind], private.pools))
+    private = PrivateTexts().add([(Text(TextOrigin("s", "", 1), body, Standing.RECORD), ())], 1 << 20)
+    found = list(private.find_matches([before, body, behind], private.pools))
     assert bool(found) >= (len(fold_bytes(body)) >= 6)

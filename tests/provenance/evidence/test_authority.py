@@ -2,8 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from agentserver.provenance.evidence.authority import DestinationPattern, matching, mention, named
-from agentserver.provenance.evidence.destinations import destination
+from agentserver.provenance.evidence.authority import (
+    DestinationPattern,
+    find_entry,
+    find_tokens,
+    mention_pattern,
+)
+from agentserver.provenance.evidence.destinations import parse_destination
 
 
 @pytest.mark.parametrize(
@@ -44,13 +49,13 @@ from agentserver.provenance.evidence.destinations import destination
     ],
 )
 def test_patterns_have_boundaries(pattern: str, place: str, means: bool) -> None:
-    assert DestinationPattern(pattern).matches(destination(place)) is means
-    assert (matching((pattern,), destination(place)) == pattern) is means
+    assert DestinationPattern(pattern).matches(parse_destination(place)) is means
+    assert (find_entry((pattern,), parse_destination(place)) == pattern) is means
 
 
 def test_tokens_of_a_request() -> None:
     said = "Send to 'a@x.com'. Or (www.site.com/a), to GB29 NWBK 6016 1331 9268 19."
-    found = dict(named(said))
+    found = dict(find_tokens(said))
     assert {"a@x.com", "www.site.com/a", "GB29 NWBK 6016 1331 9268 19"} <= set(found)
     assert all(said.startswith(token, place) for token, place in found.items())
 
@@ -68,4 +73,4 @@ def test_tokens_of_a_request() -> None:
     ],
 )
 def test_whole_tokens_only(text: str, name: str, there: bool) -> None:
-    assert (mention(name).search(text) is not None) is there
+    assert (mention_pattern(name).search(text) is not None) is there

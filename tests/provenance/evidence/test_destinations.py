@@ -6,8 +6,13 @@ import pytest
 
 from agentserver.provenance import Decision, Mode, Policy
 from agentserver.provenance.evidence import destinations
-from agentserver.provenance.evidence.authority import DestinationPattern, barred
-from agentserver.provenance.evidence.destinations import PlaceForm, destination, host_key, recipients
+from agentserver.provenance.evidence.authority import DestinationPattern, find_barring_entry
+from agentserver.provenance.evidence.destinations import (
+    PlaceForm,
+    find_recipients,
+    host_key,
+    parse_destination,
+)
 from tests.provenance.scenes import Scenario
 
 READ = "Nothing of interest."
@@ -142,18 +147,18 @@ NO_DESTINATION = [
 
 @pytest.mark.parametrize(("one", "other"), SAME)
 def test_one_place_in_two_spellings(one: str, other: str) -> None:
-    assert destination(one).form is not PlaceForm.NONE
-    assert destination(one) == destination(other)
+    assert parse_destination(one).form is not PlaceForm.NONE
+    assert parse_destination(one) == parse_destination(other)
 
 
 @pytest.mark.parametrize(("one", "other"), APART)
 def test_two_places_that_look_alike(one: str, other: str) -> None:
-    assert destination(one) != destination(other)
+    assert parse_destination(one) != parse_destination(other)
 
 
 @pytest.mark.parametrize("text", NO_DESTINATION, ids=lambda text: repr(text)[:60])
 def test_what_is_no_destination_is_never_authorised(text: str) -> None:
-    assert destination(text).form is PlaceForm.NONE
+    assert parse_destination(text).form is PlaceForm.NONE
     for entry in (
         "*",
         "corp.com",
@@ -164,7 +169,7 @@ def test_what_is_no_destination_is_never_authorised(text: str) -> None:
         "https://*/*",
         text or "x",
     ):
-        assert not DestinationPattern(entry).matches(destination(text))
+        assert not DestinationPattern(entry).matches(parse_destination(text))
     policy = Policy(mode=Mode.ENFORCE, allow=("corp.com", "127.0.0.1", "*"))
     scene = Scenario(policy, "send it").read("fetch_page", READ)
     if text:
@@ -196,7 +201,7 @@ def test_what_is_no_destination_is_never_authorised(text: str) -> None:
     ],
 )
 def test_every_recipient_is_seen(text: str, keys: list[str]) -> None:
-    assert [place.key for place in recipients(text)] == keys
+    assert [place.key for place in find_recipients(text)] == keys
 
 
 @pytest.mark.parametrize(
@@ -248,7 +253,7 @@ def test_every_recipient_is_seen(text: str, keys: list[str]) -> None:
     ],
 )
 def test_what_an_entry_means(entry: str, text: str, means: bool) -> None:
-    assert DestinationPattern(entry).matches(destination(text)) is means
+    assert DestinationPattern(entry).matches(parse_destination(text)) is means
 
 
 @pytest.mark.parametrize(
@@ -285,12 +290,12 @@ def test_what_an_entry_means(entry: str, text: str, means: bool) -> None:
     ],
 )
 def test_a_deny_entry_is_read_loosely(entry: str, text: str) -> None:
-    assert barred((entry,), text) == entry
+    assert find_barring_entry((entry,), text) == entry
 
 
 @pytest.mark.parametrize("text", ["bob@corp.com", "https://evil.example.org/", "notevil.example", "evil"])
 def test_a_deny_entry_means_no_neighbour(text: str) -> None:
-    assert barred(("evil.example", "eve@corp.com", "https://corp.com/docs"), text) is None
+    assert find_barring_entry(("evil.example", "eve@corp.com", "https://corp.com/docs"), text) is None
 
 
 def test_a_long_label_is_refused_before_it_is_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -303,8 +308,8 @@ def test_a_long_label_is_refused_before_it_is_encoded(monkeypatch: pytest.Monkey
     monkeypatch.setattr(destinations.idna, "alabel", alabel)
     for host in ("ü" * 24_000, f"{'ü' * 64}.example", ".".join(["ü"] * 200), f"b.{'ü' * 24_000}.example"):
         assert not host_key(host)
-        assert destination(f"https://{host}/").form is PlaceForm.NONE
-        assert all(place.form is PlaceForm.NONE for place in recipients(f"bob@{host}"))
+        assert parse_destination(f"https://{host}/").form is PlaceForm.NONE
+        assert all(place.form is PlaceForm.NONE for place in find_recipients(f"bob@{host}"))
     assert seen == []
     assert host_key("ü" * 63)
     assert list(map(len, seen)) == [63]

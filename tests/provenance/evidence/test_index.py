@@ -66,14 +66,14 @@ def test_repetitive_text_costs_no_comparisons_beyond_the_bound(
     corpus = (unit * (200_000 // len(unit) + 1))[:200_000]
     index = Index().add((corpus,))
     compared = 0
-    real = module._agree
+    real = module._common_length
 
     def counting(*args: object) -> int:
         nonlocal compared
         compared += 1
         return real(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(module, "_agree", counting)
+    monkeypatch.setattr(module, "_common_length", counting)
     hits = index.hits(corpus[:20_000])
     assert [(hit.start, hit.end) for hit in hits] == [(0, 20_000)]
     assert compared <= 64

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from agentserver.provenance import leaves as face
-from agentserver.provenance.evidence.leaves import DEPTH, leaves, text_of, typed, typed_in
+from agentserver.provenance.evidence.leaves import DEPTH, find_typed_keys, leaves, text_of, typed_key
 
 
 class Colour(Enum):
@@ -123,17 +123,17 @@ def test_no_text_is_lost(value: Any) -> None:
     ],
 )
 def test_typed_values_compare_by_value(one: Any, other: Any) -> None:
-    assert typed(one) == typed(other) is not None
+    assert typed_key(one) == typed_key(other) is not None
 
 
 @pytest.mark.parametrize("value", [True, None, time(1), "words", "2025-13-45", "1,00", float("nan")])
 def test_words_have_no_typed_key(value: Any) -> None:
-    assert typed(value) is None
+    assert typed_key(value) is None
 
 
 def test_numbers_and_dates_in_a_text() -> None:
     found = set(
-        typed_in(
+        find_typed_keys(
             "pay 1,200.50 by January 2nd, 2025 or the 3 of Feb; not 2025-02-30 but 2025-03-01, 31 June 2024"
         )
     )
@@ -147,7 +147,7 @@ def test_numbers_and_dates_in_a_text() -> None:
     ids=["long", "longer", "large", "small", "within"],
 )
 def test_a_number_beyond_all_bounds_is_compared_and_written(value: Any) -> None:
-    assert len(typed(value) or "") < 20_100
+    assert len(typed_key(value) or "") < 20_100
     assert text_of(value)
     assert [leaf.path for leaf in leaves({value: value})]
 
@@ -169,19 +169,19 @@ def test_scalars_as_text() -> None:
     ],
 )
 def test_a_date_is_one_however_it_is_written(text: str) -> None:
-    assert typed(text) == "date 2024-05-05"
-    assert "date 2024-05-05" in {*typed_in(f"from {text} on")}
+    assert typed_key(text) == "date 2024-05-05"
+    assert "date 2024-05-05" in {*find_typed_keys(f"from {text} on")}
 
 
 @pytest.mark.parametrize(
     "text", ["05/06/2024", "31.02.2024", "5 May", "5 May 2024 or later", "1.2.3.2024", "May 2024"]
 )
 def test_what_may_be_another_day_is_no_date(text: str) -> None:
-    assert not (typed(text) or "").startswith("date ")
+    assert not (typed_key(text) or "").startswith("date ")
 
 
 @given(st.text(st.sampled_from("0159 .,/-:TMayon,satpm"), max_size=60))
 def test_a_date_that_a_text_is_stands_in_it(text: str) -> None:
-    kind = typed(text) or ""
+    kind = typed_key(text) or ""
     if kind.startswith("date "):
-        assert kind in {*typed_in(text)}
+        assert kind in {*find_typed_keys(text)}

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from agentserver.provenance import Decision
 from agentserver.provenance.confidentiality.readers import admits
-from agentserver.provenance.evidence.authority import DestinationPattern, barred
-from agentserver.provenance.evidence.destinations import destination
+from agentserver.provenance.evidence.authority import DestinationPattern, find_barring_entry
+from agentserver.provenance.evidence.destinations import parse_destination
 from tests.fuzzing import examples
 from tests.provenance.scenes import Scenario, desk
 
@@ -49,13 +49,13 @@ def test_an_entry_means_the_same_in_each_spelling_as_one_of_ascii(label, entry, 
     if place == "eve@not{0}":
         reached = f"eve@{spellings('not' + label)[second]}"
     meant = DestinationPattern(entry.format("plain.example")).matches(
-        destination(place.format("plain.example"))
+        parse_destination(place.format("plain.example"))
     )
-    place_ = destination(reached)
+    place_ = parse_destination(reached)
     assert DestinationPattern(written).matches(place_) is meant
     assert admits(((written,),), place_, ()) is meant
-    denied = barred((entry.format("plain.example"),), place.format("plain.example")) is not None
-    assert (barred((written,), reached) is not None) is denied
+    denied = find_barring_entry((entry.format("plain.example"),), place.format("plain.example")) is not None
+    assert (find_barring_entry((written,), reached) is not None) is denied
 
 
 @pytest.mark.parametrize("entry", [".{0}", "*.{0}", "@a.{0}", "*@*.{0}", "a.{0}"])
@@ -75,5 +75,5 @@ def test_a_host_beyond_ascii_is_denied_and_allowed_in_either_spelling(host, entr
 
 def test_a_look_alike_of_an_entry_has_other_letters():
     allowed = DestinationPattern(".corp.example")
-    assert not allowed.matches(destination("eve@cоrp.example"))
-    assert not DestinationPattern("*@cörp.example").matches(destination("eve@corp.example"))
+    assert not allowed.matches(parse_destination("eve@cоrp.example"))
+    assert not DestinationPattern("*@cörp.example").matches(parse_destination("eve@corp.example"))

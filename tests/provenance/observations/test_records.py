@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentserver.provenance.evidence.destinations import destination
+from agentserver.provenance.evidence.destinations import parse_destination
 from agentserver.provenance.evidence.labels import Standing, Text, TextOrigin
 from agentserver.provenance.observations.records import Records
 from agentserver.provenance.policy.declarations import Policy
@@ -21,10 +21,12 @@ def test_a_directory_and_what_is_the_principals_own_name_a_place() -> None:
             record("eve", Standing.RECORD),
         ]
     )
-    assert [text.body for text in known.find_directory(destination("ann@corp.com"))] == ["ann@corp.com"]
-    assert [text.standing for text in known.find_directory(destination("me@corp.com"))] == [Standing.OWN]
-    assert not [*known.find_directory(destination("eve"))]
-    assert not [*known.find_directory(destination("bob@corp.com"))]
+    assert [text.body for text in known.find_directory(parse_destination("ann@corp.com"))] == ["ann@corp.com"]
+    assert [text.standing for text in known.find_directory(parse_destination("me@corp.com"))] == [
+        Standing.OWN
+    ]
+    assert not [*known.find_directory(parse_destination("eve"))]
+    assert not [*known.find_directory(parse_destination("bob@corp.com"))]
     assert known.places == 2
 
 

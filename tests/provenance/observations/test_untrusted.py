@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from agentserver.provenance.evidence import index as indexes
 from agentserver.provenance.evidence import words as word_runs
-from agentserver.provenance.evidence.encodings import unwrapped
-from agentserver.provenance.evidence.folding import fold_bytes, fold_map, fold_places
+from agentserver.provenance.evidence.encodings import unwrap
+from agentserver.provenance.evidence.folding import fold_array, fold_bytes, fold_map
 from agentserver.provenance.evidence.index import SPAN, Index
-from agentserver.provenance.evidence.inventory import scanned, values, written
+from agentserver.provenance.evidence.inventory import place_hashes, scan_values, values
 from agentserver.provenance.evidence.labels import Hop, Standing, Text, TextOrigin
-from agentserver.provenance.evidence.leaves import typed_in
+from agentserver.provenance.evidence.leaves import find_typed_keys
 from agentserver.provenance.evidence.values import Table
 from agentserver.provenance.observations import untrusted_texts as bounds
 from agentserver.provenance.observations.lazy import Incremental
@@ -72,12 +72,12 @@ def one_by_one(pages: list[str], asked: list[bool]) -> UntrustedTexts:
 
 def eager(pages: list[str]) -> tuple[Index, Table, int]:
     """The index and the table as they were made at once: of every text, and of what is wrapped in it."""
-    bodies = [body for page in pages for body in (page, *(one.body for one in unwrapped(page)))]
+    bodies = [body for page in pages for body in (page, *(one.body for one in unwrap(page)))]
     index, entries = Index(), []
     for number, body in enumerate(bodies):
         index = index.add((fold_bytes(body),))
         entries += [(value.key, number) for value in values(body)]
-        entries += [(key, number) for value in scanned(body) for key in written(body, value)]
+        entries += [(key, number) for value in scan_values(body) for key in place_hashes(body, value)]
         if bounds.SHORTEST_WHOLE <= len(fold_bytes(body)) < SPAN:
             entries.append((whole_key(body), number))
     return index, Table().add(entries), len(bodies)
@@ -97,8 +97,8 @@ def test_what_is_made_late_finds_what_was_found_at_once(pages: list[str], body: 
     for key in (*(value.key for value in values(body)), whole_key(body)):
         late = known.values.table.first(key), known.wrapped.values.table.first(key)
         assert (late != (None, None)) == (table.first(key) is not None)
-    for value in scanned(body):
-        for key in written(body, value):
+    for value in scan_values(body):
+        for key in place_hashes(body, value):
             assert known.has_place(key) == (table.first(key) is not None)
 
 
@@ -110,12 +110,14 @@ def test_it_does_not_matter_when_somebody_asks(pages: list[tuple[str, bool]], bo
     form = fold_bytes(body)
     assert often == late
     assert often.index.hits(form) == late.index.hits(form)
-    assert often.words.starting(form, 64) == late.words.starting(form, 64)
+    assert often.words.find_words(form, 64) == late.words.find_words(form, 64)
     assert often.wrapped.inner == late.wrapped.inner
     assert often.wrapped.outer == late.wrapped.outer
     assert (often.values.count, often.places.count) == (late.values.count, late.places.count)
     keys = [value.key for value in values(body)]
-    assert [often.values.table.all(key, 9) for key in keys] == [late.values.table.all(key, 9) for key in keys]
+    assert [often.values.table.find_all(key, 9) for key in keys] == [
+        late.values.table.find_all(key, 9) for key in keys
+    ]
     for before in range(len(bodies) + 1):
         assert often.may_contain(body, before) == late.may_contain(body, before)
 
@@ -167,8 +169,8 @@ def test_an_index_that_grew_answers_as_one_that_is_built_at_once(
     whole.index_all()
     form = fold_bytes(body)
     keys = [value.key for value in values(body)] + [whole_key(body)]
-    places = [key for value in scanned(body) for key in written(body, value)]
-    kinds = [bounds.kind_key(kind) for kind in typed_in(body)]
+    places = [key for value in scan_values(body) for key in place_hashes(body, value)]
+    kinds = [bounds.kind_key(kind) for kind in find_typed_keys(body)]
     assert grown == whole
     assert (grown.waiting, whole.waiting) == (0, 0)
     assert (grown.wrapped.inner, grown.wrapped.outer) == (whole.wrapped.inner, whole.wrapped.outer)
@@ -177,11 +179,13 @@ def test_an_index_that_grew_answers_as_one_that_is_built_at_once(
     for one, other in ((grown, whole), (grown.wrapped, whole.wrapped)):
         assert one.index.hits(form) == other.index.hits(form)
         assert one.index.owners(form) == other.index.owners(form)
-        assert one.words.starting(form, 9) == other.words.starting(form, 9)
+        assert one.words.find_words(form, 9) == other.words.find_words(form, 9)
         for name, asked in (("values", keys), ("places", places), ("kinds", kinds)):
             mine, theirs = getattr(one, name), getattr(other, name)
             assert (mine.count, mine.beyond) == (theirs.count, theirs.beyond)
-            assert [mine.table.all(key, 9) for key in asked] == [theirs.table.all(key, 9) for key in asked]
+            assert [mine.table.find_all(key, 9) for key in asked] == [
+                theirs.table.find_all(key, 9) for key in asked
+            ]
     for before in range(len(pages) + 1):
         assert grown.may_contain(body, before) == whole.may_contain(body, before)
 
@@ -203,7 +207,7 @@ def test_a_window_in_very_many_texts_is_found_alike_however_the_index_grew(monke
 
 @given(st.text(max_size=40))
 def test_an_array_of_places_is_the_list(body: str) -> None:
-    form, offsets = fold_places(body)
+    form, offsets = fold_array(body)
     assert (form, offsets.tolist()) == fold_map(body)
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentserver.provenance.evidence.destinations import destination
+from agentserver.provenance.evidence.destinations import parse_destination
 from agentserver.provenance.request import languages
 from agentserver.provenance.request.languages import find_common_words, is_foreign
 from agentserver.provenance.request.negations import LANGUAGES
@@ -15,7 +15,7 @@ BOB = "bob@corp.com"
 
 
 def orders(request: str) -> bool:
-    return TrustedWords().add(request).names(destination(BOB))
+    return TrustedWords().add(request).names(parse_destination(BOB))
 
 
 @pytest.mark.parametrize(

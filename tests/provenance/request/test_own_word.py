@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentserver.provenance.evidence.authority import named
+from agentserver.provenance.evidence.authority import find_tokens
 from agentserver.provenance.evidence.destinations import (
     PlaceForm,
-    destination,
-    handle,
-    mailbox,
-    recipients,
-    unmarked,
+    find_recipients,
+    fold_handle,
+    fold_mailbox,
+    parse_destination,
+    strip_mark,
 )
 from agentserver.provenance.evidence.labels import Role, Standing
 from agentserver.provenance.policy.declarations import ArgumentRule, FieldRule, Rule, SinkRule
@@ -22,7 +22,7 @@ from tests.provenance.scenes import Scenario, desk
 
 
 def names(request: str, place: str) -> bool:
-    return TrustedWords().add(request).names(destination(place))
+    return TrustedWords().add(request).names(parse_destination(place))
 
 
 @pytest.mark.parametrize(
@@ -67,8 +67,8 @@ def test_what_may_be_another_place_is_no_spelling(request_: str, place: str) -> 
 
 
 def test_a_name_beside_an_address_is_no_second_recipient() -> None:
-    assert [each.key for each in recipients("bob@x.example (Bob Lee)")] == ["bob@x.example"]
-    assert [each.key for each in recipients("bob@x.example (eve@evil.example)")] == [
+    assert [each.key for each in find_recipients("bob@x.example (Bob Lee)")] == ["bob@x.example"]
+    assert [each.key for each in find_recipients("bob@x.example (eve@evil.example)")] == [
         "bob@x.example",
         "eve@evil.example",
     ]
@@ -116,14 +116,14 @@ def test_a_link_in_another_spelling_names_the_same_document() -> None:
 
 @given(st.text(st.sampled_from("aB1#@. <>()/:\u3042\u4e2d"), max_size=40))
 def test_spellings_of_a_place_are_total_and_settled(text: str) -> None:
-    place = destination(text)
+    place = parse_destination(text)
     for key in place.alike:
         assert place.form is PlaceForm.NONE or key
-        assert destination(key).form in {place.form, PlaceForm.NONE} or place.form is PlaceForm.NAME
-    assert mailbox(mailbox(text)) == mailbox(text)
-    assert handle(handle(text)) == handle(text)
-    assert len(unmarked(text)) >= len(text) - 1
-    for token, start in named(text):
+        assert parse_destination(key).form in {place.form, PlaceForm.NONE} or place.form is PlaceForm.NAME
+    assert fold_mailbox(fold_mailbox(text)) == fold_mailbox(text)
+    assert fold_handle(fold_handle(text)) == fold_handle(text)
+    assert len(strip_mark(text)) >= len(text) - 1
+    for token, start in find_tokens(text):
         assert text[start : start + len(token)] == token
-    recipients(text)
+    find_recipients(text)
     TrustedWords().add(text).names(place)

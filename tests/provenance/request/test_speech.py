@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentserver.provenance.evidence.destinations import destination
+from agentserver.provenance.evidence.destinations import parse_destination
 from agentserver.provenance.request import speech
 from agentserver.provenance.request.speech import find_ignored_spans
 from agentserver.provenance.request.trusted_words import TrustedWords
@@ -29,7 +29,7 @@ BOB = "bob@corp.com"
 )
 def test_a_destination_stands_where_it_is_ordered(request_: str) -> None:
     spaced = request_.replace("\u306b", " \u306b")
-    assert TrustedWords().add(spaced).names(destination(BOB))
+    assert TrustedWords().add(spaced).names(parse_destination(BOB))
 
 
 @pytest.mark.parametrize(
@@ -48,16 +48,16 @@ def test_a_destination_stands_where_it_is_ordered(request_: str) -> None:
     ],
 )
 def test_what_is_excepted_quoted_or_pasted_orders_nothing(request_: str) -> None:
-    assert not TrustedWords().add(request_).names(destination(BOB))
+    assert not TrustedWords().add(request_).names(parse_destination(BOB))
 
 
 def test_the_principals_own_word_in_another_spelling() -> None:
     words = TrustedWords().add("post it to #general, to Jose\u0301 and to Zo\u00eb")
     assert all(
-        words.names(destination(name))
+        words.names(parse_destination(name))
         for name in ("general", "#general", "General", "Jos\u00e9", "Zoe\u0308")
     )
-    assert not words.names(destination("generals"))
+    assert not words.names(parse_destination("generals"))
 
 
 @given(st.text(st.sampled_from("ab '\"\u201c\u201d>\n-`.,not"), max_size=200))

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentserver.provenance.evidence.destinations import unmarked
+from agentserver.provenance.evidence.destinations import strip_mark
 from agentserver.provenance.evidence.labels import Role
 from agentserver.provenance.policy.declarations import ArgumentRule, Rule, SinkRule
 from agentserver.provenance.request.spellings import join_digits, list_spellings, split_path
@@ -70,6 +70,6 @@ def test_a_quantity_of_a_document_that_was_named_may_be_accepted() -> None:
 
 @given(st.text(max_size=200))
 def test_spellings_are_total(text: str) -> None:
-    assert next(iter(list_spellings(text))) == unmarked(text)
+    assert next(iter(list_spellings(text))) == strip_mark(text)
     assert all(part for part in split_path(text))
     assert all(digits.isdecimal() for digits in join_digits(text))
